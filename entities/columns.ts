@@ -1,0 +1,70 @@
+import { type EntityProperty, type Platform, Type, ValidationError, p } from '@mikro-orm/core';
+import { dialectName } from './dialect-name.js';
+
+/**
+ * Binary and without padding: with a server's default collation `alice`, `Alice`, `alice ` and `alicé` can be
+ * one user (contract D6). PostgreSQL's "C" also spares its indexes from changing order with an operating system's locales.
+ */
+const BINARY_COLLATION = {
+  sqlite: '',
+  postgresql: ' collate "C"',
+  mysql: ' collate utf8mb4_0900_bin',
+  mariadb: ' collate utf8mb4_nopad_bin',
+} as const;
+
+function binaryCollation(platform: Platform): string {
+  return BINARY_COLLATION[dialectName(platform) ?? 'sqlite'];
+}
+
+/** MySQL's and MariaDB's `text` ends at 64 KB. */
+function longText(platform: Platform): string {
+  const name = dialectName(platform);
+  return name === 'mysql' || name === 'mariadb' ? 'longtext' : 'text';
+}
+
+/** Text that identifies a row, compared byte for byte on every database. */
+class KeyType extends Type<string, string> {
+  override getColumnType(prop: EntityProperty, platform: Platform): string {
+    if (dialectName(platform) === 'sqlite') return 'text';
+    return `varchar(${prop.length})${binaryCollation(platform)}`;
+  }
+}
+
+/**
+ * JSON kept as the text that `JSON.stringify` gave: `jsonb` and MySQL's `JSON` reorder keys and refuse NUL or lone
+ * surrogates (contract C1).
+ */
+class JsonTextType extends Type<unknown, string> {
+  override convertToDatabaseValue(value: unknown): string {
+    const text: string | undefined = JSON.stringify(value);
+    if (text === undefined) throw ValidationError.invalidType(JsonTextType, value, 'JS');
+    return text;
+  }
+
+  override convertToJSValue(value: unknown, platform: Platform): unknown {
+    // node-postgres has parsed a json column already; parsing again would turn the string "5" into a number.
+    return typeof value === 'string' && dialectName(platform) !== 'postgresql' ? JSON.parse(value) : value;
+  }
+
+  override getColumnType(_prop: EntityProperty, platform: Platform): string {
+    return dialectName(platform) === 'postgresql' ? 'json' : longText(platform);
+  }
+}
+
+class LongTextType extends Type<string, string> {
+  override getColumnType(_prop: EntityProperty, platform: Platform): string {
+    return longText(platform);
+  }
+}
+
+/** The longest keys, in characters: as `utf8mb4` they fill the 3,072 bytes of an InnoDB index (contract D7). */
+export const KEY_LENGTHS = { appName: 128, userId: 191, sessionId: 191, eventId: 191, stateKey: 255 } as const;
+
+export const key = (column: string, length: number) => p.type(KeyType).name(column).length(length).$type<string>();
+
+export const json = (column: string) => p.type(JsonTextType).name(column).$type<unknown>();
+
+export const text = (column: string) => p.type(LongTextType).name(column).$type<string>();
+
+/** Milliseconds since 1970 with their fraction, in the only type that gives a JavaScript number back exactly (contract C3). */
+export const time = (column: string) => p.double().name(column);

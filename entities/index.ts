@@ -1,0 +1,35 @@
+import { adkAppState } from './adk-app-state.js';
+import { adkEvent } from './adk-event.js';
+import { adkEventPart } from './adk-event-part.js';
+import { adkSession } from './adk-session.js';
+import { adkSessionState } from './adk-session-state.js';
+import { adkUserState } from './adk-user-state.js';
+import { naming, type AdkEntityOptions } from './naming.js';
+
+export { AdkAppState } from './adk-app-state.js';
+export { AdkEvent } from './adk-event.js';
+export { AdkEventPart } from './adk-event-part.js';
+export { AdkSession } from './adk-session.js';
+export { AdkSessionState } from './adk-session-state.js';
+export { AdkUserState } from './adk-user-state.js';
+export type { AdkEntityOptions } from './naming.js';
+
+/**
+ * The entities of this package, for `MikroORM.init({ entities: [...adkEntities(), ...yours] })`.
+ *
+ * @param options.schema the database schema of the tables; by default the ORM's own.
+ * @param options.tablePrefix what the table names begin with; `adk_` by default.
+ * @returns one entity for each table. Query and relate to them by name or by the exports `AdkSession`, `AdkEvent`, …,
+ *   which stand for the same entities whatever the schema and prefix.
+ */
+export function adkEntities(options?: AdkEntityOptions) {
+  const names = naming(options);
+  return [
+    adkSession(names),
+    adkEvent(names),
+    adkEventPart(names),
+    adkSessionState(names),
+    adkUserState(names),
+    adkAppState(names),
+  ];
+}

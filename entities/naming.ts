@@ -1,0 +1,23 @@
+/** Where the tables live in a host's database. */
+export interface AdkEntityOptions {
+  /** The database schema of the tables (on MySQL and MariaDB: the database); by default the ORM's own. */
+  schema?: string;
+  /** What the names of tables, indexes and constraints begin with; `adk_` by default. */
+  tablePrefix?: string;
+}
+
+export const DEFAULT_PREFIX = 'adk_';
+
+/** How one set of entities is named; MikroORM's naming strategies are the host's and must not change it. */
+export interface Naming {
+  /** Adds the prefix to the name of an index or a constraint. */
+  named(suffix: string): string;
+  table(suffix: string): { tableName: string; schema?: string };
+}
+
+export function naming({ schema, tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions = {}): Naming {
+  return {
+    named: (suffix) => tablePrefix + suffix,
+    table: (suffix) => ({ tableName: tablePrefix + suffix, ...(schema !== undefined && { schema }) }),
+  };
+}

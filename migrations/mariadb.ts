@@ -1,0 +1,1 @@
+export * from './mariadb/Migration20261121000000_adk_initial.js';

@@ -1,0 +1,86 @@
+import { Migration } from '@mikro-orm/migrations';
+import { requireServer } from '../require-server.js';
+
+/** The tables of version 0.1. */
+export class Migration20261121000000_adk_initial extends Migration {
+  override async up(): Promise<void> {
+    await requireServer(this, 'mariadb');
+
+    this.addSql(`create table if not exists adk_app_states (
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      state_key varchar(255) collate utf8mb4_nopad_bin not null,
+      value longtext not null,
+      event_id varchar(191) collate utf8mb4_nopad_bin null,
+      primary key (app_name, state_key)
+    ) default character set utf8mb4 engine = InnoDB`);
+
+    this.addSql(`create table if not exists adk_sessions (
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      user_id varchar(191) collate utf8mb4_nopad_bin not null,
+      session_id varchar(191) collate utf8mb4_nopad_bin not null,
+      incarnation varchar(36) not null,
+      last_seq int not null default 0,
+      create_time double not null,
+      last_update_time double not null,
+      primary key (app_name, user_id, session_id),
+      index adk_sessions_user_update (app_name, user_id, last_update_time, session_id),
+      index adk_sessions_app_update (app_name, last_update_time, session_id, user_id)
+    ) default character set utf8mb4 engine = InnoDB`);
+
+    this.addSql(`create table if not exists adk_events (
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      user_id varchar(191) collate utf8mb4_nopad_bin not null,
+      session_id varchar(191) collate utf8mb4_nopad_bin not null,
+      seq int unsigned not null,
+      event_id varchar(191) collate utf8mb4_nopad_bin not null,
+      timestamp double not null,
+      data longtext null,
+      primary key (app_name, user_id, session_id, seq),
+      unique adk_events_event_id (app_name, user_id, session_id, event_id),
+      constraint adk_events_session foreign key (app_name, user_id, session_id)
+        references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
+    ) default character set utf8mb4 engine = InnoDB`);
+
+    this.addSql(`create table if not exists adk_event_parts (
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      user_id varchar(191) collate utf8mb4_nopad_bin not null,
+      session_id varchar(191) collate utf8mb4_nopad_bin not null,
+      seq int unsigned not null,
+      part int unsigned not null,
+      text longtext not null,
+      primary key (app_name, user_id, session_id, seq, part),
+      constraint adk_event_parts_event foreign key (app_name, user_id, session_id, seq)
+        references adk_events (app_name, user_id, session_id, seq) on update no action on delete cascade
+    ) default character set utf8mb4 engine = InnoDB`);
+
+    this.addSql(`create table if not exists adk_session_states (
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      user_id varchar(191) collate utf8mb4_nopad_bin not null,
+      session_id varchar(191) collate utf8mb4_nopad_bin not null,
+      state_key varchar(255) collate utf8mb4_nopad_bin not null,
+      value longtext not null,
+      event_id varchar(191) collate utf8mb4_nopad_bin null,
+      primary key (app_name, user_id, session_id, state_key),
+      constraint adk_session_states_session foreign key (app_name, user_id, session_id)
+        references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
+    ) default character set utf8mb4 engine = InnoDB`);
+
+    this.addSql(`create table if not exists adk_user_states (
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      user_id varchar(191) collate utf8mb4_nopad_bin not null,
+      state_key varchar(255) collate utf8mb4_nopad_bin not null,
+      value longtext not null,
+      event_id varchar(191) collate utf8mb4_nopad_bin null,
+      primary key (app_name, user_id, state_key)
+    ) default character set utf8mb4 engine = InnoDB`);
+  }
+
+  override down(): void {
+    this.addSql('drop table if exists adk_user_states');
+    this.addSql('drop table if exists adk_app_states');
+    this.addSql('drop table if exists adk_session_states');
+    this.addSql('drop table if exists adk_event_parts');
+    this.addSql('drop table if exists adk_events');
+    this.addSql('drop table if exists adk_sessions');
+  }
+}

@@ -1,0 +1,21 @@
+import type { Migration } from '@mikro-orm/migrations';
+import { SchemaError } from '../src/errors.js';
+
+/**
+ * Refuses a MySQL server behind the `mariadb` driver and the other way round. Both speak the same protocol, but
+ * neither has the other's binary collations, and the first `create table` would fail without saying why.
+ *
+ * @param migration the migration that is about to run.
+ * @param driver the driver whose SQL the migration holds.
+ * @throws SchemaError that names the driver of the server.
+ */
+export async function requireServer(migration: Migration, driver: 'mysql' | 'mariadb'): Promise<void> {
+  const [row] = (await migration.execute('select version() as version')) as { version: string }[];
+  const server = row && /mariadb/i.test(row.version) ? 'mariadb' : 'mysql';
+  if (server !== driver) {
+    throw new SchemaError(
+      `This server is ${server === 'mysql' ? 'MySQL' : 'MariaDB'}: use @mikro-orm/${server} and its driver ` +
+        `instead of @mikro-orm/${driver}.`,
+    );
+  }
+}

@@ -1,0 +1,86 @@
+import { Migration } from '@mikro-orm/migrations';
+
+/** The tables of version 0.1. */
+export class Migration20261121000000_adk_initial extends Migration {
+  override up(): void {
+    this.addSql(`create table if not exists adk_app_states (
+      app_name text not null,
+      state_key text not null,
+      value text not null,
+      event_id text null,
+      primary key (app_name, state_key)
+    )`);
+
+    this.addSql(`create table if not exists adk_sessions (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      incarnation text not null,
+      last_seq integer not null default 0,
+      create_time double not null,
+      last_update_time double not null,
+      primary key (app_name, user_id, session_id)
+    )`);
+    this.addSql(`create index if not exists adk_sessions_user_update
+      on adk_sessions (app_name, user_id, last_update_time, session_id)`);
+    this.addSql(`create index if not exists adk_sessions_app_update
+      on adk_sessions (app_name, last_update_time, session_id, user_id)`);
+
+    this.addSql(`create table if not exists adk_events (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      seq integer not null,
+      event_id text not null,
+      timestamp double not null,
+      data text null,
+      primary key (app_name, user_id, session_id, seq),
+      constraint adk_events_session foreign key (app_name, user_id, session_id)
+        references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
+    )`);
+    this.addSql(`create unique index if not exists adk_events_event_id
+      on adk_events (app_name, user_id, session_id, event_id)`);
+
+    this.addSql(`create table if not exists adk_event_parts (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      seq integer not null,
+      part integer not null,
+      text text not null,
+      primary key (app_name, user_id, session_id, seq, part),
+      constraint adk_event_parts_event foreign key (app_name, user_id, session_id, seq)
+        references adk_events (app_name, user_id, session_id, seq) on update no action on delete cascade
+    )`);
+
+    this.addSql(`create table if not exists adk_session_states (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      state_key text not null,
+      value text not null,
+      event_id text null,
+      primary key (app_name, user_id, session_id, state_key),
+      constraint adk_session_states_session foreign key (app_name, user_id, session_id)
+        references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
+    )`);
+
+    this.addSql(`create table if not exists adk_user_states (
+      app_name text not null,
+      user_id text not null,
+      state_key text not null,
+      value text not null,
+      event_id text null,
+      primary key (app_name, user_id, state_key)
+    )`);
+  }
+
+  override down(): void {
+    this.addSql('drop table if exists adk_user_states');
+    this.addSql('drop table if exists adk_app_states');
+    this.addSql('drop table if exists adk_session_states');
+    this.addSql('drop table if exists adk_event_parts');
+    this.addSql('drop table if exists adk_events');
+    this.addSql('drop table if exists adk_sessions');
+  }
+}

@@ -1,0 +1,7 @@
+// The `mikro-orm` command runs as plain JavaScript; this lets it load mikro-orm.config.ts and the migrations.
+import { register } from 'tsx/esm/api';
+
+register();
+
+const { default: config } = await import('../mikro-orm.config.js');
+export default config;

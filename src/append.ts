@@ -1,0 +1,209 @@
+import type { Event, Session } from '@google/adk';
+import { UniqueConstraintViolationException } from '@mikro-orm/core';
+import { applyDelta, stampDelta, winningKeys } from './delta.js';
+import type { Sql, StoredEvent } from './dialects/dialect.js';
+import type { SessionStore } from './dialects/session-store.js';
+import { decodeEvent, encode } from './event-codec.js';
+import { EventTooLargeError, SessionNotFoundError, StaleSessionError, UnserializableValueError } from './errors.js';
+import { catchUp, hasOnlyReadEvents, keyOf, placeEvent, revisionOf, setRevision, type Revision } from './handle.js';
+import { checkKeys, type SessionKey } from './keys.js';
+import type { MikroOrmSessionServiceOptions } from './options.js';
+import { byScope, checkStateKey, type StateEntry } from './state.js';
+import type { Transactions } from './transaction.js';
+
+/** An event on its way into the database. */
+export interface PendingEvent {
+  /** The caller's object, which goes into the handle. */
+  event: Event;
+  stored: StoredEvent;
+  /** What it writes, without `temp:` keys and with the stamps of the writes. */
+  delta: Record<string, unknown>;
+  /** The same as it is stored. */
+  writes: readonly StateEntry[];
+}
+
+/** What an append came to. */
+interface Appended {
+  incarnation: string;
+  lastSeq: number;
+  /** Whether one of the events was stored before. */
+  replaced: boolean;
+}
+
+export type NonEmpty<T> = readonly [T, ...T[]];
+
+export function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
+  return list.length > 0;
+}
+
+/** Appends events: checks and encodes them, writes them, and brings the handle up to what was written. */
+export class Appender {
+  constructor(
+    private readonly store: SessionStore,
+    private readonly transactions: Transactions,
+    private readonly options: MikroOrmSessionServiceOptions,
+  ) {}
+
+  /** Checks and encodes an event, and takes the `temp:` keys out of its delta as the base class does (contract A7). */
+  prepare(session: Session, event: Event): PendingEvent {
+    checkKeys({ ...keyOf(session), eventId: event.id });
+    if (!Number.isFinite(event.timestamp)) throw new UnserializableValueError('timestamp', 'not a finite number');
+    const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
+    const delta = stampDelta(copy);
+    const writes = Object.entries(delta).map(([name, value]) => {
+      checkStateKey(keyOf(session), name);
+      return { key: name, json: encode(value, `actions.stateDelta.${name}`), eventId: event.id };
+    });
+
+    const json = encode(copy, '');
+    const { maxEventBytes } = this.options;
+    if (maxEventBytes !== undefined && Buffer.byteLength(json) > maxEventBytes) {
+      throw new EventTooLargeError(
+        `The event has ${Buffer.byteLength(json)} bytes, more than the ${maxEventBytes} of maxEventBytes; keep large content in an artifact.`,
+      );
+    }
+    if (Object.keys(event.actions?.stateDelta ?? {}).length > 0) event.actions.stateDelta = delta;
+    return { event, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
+  }
+
+  /** Appends prepared events and changes the handle to match. */
+  async append(handle: Session, pending: NonEmpty<PendingEvent>): Promise<void> {
+    const known = revisionOf(handle);
+    const revision = known ?? (await this.#locate(handle));
+    const { incarnation, lastSeq, replaced } = await this.#write(handle, pending, revision);
+
+    // Committed: from here on nothing may throw (contract A11).
+    const inStep = !replaced && incarnation === revision.incarnation && lastSeq - pending.length === revision.seq;
+    // New to a handle that only holds what was stored: the search, longer than the append in a long session, is spared.
+    const isNew = !replaced && hasOnlyReadEvents(handle, revision);
+    for (const { event, stored } of pending) {
+      if (isNew) handle.events.push(event);
+      else placeEvent(handle, event);
+      if (replaced) continue;
+      applyDelta(handle.state, event);
+      handle.lastUpdateTime = stored.timestamp;
+    }
+    if (inStep && known) {
+      setRevision(handle, incarnation, lastSeq);
+    } else {
+      await this.#catchUp(handle, revision, pending);
+    }
+  }
+
+  /** Where a handle without a revision stands: after the last of its events that is stored. */
+  async #locate(handle: Session): Promise<Revision> {
+    const key = keyOf(handle);
+    const last = handle.events.at(-1);
+    return this.transactions.run(async (sql) => {
+      const head = await this.store.head(sql, key);
+      if (!head) throw new SessionNotFoundError(handle.id);
+      const stored = last && (await this.store.event(sql, key, last.id));
+      return { incarnation: head.incarnation, seq: stored?.seq ?? 0, eventCount: -1 };
+    });
+  }
+
+  async #write(handle: Session, pending: NonEmpty<PendingEvent>, revision: Revision): Promise<Appended> {
+    const writes = pending.map(({ event, delta, writes }) => {
+      const winning = winningKeys(handle.state, event, delta);
+      return writes.filter(({ key }) => winning.has(key));
+    });
+    const rejects = this.options.onStaleSession === 'reject';
+    const { incarnation } = revision;
+    try {
+      const write = (sql: Sql) =>
+        this.store.append(sql, {
+          session: keyOf(handle),
+          incarnation,
+          expectedSeq: rejects ? revision.seq : undefined,
+          events: pending.map(({ stored }) => stored),
+          lastUpdateTime: (pending.at(-1) ?? pending[0]).stored.timestamp,
+          state: byScope(new Map(writes.flat().map((entry) => [entry.key, entry])).values()),
+        });
+      const lastSeq = this.store.appendsInOneStatement
+        ? await this.transactions.statement(write)
+        : await this.transactions.transaction(write);
+      if (lastSeq !== undefined) return { incarnation, lastSeq, replaced: false };
+    } catch (error) {
+      if (!(error instanceof UniqueConstraintViolationException)) throw error;
+    }
+    return this.transactions.transaction((sql) =>
+      this.#writeOneByOne(sql, keyOf(handle), pending, writes, revision, rejects),
+    );
+  }
+
+  /** The way for what is not plain: an event that is stored already, a session that is gone, or a handle that is behind. */
+  async #writeOneByOne(
+    sql: Sql,
+    session: SessionKey,
+    pending: NonEmpty<PendingEvent>,
+    writes: readonly StateEntry[][],
+    revision: Revision,
+    rejects: boolean,
+  ): Promise<Appended> {
+    const head = await this.store.lock(sql, session);
+    if (!head) throw new SessionNotFoundError(session.sessionId);
+
+    let { lastSeq } = head;
+    let unseen = lastSeq - revision.seq;
+    let replaced = false;
+    for (const [i, { stored }] of pending.entries()) {
+      const existing = await this.store.event(sql, session, stored.id);
+      const entries = writes[i] ?? [];
+      if (existing) {
+        replaced = true;
+        if (existing.seq > revision.seq) unseen--;
+        await this.#replace(sql, session, existing, stored, entries, existing.seq === lastSeq);
+      } else {
+        const batch = { session, incarnation: head.incarnation, expectedSeq: lastSeq, events: [stored] };
+        await this.store.append(sql, { ...batch, lastUpdateTime: stored.timestamp, state: byScope(entries) });
+        lastSeq++;
+      }
+    }
+    // After the fact, since only now is it known which of the unseen events are the caller's own; throwing undoes it all.
+    if (rejects && (head.incarnation !== revision.incarnation || unseen > 0))
+      throw new StaleSessionError(session.sessionId);
+    return { incarnation: head.incarnation, lastSeq, replaced };
+  }
+
+  /**
+   * Gives a stored event its new content. Only what changed in its delta has an effect, and where it is not the
+   * session's newest event, only on what it wrote last (contract A5).
+   */
+  async #replace(
+    sql: Sql,
+    session: SessionKey,
+    existing: { seq: number; json: string },
+    stored: StoredEvent,
+    entries: readonly StateEntry[],
+    isNewest: boolean,
+  ): Promise<void> {
+    if (existing.json === stored.json) return;
+    const before = decodeEvent(existing.json).actions?.stateDelta ?? {};
+    const changed = entries.filter(
+      ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
+    );
+    await this.store.replaceEvent(sql, session, existing.seq, stored);
+    await this.store.setState(sql, session, byScope(changed), !isNewest);
+    if (isNewest) await this.store.setLastUpdateTime(sql, session, stored.timestamp);
+  }
+
+  /** Reads what a handle missed, after the lock is gone (contract E2, E3). */
+  async #catchUp(handle: Session, revision: Revision, pending: NonEmpty<PendingEvent>): Promise<void> {
+    const key = keyOf(handle);
+    setRevision(handle, revision.incarnation, revision.seq);
+    try {
+      await this.transactions.run(async (sql) => {
+        const snapshot = await this.store.snapshot(sql, key);
+        if (!snapshot) return;
+        const after = snapshot.incarnation === revision.incarnation ? revision.seq : 0;
+        const { incarnation, lastSeq } = snapshot;
+        const missed = await this.store.events(sql, key, { incarnation, after, upTo: lastSeq });
+        if (missed) {
+          catchUp(handle, snapshot, missed, pending);
+        }
+      });
+    } catch {
+      // The events are committed, so this call has succeeded; the handle stays behind and catches up with its next append.
+    }
+  }
+}

@@ -1,0 +1,87 @@
+import type { EntityManager } from '@mikro-orm/core';
+import type { SessionKey } from '../keys.js';
+import type { StateEntries } from '../state.js';
+import type { Tables } from './tables.js';
+
+/** Runs SQL with bound values, inside the transaction it was handed out for. */
+export interface Sql {
+  /** @returns the rows. */
+  all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
+  /** @returns how many rows the statement found to change, and the number that MySQL's `last_insert_id(…)` left. */
+  run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
+}
+
+/** An event as it is stored. */
+export interface StoredEvent {
+  id: string;
+  timestamp: number;
+  json: string;
+}
+
+/** Events to append to a session, and the state that they leave. */
+export interface AppendBatch {
+  session: SessionKey;
+  /** The session must still be the one that the handle stands for, not one made later under its id. */
+  incarnation: string;
+  /** The session's newest event must still have this number; undefined where any will do. */
+  expectedSeq: number | undefined;
+  events: readonly StoredEvent[];
+  lastUpdateTime: number;
+  state: StateEntries;
+}
+
+/** What the databases do differently. The statements that all of them share are in `session-store.ts`. */
+export interface Dialect {
+  /**
+   * Called before each piece of work; sets the ORM's connection up, once. Left out where connections need nothing.
+   * @throws SchemaError when the connection lacks what the tables need, with the line that mends it.
+   */
+  prepare?(em: EntityManager, sql: Sql): Promise<void>;
+
+  /** Whether an error that MikroORM has no type for goes away when the transaction is tried again. */
+  isPassing(error: unknown): boolean;
+
+  /** Whether a value did not fit into what the server takes in one statement; none where it takes any. */
+  isTooLarge?(error: unknown): boolean;
+
+  /** Selects a JSON column as its text; a driver that parses JSON itself would leave `"5"` and `5` alike. */
+  jsonText(column: string): string;
+
+  /** Selects a double as text, for a driver that is not exact when it parses one (contract C3). */
+  doubleText?(column: string): string;
+
+  /** Writes a number where the database does not read every decimal exactly (contract C3). */
+  exactNumber?(value: number): unknown;
+
+  /**
+   * What follows `insert … values …` to make it overwrite.
+   * @param keyColumns the primary key.
+   * @param ownOnly overwrite only what the same event wrote, for an event that is appended again (contract A5).
+   */
+  onConflict(table: string, keyColumns: readonly string[], ownOnly: boolean): string;
+
+  /**
+   * Takes the session's lock and `count` numbers with it, in one statement that comes first in its transaction: on
+   * SQLite a transaction that reads before it writes fails under load.
+   * @param update the `update … set` part, which adds `count` to `last_seq`.
+   * @returns the last of the numbers; undefined when `where` finds no session.
+   */
+  takeSeq(sql: Sql, update: SeqUpdate): Promise<number | undefined>;
+
+  /**
+   * The longest piece of text to send in one statement, in characters; none where the server takes any. MySQL and
+   * MariaDB refuse packets above `max_allowed_packet`, 16 MB by MariaDB's default.
+   */
+  readonly maxTextLength?: number;
+
+  /** Does a whole append in one statement, where the database can; otherwise it is a transaction of several. */
+  appendInOneStatement?(tables: Tables): (sql: Sql, batch: AppendBatch) => Promise<number | undefined>;
+}
+
+export interface SeqUpdate {
+  table: string;
+  count: number;
+  lastUpdateTime: number;
+  where: string;
+  values: readonly unknown[];
+}

@@ -1,0 +1,440 @@
+import type { EntityManager } from '@mikro-orm/core';
+import type { SessionKey } from '../keys.js';
+import { SCOPES, type Scope, type StateEntries } from '../state.js';
+import type { AppendBatch, Dialect, Sql, StoredEvent } from './dialect.js';
+import { SESSION_WHERE, STATE_KEYS, ownerValues, sessionValues, stateTable, tablesOf, type Tables } from './tables.js';
+
+/** A session's row. */
+export interface SessionHead {
+  /** Which of the sessions that ever had this id it is. */
+  incarnation: string;
+  lastSeq: number;
+  lastUpdateTime: number;
+}
+
+/** A session with the state of all three scopes, as of one moment. */
+export interface SessionSnapshot extends SessionHead {
+  state: StateValue[];
+}
+
+export interface StateValue {
+  scope: Scope;
+  key: string;
+  json: string;
+}
+
+/** Events by number: after `after`, up to and with `upTo`. */
+export interface EventRange {
+  /** Of the session whose events are meant. */
+  incarnation: string;
+  after: number;
+  upTo: number;
+  /** Only events later than this, in ms. */
+  afterTimestamp?: number | undefined;
+  /** Only the newest so many. */
+  newest?: number | undefined;
+}
+
+export interface ListedSession extends SessionHead {
+  userId: string;
+  id: string;
+}
+
+export interface SessionPage {
+  appName: string;
+  userId: string | undefined;
+  descending: boolean;
+  limit: number | undefined;
+  offset: number;
+}
+
+/** The statements of the session service, on one database. The text of each is built once. */
+export class SessionStore {
+  static readonly #stores = new WeakMap<object, Map<string, SessionStore>>();
+
+  readonly #dialect: Dialect;
+  readonly #tables: Tables;
+  readonly #text: ReturnType<typeof texts>;
+  readonly #appendInOneStatement: ReturnType<NonNullable<Dialect['appendInOneStatement']>> | undefined;
+
+  /** The statements for the tables that an `EntityManager` knows; built once for an ORM and schema. */
+  static of(em: EntityManager, dialect: Dialect): SessionStore {
+    const tables = tablesOf(em);
+    const stores = SessionStore.#stores.get(em.getMetadata()) ?? new Map<string, SessionStore>();
+    SessionStore.#stores.set(em.getMetadata(), stores);
+    const store = stores.get(tables.sessions) ?? new SessionStore(dialect, tables);
+    stores.set(tables.sessions, store);
+    return store;
+  }
+
+  private constructor(dialect: Dialect, tables: Tables) {
+    this.#dialect = dialect;
+    this.#tables = tables;
+    this.#text = texts(dialect, tables);
+    this.#appendInOneStatement = dialect.appendInOneStatement?.(tables);
+  }
+
+  /** Whether `append` is one statement, which needs no transaction around it. */
+  get appendsInOneStatement(): boolean {
+    return this.#appendInOneStatement !== undefined;
+  }
+
+  /** Fails with the database's unique violation when the session exists. */
+  async create(sql: Sql, session: SessionKey, head: SessionHead, state: StateEntries): Promise<void> {
+    await sql.run(this.#text.insertSession, [
+      ...sessionValues(session),
+      head.incarnation,
+      head.lastSeq,
+      head.lastUpdateTime,
+      head.lastUpdateTime,
+    ]);
+    await this.setState(sql, session, state);
+  }
+
+  async head(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+    const [row] = await sql.all<HeadRow>(this.#text.selectHead, sessionValues(session));
+    return row && headOf(row);
+  }
+
+  /** Session and state in one statement, so that they fit together (contract D8). */
+  async snapshot(sql: Sql, session: SessionKey): Promise<SessionSnapshot | undefined> {
+    const rows = await sql.all<HeadRow & StateRow>(this.#text.selectSnapshot, [
+      ...sessionValues(session),
+      ...SCOPES.flatMap((scope) => ownerValues(session, scope)),
+    ]);
+    const head = rows.find((row) => row.kind === 'head');
+    return head && { ...headOf(head), state: rows.filter((row) => row.kind !== 'head').map(stateValueOf) };
+  }
+
+  /** @returns the events as JSON, in append order; undefined when the session is gone, or another under its id. */
+  async events(sql: Sql, session: SessionKey, range: EventRange): Promise<string[] | undefined> {
+    const { incarnation, upTo, afterTimestamp, newest } = range;
+    const filtered = afterTimestamp !== undefined;
+    const after = newest === undefined || filtered ? range.after : Math.max(range.after, upTo - newest);
+    const values = [...sessionValues(session), after, upTo, ...sessionValues(session), incarnation];
+    const rows =
+      filtered && newest !== undefined
+        ? (await sql.all<EventRow>(this.#text.selectNewestEventsSince, [...values, afterTimestamp, newest])).reverse()
+        : filtered
+          ? await sql.all<EventRow>(this.#text.selectEventsSince, [...values, afterTimestamp])
+          : await sql.all<EventRow>(this.#text.selectEvents, values);
+    const events = await this.#joinParts(sql, session, rows);
+    if (events.length !== (filtered ? rows.length : upTo - after)) return undefined;
+
+    // Rows show that the session was there; without any, and for what was read after them, it has to be looked for.
+    const isThere = rows.length > 0 && rows.every(({ data }) => data !== null);
+    return isThere || (await this.head(sql, session))?.incarnation === incarnation ? events : undefined;
+  }
+
+  /** @returns the number and content of a stored event. */
+  async event(sql: Sql, session: SessionKey, eventId: string): Promise<{ seq: number; json: string } | undefined> {
+    const rows = await sql.all<EventRow>(this.#text.selectEvent, [...sessionValues(session), eventId]);
+    const [json] = await this.#joinParts(sql, session, rows);
+    return rows[0] && json !== undefined ? { seq: rows[0].seq, json } : undefined;
+  }
+
+  /**
+   * Appends under the session's lock. Fails with the database's unique violation when an event is stored already.
+   *
+   * @returns the number of the last event; undefined when the session is missing or not as the batch expects it.
+   */
+  async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
+    if (this.#appendInOneStatement) return this.#appendInOneStatement(sql, batch);
+
+    const { session, incarnation, expectedSeq, events, lastUpdateTime, state } = batch;
+    const lastSeq = await this.#dialect.takeSeq(sql, {
+      table: this.#tables.sessions,
+      count: events.length,
+      lastUpdateTime,
+      where: `${SESSION_WHERE} and incarnation = ?${expectedSeq === undefined ? '' : ' and last_seq = ?'}`,
+      values: [...sessionValues(session), incarnation, ...(expectedSeq === undefined ? [] : [expectedSeq])],
+    });
+    if (lastSeq === undefined) return undefined;
+
+    await this.#insertEvents(sql, session, lastSeq - events.length + 1, events);
+    await this.setState(sql, session, state);
+    return lastSeq;
+  }
+
+  /** Takes the session's lock without a number. @returns undefined when the session is missing. */
+  async lock(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+    await sql.run(this.#text.lockSession, sessionValues(session));
+    return this.head(sql, session);
+  }
+
+  /** Gives a stored event another content; for the caller that holds the session's lock. */
+  async replaceEvent(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
+    const inParts = this.#isInParts(event);
+    await sql.run(this.#text.updateEvent, [
+      event.timestamp,
+      inParts ? null : event.json,
+      ...sessionValues(session),
+      seq,
+    ]);
+    await sql.run(this.#text.deleteParts, [...sessionValues(session), seq]);
+    if (inParts) await this.#insertParts(sql, session, seq, event.json);
+  }
+
+  async setLastUpdateTime(sql: Sql, session: SessionKey, time: number): Promise<void> {
+    await sql.run(this.#text.updateTime, [time, ...sessionValues(session)]);
+  }
+
+  /** @param ownOnly overwrite only what the same event wrote. */
+  async setState(sql: Sql, session: SessionKey, state: StateEntries, ownOnly = false): Promise<void> {
+    for (const scope of SCOPES) {
+      const upsert = ownOnly ? this.#text.upsertOwnState[scope] : this.#text.upsertState[scope];
+      for (const packet of this.#packets(state[scope])) {
+        const rows = packet.map((entry) => [...ownerValues(session, scope), entry.key, entry.json, entry.eventId]);
+        await sql.run(`${upsert.insert} ${rowPlaceholders(rows)} ${upsert.onConflict}`, rows.flat());
+      }
+    }
+  }
+
+  async removeState(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
+    for (const scope of SCOPES) {
+      const keys = state[scope].map(({ key }) => key);
+      if (keys.length === 0) continue;
+      await sql.run(`${this.#text.deleteState[scope]} (${placeholders(keys)})`, [
+        ...ownerValues(session, scope),
+        ...keys,
+      ]);
+    }
+  }
+
+  async state(sql: Sql, session: SessionKey, scope: Scope): Promise<StateValue[]> {
+    return (await sql.all<StateRow>(this.#text.selectState[scope], ownerValues(session, scope))).map(stateValueOf);
+  }
+
+  /** Events and session state go by the foreign keys' cascade. */
+  async delete(sql: Sql, session: SessionKey): Promise<void> {
+    await sql.run(this.#text.deleteSession, sessionValues(session));
+  }
+
+  async count(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
+    const text = userId === undefined ? this.#text.countOfApp : this.#text.countOfUser;
+    const [row] = await sql.all<{ total: number | string | bigint }>(
+      text,
+      userId === undefined ? [appName] : [appName, userId],
+    );
+    return Number(row?.total);
+  }
+
+  async list(sql: Sql, { appName, userId, descending, limit, offset }: SessionPage): Promise<ListedSession[]> {
+    const text = `${userId === undefined ? this.#text.listOfApp : this.#text.listOfUser}
+      order by last_update_time ${descending ? 'desc' : 'asc'}, session_id, user_id`;
+    const values = userId === undefined ? [appName] : [appName, userId];
+    const rows = await (limit === undefined && offset === 0
+      ? sql.all<ListRow>(text, values)
+      : // An offset needs a limit on MySQL and SQLite; no table is larger than this one.
+        sql.all<ListRow>(`${text} limit ? offset ?`, [...values, limit ?? Number.MAX_SAFE_INTEGER, offset]));
+    return rows.map((row) => ({ ...headOf(row), userId: row.user_id, id: row.session_id }));
+  }
+
+  /**
+   * The state of listed sessions, of their users and of their app, by `ownerKey`.
+   *
+   * @param all whether these are all the sessions there are, which spares naming them.
+   */
+  async statesOf(
+    sql: Sql,
+    { appName, userId }: SessionPage,
+    sessions: readonly ListedSession[],
+    all: boolean,
+  ): Promise<Map<string, StateValue[]>> {
+    const states = new Map<string, StateValue[]>();
+    if (sessions.length === 0) return states;
+
+    const owner = userId === undefined ? [appName] : [appName, userId];
+    const users = all || userId !== undefined ? [] : [...new Set(sessions.map((session) => session.userId))];
+    const ids = all ? [] : sessions.map((session) => session.id);
+    const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
+    const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users)})` : '');
+    // Also finds a session of the same id of another user on the page; it is told apart by its owner.
+    const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids)})` : '');
+    const value = this.#dialect.jsonText('value');
+    const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
+      `select 'session' as kind, user_id, session_id, state_key, ${value} as value
+         from ${this.#tables.sessionStates} where ${ofSessions}
+       union all select 'user', user_id, '', state_key, ${value} from ${this.#tables.userStates} where ${ofUsers}
+       union all select 'app', '', '', state_key, ${value} from ${this.#tables.appStates} where app_name = ?`,
+      [...owner, ...users, ...ids, ...owner, ...users, appName],
+    );
+    for (const row of rows) {
+      const key = ownerKey(row.user_id, row.session_id);
+      const values = states.get(key);
+      if (values) values.push(stateValueOf(row));
+      else states.set(key, [stateValueOf(row)]);
+    }
+    return states;
+  }
+
+  async #insertEvents(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
+    const numbered = events.map((event, i) => ({ ...event, seq: firstSeq + i }));
+    for (const packet of this.#packets(numbered.filter((event) => !this.#isInParts(event)))) {
+      const rows = packet.map((event) => [...sessionValues(session), event.seq, event.id, event.timestamp, event.json]);
+      await sql.run(`${this.#text.insertEvents} ${rowPlaceholders(rows)}`, rows.flat());
+    }
+    for (const event of numbered.filter((event) => this.#isInParts(event))) {
+      const row = [...sessionValues(session), event.seq, event.id, event.timestamp, null];
+      await sql.run(`${this.#text.insertEvents} ${rowPlaceholders([row])}`, row);
+      await this.#insertParts(sql, session, event.seq, event.json);
+    }
+  }
+
+  #isInParts({ json }: StoredEvent): boolean {
+    return this.#dialect.maxTextLength !== undefined && json.length > this.#dialect.maxTextLength;
+  }
+
+  async #insertParts(sql: Sql, session: SessionKey, seq: number, json: string): Promise<void> {
+    const length = this.#dialect.maxTextLength ?? json.length;
+    for (let start = 0, part = 0; start < json.length; part++) {
+      let end = Math.min(start + length, json.length);
+      // Half of a surrogate pair would not survive on its own.
+      if (/[\uD800-\uDBFF]/.test(json.charAt(end - 1)) && end < json.length) end--;
+      await sql.run(this.#text.insertPart, [...sessionValues(session), seq, part, json.slice(start, end)]);
+      start = end;
+    }
+  }
+
+  async #joinParts(sql: Sql, session: SessionKey, rows: readonly EventRow[]): Promise<string[]> {
+    const jsons: string[] = [];
+    for (const { seq, data } of rows) {
+      if (data !== null) {
+        jsons.push(data);
+        continue;
+      }
+      const parts = await sql.all<{ text: string }>(this.#text.selectParts, [...sessionValues(session), seq]);
+      if (parts.length > 0) jsons.push(parts.map(({ text }) => text).join(''));
+    }
+    return jsons;
+  }
+
+  /** Rows in groups that the server takes in one statement. */
+  *#packets<Row extends { json: string }>(rows: readonly Row[]): Generator<Row[]> {
+    const max = this.#dialect.maxTextLength ?? Infinity;
+    let packet: Row[] = [];
+    let length = 0;
+    for (const row of rows) {
+      if (packet.length > 0 && length + row.json.length > max) {
+        yield packet;
+        packet = [];
+        length = 0;
+      }
+      packet.push(row);
+      length += row.json.length;
+    }
+    if (packet.length > 0) yield packet;
+  }
+}
+
+/** Whose state it is: a session's, a user's where the session id is empty, the app's where both are. Keys hold no NUL. */
+export function ownerKey(userId: string, sessionId: string): string {
+  return `${userId}\0${sessionId}`;
+}
+
+interface HeadRow {
+  incarnation: string;
+  last_seq: number;
+  /** A number, or a number as text. */
+  updated: number | string;
+}
+
+interface ListRow extends HeadRow {
+  user_id: string;
+  session_id: string;
+}
+
+interface StateRow {
+  kind: Scope | 'head';
+  state_key: string;
+  value: string;
+}
+
+interface EventRow {
+  seq: number;
+  /** Null where the event is in parts. */
+  data: string | null;
+}
+
+function headOf(row: HeadRow): SessionHead {
+  return { incarnation: row.incarnation, lastSeq: row.last_seq, lastUpdateTime: Number(row.updated) };
+}
+
+function stateValueOf(row: StateRow): StateValue {
+  return { scope: row.kind as Scope, key: row.state_key, json: row.value };
+}
+
+function placeholders(values: readonly unknown[]): string {
+  return values.map(() => '?').join(', ');
+}
+
+function rowPlaceholders(rows: readonly (readonly unknown[])[]): string {
+  return rows.map((row) => `(${placeholders(row)})`).join(', ');
+}
+
+function perScope<T>(of: (scope: Scope) => T): Record<Scope, T> {
+  return { session: of('session'), user: of('user'), app: of('app') };
+}
+
+function texts(dialect: Dialect, tables: Tables) {
+  const { sessions, events, eventParts } = tables;
+  // Another name than the column's, or `order by` would take the text.
+  const head = `incarnation, last_seq, ${dialect.doubleText?.('last_update_time') ?? 'last_update_time'} as updated`;
+  const event = `seq, ${dialect.jsonText('data')} as data`;
+  const value = `${dialect.jsonText('value')} as value`;
+  const ownerWhere = (scope: Scope) =>
+    STATE_KEYS[scope]
+      .slice(0, -1)
+      .map((column) => `${column} = ?`)
+      .join(' and ');
+  const selectEvents = `select ${event} from ${events} where ${SESSION_WHERE} and seq > ? and seq <= ?
+    and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
+  const list = `select user_id, session_id, ${head} from ${sessions} where app_name = ?`;
+  const count = `select count(*) as total from ${sessions} where app_name = ?`;
+  const upsert = (ownOnly: boolean) =>
+    perScope((scope) => ({
+      insert: `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id) values`,
+      onConflict: dialect.onConflict(stateTable(tables, scope), STATE_KEYS[scope], ownOnly),
+    }));
+
+  return {
+    insertSession: `insert into ${sessions}
+      (app_name, user_id, session_id, incarnation, last_seq, create_time, last_update_time) values (?, ?, ?, ?, ?, ?, ?)`,
+    selectHead: `select ${head} from ${sessions} where ${SESSION_WHERE}`,
+    selectSnapshot:
+      `select 'head' as kind, '' as state_key, '' as value, ${head} from ${sessions} where ${SESSION_WHERE}` +
+      SCOPES.map(
+        (scope) =>
+          ` union all select '${scope}', state_key, ${value}, '', 0, 0 from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
+      ).join(''),
+    lockSession: `update ${sessions} set last_seq = last_seq where ${SESSION_WHERE}`,
+    updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
+    deleteSession: `delete from ${sessions} where ${SESSION_WHERE}`,
+
+    listOfApp: list,
+    listOfUser: `${list} and user_id = ?`,
+    countOfApp: count,
+    countOfUser: `${count} and user_id = ?`,
+
+    insertEvents: `insert into ${events} (app_name, user_id, session_id, seq, event_id, timestamp, data) values`,
+    selectEvents: `${selectEvents} order by seq`,
+    selectEventsSince: `${selectEvents} and timestamp > ? order by seq`,
+    selectNewestEventsSince: `${selectEvents} and timestamp > ? order by seq desc limit ?`,
+    selectEvent: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
+    updateEvent: `update ${events} set timestamp = ?, data = ? where ${SESSION_WHERE} and seq = ?`,
+
+    insertPart: `insert into ${eventParts} (app_name, user_id, session_id, seq, part, text) values (?, ?, ?, ?, ?, ?)`,
+    selectParts: `select text from ${eventParts} where ${SESSION_WHERE} and seq = ? order by part`,
+    deleteParts: `delete from ${eventParts} where ${SESSION_WHERE} and seq = ?`,
+
+    upsertState: upsert(false),
+    upsertOwnState: upsert(true),
+    selectState: perScope(
+      (scope) =>
+        `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
+    ),
+    deleteState: perScope(
+      (scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in`,
+    ),
+  };
+}

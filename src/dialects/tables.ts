@@ -1,0 +1,69 @@
+import type { EntityManager, EntityMetadata } from '@mikro-orm/core';
+import { dialectName } from '../../entities/dialect-name.js';
+import { SchemaError } from '../errors.js';
+import type { SessionKey } from '../keys.js';
+import type { Scope } from '../state.js';
+
+const ENTITIES = {
+  sessions: 'AdkSession',
+  events: 'AdkEvent',
+  eventParts: 'AdkEventPart',
+  sessionStates: 'AdkSessionState',
+  userStates: 'AdkUserState',
+  appStates: 'AdkAppState',
+} as const;
+
+/** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
+export type Tables = { readonly [Table in keyof typeof ENTITIES]: string };
+
+/** Names one session; takes `sessionValues`. */
+export const SESSION_WHERE = 'app_name = ? and user_id = ? and session_id = ?';
+
+export function sessionValues({ appName, userId, sessionId }: SessionKey): string[] {
+  return [appName, userId, sessionId];
+}
+
+const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appStates' } as const;
+
+/** The primary key of each state table; all but the last column say whose the state is, see `ownerValues`. */
+export const STATE_KEYS: Record<Scope, readonly string[]> = {
+  session: ['app_name', 'user_id', 'session_id', 'state_key'],
+  user: ['app_name', 'user_id', 'state_key'],
+  app: ['app_name', 'state_key'],
+};
+
+export function stateTable(tables: Tables, scope: Scope): string {
+  return tables[STATE_TABLES[scope]];
+}
+
+/** The values of a state table's columns before `state_key`. */
+export function ownerValues(key: SessionKey, scope: Scope): string[] {
+  return sessionValues(key).slice(0, STATE_KEYS[scope].length - 1);
+}
+
+/** @throws SchemaError when the ORM does not know the entities of this package. */
+export function tablesOf(em: EntityManager): Tables {
+  const name = (entity: string) => {
+    const meta = em.getMetadata().find(entity);
+    if (!meta) {
+      throw new SchemaError(`The ORM does not know ${entity}. Add ...adkEntities() to 'entities' in its config.`);
+    }
+    return quoted(em, meta);
+  };
+  return {
+    sessions: name(ENTITIES.sessions),
+    events: name(ENTITIES.events),
+    eventParts: name(ENTITIES.eventParts),
+    sessionStates: name(ENTITIES.sessionStates),
+    userStates: name(ENTITIES.userStates),
+    appStates: name(ENTITIES.appStates),
+  };
+}
+
+function quoted(em: EntityManager, meta: EntityMetadata): string {
+  const platform = em.getPlatform();
+  const schema = meta.schema ?? em.schema ?? em.config.get('schema');
+  const table = platform.quoteIdentifier(meta.tableName);
+  // SQLite has no schemas; MikroORM leaves them out there, too.
+  return schema && dialectName(platform) !== 'sqlite' ? `${platform.quoteIdentifier(schema)}.${table}` : table;
+}

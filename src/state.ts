@@ -1,0 +1,60 @@
+import { State } from '@google/adk';
+import { checkKeys, type SessionKey } from './keys.js';
+
+/** Whose a key of the state is: the session's, the user's (`user:`) or the app's (`app:`). */
+export type Scope = 'session' | 'user' | 'app';
+
+export const SCOPES: readonly Scope[] = ['session', 'user', 'app'];
+
+const PREFIXES: Record<Scope, string> = { session: '', user: State.USER_PREFIX, app: State.APP_PREFIX };
+
+/** Splits `user:theme` into its scope and the key it is stored under. */
+export function scopeOf(key: string): { scope: Scope; key: string } {
+  for (const scope of ['user', 'app'] as const) {
+    if (key.startsWith(PREFIXES[scope])) return { scope, key: key.slice(PREFIXES[scope].length) };
+  }
+  return { scope: 'session', key };
+}
+
+/** The key as agents know it. */
+export function prefixed(scope: Scope, key: string): string {
+  return PREFIXES[scope] + key;
+}
+
+export function isTemporary(key: string): boolean {
+  return key.startsWith(State.TEMP_PREFIX);
+}
+
+/** Sets an own key; plain assignment of `__proto__` would change the object's prototype (contract B5). */
+export function setOwn(target: object, key: string, value: unknown): void {
+  Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
+}
+
+/** A key and its value as JSON text, as it is stored. */
+export interface StateEntry {
+  key: string;
+  json: string;
+  /** The event that writes it; null outside a run. */
+  eventId: string | null;
+}
+
+/** Entries by scope, each scope in the order of its keys, so that two transactions lock shared rows in one order. */
+export type StateEntries = Record<Scope, StateEntry[]>;
+
+export function byScope(entries: Iterable<StateEntry>): StateEntries {
+  const result: StateEntries = { session: [], user: [], app: [] };
+  for (const entry of entries) {
+    const { scope, key } = scopeOf(entry.key);
+    result[scope].push({ ...entry, key });
+  }
+  for (const scope of SCOPES) result[scope].sort((a, b) => (a.key < b.key ? -1 : 1));
+  return result;
+}
+
+/** Checks a state key together with the keys of the row that it is stored in. */
+export function checkStateKey({ appName, userId, sessionId }: SessionKey, name: string): void {
+  const { scope, key: stateKey } = scopeOf(name);
+  if (scope === 'app') checkKeys({ appName, stateKey });
+  else if (scope === 'user') checkKeys({ appName, userId, stateKey });
+  else checkKeys({ appName, userId, sessionId, stateKey });
+}
