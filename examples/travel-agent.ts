@@ -1,0 +1,76 @@
+import { FunctionTool, LlmAgent, LongRunningFunctionTool, type LlmRequest } from '@google/adk';
+import { z } from 'zod';
+import { ScriptedModel, type Content, type Part } from './scripted-model.js';
+
+const FLIGHTS = [
+  { flight: 'TP 1271', departs: '06:25', price: 189 },
+  { flight: 'OS 351', departs: '09:40', price: 214 },
+  { flight: 'TP 1273', departs: '17:55', price: 142 },
+];
+
+/** An ordinary tool. What it writes to the state is stored with the event that carries its result. */
+const findFlights = new FunctionTool({
+  name: 'find_flights',
+  description: 'Finds the flights between two airports on a day.',
+  parameters: z.object({ from: z.string(), to: z.string(), day: z.string() }),
+  execute: ({ from }, context) => {
+    const searches = context?.state.get<number>('app:searches') ?? 0;
+    context?.state.set('flights', FLIGHTS); // of this session
+    context?.state.set('user:home_airport', from); // of this user, in all of their sessions
+    context?.state.set('app:searches', searches + 1); // of everybody
+    context?.state.set('temp:raw_reply', '<flights>…</flights>'); // of this run, never stored
+    return { flights: FLIGHTS };
+  },
+});
+
+/** A long-running tool that returns nothing yet: the run ends here, and goes on when somebody sends the result. */
+const askUser = new LongRunningFunctionTool({
+  name: 'ask_user',
+  description: 'Asks the user a question. The answer comes later.',
+  parameters: z.object({ question: z.string() }),
+  execute: () => undefined,
+});
+
+const bookFlight = new FunctionTool({
+  name: 'book_flight',
+  description: 'Books a flight.',
+  parameters: z.object({ flight: z.string(), seat: z.string() }),
+  execute: ({ flight, seat }, context) => {
+    const booking = { flight, seat, reference: 'K7QX2M' };
+    context?.state.set('booking', booking);
+    return booking;
+  },
+});
+
+/** What a model would say. It is told nothing but the conversation, so it can only finish when all of that is there. */
+function script(conversation: Content[]): Part[] {
+  const parts = conversation.flatMap((content) => content.parts ?? []);
+  const has = (tool: string) => parts.some((part) => part.functionResponse?.name === tool);
+
+  if (has('book_flight') && has('ask_user') && has('find_flights')) {
+    return [{ text: 'Booked: OS 351 on Friday at 09:40, a window seat. Reference K7QX2M.' }];
+  }
+  if (has('ask_user') && has('find_flights')) {
+    return [{ functionCall: { name: 'book_flight', args: { flight: 'OS 351', seat: 'window' } } }];
+  }
+  if (has('find_flights')) {
+    return [{ functionCall: { name: 'ask_user', args: { question: 'At 06:25, 09:40 or 17:55?' } } }];
+  }
+  return [{ functionCall: { name: 'find_flights', args: { from: 'VIE', to: 'LIS', day: 'Friday' } } }];
+}
+
+/** @param onModelRequest is told what the model is shown, whichever model it is. */
+export function travelAgent(onModelRequest: (request: LlmRequest) => void): LlmAgent {
+  return new LlmAgent({
+    name: 'travel',
+    model: process.env.GEMINI_API_KEY ? 'gemini-2.5-flash' : new ScriptedModel(script),
+    instruction:
+      'Find flights with find_flights, then ask the user which one with ask_user, then book it with book_flight and ' +
+      'confirm. Ask questions only with ask_user, never in your own words.',
+    tools: [findFlights, askUser, bookFlight],
+    beforeModelCallback: ({ request }) => {
+      onModelRequest(request);
+      return undefined;
+    },
+  });
+}
