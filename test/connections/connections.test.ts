@@ -1,0 +1,196 @@
+import { createEvent, type Event } from '@google/adk';
+import { LockMode, MikroORM } from '@mikro-orm/core';
+import { AdkSession, adkEntities } from '../../entities/index.js';
+import { MikroOrmSessionService, migrate } from '../../src/index.js';
+import { keyOf } from '../processes/protocol.js';
+import { readTables, upTo } from '../processes/tables.js';
+import { SERVERS, availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
+import { ServerSessions, hasPacketLimit } from './server-sessions.js';
+
+const available = SERVERS.filter((name) => availableDatabases().includes(name));
+const POOL_SIZE = 2;
+
+/** An event that writes to all three scopes. */
+function eventOf(id: string): Event {
+  const stateDelta = { last: id, 'user:last': id, 'app:last': id };
+  return createEvent({ id, author: 'agent', actions: { stateDelta } });
+}
+
+// Jest refuses a describe.each of nothing, where there is no server.
+(available.length > 0 ? describe : describe.skip)('connections', () => {
+  describe.each(available.length > 0 ? available : SERVERS)('of %s', (name) => {
+    let database: TestDatabase;
+    let orm: MikroORM;
+    let service: MikroOrmSessionService;
+    let server: ServerSessions;
+    let key: ReturnType<typeof keyOf>;
+
+    beforeAll(async () => {
+      // Where knex reports each connection that it loses.
+      jest.spyOn(console, 'log').mockImplementation();
+      database = await createDatabase(name);
+      orm = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: POOL_SIZE } });
+      await migrate(orm);
+      server = await ServerSessions.open(database, name);
+      service = new MikroOrmSessionService(orm.em);
+    });
+
+    afterAll(async () => {
+      await server.close();
+      await orm.close(true);
+      await database.drop();
+      jest.restoreAllMocks();
+    });
+
+    beforeEach(() => {
+      key = keyOf(expect.getState().currentTestName!.slice(-100));
+    });
+
+    /** What a session must look like after whatever happened. */
+    async function expectStored(ids: string[]): Promise<void> {
+      const stored = await readTables(orm.em, key.sessionId);
+      expect(stored.ids).toEqual(ids);
+      expect(stored.seqs).toEqual(upTo(ids.length));
+      expect(stored.lastSeq).toBe(ids.length);
+      expect(stored.state).toMatchObject(stored.folded);
+    }
+
+    test('E4 every call works after the server has ended the connections that it would use', async () => {
+      const session = await service.createSession(key);
+      await server.end();
+      await service.appendEvent({ session, event: eventOf('a') });
+      await server.end();
+      await service.appendEvents({ session, events: [eventOf('b'), eventOf('c')] });
+      await server.end();
+      expect((await service.getSession(key))?.events).toHaveLength(3);
+      await server.end();
+      await service.updateState({ ...key, set: { 'app:last': 'c' } });
+      await server.end();
+      expect((await service.listSessions(key)).sessions).toHaveLength(1);
+      await expectStored(['a', 'b', 'c']);
+      await server.end();
+      await service.deleteSession(key);
+      await server.end();
+      await service.createSession(key);
+      await expectStored([]);
+    });
+
+    test('E4 no append fails while the server ends all connections again and again', async () => {
+      const session = await service.createSession(key);
+      const ids = upTo(200).map((n) => `event ${n}`);
+      for (let next = 0; next < ids.length; next += 4) {
+        // Somewhere in these four.
+        const ending = server.end();
+        for (const id of ids.slice(next, next + 4)) await service.appendEvent({ session, event: eventOf(id) });
+        await ending;
+      }
+      await expectStored(ids);
+      expect(session.events.map(({ id }) => id)).toEqual(ids);
+    });
+
+    test('E4 an append whose connection ends inside its transaction is stored once', async () => {
+      const session = await service.createSession(key);
+      const other = await MikroORM.init({ ...database.options, entities: adkEntities() });
+      try {
+        const em = other.em.fork();
+        await em.begin();
+        const { appName, userId, sessionId } = key;
+        await em.findOneOrFail(
+          AdkSession,
+          { appName, userId, id: sessionId },
+          { lockMode: LockMode.PESSIMISTIC_WRITE },
+        );
+        const appended = service.appendEvent({ session, event: eventOf('a') });
+        const sessions = await server.until((sessions) => sessions.some(({ waitsForLock }) => waitsForLock));
+        await server.end(sessions.flatMap(({ id, waitsForLock }) => (waitsForLock ? [id] : [])));
+        await em.rollback();
+        await appended;
+      } finally {
+        await other.close(true);
+      }
+      await expectStored(['a']);
+      expect(session.events).toHaveLength(1);
+    });
+
+    test('E5 a transaction of the host whose connection ends leaves nothing, and the next one works', async () => {
+      const session = await service.createSession(key);
+      await service.appendEvent({ session, event: eventOf('before') });
+      const lost = orm.em.fork().transactional(async (tx) => {
+        const joined = service.withEntityManager(tx);
+        const inside = await joined.getSession(key);
+        await joined.appendEvent({ session: inside!, event: eventOf('lost') });
+        await server.end();
+        await joined.appendEvent({ session: inside!, event: eventOf('lost, too') });
+      });
+      await expect(lost).rejects.toMatchObject({ code: 'ADK_DATABASE' });
+
+      await expectStored(['before']);
+      await orm.em.fork().transactional(async (tx) => {
+        await service.withEntityManager(tx).appendEvent({ session, event: eventOf('after') });
+      });
+      await expectStored(['before', 'after']);
+    });
+
+    if (hasPacketLimit(name)) {
+      test('a value larger than a packet to the server is refused, and nothing is written', async () => {
+        const session = await service.createSession(key);
+        const bytes = await server.maxPacket();
+        const event = createEvent({ id: 'large', actions: { stateDelta: { 'app:last': 'x'.repeat(bytes) } } });
+
+        await expect(service.appendEvent({ session, event })).rejects.toMatchObject({ code: 'ADK_EVENT_TOO_LARGE' });
+        const others = { ...keyOf('large'), state: { 'app:last': 'x'.repeat(bytes) } };
+        await expect(service.createSession(others)).rejects.toMatchObject({ code: 'ADK_EVENT_TOO_LARGE' });
+
+        expect(session.events).toEqual([]);
+        expect(await service.getSession(keyOf('large'))).toBeUndefined();
+        await service.appendEvent({ session, event: eventOf('a') });
+        await expectStored(['a']);
+      });
+    }
+
+    test('E5 no connection is lost to a hundred failed transactions', async () => {
+      await service.createSession(key);
+      const stale = (await service.getSession(key))!;
+      const current = (await service.getSession(key))!;
+      await service.appendEvent({ session: current, event: eventOf('a') });
+      const gone = await service.createSession(keyOf('gone'));
+      await service.deleteSession(keyOf('gone'));
+      const rejecting = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
+
+      const failing: [code: string, fail: () => Promise<unknown>][] = [
+        ['ADK_SESSION_NOT_FOUND', () => service.appendEvent({ session: gone, event: eventOf('b') })],
+        ['ADK_STALE_SESSION', () => rejecting.appendEvent({ session: stale, event: eventOf('c') })],
+        ['ADK_SESSION_EXISTS', () => service.createSession(key)],
+        ['ADK_SESSION_NOT_FOUND', () => service.updateState({ ...keyOf('gone'), set: { a: 1, 'app:last': 'never' } })],
+        [
+          'ADK_SESSION_EXISTS',
+          () => orm.em.fork().transactional((tx) => service.withEntityManager(tx).createSession(key)),
+        ],
+      ];
+      const failures = await Promise.allSettled(upTo(100).map((n) => failing[n % failing.length]![1]()));
+      expect(
+        failures.map((failure) => failure.status === 'rejected' && (failure.reason as { code: string }).code),
+      ).toEqual(upTo(100).map((n) => failing[n % failing.length]![0]));
+
+      const sessions = await server.until((sessions) => !sessions.some(({ inTransaction }) => inTransaction));
+      expect(sessions.length).toBeLessThanOrEqual(POOL_SIZE);
+      await expectStored(['a']);
+
+      // Two at once, each with a connection to itself.
+      let entered = 0;
+      let open: () => void = () => undefined;
+      const both = new Promise<void>((resolve) => (open = resolve));
+      await Promise.all(
+        ['b', 'c'].map((id) =>
+          orm.em.fork().transactional(async (tx) => {
+            const session = (await service.withEntityManager(tx).getSession(key))!;
+            if (++entered === 2) open();
+            await both;
+            await service.withEntityManager(tx).appendEvent({ session, event: eventOf(id) });
+          }),
+        ),
+      );
+      expect((await readTables(orm.em, key.sessionId)).seqs).toEqual([1, 2, 3]);
+    });
+  });
+});

@@ -1,0 +1,38 @@
+/** The cases that others test (baseline.md), each with the test of ours that has it. */
+export const CHECKLIST: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'adk-go': {
+    'create with a full key': 'A1 every request of the base class is taken',
+    'create with a generated id': 'D1 a missing id is generated',
+    'create twice': 'D1 an id that exists is refused, and the session stays as it is',
+    get: 'A2 getSession gives the whole of a long history',
+    'get missing': 'A2 a missing session is undefined',
+    'get respects the user': 'A2 a missing session is undefined',
+    'get with filters': 'C4 both together give the newest of those after',
+    list: 'D5 lists the sessions of a user, or of all users',
+    delete: 'D4 a deleted session is gone, with state and events; app and user state stay',
+    'delete respects the user': 'D4 delete respects the user',
+    'append to a missing session': 'D3 appending to a session that was never created fails',
+    append: 'A3 the event object itself is in the handle',
+    'partial events': 'A6 a partial event is returned untouched',
+    'bytes in content': 'C1 all fields of an event come back',
+    'append beside existing events': 'D5 a session from a list can be appended to',
+    'all fields of an event': 'C1 all fields of an event come back',
+    'app state shared': 'B1 appendEvent gives keys to app, user and session by their prefix',
+    "user state the user's own": 'B1 appendEvent gives keys to app, user and session by their prefix',
+    'session state not shared': 'B1 appendEvent gives keys to app, user and session by their prefix',
+    'temp state not stored': 'A7 temp: keys of an event never reach storage',
+  },
+  '@google/adk': {
+    'create with temp: keys': 'A7 temp: keys of createSession never reach storage',
+    'app and user state across sessions': 'B1 createSession gives keys to app, user and session by their prefix',
+    'filter by count': 'C4 numRecentEvents gives the newest, 0 and absent give all',
+    'filter by time, exclusive': 'C4 afterTimestamp is exclusive',
+    'sessions by user': 'D5 lists the sessions of a user, or of all users',
+    'sub-second timestamps in order':
+      'A10 events load in append order with timestamps apart by less than a millisecond',
+    'duplicate sessions': 'D1 an id that exists is refused, and the session stays as it is',
+    'missing sessions': 'D3 appending to a session that was never created fails',
+    paging: 'D5 pages by limit, offset and page, with the counts',
+    'sorting by an update before the creation': 'D5 order is by last update, then by id',
+  },
+};

@@ -1,0 +1,612 @@
+import { DeadlockException, LockMode } from '@mikro-orm/core';
+import { AdkSession } from '../../entities/index.js';
+import { MikroOrmSessionService } from '../../src/index.js';
+import { keyOf } from '../harnesses/harness.js';
+import { createDatabase } from '../support/servers.js';
+import { HostNote } from '../harnesses/host-note.js';
+import { StatementLog, type RecordedStatement } from '../harnesses/statement-log.js';
+import { Suite, onServers, onSqlite, withConnections, type OwnContext } from './rule.js';
+import { count, errorOf, expectCode, faulty, idsOf, plain, range, remember, saying, textsOf, until } from './tools.js';
+
+export const concurrencySuite = new Suite();
+
+concurrencySuite.own(
+  'E1',
+  'events of any number of writers are numbered without gaps',
+  async ({ app, service, another, create, fresh, query }) => {
+    const session = await create();
+    const handles = [session, ...(await Promise.all(range(5).map(() => fresh(session))))];
+    await Promise.all(
+      handles.flatMap((handle, i) =>
+        range(6).map((j) => (i % 2 ? service : another).appendEvent({ session: handle, event: saying(`${i} ${j}`) })),
+      ),
+    );
+    const rows = await query<{ seq: number }>('select seq from adk_events where app_name = ? order by seq', [app]);
+    expect(rows.map(({ seq }) => seq)).toEqual(range(36).map((i) => i + 1));
+    expect(await query('select last_seq from adk_sessions where app_name = ?', [app])).toEqual([{ last_seq: 36 }]);
+    // Each writer's own order is kept.
+    const texts = textsOf(await fresh(session));
+    for (const i of range(6))
+      expect(texts.filter((text) => text?.startsWith(`${i} `))).toEqual(range(6).map((j) => `${i} ${j}`));
+  },
+);
+
+concurrencySuite.own('E1', 'an append that fails takes no number', async ({ app, orm, create, query, append }) => {
+  const session = await create();
+  await append(session);
+  const faults = { answer: (text: string) => text.includes('last_seq = last'), error: () => new Error('no') };
+  const rolledBack = orm.em.fork().transactional(async (tx) => {
+    const service = new MikroOrmSessionService(orm.em).withEntityManager(faulty(tx, faults));
+    await service.appendEvent({ session: plain(session), event: saying('x') });
+    throw new Error('the host fails');
+  });
+  await expect(rolledBack).rejects.toThrow();
+  await expectCode(append(session, { output: 1n }), 'ADK_UNSERIALIZABLE_VALUE');
+  await append(session);
+  expect(await query('select seq from adk_events where app_name = ? order by seq', [app])).toEqual([
+    { seq: 1 },
+    { seq: 2 },
+  ]);
+});
+
+concurrencySuite.shared(
+  'E2',
+  'a handle that is behind is appended to, and catches up in place',
+  async ({ another, create, append, fresh }) => {
+    const session = await create({ state: { a: 1 } });
+    await append(session, { content: { parts: [{ text: 'first' }] } });
+    const behind = await fresh(session);
+    const { state, events } = behind;
+    const [first] = events;
+    await append(session, { content: { parts: [{ text: 'missed' }] }, delta: { a: 2, b: 2, 'user:c': 2, 'app:d': 2 } });
+    const event = saying('mine', { actions: { stateDelta: { e: 3 } } });
+    await another.appendEvent({ session: behind, event });
+
+    expect(behind.state).toBe(state);
+    expect(behind.events).toBe(events);
+    expect(events[0]).toBe(first);
+    expect(events.at(-1)).toBe(event);
+    expect(textsOf(behind)).toEqual(['first', 'missed', 'mine']);
+    expect(plain(behind)).toEqual(plain(await fresh(session)));
+  },
+);
+
+concurrencySuite.shared(
+  'E2',
+  'a handle is behind by its events, not by its clock',
+  async ({ another, create, append, fresh }) => {
+    const session = await create();
+    const behind = await fresh(session);
+    await append(session, { content: { parts: [{ text: 'missed' }] }, timestamp: 5, delta: { a: 1 } });
+    await append(behind, { content: { parts: [{ text: 'mine' }] }, timestamp: 3 }, another);
+    expect(textsOf(behind)).toEqual(['missed', 'mine']);
+    expect(behind.state).toEqual({ a: 1 });
+  },
+);
+
+concurrencySuite.shared(
+  'E2',
+  'temp: keys and direct writes of a handle that was behind stay',
+  async ({ another, create, append, fresh }) => {
+    const session = await create();
+    const behind = await fresh(session);
+    behind.state['temp:draft'] = 'x';
+    behind.state.direct = 1;
+    await append(session, { delta: { a: 1 } });
+    await append(behind, { delta: { b: 2 } }, another);
+    expect(behind.state).toEqual({ 'temp:draft': 'x', direct: 1, a: 1, b: 2 });
+  },
+);
+
+concurrencySuite.own(
+  'E2',
+  'reject throws StaleSessionError, and writes nothing',
+  async ({ orm, create, append, fresh, stored }) => {
+    const strict = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
+    const session = await create();
+    const behind = await fresh(session);
+    await append(session, { delta: { a: 1 } });
+    const before = await stored(keyOf(session));
+    const unchanged = remember(behind);
+    await expectCode(
+      strict.appendEvent({ session: behind, event: saying('x', { actions: { stateDelta: { a: 2 } } }) }),
+      'ADK_STALE_SESSION',
+    );
+    unchanged();
+    expect(await stored(keyOf(session))).toEqual(before);
+
+    // In step it appends, also again and in parallel.
+    await Promise.all(range(3).map((i) => strict.appendEvent({ session, event: saying(String(i)) })));
+    const read = await fresh(session);
+    await strict.appendEvent({ session: read, event: saying('last') });
+    expect(textsOf(await fresh(session))).toEqual([undefined, '0', '1', '2', 'last']);
+  },
+);
+
+concurrencySuite.own('E2', 'with reject a retry of the own event is not stale', async ({ orm, create, fresh }) => {
+  const strict = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
+  const session = await create();
+  const behind = await fresh(session);
+  const event = saying('x');
+  await strict.appendEvent({ session, event });
+  await strict.appendEvent({ session: behind, event });
+  expect(textsOf(behind)).toEqual(['x']);
+  expect(textsOf(await fresh(session))).toEqual(['x']);
+});
+
+for (const events of [0, 1]) {
+  concurrencySuite.own(
+    'E2',
+    `a handle of a session that was made anew with ${events} events is behind`,
+    async (context) => {
+      const { orm, service, create, append, fresh } = context;
+      const old = await create({ sessionId: 's', state: { old: 1, both: 1 } });
+      for (const i of range(events))
+        await append(old, { id: `e${i}`, content: { parts: [{ text: 'old' }] }, delta: { gone: 1 } });
+      const twin = await fresh(old);
+      await service.deleteSession(keyOf(old));
+      const anew = await create({ sessionId: 's', state: { both: 2 } });
+      for (const i of range(events))
+        await append(anew, { id: `e${i}`, content: { parts: [{ text: 'new' }] }, delta: { made: 2 } });
+
+      const strict = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
+      const unchanged = remember(old);
+      await expectCode(strict.appendEvent({ session: old, event: saying('x') }), 'ADK_STALE_SESSION');
+      unchanged();
+
+      twin.state['temp:kept'] = 1;
+      await append(twin, { content: { parts: [{ text: 'mine' }] } });
+      const read = plain(await fresh(twin));
+      expect(plain(twin)).toEqual({ ...read, state: { ...read.state, 'temp:kept': 1 } });
+      expect(textsOf(twin)).toEqual([...range(events).map(() => 'new'), 'mine']);
+    },
+  );
+}
+
+/** What runs between the statement that takes the session's lock and the commit; on PostgreSQL that may be one statement. */
+function critical(statements: RecordedStatement[]): string[] {
+  const texts = statements.map(({ text }) => text);
+  const locking = texts.findIndex(
+    (text) => text.includes('last_seq = last_seq') || text.includes('last_seq = last_insert_id'),
+  );
+  const commit = texts.indexOf('commit');
+  expect(locking).toBeGreaterThanOrEqual(0);
+  return texts.slice(locking, commit < 0 ? locking + 1 : commit);
+}
+
+concurrencySuite.own(
+  'E3',
+  'the critical section is of one size, and reads no history',
+  async ({ recorded, service, create, append, fresh }) => {
+    const sectionAfter = async (n: number, missed: number) => {
+      const session = await create();
+      await service.appendEvents({ session, events: range(n).map((i) => saying(String(i))) });
+      const handle = await fresh(session);
+      // From the same service, whose statements are recorded.
+      const behind = (await service.getSession(keyOf(handle)))!;
+      for (const i of range(missed)) await append(session, { id: `missed ${i}` });
+      const statements = await recorded(() =>
+        service.appendEvent({
+          session: behind,
+          event: saying('x', { actions: { stateDelta: { a: 1, 'app:a': 1, 'user:a': 1 } } }),
+        }),
+      );
+      return critical(statements);
+    };
+    const short = await sectionAfter(1, 0);
+    expect(short.length).toBeLessThanOrEqual(5);
+    for (const text of short) expect(text).not.toMatch(/^select .* adk_events|from .?adk_events/i);
+    expect(await sectionAfter(300, 0)).toEqual(short);
+    // Behind as well: what it missed is read when the lock is gone.
+    expect(await sectionAfter(300, 30)).toEqual(short);
+  },
+);
+
+concurrencySuite.own(
+  'E3',
+  'a handle that is behind reads only what it missed',
+  async ({ recorded, service, create, append }) => {
+    const session = await create();
+    await service.appendEvents({ session, events: range(200).map((i) => saying(String(i))) });
+    const behind = (await service.getSession(keyOf(session)))!;
+    await append(session, { id: 'missed' });
+    const statements = await recorded(() => service.appendEvent({ session: behind, event: saying('x') }));
+    const reads = statements.filter(({ text }) => text.startsWith('select') && text.includes('adk_events'));
+    expect(reads.map(({ values }) => values.slice(3, 5))).toEqual([[200, 202]]);
+    expect(behind.events).toHaveLength(202);
+  },
+);
+
+/** A service on a pool of one connection, whose statements are told. */
+async function watched({ connect }: OwnContext) {
+  const log = new StatementLog();
+  const orm = await connect({ loggerFactory: log.loggerFactory, pool: { min: 1, max: 1 } });
+  const service = new MikroOrmSessionService(orm.em, { retry: { attempts: 100, maxDelayMs: 50 } });
+  let attempts = 0;
+  const isAttempt = (text: string) =>
+    text.includes('last_seq = last_seq') || text.includes('last_seq = last_insert_id');
+  log.listen(({ text }) => {
+    if (isAttempt(text)) attempts++;
+  });
+  return { orm, service, attempts: () => attempts };
+}
+
+/** Makes a connection give up on a lock at once. */
+const IMPATIENCE = {
+  sqlite: 'pragma busy_timeout = 0',
+  postgresql: "set lock_timeout = '50ms'",
+  mysql: 'set innodb_lock_wait_timeout = 1',
+  mariadb: 'set innodb_lock_wait_timeout = 1',
+};
+
+concurrencySuite.own(
+  'E4',
+  'a lock that times out is tried again',
+  async (context) => {
+    const { harness, peer, create, fresh } = context;
+    const { orm, service, attempts } = await watched(context);
+    const session = await create();
+    // The first use sets the connection up, and would undo the impatience.
+    const handle = (await service.getSession(keyOf(session)))!;
+    await orm.em.getConnection().execute(IMPATIENCE[harness.dialect]);
+
+    const appending: Promise<unknown>[] = [];
+    await peer.em.fork().transactional(async (em) => {
+      const row = await em.nativeUpdate(AdkSession, { appName: session.appName }, { lastSeq: 0 });
+      expect(row).toBe(1);
+      appending.push(
+        service.appendEvent({ session: handle, event: saying('x', { actions: { stateDelta: { a: 1 } } }) }),
+      );
+      await until(() => attempts() >= 2);
+    });
+    await Promise.all(appending);
+    expect(textsOf(await fresh(session))).toEqual(['x']);
+    expect((await fresh(session)).state).toEqual({ a: 1 });
+  },
+  withConnections,
+);
+
+/** How many connections to the test's database wait for a lock. */
+const INNODB_WAITING = `select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'
+  and trx_mysql_thread_id in (select id from information_schema.processlist where db = database())`;
+const WAITING = {
+  postgresql: "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+  mysql: INNODB_WAITING,
+  mariadb: INNODB_WAITING,
+  sqlite: '',
+};
+
+concurrencySuite.own(
+  'E4',
+  'a deadlock is tried again',
+  async (context) => {
+    const { harness, peer, query, connect, create, fresh } = context;
+    const { service, attempts } = await watched(context);
+    const session = await create({ state: { 'app:k': 1 } });
+    const handle = (await service.getSession(keyOf(session)))!;
+    const observer = await connect();
+
+    const appending: Promise<unknown>[] = [];
+    await peer.em.fork().transactional(async (em) => {
+      // So much work that the server sacrifices the append.
+      await em.insertMany(
+        HostNote,
+        range(500).map((id) => ({ id, text: 'x' })),
+      );
+      await query(
+        "update adk_app_states set event_id = 'host' where app_name = ? and state_key = 'k'",
+        [session.appName],
+        em,
+      );
+      appending.push(
+        service.appendEvent({ session: handle, event: saying('x', { actions: { stateDelta: { a: 1, 'app:k': 2 } } }) }),
+      );
+      // InnoDB tells what it told before to who asks within 100 ms.
+      const isWaiting = async () => (await query(WAITING[harness.dialect], [], observer.em.fork())).length > 0;
+      await until(isWaiting, 150);
+      await em.findOneOrFail(
+        AdkSession,
+        { appName: session.appName, userId: session.userId, id: session.id },
+        { lockMode: LockMode.PESSIMISTIC_WRITE },
+      );
+    });
+    await Promise.all(appending);
+    await peer.em.fork().nativeDelete(HostNote, {});
+    expect(attempts()).toBeGreaterThanOrEqual(2);
+    const read = await fresh(session);
+    expect(textsOf(read)).toEqual(['x']);
+    expect(read.state).toEqual({ a: 1, 'app:k': 2 });
+  },
+  onServers,
+);
+
+concurrencySuite.own(
+  'E4',
+  'it gives up after the attempts it was given, and leaves all as it was',
+  async ({ orm, create, stored }) => {
+    let tries = 0;
+    const deadlock = {
+      statement: (text: string) => text.includes('last_seq = last') && ++tries > 0,
+      error: () => new DeadlockException(new Error('secret')),
+    };
+    const service = new MikroOrmSessionService(faulty(orm.em, deadlock), { retry: { attempts: 4, baseDelayMs: 1 } });
+    const session = await create();
+    const before = await stored(keyOf(session));
+    const unchanged = remember(session);
+    const error = await errorOf(service.appendEvent({ session, event: saying('x') }));
+    expect(error).toMatchObject({
+      code: 'ADK_DATABASE',
+      reason: 'DeadlockException',
+      message: expect.not.stringContaining('secret'),
+    });
+    expect(tries).toBe(4);
+    unchanged();
+    expect(await stored(keyOf(session))).toEqual(before);
+  },
+);
+
+concurrencySuite.own('E4', 'what trying again does not help is not tried again', async ({ orm, create }) => {
+  let tries = 0;
+  const failure = {
+    statement: (text: string) => text.includes('last_seq = last') && ++tries > 0,
+    error: () => new Error('no'),
+  };
+  const service = new MikroOrmSessionService(faulty(orm.em, failure));
+  const session = await create();
+  await expectCode(service.appendEvent({ session, event: saying('x') }), 'ADK_DATABASE');
+  expect(tries).toBe(1);
+});
+
+concurrencySuite.own(
+  'E5',
+  'rows of the host and an append commit together',
+  async ({ orm, service, create, fresh }) => {
+    const session = await create();
+    await orm.em.fork().transactional(async (tx) => {
+      await service
+        .withEntityManager(tx)
+        .appendEvent({ session, event: saying('x', { actions: { stateDelta: { a: 1, 'app:a': 1 } } }) });
+      tx.persist(tx.create(HostNote, { id: 1, text: 'x' }));
+    });
+    expect(textsOf(await fresh(session))).toEqual(['x']);
+    expect((await fresh(session)).state).toEqual({ a: 1, 'app:a': 1 });
+    expect(await orm.em.fork().nativeDelete(HostNote, {})).toBe(1);
+  },
+);
+
+concurrencySuite.own(
+  'E5',
+  'rows of the host and everything the service wrote roll back together',
+  async ({ orm, app, service, create, append, stored }) => {
+    const session = await create({ state: { a: 1 } });
+    await append(session);
+    const before = await stored(keyOf(session));
+    const handle = (await service.getSession(keyOf(session)))!;
+    const failing = orm.em.fork().transactional(async (tx) => {
+      const joined = service.withEntityManager(tx);
+      tx.persist(tx.create(HostNote, { id: 1, text: 'x' }));
+      await tx.flush();
+      await joined.appendEvent({
+        session: handle,
+        event: saying('x', { actions: { stateDelta: { a: 2, 'user:a': 2 } } }),
+      });
+      await joined.createSession({ appName: app, userId: 'alice', sessionId: 'other', state: { 'app:a': 1 } });
+      await joined.updateState({ appName: app, set: { 'app:b': 1 } });
+      expect((await joined.getSession(keyOf(session)))?.events).toHaveLength(2);
+      expect((await joined.listSessions({ appName: app })).totalItems).toBe(2);
+      await joined.deleteSession(keyOf(session));
+      expect(await joined.getSession(keyOf(session))).toBeUndefined();
+      throw new Error('the host fails');
+    });
+    await expect(failing).rejects.toThrow('the host fails');
+    expect(await stored(keyOf(session))).toEqual(before);
+    expect((await service.listSessions({ appName: app })).totalItems).toBe(1);
+    expect(await orm.em.fork().count(HostNote)).toBe(0);
+  },
+);
+
+concurrencySuite.own(
+  'E5',
+  'what fails inside leaves the transaction of the host usable',
+  async ({ orm, app, service, create, append, fresh }) => {
+    const session = await create({ sessionId: 's' });
+    const old = await append(session, { id: 'old', delta: { n: 1 } });
+    await orm.em.fork().transactional(async (tx) => {
+      const joined = service.withEntityManager(tx);
+      tx.persist(tx.create(HostNote, { id: 1, text: 'x' }));
+      await tx.flush();
+      await expectCode(
+        joined.createSession({ appName: app, userId: 'alice', sessionId: 's', state: { 'app:a': 1 } }),
+        'ADK_SESSION_EXISTS',
+      );
+      await expectCode(
+        joined.appendEvent({ session: { ...session, id: 'never' }, event: saying('x') }),
+        'ADK_SESSION_NOT_FOUND',
+      );
+      // An event that is stored already meets the database's unique constraint first.
+      await joined.appendEvent({ session, event: plain(old) });
+      await joined.getOrCreateSession({ appName: app, userId: 'alice', sessionId: 's' });
+      await joined.appendEvent({ session, event: saying('new') });
+    });
+    expect(idsOf(await fresh(session))).toEqual(['old', session.events[1]?.id]);
+    expect((await fresh(session)).state).toEqual({ n: 1 });
+    expect(await orm.em.fork().nativeDelete(HostNote, {})).toBe(1);
+  },
+);
+
+concurrencySuite.own(
+  'E5',
+  'inside the transaction of a host nothing is tried again',
+  async ({ orm, service, create }) => {
+    const session = await create();
+    let tries = 0;
+    const failing = orm.em.fork().transactional(async (tx) => {
+      const deadlock = {
+        statement: (text: string) => text.includes('last_seq = last') && ++tries > 0,
+        error: () => new DeadlockException(new Error('x')),
+      };
+      await service.withEntityManager(faulty(tx, deadlock)).appendEvent({ session, event: saying('x') });
+    });
+    await expect(failing).rejects.toMatchObject({ code: 'ADK_DATABASE' });
+    expect(tries).toBe(1);
+  },
+);
+
+concurrencySuite.own(
+  'E5',
+  "the host's EntityManager and its ORM are left as they are",
+  async ({ orm, create, append }) => {
+    const em = orm.em.fork();
+    const service = new MikroOrmSessionService(em);
+    em.persist(em.create(HostNote, { id: 7, text: 'not flushed' }));
+    const session = await create();
+    await service.appendEvent({ session, event: saying('x') });
+    await append(session);
+    expect(await orm.em.fork().count(HostNote)).toBe(0);
+    expect(em.getUnitOfWork().getPersistStack().size).toBe(1);
+    expect(em.getUnitOfWork().getIdentityMap().keys()).toHaveLength(1);
+    expect(em.isInTransaction()).toBe(false);
+    expect(await orm.isConnected()).toBe(true);
+  },
+);
+
+concurrencySuite.own(
+  'E5',
+  'inside a transaction of another ORM the service keeps to its own',
+  async ({ connect, create, recorded, service, fresh }) => {
+    const session = await create();
+    const other = await connect();
+    // Global EntityManagers of one name find each other's transactions.
+    const statements = await recorded(() =>
+      other.em.transactional(() => service.appendEvent({ session, event: saying('x') })),
+    );
+    expect(statements.length).toBeGreaterThan(0);
+    expect(textsOf(await fresh(session))).toEqual(['x']);
+  },
+  withConnections,
+);
+
+concurrencySuite.own(
+  'E5',
+  'a global filter of the host does not hide sessions',
+  async ({ connect, create, fresh }) => {
+    const orm = await connect({
+      filters: { none: { cond: { appName: 'nobody' }, entity: ['AdkSession'], default: true } },
+    });
+    const service = new MikroOrmSessionService(orm.em);
+    const session = await create();
+    await service.appendEvent({ session, event: saying('x') });
+    expect(textsOf((await service.getSession(keyOf(session)))!)).toEqual(['x']);
+    expect(textsOf(await fresh(session))).toEqual(['x']);
+  },
+  withConnections,
+);
+
+concurrencySuite.own(
+  'E6',
+  'several connections write to one file, and no append fails for the lock',
+  async ({ connect, create, fresh }) => {
+    const session = await create();
+    const services = [];
+    for (const _ of range(3)) services.push(new MikroOrmSessionService((await connect()).em));
+    await Promise.all(
+      services.map(async (service, i) => {
+        const shared = (await service.getSession(keyOf(session)))!;
+        const own = await service.createSession({ appName: session.appName, userId: 'alice' });
+        await count(service, own, 15);
+        for (const j of range(15)) {
+          await service.appendEvent({
+            session: shared,
+            event: saying('x', { actions: { stateDelta: { [`app:${i} ${j}`]: 1 } } }),
+          });
+        }
+      }),
+    );
+    const read = await fresh(session);
+    expect(read.events).toHaveLength(45);
+    expect(Object.keys(read.state)).toHaveLength(45);
+  },
+  // A driver that waits for a lock stops the whole process, the holder of the lock included.
+  (harness) => onSqlite(harness) && withConnections(harness) && !harness.isSynchronous,
+);
+
+concurrencySuite.own(
+  'E6',
+  'a connection has WAL, a busy timeout and foreign keys from its first use',
+  async ({ connect }) => {
+    const { options, drop } = await createDatabase('sqlite');
+    const orm = await connect({ dbName: options.dbName! });
+    const execute = <T>(sql: string) => orm.em.getConnection().execute(sql) as Promise<T>;
+    expect(await execute('pragma journal_mode')).toEqual([{ journal_mode: 'delete' }]);
+    await execute('pragma busy_timeout = 0');
+    await errorOf(new MikroOrmSessionService(orm.em).getSession({ appName: 'a', userId: 'u', sessionId: 's' }));
+    expect(await execute('pragma journal_mode')).toEqual([{ journal_mode: 'wal' }]);
+    expect((await execute<{ timeout: number }[]>('pragma busy_timeout'))[0]?.timeout).toBeGreaterThan(1_000);
+    expect(await execute('pragma foreign_keys')).toEqual([{ foreign_keys: 1 }]);
+    await orm.close(true);
+    await drop();
+  },
+  (harness) => onSqlite(harness) && withConnections(harness),
+);
+
+concurrencySuite.own(
+  'E6',
+  'every write transaction writes first',
+  async ({ recorded, service, create, append, fresh }) => {
+    const session = await create();
+    const event = await append(session, { delta: { a: 1 } });
+    const behind = (await service.getSession(keyOf(session)))!;
+    await append(session, { delta: { b: 1 } });
+    const statements = await recorded(async () => {
+      await create({ state: { a: 1 } });
+      await append(session, { delta: { a: 1 } });
+      await append(session, { id: event.id, delta: { a: 2 } });
+      await append(behind, { delta: { a: 3 } });
+      await service.updateState({
+        ...session,
+        userId: session.userId,
+        sessionId: session.id,
+        set: { a: 1, 'app:b': 1 },
+        remove: ['c'],
+      });
+      await service.deleteSession(keyOf(await fresh(session)));
+    });
+    const texts = statements.map(({ text }) => text);
+    const firsts = texts.flatMap((text, i) => (text === 'begin' ? [texts[i + 1]?.split(' ')[0]] : []));
+    expect(firsts.length).toBeGreaterThanOrEqual(4);
+    expect(firsts.filter((word) => word === 'select')).toEqual([]);
+  },
+  onSqlite,
+);
+
+concurrencySuite.own(
+  'E6',
+  'a pool that opens other connections, which would lack what the first has, is refused with the line that mends it',
+  async ({ connect }) => {
+    for (const pool of [{ min: 0 }, { max: 5 }]) {
+      const { em } = await connect({ pool });
+      await expectCode(
+        new MikroOrmSessionService(em).getSession({ appName: 'a', userId: 'u', sessionId: 's' }),
+        'ADK_SCHEMA',
+        /Leave 'pool' out/,
+      );
+    }
+  },
+  (harness) => onSqlite(harness) && withConnections(harness),
+);
+
+concurrencySuite.own(
+  'E6',
+  'a connection without foreign keys is refused, with the line that mends it',
+  async ({ connect }) => {
+    const orm = await connect();
+    await orm.em.getConnection().execute('pragma foreign_keys = off');
+    const service = new MikroOrmSessionService(orm.em);
+    await expectCode(
+      service.getSession({ appName: 'a', userId: 'u', sessionId: 's' }),
+      'ADK_SCHEMA',
+      /pragma foreign_keys = on/,
+    );
+  },
+  (harness) => onSqlite(harness) && withConnections(harness),
+);

@@ -1,0 +1,174 @@
+import { createSession, type Session } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { MikroOrmSessionService } from '../../src/index.js';
+import { dialectName, type DialectName } from '../../entities/dialect-name.js';
+import type { OwnStore } from '../harnesses/harness.js';
+import { HostNote } from '../harnesses/host-note.js';
+import { Suite } from './rule.js';
+import { errorOf, eventOf, expectCode, range, saying } from './tools.js';
+
+/** Of section F what needs the service; test/schema has the rest. */
+export const schemaSuite = new Suite();
+
+schemaSuite.own('F5', 'missing tables give a SchemaError with the command that makes them', async ({ scratch }) => {
+  const { service, query } = await scratch();
+  const key = { appName: 'a', userId: 'u', sessionId: 's' };
+  const session = await service.createSession(key);
+  for (const table of ['event_parts', 'events', 'session_states', 'user_states', 'app_states', 'sessions'])
+    await query(`drop table adk_${table}`);
+  for (const call of [
+    () => service.createSession(key),
+    () => service.getSession(key),
+    () => service.getOrCreateSession(key),
+    () => service.listSessions(key),
+    () => service.deleteSession(key),
+    () => service.appendEvent({ session, event: saying('x') }),
+    () => service.getAppState(key),
+    () => service.getUserState(key),
+    () => service.updateState({ ...key, set: { a: 1 } }),
+  ]) {
+    await expectCode(call(), 'ADK_SCHEMA', /npx mikro-orm migration:up/);
+  }
+});
+
+schemaSuite.own('F5', 'outdated tables do so too', async ({ scratch }) => {
+  const { service, query } = await scratch();
+  await query('alter table adk_sessions rename column incarnation to something_else');
+  await expectCode(service.getSession({ appName: 'a', userId: 'u', sessionId: 's' }), 'ADK_SCHEMA', /migration:up/);
+});
+
+schemaSuite.own('F5', 'an ORM that does not list the entities is refused', async ({ orm: { config } }) => {
+  const orm = await MikroORM.init({
+    driver: config.get('driver')!,
+    dbName: 'none',
+    entities: [HostNote],
+    connect: false,
+  });
+  const error = await errorOf(Promise.resolve().then(() => new MikroOrmSessionService(orm.em)));
+  expect(error).toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringContaining('adkEntities()') });
+  await orm.close(true);
+});
+
+const stateOf = (prefix: string, n: number) => Object.fromEntries(range(n).map((i) => [`${prefix}${i}`, i]));
+
+const USERS = 20;
+const SESSIONS = 20;
+const EVENTS = 10;
+
+/** A user's sessions, events and state, many times over, so that a server would rather use an index than read all. */
+async function fill({ orm, service, query }: OwnStore): Promise<Session> {
+  const app = { appName: 'app' };
+  // In one transaction, which spares a thousand commits.
+  await orm.em.fork().transactional(async (tx) => {
+    const joined = service.withEntityManager(tx);
+    await joined.updateState({ ...app, set: stateOf('app:', 50) });
+    for (const i of range(60)) await joined.updateState({ appName: `other ${i}`, set: stateOf('app:', 20) });
+    for (const user of range(USERS)) {
+      const userId = `user ${user}`;
+      await joined.updateState({ ...app, userId, set: stateOf('user:', 40) });
+      for (const id of range(SESSIONS)) {
+        const state = { a: 1, b: 2, c: 3 };
+        const session = await joined.createSession({ ...app, userId, sessionId: `session ${id}`, state });
+        const events = range(EVENTS).map((e) => eventOf({ id: `event ${e}`, timestamp: 1_000 * id + e }));
+        await joined.appendEvents({ session, events });
+      }
+    }
+  });
+  // The same in other apps, which no read of this one may touch.
+  for (const [table, columns] of [
+    ['adk_sessions', 'user_id, session_id, incarnation, last_seq, create_time, last_update_time'],
+    ['adk_session_states', 'user_id, session_id, state_key, value, event_id'],
+    ['adk_user_states', 'user_id, state_key, value, event_id'],
+  ] as const) {
+    for (const i of range(8)) {
+      const copied = `select 'elsewhere ${i}', ${columns} from ${table} where app_name = 'app'`;
+      await query(`insert into ${table} (app_name, ${columns}) ${copied}`);
+    }
+  }
+  return createSession({ ...app, id: 'session 3', userId: 'user 3' });
+}
+
+interface Plan {
+  /** Makes the planner know the tables. */
+  analyze: string;
+  /** The tables that a plan reads from end to end. */
+  scans(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
+}
+
+const matches = (lines: string[], scan: RegExp) => lines.filter((line) => scan.test(line));
+
+const tables = ['sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states'].map(
+  (name) => `adk_${name}`,
+);
+
+const mysqlPlan: Plan = {
+  analyze: `analyze table ${tables.join(', ')}`,
+  async scans(explain) {
+    const rows = (await explain('explain')) as { table: string | null; type: string | null }[];
+    return rows.flatMap(({ table, type }) =>
+      table?.startsWith('adk_') && (type === 'ALL' || type === 'index') ? [table] : [],
+    );
+  },
+};
+
+const PLANS: Record<DialectName, Plan> = {
+  sqlite: {
+    analyze: 'analyze',
+    async scans(explain) {
+      const rows = (await explain('explain query plan')) as { detail: string }[];
+      return matches(
+        rows.map(({ detail }) => detail),
+        /^SCAN adk_/,
+      );
+    },
+  },
+  postgresql: {
+    analyze: `analyze ${tables.join(', ')}`,
+    async scans(explain) {
+      const rows = (await explain('explain')) as { 'QUERY PLAN': string }[];
+      return matches(
+        rows.map((row) => row['QUERY PLAN']),
+        /Seq Scan on adk_/,
+      );
+    },
+  },
+  mysql: mysqlPlan,
+  mariadb: mysqlPlan,
+};
+
+schemaSuite.own('F6', 'every read is served by an index', async ({ scratch }) => {
+  const store = await scratch();
+  const { service, orm, query, recorded } = store;
+  const session = await fill(store);
+  const plan = PLANS[dialectName(orm.em.getPlatform()) ?? 'sqlite'];
+  await query(plan.analyze);
+
+  const key = { appName: session.appName, userId: session.userId, sessionId: session.id };
+  const statements = await recorded(async () => {
+    await service.getSession(key);
+    await service.getSession({ ...key, config: { numRecentEvents: 3 } });
+    await service.getSession({ ...key, config: { afterTimestamp: 3_005 } });
+    await service.getSession({ ...key, config: { afterTimestamp: 3_005, numRecentEvents: 2 } });
+    for (const order of ['asc', 'desc'] as const) {
+      await service.listSessions({ appName: 'app', order, limit: 5, offset: 10 });
+      await service.listSessions({ appName: 'app', userId: key.userId, order, limit: 5, offset: 10 });
+      await service.listSessions({ appName: 'app', userId: key.userId, order });
+    }
+    await service.getAppState(key);
+    await service.getUserState(key);
+    // By a handle made by hand, and an event that is stored already: the long way.
+    await service.appendEvent({ session, event: saying('x') });
+    await service.appendEvent({ session, event: eventOf({ id: 'event 3', timestamp: 3_003 }) });
+    await service.updateState({ ...key, set: { a: 1, 'app:1': 1, 'user:1': 1 }, remove: ['b', 'app:2', 'user:2'] });
+    await service.deleteSession(key);
+  });
+  const reading = statements.filter(({ text }) => /^(select|update|delete)\b/.test(text));
+  expect(reading.length).toBeGreaterThan(20);
+
+  const scans: [string, string[]][] = [];
+  for (const { text, values } of reading) {
+    const found = await plan.scans((prefix) => query(`${prefix} ${text}`, values));
+    if (found.length > 0) scans.push([text, found]);
+  }
+  expect(scans).toEqual([]);
+});

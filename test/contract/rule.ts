@@ -1,0 +1,75 @@
+import type {
+  BaseSessionService,
+  CreateEventParams,
+  CreateSessionRequest,
+  Event,
+  GetSessionConfig,
+  Session,
+} from '@google/adk';
+import type { OwnHarness, OwnStore, Store } from '../harnesses/harness.js';
+
+/** A rule of contract.md and one test that holds it. */
+export type Rule = SharedRule | OwnRule;
+
+interface CommonRule {
+  /** Such as `A10`. */
+  rule: string;
+  title: string;
+}
+
+/** Holds for ADK's own services too, or is a deviation of theirs. */
+export interface SharedRule extends CommonRule {
+  own: false;
+  test(context: Context): Promise<void>;
+}
+
+/** Needs what ADK's services don't have: tables, options, other methods. */
+export interface OwnRule extends CommonRule {
+  own: true;
+  /** Where it applies; everywhere by default. */
+  where?: (harness: OwnHarness) => boolean;
+  test(context: OwnContext): Promise<void>;
+}
+
+export interface Context extends Store {
+  /** An app that no other test uses. */
+  app: string;
+  /** Creates a session, of alice in this app unless the request says otherwise. */
+  create(request?: Partial<CreateSessionRequest>): Promise<Session>;
+  /** Makes an event and appends it. */
+  append(session: Session, params?: EventParams, service?: BaseSessionService): Promise<Event>;
+  /** Reads a session anew, from another service. */
+  fresh(session: Session, config?: GetSessionConfig): Promise<Session>;
+}
+
+export interface OwnContext extends Omit<Context, keyof Store>, OwnStore {
+  harness: OwnHarness;
+  /** A database of its own, for the test that breaks it. */
+  scratch(): Promise<OwnStore>;
+}
+
+/** An event's fields, with its state delta at hand. */
+export type EventParams = CreateEventParams & { delta?: Record<string, unknown> };
+
+export const nameOf = ({ rule, title }: Pick<Rule, 'rule' | 'title'>) => `${rule} ${title}`;
+
+/** A list of the tests of one section. */
+export class Suite {
+  readonly rules: Rule[] = [];
+
+  /** Adds a test that every session service takes. */
+  shared(rule: string, title: string, test: SharedRule['test']): void {
+    this.rules.push({ own: false, rule, title, test });
+  }
+
+  /** Adds a test that only this package's service takes. */
+  own(rule: string, title: string, test: OwnRule['test'], where?: OwnRule['where']): void {
+    this.rules.push({ own: true, rule, title, test, ...(where && { where }) });
+  }
+}
+
+export const onServers = ({ dialect }: OwnHarness) => dialect !== 'sqlite';
+
+export const onSqlite = ({ dialect }: OwnHarness) => dialect === 'sqlite';
+
+export const withConnections = ({ hasConnections }: OwnHarness) => hasConnections;

@@ -1,0 +1,118 @@
+import { createEvent, type BaseSessionService, type CreateEventParams, type Event, type Session } from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import { setTimeout } from 'node:timers/promises';
+import { AdkMikroOrmError } from '../../src/index.js';
+
+/** What JSON makes of a value. */
+export function plain<T>(value: T): T {
+  return JSON.parse(JSON.stringify(value));
+}
+
+export const eventOf = (params: CreateEventParams = {}) => createEvent({ author: 'agent', ...params });
+
+/** An event that says one word. */
+export const saying = (text: string, params: CreateEventParams = {}) =>
+  eventOf({ ...params, content: { role: 'model', parts: [{ text }] } });
+
+export const textOf = (event: Event) => event.content?.parts?.[0]?.text;
+
+export const textsOf = ({ events }: { events: Event[] }) => events.map(textOf);
+
+export const idsOf = ({ events }: { events: Event[] }) => events.map(({ id }) => id);
+
+/** 0, 1, … n - 1. */
+export const range = (n: number) => Array.from({ length: n }, (_, i) => i);
+
+/** Appends one event after the other, each saying its number and later than the one before. */
+export async function count(service: BaseSessionService, session: Session, n: number): Promise<Event[]> {
+  const events = range(n).map((i) => saying(String(i), { timestamp: i + 1 }));
+  for (const event of events) await service.appendEvent({ session, event });
+  return events;
+}
+
+/** Remembers a handle; what it returns expects the handle to be as it was, objects included. */
+export function remember(handle: Session): () => void {
+  const { state, events } = handle;
+  const objects = [...events];
+  const content = plain(handle);
+  return () => {
+    expect(handle.state).toBe(state);
+    expect(handle.events).toBe(events);
+    expect(events).toHaveLength(objects.length);
+    for (const [i, event] of objects.entries()) expect(events[i]).toBe(event);
+    expect(plain(handle)).toEqual(content);
+  };
+}
+
+/** What a promise rejects with. */
+export async function errorOf(promise: Promise<unknown>): Promise<Error> {
+  const error: unknown = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof Error)) throw new Error('It did not fail');
+  return error;
+}
+
+/** Expects an error of this package. */
+export async function expectCode(promise: Promise<unknown>, code: string, message?: string | RegExp): Promise<void> {
+  const error = await errorOf(promise);
+  expect(error).toMatchObject({ code });
+  expect(error).toBeInstanceOf(AdkMikroOrmError);
+  if (message !== undefined) expect(error.message).toMatch(message);
+}
+
+/** Waits until something is so, asking again and again. */
+export async function until(isSo: () => boolean | Promise<boolean>, intervalMs = 0): Promise<void> {
+  const deadline = Date.now() + 20_000;
+  while (!(await isSo())) {
+    if (Date.now() > deadline) throw new Error('It never came about');
+    await setTimeout(intervalMs);
+  }
+}
+
+/** Where an `EntityManager` is to fail. */
+export interface Faults {
+  /** What happens before a statement is run. */
+  before?: (text: string) => Promise<void>;
+  /** Fails instead of running this statement. */
+  statement?: (text: string) => boolean;
+  /** Fails once after running this statement outside a transaction: the server did it, its answer is lost. */
+  answer?: (text: string) => boolean;
+  /** Fails once after a commit. */
+  commit?: boolean;
+  error?: () => Error;
+}
+
+const errorOfFaults = ({ error }: Faults) => error?.() ?? new Error('failed on demand');
+
+/** An `EntityManager` whose forks fail on demand. */
+export function faulty(em: EntityManager, faults: Faults): EntityManager {
+  const result = em.fork({ keepTransactionContext: true });
+  const fork = result.fork.bind(result);
+  result.fork = (options) => {
+    const forked = fork(options) as EntityManager & { execute(text: string, ...rest: unknown[]): Promise<unknown> };
+    const execute = forked.execute.bind(forked);
+    const commit = forked.commit.bind(forked);
+    forked.execute = async (text, ...rest) => {
+      await faults.before?.(text);
+      if (faults.statement?.(text)) throw errorOfFaults(faults);
+      const answer = await execute(text, ...rest);
+      if (!forked.isInTransaction() && faults.answer?.(text)) {
+        delete faults.answer;
+        delete faults.commit;
+        throw errorOfFaults(faults);
+      }
+      return answer;
+    };
+    forked.commit = async () => {
+      await commit();
+      if (!faults.commit) return;
+      delete faults.answer;
+      delete faults.commit;
+      throw errorOfFaults(faults);
+    };
+    return forked;
+  };
+  return result;
+}

@@ -1,0 +1,390 @@
+import { InMemorySessionService, type Event, type Session } from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import { MikroOrmSessionService, SessionExistsError, SessionNotFoundError } from '../../src/index.js';
+import type { Delta, EventContent, Operation, Place } from './operations.js';
+
+/** The same handle on both services. */
+interface Handle {
+  place: Place;
+  ours: Session;
+  reference: Session;
+  /** The version of the session that it has seen. */
+  version: number;
+}
+
+/**
+ * Runs operations on this package's service and on ADK's `InMemorySessionService`, and compares what they show after
+ * each. Where the contract departs from the reference on purpose, the reference is given what it needs to come to the
+ * contract's answer; each such place names the rule.
+ */
+export class Pair {
+  readonly #ours: MikroOrmSessionService;
+  readonly #reference = new InMemorySessionService();
+  readonly #appName: string;
+  readonly #handles: Handle[] = [];
+  /** Counts what was written to each session; other than before for one that was created again. */
+  readonly #versions = new Map<Place, number>();
+  /** Which event wrote each `app:` and `user:` key last. */
+  readonly #writers = new Map<string, string>();
+  /** Keys that only a version of an event wrote that has been replaced since; no stored event tells of them. */
+  readonly #untold = new Map<Place, Set<string>>();
+  #count = 0;
+
+  constructor(em: EntityManager, appName: string) {
+    this.#ours = new MikroOrmSessionService(em);
+    this.#appName = appName;
+  }
+
+  async run(operation: Operation): Promise<void> {
+    switch (operation.do) {
+      case 'create':
+      case 'getOrCreate':
+        return this.#create(operation);
+      case 'open':
+        return this.#open(operation.place);
+      case 'delete':
+        return this.#delete(operation.place);
+      case 'read':
+        return this.#read(operation);
+      case 'list':
+        return this.#list(operation);
+    }
+    const handle = this.#handles[operation.handle % this.#handles.length]!;
+    switch (operation.do) {
+      case 'append':
+        return this.#append(handle, operation);
+      case 'replace newest':
+        return this.#replaceNewest(handle, operation.event);
+      case 'retry':
+        return this.#retry(handle, operation.event);
+      case 'append partial':
+        return this.#appendPartial(handle, operation.event);
+      case 'write temp':
+        for (const session of [handle.ours, handle.reference]) {
+          session.state[`temp:${operation.key}`] = structuredClone(operation.value);
+        }
+    }
+  }
+
+  /** Compares everything there is. */
+  async compareAll(places: readonly Place[]): Promise<void> {
+    for (const place of places) await this.#compareStored(place);
+    await this.#list({});
+  }
+
+  #key(place: Place) {
+    return { appName: this.#appName, ...place };
+  }
+
+  #referenceAt(place: Place): Promise<Session | undefined> {
+    return this.#reference.getSession(this.#key(place));
+  }
+
+  async #create({ do: what, place, state }: Operation & { do: 'create' | 'getOrCreate' }): Promise<void> {
+    const request = { ...this.#key(place), state: structuredClone(state) };
+    if (this.#versions.has(place)) {
+      if (what === 'getOrCreate') {
+        await this.#open(place, await this.#ours.getOrCreateSession(request));
+      } else {
+        // D1: the reference overwrites the session.
+        await expect(this.#ours.createSession(request)).rejects.toThrow(SessionExistsError);
+        await this.#compareStored(place);
+      }
+      return;
+    }
+
+    // C5: both take the time of creation from the clock; one of its own for each, so that the order of a list is settled.
+    const now = jest.spyOn(Date, 'now').mockReturnValue(1.75e12 + this.#count++);
+    try {
+      const ours = await (what === 'create'
+        ? this.#ours.createSession(request)
+        : this.#ours.getOrCreateSession(request));
+      await this.#createInReference(place, structuredClone(state));
+      this.#versions.set(place, this.#count++);
+      this.#untold.set(place, new Set());
+      await this.#open(place, ours);
+    } finally {
+      now.mockRestore();
+    }
+  }
+
+  /** B1: the reference keeps `app:` and `user:` keys of a new session in the session; another one appends them. */
+  async #createInReference(place: Place, state: Delta): Promise<void> {
+    const shared = Object.entries(state).filter(([key, value]) => isShared(key) && value !== undefined);
+    const other = await this.#reference.createSession({ ...this.#key(place), sessionId: 'for shared state' });
+    const event = { id: 'e', timestamp: 1, actions: { stateDelta: Object.fromEntries(shared) } } as unknown as Event;
+    await this.#reference.appendEvent({ session: other, event });
+    await this.#reference.deleteSession({ ...this.#key(place), sessionId: other.id });
+    for (const [key] of shared) this.#writers.set(writerKey(place, key), 'created');
+
+    const own = Object.entries(state).filter(([key]) => !isShared(key));
+    await this.#reference.createSession({ ...this.#key(place), state: Object.fromEntries(own) });
+  }
+
+  /** Compares a session as it is read, and keeps it as a handle. */
+  async #open(place: Place, opened?: Session): Promise<void> {
+    const ours = opened ?? (await this.#ours.getSession(this.#key(place)));
+    const reference = await this.#referenceAt(place);
+    expect(ours && view(ours)).toEqual(reference && view(reference));
+    if (!ours || !reference) return;
+    this.#handles.push({ place, ours, reference, version: this.#versions.get(place)! });
+  }
+
+  async #delete(place: Place): Promise<void> {
+    await this.#ours.deleteSession(this.#key(place));
+    await this.#reference.deleteSession(this.#key(place));
+    this.#versions.delete(place);
+    await this.#compareStored(place);
+  }
+
+  async #append(handle: Handle, { events, how }: Operation & { do: 'append' }): Promise<void> {
+    const version = this.#versions.get(handle.place);
+    const stored = await this.#referenceAt(handle.place);
+    const taken = new Set(stored?.events.map(({ id }) => id));
+    const named = events.map((content) => ({ content, id: this.#newId(content, taken) }));
+    const ours = named.map(({ content, id }) => eventOf(content, id));
+
+    const append = async () => {
+      if (how === 'in one transaction') {
+        await this.#ours.appendEvents({ session: handle.ours, events: ours });
+      } else if (how === 'in parallel') {
+        // A9: they take effect in the order of the calls.
+        const appends = ours.map((event) => this.#ours.appendEvent({ session: handle.ours, event }));
+        await Promise.allSettled(appends);
+        await Promise.all(appends);
+      } else {
+        for (const event of ours) await this.#ours.appendEvent({ session: handle.ours, event });
+      }
+    };
+
+    if (version === undefined || !stored) {
+      // D3: the reference only warns, and changes the handle.
+      const before = view(handle.ours);
+      await expect(append()).rejects.toThrow(SessionNotFoundError);
+      expect(view(handle.ours)).toEqual(before);
+      return;
+    }
+
+    // E2: a handle that is behind catches up, which the reference's would not.
+    const inStep = handle.version === version;
+    const session = inStep ? handle.reference : stored;
+    for (const { content, id } of named) {
+      await this.#reference.appendEvent({ session, event: eventOf(content, id, true) });
+      this.#noteWriter(handle.place, content.stateDelta ?? {}, id);
+    }
+    const before = stateOf(handle.ours);
+    await append();
+    this.#written(handle);
+
+    for (const event of ours) expect(handle.ours.events).toContain(event);
+    const fresh = await this.#compareStored(handle.place);
+    if (inStep) expect(view(handle.ours)).toEqual(view(handle.reference));
+    else await this.#compareCaughtUp(handle, before, fresh, ours);
+  }
+
+  /** A5, with other content than the stored one. */
+  async #replaceNewest(handle: Handle, content: EventContent): Promise<void> {
+    const stored = await this.#referenceAt(handle.place);
+    const newest = stored?.events.at(-1);
+    if (!stored || !newest) return;
+
+    // A value that the event had already must not undo what another session wrote since; the reference does that.
+    const kept = Object.entries(content.stateDelta ?? {}).filter(
+      ([key, value]) =>
+        !isShared(key) ||
+        JSON.stringify(value ?? null) !== JSON.stringify(newest.actions?.stateDelta[key]) ||
+        this.#writers.get(writerKey(handle.place, key)) === this.#writer(handle.place, newest.id),
+    );
+    const replacement = content.stateDelta ? { ...content, stateDelta: Object.fromEntries(kept) } : content;
+
+    for (const key of Object.keys(newest.actions?.stateDelta ?? {})) this.#untold.get(handle.place)!.add(key);
+    await this.#reference.appendEvent({ session: stored, event: eventOf(replacement, newest.id, true) });
+    this.#noteWriter(handle.place, replacement.stateDelta ?? {}, newest.id);
+    const ours = eventOf(replacement, newest.id);
+    const before = stateOf(handle.ours);
+    await this.#ours.appendEvent({ session: handle.ours, event: ours });
+    this.#written(handle);
+
+    expect(handle.ours.events).toContain(ours);
+    await this.#compareCaughtUp(handle, before, await this.#compareStored(handle.place), [ours]);
+    // E2: a handle catches up with the events it missed, and none of those is one that it has in an older version.
+    for (const other of this.#handles.filter(({ ours, place }) => ours !== handle.ours && place === handle.place)) {
+      if (other.ours.events.some(({ id }) => id === newest.id)) await this.#readAgain(other);
+    }
+  }
+
+  async #readAgain(handle: Handle): Promise<void> {
+    handle.ours = (await this.#ours.getSession(this.#key(handle.place)))!;
+    handle.reference = (await this.#referenceAt(handle.place))!;
+    handle.version = this.#versions.get(handle.place)!;
+  }
+
+  /** A5: the same event once more, from a caller that did not get the answer, changes nothing. The reference rolls back. */
+  async #retry(handle: Handle, index: number): Promise<void> {
+    const stored = await this.#ours.getSession(this.#key(handle.place));
+    const event = stored?.events[index % stored.events.length];
+    if (!event) return;
+
+    const before = stateOf(handle.ours);
+    await this.#ours.appendEvent({ session: handle.ours, event });
+    handle.version = this.#versions.get(handle.place)!;
+    await this.#compareCaughtUp(handle, before, await this.#compareStored(handle.place), []);
+  }
+
+  async #appendPartial(handle: Handle, content: EventContent): Promise<void> {
+    const before = view(handle.ours);
+    const event = { ...eventOf(content, 'partial'), partial: true };
+    const copy = structuredClone(event);
+    expect(await this.#ours.appendEvent({ session: handle.ours, event })).toBe(event);
+    expect(event).toEqual(copy);
+    expect(view(handle.ours)).toEqual(before);
+    await this.#compareStored(handle.place);
+  }
+
+  async #read({ place, numRecentEvents, afterEvent }: Operation & { do: 'read' }): Promise<void> {
+    const all = await this.#referenceAt(place);
+    const chosen = all && afterEvent && all.events[afterEvent.event % all.events.length];
+    const afterTimestamp = chosen && chosen.timestamp + afterEvent.nudge;
+    const config = { ...(numRecentEvents !== undefined && { numRecentEvents }), ...(chosen && { afterTimestamp }) };
+    const ours = await this.#ours.getSession({ ...this.#key(place), config });
+
+    if (afterTimestamp) {
+      // C4: exclusive, and of every event; the reference includes the time itself and looks back to the last earlier event.
+      all.events = all.events.filter((event) => event.timestamp > afterTimestamp).slice(-(numRecentEvents ?? 0));
+      expect(ours && view(ours)).toEqual(view(all));
+    } else {
+      const reference = await this.#reference.getSession({ ...this.#key(place), config });
+      expect(ours && view(ours)).toEqual(reference && view(reference));
+    }
+  }
+
+  async #list({ userId, order = 'asc', ...paging }: Partial<Operation & { do: 'list' }>): Promise<void> {
+    const request = { appName: this.#appName, ...(userId !== undefined && { userId }), ...definedOnly(paging) };
+    const ours = await this.#ours.listSessions({ ...request, ...(order === 'desc' && { order }) });
+    const reference = await this.#reference.listSessions({ ...request, order });
+    const { sessions, ...page } = ours;
+    const { sessions: expected, ...expectedPage } = reference;
+    expect(page).toEqual(expectedPage);
+
+    // D5: by id in bytes where the times are equal; the reference compares ids as its locale has them.
+    const { sessions: all } = await this.#reference.listSessions({
+      appName: this.#appName,
+      ...(userId !== undefined && { userId }),
+      order,
+    });
+    all.sort(
+      (a, b) =>
+        (order === 'desc' ? b.lastUpdateTime - a.lastUpdateTime : a.lastUpdateTime - b.lastUpdateTime) ||
+        Buffer.compare(Buffer.from(a.id), Buffer.from(b.id)) ||
+        Buffer.compare(Buffer.from(a.userId), Buffer.from(b.userId)),
+    );
+    const { limit, offset = 0, page: number } = paging;
+    const start = limit !== undefined && number !== undefined ? (number - 1) * limit : offset;
+    const slice = all.slice(start, limit === undefined ? undefined : start + limit);
+    expect(sessions).toHaveLength(expected.length);
+    // D5: with the merged state, which the reference leaves empty.
+    const filled = await Promise.all(
+      slice.map((session) => this.#referenceAt({ userId: session.userId, sessionId: session.id })),
+    );
+    expect(sessions.map(view)).toEqual(filled.map((session) => ({ ...view(session!), events: [] })));
+  }
+
+  /** @returns the session as it is stored. */
+  async #compareStored(place: Place): Promise<Session> {
+    const ours = await this.#ours.getSession(this.#key(place));
+    const reference = await this.#referenceAt(place);
+    expect(ours && view(ours)).toEqual(reference && view(reference));
+    return ours!;
+  }
+
+  /**
+   * Compares a handle that has caught up with a session as it is stored: its events and the session's state are equal
+   * (B4), but for what no event that the handle missed tells of: that is what it was before, or as stored, and so is a
+   * shared key. What the events wrote is as stored.
+   */
+  async #compareCaughtUp(handle: Handle, before: Delta, fresh: Session, appended: readonly Event[]): Promise<void> {
+    const expected = view(fresh);
+    const actual = view(handle.ours);
+    expect({ ...actual, state: {} }).toEqual({ ...expected, state: {} });
+
+    const written = new Set(appended.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {})));
+    const untold = this.#untold.get(handle.place)!;
+    const state = stateOf(handle.ours);
+    const stored = stateOf(fresh);
+    for (const key of new Set([...Object.keys(state), ...Object.keys(stored), ...Object.keys(before)])) {
+      const value = own(state, key);
+      if (key.startsWith('temp:')) expect([key, value]).toEqual([key, own(before, key)]);
+      else if (written.has(key) || !(isShared(key) || untold.has(key))) {
+        expect([key, value]).toEqual([key, own(stored, key)]);
+      } else expect([own(before, key), own(stored, key)]).toContain(value);
+    }
+
+    const reference = (await this.#referenceAt(handle.place))!;
+    reference.state = structuredClone(handle.ours.state);
+    handle.reference = reference;
+  }
+
+  /** Storing an event of the session again is another operation. */
+  #newId({ id }: EventContent, taken: Set<string>): string {
+    const chosen = ['e', 'E', 'e ', '__proto__', '😀'][id];
+    const unused = chosen === undefined || taken.has(chosen) ? `event ${this.#count++}` : chosen;
+    taken.add(unused);
+    return unused;
+  }
+
+  #written(handle: Handle): void {
+    handle.version = this.#count++;
+    this.#versions.set(handle.place, handle.version);
+  }
+
+  #noteWriter(place: Place, delta: Delta, eventId: string): void {
+    for (const key of Object.keys(delta).filter(isShared)) {
+      this.#writers.set(writerKey(place, key), this.#writer(place, eventId));
+    }
+  }
+
+  #writer({ userId, sessionId }: Place, eventId: string): string {
+    return JSON.stringify([userId, sessionId, eventId]);
+  }
+}
+
+function isShared(key: string): boolean {
+  return key.startsWith('app:') || key.startsWith('user:');
+}
+
+function writerKey({ userId }: Place, key: string): string {
+  return JSON.stringify(key.startsWith('app:') ? [key] : [key, userId]);
+}
+
+/** C1: the reference keeps `undefined` in a delta, which in JSON would be a lost key; ours makes it null. */
+function eventOf({ fields, timestamp, stateDelta }: EventContent, id: string, forReference = false): Event {
+  const delta =
+    stateDelta && Object.entries(stateDelta).map(([key, value]) => [key, forReference ? (value ?? null) : value]);
+  const event = { ...fields, id, timestamp, ...(delta && { actions: { stateDelta: Object.fromEntries(delta) } }) };
+  return structuredClone(event) as unknown as Event;
+}
+
+/** What a session shows, as text where the order of keys and the own property `__proto__` matter. */
+function view(session: Session) {
+  const { appName, userId, id, events, lastUpdateTime } = session;
+  const state = stateOf(session);
+  return { appName, userId, id, lastUpdateTime, state, events: events.map((event) => JSON.stringify(event)) };
+}
+
+/** The text of each value; a map would hide `__proto__` no more than an object without a prototype does. */
+function stateOf({ state }: Session): Record<string, string> {
+  const texts: Record<string, string> = Object.create(null);
+  for (const key of Object.keys(state).sort()) {
+    const text: string | undefined = JSON.stringify(state[key]);
+    if (text !== undefined) texts[key] = text;
+  }
+  return texts;
+}
+
+function own(state: Delta, key: string): unknown {
+  return Object.hasOwn(state, key) ? state[key] : undefined;
+}
+
+function definedOnly<T extends object>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as never;
+}

@@ -1,0 +1,140 @@
+import { MikroORM, type EntityManager, type Options } from '@mikro-orm/core';
+import type { AbstractSqlConnection } from '@mikro-orm/postgresql';
+import { SqliteDriver } from '@mikro-orm/sqlite';
+import { dialectName } from '../../entities/dialect-name.js';
+import { adkEntities, migrate, MikroOrmSessionService } from '../../src/index.js';
+import type { SessionKey } from '../../src/keys.js';
+import { createDatabase, type DatabaseName } from '../support/servers.js';
+import type { OwnHarness, OwnStore, StoredSession } from './harness.js';
+import { CREATE_HOST_NOTES, HostNote } from './host-note.js';
+import { StatementLog } from './statement-log.js';
+
+export function ownHarness(name: DatabaseName): OwnHarness {
+  const isFile = name === 'sqlite' || name === 'better-sqlite';
+  return {
+    own: true,
+    name,
+    dialect: isFile ? 'sqlite' : name,
+    hasConnections: true,
+    isSynchronous: name === 'better-sqlite',
+    async open() {
+      const { options, drop } = await createDatabase(name);
+      return openStore(options, drop, name !== 'better-sqlite');
+    },
+    double: (column) => (name === 'mysql' ? `cast(${column} as char)` : column),
+    get unreachable() {
+      const secret = 'hunter2';
+      if (isFile) return { options: { dbName: `/dev/null/${secret}/agent.db` }, secret };
+      return { options: { clientUrl: `${name}://agent:${secret}@127.0.0.1:9/agents` }, secret };
+    },
+  };
+}
+
+export const inMemorySqlite: OwnHarness = {
+  ...ownHarness('sqlite'),
+  name: 'sqlite in memory',
+  hasConnections: false,
+  open: () => openStore({ driver: SqliteDriver, dbName: ':memory:' }, undefined, false),
+};
+
+/**
+ * @param drop takes the database away; undefined where it goes with its only connection.
+ * @param peerWrites whether the other service has a connection of its own.
+ */
+async function openStore(
+  options: Options,
+  drop: (() => Promise<void>) | undefined,
+  peerWrites: boolean,
+): Promise<OwnStore> {
+  const opened: MikroORM[] = [];
+  const connect = async (more: Options = {}) => {
+    const orm = await MikroORM.init({ ...options, ...more, entities: [...adkEntities(), HostNote] });
+    opened.push(orm);
+    return orm;
+  };
+  const log = new StatementLog();
+  const orm = await connect({ loggerFactory: log.loggerFactory });
+  await migrate(orm);
+  const peer = drop ? await connect() : orm;
+  const query = <Row extends object>(
+    sql: string,
+    values: readonly unknown[] = [],
+    em: EntityManager = peer.em.fork(),
+  ) => connectionOf(em).execute<Row[]>(sql, [...values], 'all', em.getTransactionContext());
+  await query(CREATE_HOST_NOTES);
+
+  return {
+    orm,
+    peer,
+    query,
+    connect,
+    service: new MikroOrmSessionService(orm.em),
+    another: new MikroOrmSessionService(peerWrites ? peer.em : orm.em),
+    stored: (key) => readTables(peer, query, key),
+    recorded: (work) => log.during(work),
+    async close() {
+      for (const each of opened) await each.close(true);
+      await drop?.();
+    },
+  };
+}
+
+function connectionOf(em: EntityManager): AbstractSqlConnection {
+  return em.getConnection() as AbstractSqlConnection;
+}
+
+const OF_SESSION = 'where app_name = ? and user_id = ? and session_id = ?';
+
+/** Reads a session from the tables, by other statements than the service's. */
+async function readTables(
+  orm: MikroORM,
+  query: OwnStore['query'],
+  key: SessionKey,
+): Promise<StoredSession | undefined> {
+  const json = (column: string) => (dialectName(orm.em.getPlatform()) === 'postgresql' ? `${column}::text` : column);
+  const { appName, userId, sessionId } = key;
+  const session = [appName, userId, sessionId];
+  const [row] = await query<{ last_update_time: number; last_seq: number }>(
+    `select last_update_time, last_seq from adk_sessions ${OF_SESSION}`,
+    session,
+  );
+  if (!row) return undefined;
+
+  const events = await query<{ seq: number; data: string | null }>(
+    `select seq, ${json('data')} as data from adk_events ${OF_SESSION} order by seq`,
+    session,
+  );
+  expect(events.map(({ seq }) => seq)).toEqual(Array.from({ length: row.last_seq }, (_, i) => i + 1));
+  const parts = await query<{ seq: number; text: string }>(
+    `select seq, text from adk_event_parts ${OF_SESSION} order by seq, part`,
+    session,
+  );
+  const textOf = (seq: number) =>
+    parts
+      .filter((part) => part.seq === seq)
+      .map(({ text }) => text)
+      .join('');
+
+  const state: Record<string, unknown> = {};
+  const scopes = [
+    ['adk_session_states', OF_SESSION, session, ''],
+    ['adk_user_states', 'where app_name = ? and user_id = ?', [appName, userId], 'user:'],
+    ['adk_app_states', 'where app_name = ?', [appName], 'app:'],
+  ] as const;
+  for (const [table, where, owner, prefix] of scopes) {
+    const sql = `select state_key, ${json('value')} as value from ${table} ${where}`;
+    for (const { state_key, value } of await query<{ state_key: string; value: string }>(sql, owner)) {
+      Object.defineProperty(state, prefix + state_key, {
+        value: JSON.parse(value),
+        enumerable: true,
+        configurable: true,
+        writable: true,
+      });
+    }
+  }
+  return {
+    state,
+    events: events.map(({ seq, data }) => JSON.parse(data ?? textOf(seq))),
+    lastUpdateTime: row.last_update_time,
+  };
+}

@@ -1,0 +1,88 @@
+import { setTimeout } from 'node:timers/promises';
+import type { MikroORM } from '@mikro-orm/core';
+import { Migration } from '@mikro-orm/migrations';
+import { AdkEvent } from '../../entities/index.js';
+import type * as Migrations from '../../migrations/index.js';
+import { migrate } from '../../src/migrate.js';
+import { availableDatabases } from '../support/servers.js';
+import { LineProcess } from './line-process.js';
+import { INITIAL, appliedMigrations, emptyDatabase, openHost } from './support.js';
+import type { Work } from './working-process.js';
+
+const PROCESSES = 8;
+
+/** What a later version will do to tables that this version's processes still use: add, not change. */
+class NextVersion extends Migration {
+  override up() {
+    this.addSql('alter table adk_events add column trace varchar(64) null');
+    this.addSql('create index adk_events_trace on adk_events (trace)');
+    this.addSql('create table adk_traces (id varchar(64) not null primary key)');
+  }
+}
+
+const NEXT = { name: 'Migration20270101000000_adk_next', class: NextVersion };
+
+/** `migrate` of a later version of this package. */
+async function migrateToNext(orm: MikroORM): Promise<void> {
+  await jest.isolateModulesAsync(async () => {
+    jest.doMock('../../migrations/index.js', () => {
+      const { adkMigrations } = jest.requireActual<typeof Migrations>('../../migrations/index.js');
+      return { adkMigrations: (...args: Parameters<typeof adkMigrations>) => [...adkMigrations(...args), NEXT] };
+    });
+    await (await import('../../src/migrate.js')).migrate(orm);
+  });
+  jest.dontMock('../../migrations/index.js');
+}
+
+describe('a deploy pipeline that migrates while eight old processes read and write', () => {
+  let processes: LineProcess[];
+
+  beforeAll(() => {
+    processes = Array.from({ length: PROCESSES }, () => new LineProcess('working-process.ts'));
+  });
+
+  afterAll(() => Promise.all(processes.map((process) => process.end())));
+
+  const askAll = (line: string) => Promise.all(processes.map((process) => process.ask(line)));
+
+  /** What the processes did in the meantime. */
+  async function whileWorkingOn(url: string, deploy: () => Promise<void>): Promise<Work[]> {
+    expect(await askAll(url)).toEqual(Array(PROCESSES).fill('working'));
+    let answers: string[] = [];
+    try {
+      await setTimeout(500);
+      await deploy();
+      await setTimeout(500);
+    } finally {
+      answers = await askAll('stop');
+    }
+    return answers.map((answer) => JSON.parse(answer) as Work);
+  }
+
+  test.each(availableDatabases().filter((name) => name !== 'better-sqlite'))(
+    'loses nothing on %s',
+    async (name) => {
+      const database = await emptyDatabase(name);
+      const orm = await openHost(database);
+      await migrate(orm);
+
+      const works = await whileWorkingOn(database.url, async () => {
+        await migrate(orm);
+        await migrateToNext(orm);
+      });
+      expect(await appliedMigrations(orm)).toEqual([INITIAL, NEXT.name]);
+      expect(works.flatMap((work) => work.errors)).toEqual([]);
+      expect(Math.min(...works.map((work) => work.own.length))).toBeGreaterThan(1);
+
+      const events = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+      expect(events.map((event) => event.id).sort()).toEqual(
+        works.flatMap((work) => [...work.own, ...work.shared]).sort(),
+      );
+      for (const id of new Set(events.map((event) => event.session.id))) {
+        const seqs = events.filter((event) => event.session.id === id).map((event) => event.seq);
+        expect(seqs).toEqual(seqs.map((_, index) => index + 1));
+      }
+    },
+    300_000,
+  );
+});

@@ -1,0 +1,28 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+
+/** A script of this folder in a process of its own, which answers each line with a line. */
+export class LineProcess {
+  readonly #child: ChildProcess;
+  readonly #lines: AsyncIterator<string, undefined>;
+
+  constructor(script: string) {
+    this.#child = spawn(process.execPath, ['--import', 'tsx', path.join('test', 'schema', script)], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    this.#lines = createInterface({ input: this.#child.stdout! })[Symbol.asyncIterator]();
+  }
+
+  async ask(line: string): Promise<string> {
+    this.#child.stdin!.write(`${line}\n`);
+    const { value } = await this.#lines.next();
+    return value ?? 'ended';
+  }
+
+  async end(): Promise<void> {
+    this.#child.stdin!.end();
+    if (this.#child.exitCode === null) await once(this.#child, 'exit');
+  }
+}

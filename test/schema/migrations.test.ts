@@ -1,0 +1,260 @@
+import { readdir } from 'node:fs/promises';
+import path from 'node:path';
+import type { DialectName } from '../../entities/dialect-name.js';
+import { AdkSession } from '../../entities/index.js';
+import { adkMigrations } from '../../migrations/index.js';
+import { migrate } from '../../src/migrate.js';
+import { availableDatabases } from '../support/servers.js';
+import {
+  INITIAL,
+  TABLES,
+  appliedMigrations,
+  dialectOf,
+  emptyDatabase,
+  everything,
+  openHost,
+  query,
+  sessionRow,
+  tablesWith,
+} from './support.js';
+
+/** Of all tables together. */
+const KEY_COLUMNS = 22;
+
+const databases = availableDatabases();
+const only = (...dialects: DialectName[]) => databases.filter((name) => dialects.includes(dialectOf(name)));
+
+for (const name of databases)
+  describe(`migrations on ${name}`, () => {
+    test('F3 down removes exactly what up made', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      expect(await orm.migrator.getPendingMigrations()).toMatchObject([{ name: INITIAL }]);
+      const before = await everything(orm, name);
+
+      await orm.migrator.up();
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+      await orm.migrator.down({ to: 0 });
+
+      expect(await everything(orm, name)).toEqual(before);
+      expect(await appliedMigrations(orm)).toEqual([]);
+    });
+
+    test('F2 migrate makes the tables once, and leaves nothing for migration:up', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      await orm.em.fork().insert(AdkSession, sessionRow('alice'));
+
+      await migrate(orm);
+      expect(await orm.migrator.getPendingMigrations()).toEqual([]);
+      expect(await orm.migrator.up()).toEqual([]);
+
+      expect(await appliedMigrations(orm)).toEqual([INITIAL]);
+      expect(await orm.em.fork().count(AdkSession)).toBe(1);
+    });
+
+    test('F2 migrate finds nothing to do after migration:up', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await orm.migrator.up();
+      await migrate(orm);
+      expect(await appliedMigrations(orm)).toEqual([INITIAL]);
+    });
+
+    test('F2 migrate works on a pool of one connection', async () => {
+      const orm = await openHost(await emptyDatabase(name), { pool: { min: 0, max: 1 } });
+      await migrate(orm);
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+    });
+
+    test('F2 a migrate that fails leaves no lock behind and can be repeated', async () => {
+      const database = await emptyDatabase(name);
+      const orm = await openHost(database);
+      // Foreign keys can't refer to a view.
+      await query(orm.em, 'create view adk_sessions as select 1 as one');
+      await expect(migrate(orm)).rejects.toThrow();
+      await query(orm.em, 'drop view adk_sessions');
+
+      await migrate(await openHost(database));
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+      expect(await appliedMigrations(orm)).toEqual([INITIAL]);
+    });
+
+    test("F5 migrate refuses another program's table of the same name", async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await query(orm.em, 'create table adk_user_states (id integer)');
+      await expect(migrate(orm)).rejects.toMatchObject({
+        code: 'ADK_SCHEMA',
+        message: expect.stringContaining('adk_user_states'),
+      });
+    });
+
+    test('F4 sets of tables with different prefixes live in one database', async () => {
+      const database = await emptyDatabase(name);
+      const ours = await openHost(database);
+      const theirs = await openHost(database, { place: { tablePrefix: 'bot_' } });
+      await migrate(ours);
+      await migrate(theirs);
+      expect(await tablesWith('adk_', ours, name)).toEqual(TABLES);
+      expect(await tablesWith('bot_', theirs, name)).toEqual(TABLES);
+      expect(await appliedMigrations(ours)).toEqual([INITIAL, `${INITIAL}[bot_]`]);
+
+      await theirs.migrator.down({ to: 0 });
+      expect(await tablesWith('adk_', ours, name)).toEqual(TABLES);
+      expect(await tablesWith('bot_', theirs, name)).toEqual([]);
+    });
+
+    test('D6 keys that differ in case, accent or trailing space are different rows', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      const users = ['alice', 'Alice', 'alice ', 'alicé', 'alice\u0301'];
+      await orm.em.fork().insertMany(AdkSession, users.map(sessionRow));
+      for (const userId of users) {
+        expect(await orm.em.fork().find(AdkSession, { userId })).toMatchObject([{ userId }]);
+      }
+    });
+
+    test('every file of the folder is in the list', async () => {
+      const dialect = dialectOf(name);
+      const files = await readdir(path.join('migrations', dialect));
+      const names = files.filter((file) => file.endsWith('.ts')).map((file) => file.replace('.ts', ''));
+      expect(adkMigrations(dialect).map((migration) => migration.name)).toEqual(names.sort());
+    });
+  });
+
+for (const name of only('postgresql', 'mysql', 'mariadb'))
+  describe(`on ${name}`, () => {
+    test.each([{}, { tablePrefix: 'bot_' }])(
+      'F3 the schema generator finds no difference after up %j',
+      async (place) => {
+        const orm = await openHost(await emptyDatabase(name), { place });
+        await migrate(orm);
+        expect(await orm.schema.getUpdateSchemaSQL()).toBe('');
+      },
+    );
+  });
+
+for (const name of only('sqlite'))
+  describe(`on ${name}`, () => {
+    test('F3 the schema generator finds no difference after up but in foreign keys', async () => {
+      const orm = await openHost(await emptyDatabase(name), {
+        schemaGenerator: { createForeignKeyConstraints: false },
+      });
+      await migrate(orm);
+      expect(await orm.schema.getUpdateSchemaSQL()).toBe('');
+    });
+
+    /**
+     * MikroORM 6.6 reads a foreign key of several columns back as several foreign keys, so it sees a difference that is
+     * none (`BaseSqliteSchemaHelper.mapForeignKeys`). When this fails because it no longer does, the test above can lose
+     * its option.
+     */
+    test('F3 what the generator would do for foreign keys is to make them as they are', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      const columns = () =>
+        Promise.all(
+          ['adk_events', 'adk_event_parts', 'adk_session_states'].map((table) =>
+            query(orm.em, `pragma foreign_key_list(${table})`),
+          ),
+        );
+      const before = await columns();
+      const difference = await orm.schema.getUpdateSchemaSQL();
+      const rebuilt = [...difference.matchAll(/create table `(\w+)__temp_alter`/g)].map((match) => match[1]);
+      expect(rebuilt.sort()).toEqual(['adk_event_parts', 'adk_events', 'adk_session_states']);
+
+      for (const sql of difference.split(/;\s*/).filter(Boolean)) await query(orm.em, sql);
+      expect(await columns()).toEqual(before);
+      expect(before.map((rows) => rows.length)).toEqual([3, 4, 3]);
+    });
+
+    test('F4 a schema is refused', () => {
+      expect(() => adkMigrations('sqlite', { schema: 'kb' })).toThrow(
+        expect.objectContaining({ code: 'ADK_SCHEMA', message: expect.stringContaining('tablePrefix') }),
+      );
+    });
+
+    test('F2 migrate works in memory', async () => {
+      const database = await emptyDatabase(name);
+      const orm = await openHost({ ...database, options: { ...database.options, dbName: ':memory:' } });
+      await migrate(orm);
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+    });
+
+    test('E6 migrate leaves the file in WAL mode', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      expect(await query(orm.em, 'pragma journal_mode')).toEqual([{ journal_mode: 'wal' }]);
+    });
+  });
+
+for (const name of only('mysql', 'mariadb'))
+  describe(`on ${name}`, () => {
+    const other = name === 'mysql' ? 'mariadb' : 'mysql';
+
+    test('D6 every key column has a binary collation without padding', async () => {
+      const database = await emptyDatabase(name);
+      const orm = await openHost(database);
+      await query(orm.em, `alter database character set latin1 collate latin1_swedish_ci`);
+      await migrate(orm);
+      const rows = await query<{ place: string; collation: string; charset: string }>(
+        orm.em,
+        `select concat(table_name, '.', column_name) as place, collation_name as collation,
+        character_set_name as charset from information_schema.columns
+        where table_schema = database() and table_name like 'adk\\_%' and collation_name is not null`,
+      );
+      const keys = rows.filter((row) => /\.(app_name|user_id|session_id|event_id|state_key)$/.test(row.place));
+      expect(keys).toHaveLength(KEY_COLUMNS);
+      const expected = name === 'mysql' ? 'utf8mb4_0900_bin' : 'utf8mb4_nopad_bin';
+      expect(keys.filter((row) => row.collation !== expected)).toEqual([]);
+      expect(rows.filter((row) => row.charset !== 'utf8mb4')).toEqual([]);
+      const padding = await query(
+        orm.em,
+        name === 'mysql'
+          ? `select pad_attribute as padding from information_schema.collations where collation_name = '${expected}'`
+          : `select 'NO PAD' as padding from dual where 'a' collate ${expected} <> 'a '`,
+      );
+      expect(padding).toEqual([{ padding: 'NO PAD' }]);
+    });
+
+    (databases.includes(other) ? test : test.skip)(`the ${other} driver is refused`, async () => {
+      const database = await emptyDatabase(name);
+      const { options } = await emptyDatabase(other);
+      const orm = await openHost({
+        ...database,
+        name: other,
+        options: { ...database.options, driver: options.driver! },
+      });
+      const refusal = expect.stringContaining(`use @mikro-orm/${name} `);
+      await expect(migrate(orm)).rejects.toMatchObject({ code: 'ADK_SCHEMA', message: refusal });
+      await expect(orm.migrator.up()).rejects.toThrow(expect.objectContaining({ message: refusal }));
+      expect(await tablesWith('adk_', orm, name)).toEqual([]);
+    });
+  });
+
+for (const name of only('postgresql'))
+  describe(`on ${name}`, () => {
+    test('D6 every key column has the collation "C"', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      const rows = await query<{ collation: string }>(
+        orm.em,
+        `select collation_name as collation from information_schema.columns where table_name like 'adk\\_%'
+        and column_name in ('app_name', 'user_id', 'session_id', 'event_id', 'state_key')`,
+      );
+      expect(rows.map((row) => row.collation)).toEqual(Array(KEY_COLUMNS).fill('C'));
+    });
+  });
+
+test('migrate asks for @mikro-orm/migrations where it is missing', async () => {
+  const orm = await openHost(await emptyDatabase('sqlite'));
+  await jest.isolateModulesAsync(async () => {
+    jest.doMock('@mikro-orm/migrations', () => {
+      throw Object.assign(new Error("Cannot find package '@mikro-orm/migrations'"), { code: 'ERR_MODULE_NOT_FOUND' });
+    });
+    const isolated = await import('../../src/migrate.js');
+    await expect(isolated.migrate(orm)).rejects.toMatchObject({
+      code: 'ADK_SCHEMA',
+      message: expect.stringContaining('npm install @mikro-orm/migrations'),
+    });
+  });
+  jest.dontMock('@mikro-orm/migrations');
+});

@@ -1,0 +1,98 @@
+import { MikroORM, type EntityManager, type Options } from '@mikro-orm/core';
+import { Migrator } from '@mikro-orm/migrations';
+import type { AbstractSqlConnection } from '@mikro-orm/postgresql';
+import { adkEntities, type AdkEntityOptions } from '../../entities/index.js';
+import type { DialectName } from '../../entities/dialect-name.js';
+import { adkMigrations } from '../../migrations/index.js';
+import { createDatabase, type DatabaseName, type TestDatabase } from '../support/servers.js';
+
+export const TABLES = ['app_states', 'event_parts', 'events', 'session_states', 'sessions', 'user_states'];
+
+const cleanUps: (() => Promise<unknown>)[] = [];
+
+/** Runs after the test, last come first. */
+export function later(cleanUp: () => Promise<unknown>): void {
+  cleanUps.push(cleanUp);
+}
+
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+export async function emptyDatabase(name: DatabaseName): Promise<TestDatabase> {
+  const database = await createDatabase(name);
+  later(() => database.drop());
+  return database;
+}
+
+/** A host's ORM with the entities and the migrations of this package, and what the host adds. */
+export async function openHost(
+  database: TestDatabase,
+  { place = {}, ...options }: Options & { place?: AdkEntityOptions } = {},
+): Promise<MikroORM> {
+  const orm = await MikroORM.init({
+    ...database.options,
+    // Knex warns of every migration on MySQL that `create table` commits.
+    driverOptions: { log: { warn: () => undefined } },
+    extensions: [Migrator],
+    ...options,
+    entities: [...adkEntities(place), ...(options.entities ?? [])],
+    migrations: {
+      migrationsList: adkMigrations(dialectOf(database.name), place),
+      silent: true,
+      snapshot: false,
+      ...options.migrations,
+    },
+  });
+  later(() => orm.close(true));
+  return orm;
+}
+
+export const dialectOf = (name: DatabaseName): DialectName => (name === 'better-sqlite' ? 'sqlite' : name);
+
+export function query<Row extends object>(em: EntityManager, sql: string, values: unknown[] = []): Promise<Row[]> {
+  return (em.getConnection() as AbstractSqlConnection).execute<Row[]>(sql, values);
+}
+
+const EVERYTHING = {
+  sqlite: `select type, name, sql from sqlite_master`,
+  postgresql: `select n.nspname as type, c.relname as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast')`,
+  mysql: `select table_schema as type, table_name as name from information_schema.tables where table_schema = database()`,
+  mariadb: `select table_schema as type, table_name as name from information_schema.tables where table_schema = database()`,
+};
+
+/** Every table, index and sequence that a database has. */
+export async function everything(orm: MikroORM, name: DatabaseName): Promise<string[]> {
+  const rows = await query<{ type: string; name: string }>(orm.em, EVERYTHING[dialectOf(name)]);
+  return rows.map((row) => `${row.type} ${row.name}`).sort();
+}
+
+/** The tables of a database that begin with a prefix, without it. */
+export async function tablesWith(prefix: string, orm: MikroORM, name: DatabaseName): Promise<string[]> {
+  const rows = await query<{ type: string; name: string }>(orm.em, TABLES_ONLY[dialectOf(name)]);
+  return rows.flatMap((row) => (row.name.startsWith(prefix) ? [row.name.slice(prefix.length)] : [])).sort();
+}
+
+const TABLES_ONLY = {
+  ...EVERYTHING,
+  sqlite: `select type, name from sqlite_master where type = 'table'`,
+  postgresql: `select table_schema as type, table_name as name from information_schema.tables`,
+};
+
+export async function appliedMigrations(orm: MikroORM): Promise<string[]> {
+  const rows = await query<{ name: string }>(orm.em, 'select name from mikro_orm_migrations order by id');
+  return rows.map((row) => row.name);
+}
+
+export const INITIAL = 'Migration20261121000000_adk_initial';
+
+/** A row for `AdkSession`. */
+export const sessionRow = (userId: string) => ({
+  appName: 'app',
+  userId,
+  id: 'session',
+  incarnation: '00000000-0000-0000-0000-000000000000',
+  createTime: 0.5,
+  lastUpdateTime: 0.5,
+});
