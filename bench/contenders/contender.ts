@@ -1,0 +1,38 @@
+import type { Event } from '@google/adk';
+import type { SessionKey } from '../../src/keys.js';
+
+export const CONTENDERS = ['ours', 'peer', 'floor'] as const;
+
+/** `ours` is this package, `peer` is `DatabaseSessionService` of `@google/adk`, `floor` the bare driver. */
+export type ContenderName = (typeof CONTENDERS)[number];
+
+/** A session to put into the tables without any service. */
+export interface SessionContent {
+  key: SessionKey;
+  /** With the prefixes of ADK. `app:` and `user:` keys only where none are stored yet. */
+  state: Record<string, unknown>;
+  events: readonly Event[];
+}
+
+/** What all contenders can do, in tables of their own. `Handle` is what one keeps of a session between appends. */
+export interface Contender<Handle = unknown> {
+  readonly name: ContenderName;
+  /** Fills the tables by plain SQL, in bulk. */
+  fill(sessions: Iterable<SessionContent>): Promise<void>;
+  /** @param content what the session was filled with. */
+  open(content: SessionContent): Promise<Handle>;
+
+  create(key: SessionKey, state: Record<string, unknown>): Promise<unknown>;
+  append(handle: Handle, event: Event): Promise<unknown>;
+  /** Left out where events can only be appended one by one. */
+  appendAll?(handle: Handle, events: readonly Event[]): Promise<unknown>;
+  /** @returns how many events were read. */
+  read(key: SessionKey, newest?: number): Promise<number>;
+  /** The newest sessions of an app. @returns how many there were on the page. */
+  list(appName: string, limit: number): Promise<number>;
+  delete(key: SessionKey): Promise<unknown>;
+  /** Ends the connections and drops the database. */
+  close(): Promise<void>;
+}
+
+export type Contenders = Record<ContenderName, Contender>;

@@ -1,0 +1,111 @@
+import { DatabaseSessionService } from '@google/adk';
+import { MikroORM, type Options } from '@mikro-orm/core';
+import { adkEntities } from '../../entities/index.js';
+import { migrate } from '../../src/index.js';
+import { createDatabase, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
+import { CONTENDERS, type Contender, type ContenderName, type Contenders } from './contender.js';
+import type { BareDriver } from './drivers/bare-driver.js';
+import { openMariadb } from './drivers/mariadb.js';
+import { openMysql } from './drivers/mysql.js';
+import { openPostgresql } from './drivers/postgresql.js';
+import { openSqlite } from './drivers/sqlite.js';
+import { Floor } from './floor.js';
+import { Ours } from './ours.js';
+import { Peer } from './peer.js';
+
+/** Opens all contenders on one kind of database, each in a new database of its own. */
+export async function openContenders(name: DatabaseName): Promise<Contenders> {
+  const opened: Partial<Contenders> = {};
+  try {
+    for (const contender of CONTENDERS) opened[contender] = await openContender(name, contender);
+    return opened as Contenders;
+  } catch (error) {
+    await closeContenders(opened);
+    throw error;
+  }
+}
+
+export async function closeContenders(contenders: Partial<Contenders>): Promise<void> {
+  for (const contender of Object.values(contenders)) await contender.close();
+}
+
+async function openContender(name: DatabaseName, contender: ContenderName): Promise<Contender> {
+  const database = await createDatabase(name);
+  try {
+    return await OPENERS[contender](database);
+  } catch (error) {
+    await database.drop();
+    throw error;
+  }
+}
+
+const OPENERS: Record<ContenderName, (database: TestDatabase) => Promise<Contender>> = {
+  async ours(database) {
+    const orm = await migrated(database);
+    const filler = await openBareDriver(database);
+    return new Ours(orm, filler, async () => {
+      await filler.close();
+      await orm.close(true);
+      await database.drop();
+    });
+  },
+
+  async peer(database) {
+    const service = new DatabaseSessionService({ ...database.options });
+    await service.init();
+    // Also puts an SQLite file into WAL mode, which the peer doesn't do, so that the journal makes no difference.
+    const filler = await openBareDriver(database);
+    return new Peer(service, filler, async () => {
+      await filler.close();
+      await ormOf(service)?.close(true);
+      await database.drop();
+    });
+  },
+
+  async floor(database) {
+    const orm = await migrated(database);
+    await orm.close(true);
+    const driver = await openBareDriver(database);
+    return new Floor(driver, database.name === 'postgresql', async () => {
+      await driver.close();
+      await database.drop();
+    });
+  },
+};
+
+async function migrated(database: TestDatabase): Promise<MikroORM> {
+  const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+  await migrate(orm);
+  return orm;
+}
+
+/** The peer has no way to close its connections. */
+function ormOf(service: DatabaseSessionService): MikroORM | undefined {
+  return (service as unknown as { orm?: MikroORM }).orm;
+}
+
+async function openBareDriver({ name, url, options }: TestDatabase): Promise<BareDriver> {
+  switch (name) {
+    case 'sqlite':
+    case 'better-sqlite':
+      return openSqlite(options.dbName ?? '', await synchronousOf(options));
+    case 'postgresql':
+      return openPostgresql(url);
+    case 'mysql':
+      return openMysql(url);
+    case 'mariadb':
+      return openMariadb(url);
+  }
+}
+
+/** How often the ORM's connection waits for the disk; the two SQLite drivers are built with different defaults. */
+async function synchronousOf(options: Options): Promise<number> {
+  const orm = await MikroORM.init({ ...options, entities: [], discovery: { warnWhenNoEntities: false } });
+  try {
+    await orm.em.getConnection().execute('pragma journal_mode = wal');
+    const rows: unknown = await orm.em.getConnection().execute('pragma synchronous');
+    return (rows as [{ synchronous: number }])[0].synchronous;
+  } finally {
+    await orm.close(true);
+  }
+}

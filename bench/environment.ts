@@ -1,0 +1,59 @@
+import { readFile } from 'node:fs/promises';
+import { cpus, loadavg, release, totalmem, type } from 'node:os';
+import { MikroORM } from '@mikro-orm/core';
+import { createDatabase, type DatabaseName } from '../test/support/servers.js';
+import type { DatabaseFacts } from './results.js';
+
+const PACKAGES = ['@google/adk', '@mikro-orm/core', 'pg', 'mysql2', 'mariadb', 'better-sqlite3', 'sqlite3'];
+
+const SETTINGS: Record<DatabaseName, readonly string[]> = {
+  sqlite: ['journal_mode', 'synchronous'],
+  'better-sqlite': ['journal_mode', 'synchronous'],
+  postgresql: ['fsync', 'synchronous_commit'],
+  mysql: ['innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin'],
+  mariadb: ['innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin'],
+};
+
+export function machineFacts(): Record<string, string | number> {
+  return {
+    cpu: cpus()[0]?.model.trim() ?? 'unknown',
+    cores: cpus().length,
+    memoryGb: Math.round(totalmem() / 2 ** 30),
+    system: `${type()} ${release()} ${process.arch}`,
+    node: process.version,
+    /** Of the minute before the run: others that use the machine make the numbers worthless. */
+    loadBefore: Math.round((loadavg()[0] ?? 0) * 100) / 100,
+  };
+}
+
+export async function packageVersions(): Promise<Record<string, string>> {
+  const versions: Record<string, string> = {};
+  for (const name of PACKAGES) {
+    const file = new URL(`../node_modules/${name}/package.json`, import.meta.url);
+    versions[name] = (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version;
+  }
+  return versions;
+}
+
+export async function databaseFacts(name: DatabaseName): Promise<DatabaseFacts> {
+  const database = await createDatabase(name);
+  const orm = await MikroORM.init({ ...database.options, entities: [], discovery: { warnWhenNoEntities: false } });
+  try {
+    const isFile = name === 'sqlite' || name === 'better-sqlite';
+    const value = async (sql: string) => {
+      const rows: unknown = await orm.em.getConnection().execute(sql);
+      return String(Object.values((rows as Record<string, unknown>[])[0] ?? {})[0]);
+    };
+    // The mode that the service sets up, too.
+    if (isFile) await value('pragma journal_mode = wal');
+    const settings: Record<string, string> = {};
+    for (const setting of SETTINGS[name]) {
+      const sql = isFile ? `pragma ${setting}` : name === 'postgresql' ? `show ${setting}` : `select @@${setting}`;
+      settings[setting] = await value(sql);
+    }
+    return { version: await value(isFile ? 'select sqlite_version()' : 'select version()'), settings };
+  } finally {
+    await orm.close(true);
+    await database.drop();
+  }
+}

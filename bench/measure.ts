@@ -1,0 +1,156 @@
+import { performance } from 'node:perf_hooks';
+import { CONTENDERS, type ContenderName } from './contenders/contender.js';
+import type { Series } from './statistics.js';
+
+/** What one contender does in a case. */
+export interface Lane {
+  /** Makes ready for so many operations; not timed. */
+  prepare?(count: number): Promise<void>;
+  run(count: number): Promise<void>;
+  /** After the last round: fails when the database does not hold what was written. */
+  verify?(): Promise<void>;
+}
+
+export interface Case {
+  id: string;
+  title: string;
+  /** What one operation is. */
+  unit: string;
+  /** The most operations in a round. */
+  maxCount: number;
+  /** The fewest, where fewer would be something else; 1 by default. */
+  minCount?: number;
+  /** The fewest of the peer's; 1 by default. */
+  minPeerCount?: number;
+  lanes: Readonly<Record<ContenderName, Lane>>;
+}
+
+export interface Effort {
+  rounds: number;
+  /** How long a round of a case should take for ours, in ms. */
+  roundMs: number;
+  /** How long ours is run before, in ms: the compiler of the engine takes its time. */
+  warmMs: number;
+  /** The most that the peer gets of all rounds of a case, in ms, what it needs to make ready included. */
+  peerMs: number;
+}
+
+export interface Measured {
+  case: Case;
+  /** Microseconds for an operation, round by round. */
+  series: Record<ContenderName, Series>;
+  /** Operations in a round. */
+  counts: Record<ContenderName, number>;
+  failures: Partial<Record<ContenderName, string>>;
+}
+
+/** Runs the cases side by side: in each round every case, and in every case each contender. */
+export async function measure(
+  cases: readonly Case[],
+  effort: Effort,
+  onProgress: (doing: string) => void,
+): Promise<Measured[]> {
+  const runs: CaseRun[] = [];
+  for (const item of cases) {
+    onProgress(`${item.title}: warming up`);
+    runs.push(await CaseRun.start(item, effort));
+  }
+  for (let round = 0; round < effort.rounds; round++) {
+    for (const run of runs) {
+      onProgress(`${run.measured.case.title}: round ${round + 1} of ${effort.rounds}`);
+      await run.round(round);
+    }
+  }
+  for (const run of runs) await run.verify();
+  return runs.map((run) => run.measured);
+}
+
+class CaseRun {
+  readonly measured: Measured;
+  readonly #effort: Effort;
+  #peerMs = 0;
+
+  private constructor(item: Case, effort: Effort) {
+    this.#effort = effort;
+    this.measured = {
+      case: item,
+      series: { ours: [], peer: [], floor: [] },
+      counts: { ours: 1, peer: 1, floor: 1 },
+      failures: {},
+    };
+  }
+
+  /** Warms up, and finds out how many operations fill a round. */
+  static async start(item: Case, effort: Effort): Promise<CaseRun> {
+    const run = new CaseRun(item, effort);
+    const { counts } = run.measured;
+    const { maxCount, minCount = 1, minPeerCount = 1 } = item;
+    const begin = performance.now();
+    for (let count = minCount; performance.now() - begin < effort.warmMs;) {
+      const ms = (await run.#time('ours', count)) ?? Infinity;
+      counts.ours = clamp((effort.roundMs / ms) * count, minCount, maxCount);
+      count = Math.min(count * 2, counts.ours);
+    }
+    // As many as ours, so that both meet the same events.
+    counts.floor = counts.ours;
+    await run.#time('floor', counts.floor);
+
+    const peerRoundMs = effort.peerMs / (effort.rounds + 1);
+    for (let count = minPeerCount; ; count = Math.min(count * 4, counts.ours)) {
+      const ms = (await run.#time('peer', count)) ?? Infinity;
+      counts.peer = clamp((Math.min(effort.roundMs, peerRoundMs) / ms) * count, minPeerCount, counts.ours);
+      if (count >= counts.ours || ms > effort.roundMs / 4) break;
+    }
+    return run;
+  }
+
+  async round(round: number): Promise<void> {
+    for (let turn = 0; turn < CONTENDERS.length; turn++) {
+      const name = CONTENDERS[(round + turn) % CONTENDERS.length] ?? 'ours';
+      // The first round is always run: without it there is nothing to compare with.
+      const isSpent = name === 'peer' && round > 0 && this.#peerMs > this.#effort.peerMs;
+      const count = this.measured.counts[name];
+      const ms = isSpent ? undefined : await this.#time(name, count);
+      (this.measured.series[name] as (number | undefined)[])[round] = ms === undefined ? ms : (ms * 1000) / count;
+    }
+  }
+
+  async verify(): Promise<void> {
+    for (const name of CONTENDERS) {
+      if (this.measured.failures[name] !== undefined) continue;
+      try {
+        await this.measured.case.lanes[name].verify?.();
+      } catch (error) {
+        this.#fail(name, error);
+      }
+    }
+  }
+
+  /** @returns milliseconds; undefined where the contender fails. */
+  async #time(name: ContenderName, count: number): Promise<number | undefined> {
+    const lane = this.measured.case.lanes[name];
+    if (this.measured.failures[name] !== undefined) return undefined;
+    const begin = performance.now();
+    try {
+      await lane.prepare?.(count);
+      const start = performance.now();
+      await lane.run(count);
+      return performance.now() - start;
+    } catch (error) {
+      this.#fail(name, error);
+      return undefined;
+    } finally {
+      if (name === 'peer') this.#peerMs += performance.now() - begin;
+    }
+  }
+
+  /** A failure of the peer is a result, too. */
+  #fail(name: ContenderName, error: unknown): void {
+    if (name !== 'peer') throw error;
+    this.measured.failures[name] = error instanceof Error ? error.message.split('\n', 1)[0] || error.name : 'failed';
+  }
+}
+
+function clamp(value: number, low: number, high: number): number {
+  return Math.max(low, Math.min(high, Math.floor(value)));
+}

@@ -1,0 +1,39 @@
+/** A median with the quartiles around it. */
+export interface Spread {
+  median: number;
+  low: number;
+  high: number;
+  /** How many rounds it comes from. */
+  rounds: number;
+}
+
+export function spreadOf(values: readonly number[]): Spread | undefined {
+  if (values.length === 0) return undefined;
+  const sorted = [...values].sort((a, b) => a - b);
+  return {
+    median: quantile(sorted, 0.5),
+    low: quantile(sorted, 0.25),
+    high: quantile(sorted, 0.75),
+    rounds: sorted.length,
+  };
+}
+
+function quantile(sorted: readonly number[], part: number): number {
+  const position = (sorted.length - 1) * part;
+  const below = sorted[Math.floor(position)] ?? NaN;
+  const above = sorted[Math.ceil(position)] ?? NaN;
+  return below + (above - below) * (position - Math.floor(position));
+}
+
+/** Ratios of two series, round by round: what disturbs the machine in a round disturbs both. */
+export function ratioOf(series: Series, to: Series): Spread | undefined {
+  return spreadOf(
+    series.flatMap((value, round) => {
+      const other = to[round];
+      return value === undefined || other === undefined ? [] : [value / other];
+    }),
+  );
+}
+
+/** A time for each round, undefined where there was none. */
+export type Series = readonly (number | undefined)[];
