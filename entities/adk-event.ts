@@ -24,7 +24,10 @@ export const adkEvent = ({ named, table }: Naming) =>
       timestamp: time('timestamp'),
       /** The event as ADK has it; null where it is kept in parts, see `AdkEventPart`. */
       data: json('data').nullable(),
+      /** Its place among the events of all sessions; null until a reader of the log has given it one. */
+      position: p.bigint('number').name('position').nullable(),
     },
+    indexes: [{ name: named('events_position'), properties: ['position', 'seq'] }],
     uniques: [{ name: named('events_event_id'), properties: ['session', 'id'] }],
   });
 

@@ -17,6 +17,12 @@ export const adkSession = ({ named, table }: Naming) =>
       lastSeq: p.integer().name('last_seq').default(0),
       createTime: time('create_time'),
       lastUpdateTime: time('last_update_time'),
+      /** Who holds the lease, see `SessionLeases`; null when nobody does. */
+      leaseHolder: p.string().name('lease_holder').length(255).nullable(),
+      /** The fencing token of the newest lease; stays when it is released. */
+      leaseToken: p.bigint('number').name('lease_token').default(0),
+      /** By the database's clock. */
+      leaseExpires: time('lease_expires').nullable(),
     },
     indexes: [
       { name: named('sessions_user_update'), properties: ['appName', 'userId', 'lastUpdateTime', 'id'] },

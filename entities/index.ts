@@ -1,4 +1,5 @@
 import { adkAppState } from './adk-app-state.js';
+import { adkCounter } from './adk-counter.js';
 import { adkEvent } from './adk-event.js';
 import { adkEventPart } from './adk-event-part.js';
 import { adkSession } from './adk-session.js';
@@ -7,6 +8,7 @@ import { adkUserState } from './adk-user-state.js';
 import { naming, type AdkEntityOptions } from './naming.js';
 
 export { AdkAppState } from './adk-app-state.js';
+export { AdkCounter } from './adk-counter.js';
 export { AdkEvent } from './adk-event.js';
 export { AdkEventPart } from './adk-event-part.js';
 export { AdkSession } from './adk-session.js';
@@ -31,5 +33,6 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkSessionState(names),
     adkUserState(names),
     adkAppState(names),
+    adkCounter(names),
   ];
 }

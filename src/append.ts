@@ -1,5 +1,6 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
+import type { Announcer } from './announcer.js';
 import { applyDelta, stampDelta, winningKeys } from './delta.js';
 import type { Sql, StoredEvent } from './dialects/dialect.js';
 import type { SessionStore } from './dialects/session-store.js';
@@ -7,6 +8,7 @@ import { decodeEvent, encode } from './event-codec.js';
 import { EventTooLargeError, SessionNotFoundError, StaleSessionError, UnserializableValueError } from './errors.js';
 import { catchUp, hasOnlyReadEvents, keyOf, placeEvent, revisionOf, setRevision, type Revision } from './handle.js';
 import { checkKeys, type SessionKey } from './keys.js';
+import type { LeaseGuard } from './lease-guard.js';
 import type { MikroOrmSessionServiceOptions } from './options.js';
 import { byScope, checkStateKey, type StateEntry } from './state.js';
 import type { Transactions } from './transaction.js';
@@ -41,6 +43,8 @@ export class Appender {
   constructor(
     private readonly store: SessionStore,
     private readonly transactions: Transactions,
+    private readonly leases: LeaseGuard,
+    private readonly announcer: Announcer,
     private readonly options: MikroOrmSessionServiceOptions,
   ) {}
 
@@ -71,6 +75,7 @@ export class Appender {
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(handle));
     const { incarnation, lastSeq, replaced } = await this.#write(handle, pending, revision);
+    await this.announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
     const inStep = !replaced && incarnation === revision.incarnation && lastSeq - pending.length === revision.seq;
@@ -115,6 +120,7 @@ export class Appender {
           session: keyOf(handle),
           incarnation,
           expectedSeq: rejects ? revision.seq : undefined,
+          lease: this.leases.ruleFor(keyOf(handle)),
           events: pending.map(({ stored }) => stored),
           lastUpdateTime: (pending.at(-1) ?? pending[0]).stored.timestamp,
           state: byScope(new Map(writes.flat().map((entry) => [entry.key, entry])).values()),
@@ -142,6 +148,7 @@ export class Appender {
   ): Promise<Appended> {
     const head = await this.store.lock(sql, session);
     if (!head) throw new SessionNotFoundError(session.sessionId);
+    await this.leases.check(sql, session);
 
     let { lastSeq } = head;
     let unseen = lastSeq - revision.seq;
@@ -154,7 +161,8 @@ export class Appender {
         if (existing.seq > revision.seq) unseen--;
         await this.#replace(sql, session, existing, stored, entries, existing.seq === lastSeq);
       } else {
-        const batch = { session, incarnation: head.incarnation, expectedSeq: lastSeq, events: [stored] };
+        const { incarnation } = head;
+        const batch = { session, incarnation, expectedSeq: lastSeq, lease: undefined, events: [stored] };
         await this.store.append(sql, { ...batch, lastUpdateTime: stored.timestamp, state: byScope(entries) });
         lastSeq++;
       }

@@ -39,7 +39,35 @@ export class StaleSessionError extends AdkMikroOrmError {
   }
 }
 
-/** A name, an id or a state key cannot be a key on every database (contract D7), or paging is not a whole number. */
+/** Somebody else holds the session's lease: it could not be acquired, or an append without it was refused. */
+export class LeaseHeldError extends AdkMikroOrmError {
+  readonly code = 'ADK_LEASE_HELD';
+
+  /**
+   * @param holder who holds it.
+   * @param expiresAt when it expires unless it is renewed, in ms since 1970 by the database's clock.
+   */
+  constructor(
+    sessionId: string,
+    readonly holder: string,
+    readonly expiresAt: number,
+  ) {
+    super(
+      `The lease of session ${sessionId} is held by ${holder} until ${new Date(expiresAt).toISOString()}, or longer if it is renewed. Try again later.`,
+    );
+  }
+}
+
+/** The lease was taken over, released, or could not be renewed in time; nothing was written. */
+export class LeaseLostError extends AdkMikroOrmError {
+  readonly code = 'ADK_LEASE_LOST';
+
+  constructor(sessionId: string) {
+    super(`The lease of session ${sessionId} is lost; nothing was written. Stop, and acquire it again.`);
+  }
+}
+
+/** A name, an id or a state key cannot be a key on every database (contract D7), or a number such as paging or a cursor is not one. */
 export class InvalidKeyError extends AdkMikroOrmError {
   readonly code = 'ADK_INVALID_KEY';
 }
@@ -60,6 +88,17 @@ export class UnserializableValueError extends AdkMikroOrmError {
 /** An event is larger than `maxEventBytes`, or a value is larger than one packet to the database server. */
 export class EventTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_EVENT_TOO_LARGE';
+}
+
+/** A stored event cannot be read: somebody has changed its row, or the disk has. */
+export class DamagedEventError extends AdkMikroOrmError {
+  readonly code = 'ADK_DAMAGED_EVENT';
+
+  constructor(sessionId: string, seq: number) {
+    super(
+      `Event ${seq} of session ${sessionId} is not readable as an event. Mend or delete its row in the events table.`,
+    );
+  }
 }
 
 /** Tables are missing or outdated, or the connection is not set up for them. */

@@ -13,6 +13,16 @@ export interface MikroOrmSessionServiceOptions {
    * appends and adds what was missed to the handle; `reject` throws `StaleSessionError` and writes nothing.
    */
   onStaleSession?: 'rebase' | 'reject';
+  /**
+   * What an append does while somebody holds the session's lease, unless it is made with that lease (contract H2):
+   * `allow` (default), as for a user's message; `reject` throws `LeaseHeldError` and writes nothing.
+   */
+  onUnleasedAppend?: 'allow' | 'reject';
+  /**
+   * PostgreSQL only, without effect elsewhere: tells watchers of the event log in other processes of each append, if they
+   * `listen` (see `EventLogOptions`). False by default: without it they look at intervals.
+   */
+  notify?: boolean;
   /** How deadlocks, lock time-outs, a busy SQLite file and lost connections are retried (contract E4). */
   retry?: RetryOptions;
   /** The most bytes of UTF-8 the JSON of an event may have; a larger one is refused with `EventTooLargeError`. No limit by default. */

@@ -12,15 +12,17 @@ import {
 } from '@google/adk';
 import { UniqueConstraintViolationException, type EntityManager } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
+import { Announcer } from './announcer.js';
 import { Appender, isNonEmpty } from './append.js';
 import { SessionStore, ownerKey, type SessionHead, type SessionSnapshot } from './dialects/session-store.js';
 import { decodeEvent, encode } from './event-codec.js';
 import { InvalidKeyError, SessionExistsError, SessionNotFoundError } from './errors.js';
 import { inTurn, setRevision, stateOf } from './handle.js';
+import { LeaseGuard, type Fence } from './lease-guard.js';
 import { checkKeys, type SessionKey } from './keys.js';
 import type { MikroOrmSessionServiceOptions } from './options.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type Scope, type StateEntry } from './state.js';
-import { Transactions, publicError } from './transaction.js';
+import { Transactions, guarded } from './transaction.js';
 
 export interface AppendEventsRequest {
   session: Session;
@@ -59,6 +61,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   readonly #options: MikroOrmSessionServiceOptions;
   readonly #store: SessionStore;
   #transactions: Transactions;
+  #leases: LeaseGuard;
   #appender: Appender;
 
   /**
@@ -70,7 +73,18 @@ export class MikroOrmSessionService extends BaseSessionService {
     this.#options = options;
     this.#transactions = new Transactions(em, options.retry);
     this.#store = SessionStore.of(em, this.#transactions.dialect);
-    this.#appender = new Appender(this.#store, this.#transactions, options);
+    [this.#leases, this.#appender] = this.#writersOf(this.#transactions, undefined);
+  }
+
+  /**
+   * A service that writes to a session only while its lease is the current one.
+   *
+   * @internal see `SessionLeases`
+   */
+  static fenced(em: EntityManager, options: MikroOrmSessionServiceOptions, fence: Fence): MikroOrmSessionService {
+    const service = new MikroOrmSessionService(em, options);
+    service.#use(service.#transactions, fence);
+    return service;
   }
 
   /**
@@ -82,9 +96,20 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   withEntityManager(tx: EntityManager): MikroOrmSessionService {
     const joined = new MikroOrmSessionService(tx, this.#options);
-    joined.#transactions = this.#transactions.join(tx);
-    joined.#appender = new Appender(joined.#store, joined.#transactions, this.#options);
+    joined.#use(this.#transactions.join(tx), this.#leases.fence);
     return joined;
+  }
+
+  #use(transactions: Transactions, fence: Fence | undefined): void {
+    this.#transactions = transactions;
+    [this.#leases, this.#appender] = this.#writersOf(transactions, fence);
+  }
+
+  #writersOf(transactions: Transactions, fence: Fence | undefined): [LeaseGuard, Appender] {
+    const { onUnleasedAppend, notify = false } = this.#options;
+    const leases = new LeaseGuard(this.#store.leases, onUnleasedAppend, fence);
+    const announcer = new Announcer(this.#store, transactions, notify);
+    return [leases, new Appender(this.#store, transactions, leases, announcer, this.#options)];
   }
 
   /**
@@ -208,11 +233,22 @@ export class MikroOrmSessionService extends BaseSessionService {
     );
   }
 
-  /** Deletes a session with its events and state, at once (contract D4); one that is not there is no error. */
+  /**
+   * Deletes a session with its events, state and lease, at once (contract D4); one that is not there is no error.
+   *
+   * @throws LeaseLostError on the service of a lease that is lost.
+   */
   override async deleteSession({ appName, userId, sessionId }: DeleteSessionRequest): Promise<void> {
     const key = { appName, userId, sessionId };
     checkKeys(key);
-    await guarded(() => this.#transactions.statement((sql) => this.#store.delete(sql, key)));
+    await guarded(() =>
+      this.#leases.fence
+        ? this.#transactions.transaction(async (sql) => {
+            if (await this.#store.lock(sql, key)) await this.#leases.check(sql, key);
+            await this.#store.delete(sql, key);
+          })
+        : this.#transactions.statement((sql) => this.#store.delete(sql, key)),
+    );
   }
 
   /**
@@ -222,6 +258,8 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @returns the event that was passed in, now in `session.events`; an event with `partial: true` is only returned.
    * @throws SessionNotFoundError when the session is missing or deleted.
    * @throws StaleSessionError with `onStaleSession: 'reject'`, when the handle is behind.
+   * @throws LeaseLostError on the service of a lease that is lost.
+   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    * @throws UnserializableValueError when JSON cannot carry a value of the event.
    * @throws EventTooLargeError when its JSON is larger than `maxEventBytes`.
    */
@@ -283,8 +321,9 @@ export class MikroOrmSessionService extends BaseSessionService {
     const removed = byScope(remove.map((name) => ({ key: name, json: '', eventId: null })));
     await guarded(() =>
       this.#transactions.transaction(async (sql) => {
-        if (entries.session.length + removed.session.length > 0 && !(await this.#store.lock(sql, key))) {
-          throw new SessionNotFoundError(key.sessionId);
+        if (entries.session.length + removed.session.length > 0) {
+          if (!(await this.#store.lock(sql, key))) throw new SessionNotFoundError(key.sessionId);
+          await this.#leases.check(sql, key);
         }
         await this.#store.setState(sql, key, entries);
         await this.#store.removeState(sql, key, removed);
@@ -296,14 +335,6 @@ export class MikroOrmSessionService extends BaseSessionService {
     return guarded(async () =>
       stateOf({ state: await this.#transactions.run((sql) => this.#store.state(sql, key, scope)) }),
     );
-  }
-}
-
-async function guarded<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    throw publicError(error);
   }
 }
 

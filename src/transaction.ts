@@ -54,6 +54,10 @@ export class Transactions {
     this.#joined = joined;
   }
 
+  get isJoined(): boolean {
+    return this.#joined;
+  }
+
   join(em: EntityManager): Transactions {
     return new Transactions(em, this.#retry, true);
   }
@@ -126,6 +130,8 @@ function sqlOf(em: SqlEntityManager, dialect: Dialect): Sql {
   const exact = (values: readonly unknown[]) =>
     values.map((value) => (typeof value === 'number' ? (dialect.exactNumber?.(value) ?? value) : value));
   return {
+    isInTransaction: em.isInTransaction(),
+    allOfEach: (text, values = []) => em.execute(text, exact(values), 'all'),
     all: (text, values = []) => em.execute(text, exact(values), 'all'),
     run: (text, values = []) => em.execute(text, exact(values), 'run'),
   };
@@ -135,7 +141,7 @@ function sqlOf(em: SqlEntityManager, dialect: Dialect): Sql {
  * What a caller is told of an error: ours as it is, a driver's without the SQL and the values that its message holds
  * (contract A12), missing tables with the command that makes them (contract F5).
  */
-export function publicError(error: unknown): Error {
+function publicError(error: unknown): Error {
   if (error instanceof AdkMikroOrmError) return error;
   if (error instanceof TableNotFoundException || error instanceof InvalidFieldNameException) {
     return new SchemaError(
@@ -146,4 +152,13 @@ export function publicError(error: unknown): Error {
   // A mistake in the program, the caller's or ours; the database has no part in it.
   if (error instanceof TypeError || error instanceof RangeError) return error;
   return new DatabaseError(error instanceof Error ? error.name : 'Error', driverCodeOf(error));
+}
+
+/** Runs a public call's work; what it throws is what the caller may see. */
+export async function guarded<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw publicError(error);
+  }
 }

@@ -22,6 +22,9 @@ export class Migration20261121000000_adk_initial extends Migration {
       last_seq int not null default 0,
       create_time double not null,
       last_update_time double not null,
+      lease_holder varchar(255) null,
+      lease_token bigint not null default 0,
+      lease_expires double null,
       primary key (app_name, user_id, session_id),
       index adk_sessions_user_update (app_name, user_id, last_update_time, session_id),
       index adk_sessions_app_update (app_name, last_update_time, session_id, user_id)
@@ -35,10 +38,18 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id varchar(191) collate utf8mb4_0900_bin not null,
       timestamp double not null,
       data longtext null,
+      position bigint null,
       primary key (app_name, user_id, session_id, seq),
       unique adk_events_event_id (app_name, user_id, session_id, event_id),
+      index adk_events_position (position, seq),
       constraint adk_events_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
+    ) default character set utf8mb4 engine = InnoDB`);
+
+    this.addSql(`create table if not exists adk_counters (
+      name varchar(32) collate utf8mb4_0900_bin not null,
+      value bigint not null,
+      primary key (name)
     ) default character set utf8mb4 engine = InnoDB`);
 
     this.addSql(`create table if not exists adk_event_parts (
@@ -76,6 +87,7 @@ export class Migration20261121000000_adk_initial extends Migration {
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_counters');
     this.addSql('drop table if exists adk_user_states');
     this.addSql('drop table if exists adk_app_states');
     this.addSql('drop table if exists adk_session_states');

@@ -23,6 +23,9 @@ export class Migration20261121000000_adk_initial extends Migration {
       last_seq int not null default 0,
       create_time double precision not null,
       last_update_time double precision not null,
+      lease_holder varchar(255) null,
+      lease_token bigint not null default 0,
+      lease_expires double precision null,
       constraint adk_sessions_pkey primary key (app_name, user_id, session_id)
     )`);
     this.addSql(`create index if not exists adk_sessions_user_update
@@ -38,10 +41,19 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id varchar(191) collate "C" not null,
       timestamp double precision not null,
       data json null,
+      position bigint null,
       constraint adk_events_pkey primary key (app_name, user_id, session_id, seq),
       constraint adk_events_event_id unique (app_name, user_id, session_id, event_id),
       constraint adk_events_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
+    )`);
+    this.addSql(`create index if not exists adk_events_position
+      on adk_events (position, seq)`);
+
+    this.addSql(`create table if not exists adk_counters (
+      name varchar(32) collate "C" not null,
+      value bigint not null,
+      constraint adk_counters_pkey primary key (name)
     )`);
 
     this.addSql(`create table if not exists adk_event_parts (
@@ -79,6 +91,7 @@ export class Migration20261121000000_adk_initial extends Migration {
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_counters');
     this.addSql('drop table if exists adk_user_states');
     this.addSql('drop table if exists adk_app_states');
     this.addSql('drop table if exists adk_session_states');

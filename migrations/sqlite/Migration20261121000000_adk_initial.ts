@@ -19,6 +19,9 @@ export class Migration20261121000000_adk_initial extends Migration {
       last_seq integer not null default 0,
       create_time double not null,
       last_update_time double not null,
+      lease_holder text null,
+      lease_token bigint not null default 0,
+      lease_expires double null,
       primary key (app_name, user_id, session_id)
     )`);
     this.addSql(`create index if not exists adk_sessions_user_update
@@ -34,12 +37,21 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id text not null,
       timestamp double not null,
       data text null,
+      position bigint null,
       primary key (app_name, user_id, session_id, seq),
       constraint adk_events_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
     )`);
     this.addSql(`create unique index if not exists adk_events_event_id
       on adk_events (app_name, user_id, session_id, event_id)`);
+    this.addSql(`create index if not exists adk_events_position
+      on adk_events (position, seq)`);
+
+    this.addSql(`create table if not exists adk_counters (
+      name text not null,
+      value bigint not null,
+      primary key (name)
+    )`);
 
     this.addSql(`create table if not exists adk_event_parts (
       app_name text not null,
@@ -76,6 +88,7 @@ export class Migration20261121000000_adk_initial extends Migration {
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_counters');
     this.addSql('drop table if exists adk_user_states');
     this.addSql('drop table if exists adk_app_states');
     this.addSql('drop table if exists adk_session_states');

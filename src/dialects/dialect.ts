@@ -5,8 +5,11 @@ import type { Tables } from './tables.js';
 
 /** Runs SQL with bound values, inside the transaction it was handed out for. */
 export interface Sql {
+  readonly isInTransaction: boolean;
   /** @returns the rows. */
   all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
+  /** For several statements in one text, on PostgreSQL. @returns the rows of each. */
+  allOfEach<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[][]>;
   /** @returns how many rows the statement found to change, and the number that MySQL's `last_insert_id(…)` left. */
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
 }
@@ -18,6 +21,13 @@ export interface StoredEvent {
   json: string;
 }
 
+/** Which appends a session takes while somebody holds its lease (contract H2). */
+export type LeaseRule =
+  /** Those of the lease with this token, and only while it is the current one. */
+  | { token: number }
+  /** None but the holder's. */
+  | 'unleased';
+
 /** Events to append to a session, and the state that they leave. */
 export interface AppendBatch {
   session: SessionKey;
@@ -25,6 +35,8 @@ export interface AppendBatch {
   incarnation: string;
   /** The session's newest event must still have this number; undefined where any will do. */
   expectedSeq: number | undefined;
+  /** Undefined where a lease does not matter. */
+  lease: LeaseRule | undefined;
   events: readonly StoredEvent[];
   lastUpdateTime: number;
   state: StateEntries;
@@ -37,6 +49,9 @@ export interface Dialect {
    * @throws SchemaError when the connection lacks what the tables need, with the line that mends it.
    */
   prepare?(em: EntityManager, sql: Sql): Promise<void>;
+
+  /** The server's clock in ms, which leases are measured by: the clocks of its clients differ. */
+  readonly now: string;
 
   /** Whether an error that MikroORM has no type for goes away when the transaction is tried again. */
   isPassing(error: unknown): boolean;
@@ -67,6 +82,32 @@ export interface Dialect {
    * @returns the last of the numbers; undefined when `where` finds no session.
    */
   takeSeq(sql: Sql, update: SeqUpdate): Promise<number | undefined>;
+
+  /**
+   * Gives positions to events: an update with the values app name, user id, session id, number and position for each.
+   * It must lock no more than these rows, by their key, or appends to the same sessions would wait for it.
+   */
+  setPositions(events: string, count: number): string;
+
+  /** Selects a `mark` that changes with every write, by whomever, where that is cheaper than a look at the tables. */
+  readonly changeMark?: string;
+
+  /** Whether an error says that this account, or this server, may not write. */
+  isReadOnly(error: unknown): boolean;
+
+  /** Where the server can tell other connections of a commit (contract G2). */
+  readonly push?: {
+    /** What its notifications are called, for these tables. */
+    channel(tables: Tables): string;
+    /** Takes the channel. */
+    readonly notify: string;
+  };
+
+  /**
+   * Adds to a counter, which is 0 where it does not exist, and keeps it locked until the end of the transaction.
+   * @returns what it is now.
+   */
+  increment(sql: Sql, counters: string, name: string, by: number): Promise<number>;
 
   /**
    * The longest piece of text to send in one statement, in characters; none where the server takes any. MySQL and

@@ -14,11 +14,23 @@ const LOST_CONNECTION = new Set([
   'ER_CHECKREAD',
 ]);
 
+/** No right to write, a replica, a read-only transaction. */
+const READ_ONLY = new Set([
+  'ER_TABLEACCESS_DENIED_ERROR',
+  'ER_COLUMNACCESS_DENIED_ERROR',
+  'ER_OPTION_PREVENTS_STATEMENT',
+  'ER_READ_ONLY_MODE',
+  'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
+]);
+
 /** MySQL and MariaDB. */
 export const mysql: Dialect = {
   isPassing: (error) => LOST_CONNECTION.has(driverCodeOf(error) ?? ''),
 
   isTooLarge: (error) => driverCodeOf(error) === 'ER_NET_PACKET_TOO_LARGE',
+
+  // Not now(), which stands still while a statement waits for a lock.
+  now: '(unix_timestamp(sysdate(6)) * 1000e0)',
 
   jsonText: (column) => column,
 
@@ -38,6 +50,26 @@ export const mysql: Dialect = {
       [count, lastUpdateTime, ...values],
     );
     return affectedRows === 0 ? undefined : insertId;
+  },
+
+  // Two kinds of `values` lists, but one `union`.
+  setPositions: (events, count) =>
+    `update ${events} as e join (
+       select ? as app_name, ? as user_id, ? as session_id, ? as seq, ? as position
+       ${'union all select ?, ?, ?, ?, ? '.repeat(count - 1)}) as given
+       on e.app_name = given.app_name and e.user_id = given.user_id and e.session_id = given.session_id
+       and e.seq = given.seq
+     set e.position = given.position`,
+
+  isReadOnly: (error) => READ_ONLY.has(driverCodeOf(error) ?? ''),
+
+  async increment(sql, counters, name, by) {
+    const { insertId } = await sql.run(
+      `insert into ${counters} (name, value) values (?, last_insert_id(?))
+       on duplicate key update value = last_insert_id(value + ?)`,
+      [name, by, by],
+    );
+    return insertId;
   },
 
   maxTextLength: 1_000_000,

@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto';
 import { driverCodeOf, driverMessageOf } from '../errors.js';
 import { SCOPES, type Scope } from '../state.js';
-import type { Dialect, SeqUpdate, Sql } from './dialect.js';
-import { SESSION_WHERE, STATE_KEYS, ownerValues, sessionValues, stateTable, type Tables } from './tables.js';
+import type { Dialect, Sql } from './dialect.js';
+import { returning } from './returning.js';
+import { STATE_KEYS, appendCondition, ownerValues, sessionValues, stateTable, type Tables } from './tables.js';
 
 /** Shut down, crashed, could not connect, `lock_timeout`: codes that MikroORM has no type for. */
 const PASSING = new Set([
@@ -17,44 +19,42 @@ const PASSING = new Set([
   'ECONNREFUSED',
 ]);
 
-const onConflict: Dialect['onConflict'] = (table, keyColumns, ownOnly) =>
-  `on conflict (${keyColumns.join(', ')}) do update set value = excluded.value, event_id = excluded.event_id` +
-  (ownOnly ? ` where ${table}.event_id = excluded.event_id` : '');
-
 export const postgresql: Dialect = {
+  ...returning,
+
   isPassing: (error) =>
     PASSING.has(driverCodeOf(error) ?? '') ||
     // node-postgres gives no code when the server goes away.
     driverMessageOf(error).includes('Connection terminated'),
 
-  jsonText: (column) => `${column}::text`,
+  // Not now(), which stands still in a transaction.
+  now: '(extract(epoch from clock_timestamp()) * 1000)::float8',
 
-  onConflict,
+  // No right to write; a replica, or a read-only transaction.
+  isReadOnly: (error) => ['42501', '25006'].includes(driverCodeOf(error) ?? ''),
 
-  async takeSeq(sql: Sql, { table, count, lastUpdateTime, where, values }: SeqUpdate) {
-    const rows = await sql.all<{ last_seq: number }>(
-      `update ${table} set last_seq = last_seq + ?, last_update_time = ? where ${where} returning last_seq`,
-      [count, lastUpdateTime, ...values],
-    );
-    return rows[0]?.last_seq;
+  push: {
+    channel: ({ events }) => `adk_${createHash('sha256').update(events).digest('hex').slice(0, 16)}`,
+    notify: "select pg_notify(?, '')",
   },
 
+  jsonText: (column) => `${column}::text`,
+
   appendInOneStatement(tables) {
-    const texts = new Map<string, string>();
+    const statements = new Map<string, Statement>();
     return async (sql, batch) => {
       const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
-      const variant = `${scopes.join()} ${batch.expectedSeq === undefined}`;
-      let text = texts.get(variant);
-      if (!text) texts.set(variant, (text = appendText(tables, scopes, batch.expectedSeq !== undefined)));
+      const condition = appendCondition(batch, postgresql);
+      const variant = `${scopes.join()} ${condition.where}`;
+      let statement = statements.get(variant);
+      if (!statement)
+        statements.set(variant, (statement = named('append', appendText(tables, scopes, condition.where))));
 
-      const sessionKey = sessionValues(batch.session);
-      const rows = await sql.all<{ last_seq: number }>(text, [
+      const rows = await runPrepared<{ last_seq: number }>(sql, statement, [
         batch.events.length,
         batch.lastUpdateTime,
-        ...sessionKey,
-        batch.incarnation,
-        ...(batch.expectedSeq === undefined ? [] : [batch.expectedSeq]),
-        ...sessionKey,
+        ...condition.values,
+        ...sessionValues(batch.session),
         batch.events.length,
         textArray(batch.events.map((event) => event.id)),
         textArray(batch.events.map((event) => String(event.timestamp))),
@@ -72,11 +72,11 @@ export const postgresql: Dialect = {
 };
 
 /** Every part reads from `taken`, so nothing is written when the session is not there or not as expected. */
-function appendText(tables: Tables, scopes: readonly Scope[], checksSeq: boolean): string {
+function appendText(tables: Tables, scopes: readonly Scope[], where: string): string {
   const parts = [
     `taken as (
       update ${tables.sessions} set last_seq = last_seq + ?, last_update_time = ?
-      where ${SESSION_WHERE} and incarnation = ?${checksSeq ? ' and last_seq = ?' : ''}
+      where ${where}
       returning last_seq
     )`,
     `events as (
@@ -91,11 +91,57 @@ function appendText(tables: Tables, scopes: readonly Scope[], checksSeq: boolean
       insert into ${table} (${keys.join(', ')}, value, event_id)
       select ${'?, '.repeat(keys.length - 1)}key, value::json, event_id
       from taken, unnest(?::text[], ?::text[], ?::text[]) as written (key, value, event_id)
-      ${onConflict(table, keys, false)}
+      ${returning.onConflict(table, keys, false)}
     )`;
     }),
   ];
   return `with ${parts.join(', ')} select last_seq from taken`;
+}
+
+/** A statement, and the name under which connections keep its plan. */
+interface Statement {
+  name: string;
+  text: string;
+}
+
+/** By a hash of the text: behind a pooler two versions of this package may share a connection. */
+function named(what: string, text: string): Statement {
+  return { name: `adk_${what}_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`, text };
+}
+
+const NOT_PREPARED = '26000';
+const PREPARED_ALREADY = '42P05';
+
+/**
+ * Runs a statement whose plan the connection keeps: parsing and planning an append takes the server longer than
+ * running it. MikroORM's public way to a statement has no names, so SQL's own `execute` has to do; which connection
+ * of the pool it comes to is not known, and one that has not met the statement yet says so.
+ */
+async function runPrepared<Row extends object>(
+  sql: Sql,
+  { name, text }: Statement,
+  values: readonly unknown[],
+): Promise<Row[]> {
+  // There an error would end the transaction.
+  if (sql.isInTransaction) return sql.all(text, values);
+
+  const execute = `execute ${name} (${values.map(() => '?').join(', ')})`;
+  try {
+    return await sql.all(execute, values);
+  } catch (error) {
+    if (driverCodeOf(error) !== NOT_PREPARED) throw error;
+  }
+  let number = 0;
+  const prepare = `prepare ${name} as ${text.replace(/\?/g, () => `$${++number}`)}`;
+  try {
+    // In one message, and so on one connection.
+    const [, rows = []] = await sql.allOfEach<Row>(`${prepare}; ${execute}`, values);
+    return rows;
+  } catch (error) {
+    // It came to another connection than before.
+    if (driverCodeOf(error) !== PREPARED_ALREADY) throw error;
+    return sql.all(text, values);
+  }
 }
 
 /** An array literal, so that one text serves any number of rows. Every element is quoted: `NULL` is a state key too. */

@@ -2,7 +2,18 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { SessionKey } from '../keys.js';
 import { SCOPES, type Scope, type StateEntries } from '../state.js';
 import type { AppendBatch, Dialect, Sql, StoredEvent } from './dialect.js';
-import { SESSION_WHERE, STATE_KEYS, ownerValues, sessionValues, stateTable, tablesOf, type Tables } from './tables.js';
+import { LeaseStore } from './lease-store.js';
+import { LogStore } from './log-store.js';
+import {
+  SESSION_WHERE,
+  STATE_KEYS,
+  appendCondition,
+  ownerValues,
+  sessionValues,
+  stateTable,
+  tablesOf,
+  type Tables,
+} from './tables.js';
 
 /** A session's row. */
 export interface SessionHead {
@@ -55,6 +66,8 @@ export class SessionStore {
   readonly #dialect: Dialect;
   readonly #tables: Tables;
   readonly #text: ReturnType<typeof texts>;
+  readonly leases: LeaseStore;
+  readonly log: LogStore;
   readonly #appendInOneStatement: ReturnType<NonNullable<Dialect['appendInOneStatement']>> | undefined;
 
   /** The statements for the tables that an `EntityManager` knows; built once for an ORM and schema. */
@@ -71,12 +84,25 @@ export class SessionStore {
     this.#dialect = dialect;
     this.#tables = tables;
     this.#text = texts(dialect, tables);
+    this.leases = new LeaseStore(dialect, tables);
+    this.log = new LogStore(dialect, tables);
     this.#appendInOneStatement = dialect.appendInOneStatement?.(tables);
   }
 
   /** Whether `append` is one statement, which needs no transaction around it. */
   get appendsInOneStatement(): boolean {
     return this.#appendInOneStatement !== undefined;
+  }
+
+  /** What notifications of commits are called; undefined where the database has none. */
+  get channel(): string | undefined {
+    return this.#dialect.push?.channel(this.#tables);
+  }
+
+  /** Tells the listeners of other connections of a commit, where the database can. */
+  async notify(sql: Sql): Promise<void> {
+    const { push } = this.#dialect;
+    if (push) await sql.all(push.notify, [push.channel(this.#tables)]);
   }
 
   /** Fails with the database's unique violation when the session exists. */
@@ -94,6 +120,19 @@ export class SessionStore {
   async head(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
     const [row] = await sql.all<HeadRow>(this.#text.selectHead, sessionValues(session));
     return row && headOf(row);
+  }
+
+  /** Of several sessions those that exist. */
+  async heads(sql: Sql, sessions: readonly SessionKey[]): Promise<{ key: SessionKey; head: SessionHead }[]> {
+    const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
+    const rows = await sql.all<HeadRow & { app_name: string; user_id: string; session_id: string }>(
+      `${this.#text.selectHeads} ${where}`,
+      sessions.flatMap(sessionValues),
+    );
+    return rows.map((row) => ({
+      key: { appName: row.app_name, userId: row.user_id, sessionId: row.session_id },
+      head: headOf(row),
+    }));
   }
 
   /** Session and state in one statement, so that they fit together (contract D8). */
@@ -141,13 +180,12 @@ export class SessionStore {
   async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
     if (this.#appendInOneStatement) return this.#appendInOneStatement(sql, batch);
 
-    const { session, incarnation, expectedSeq, events, lastUpdateTime, state } = batch;
+    const { session, events, lastUpdateTime, state } = batch;
     const lastSeq = await this.#dialect.takeSeq(sql, {
       table: this.#tables.sessions,
       count: events.length,
       lastUpdateTime,
-      where: `${SESSION_WHERE} and incarnation = ?${expectedSeq === undefined ? '' : ' and last_seq = ?'}`,
-      values: [...sessionValues(session), incarnation, ...(expectedSeq === undefined ? [] : [expectedSeq])],
+      ...appendCondition(batch, this.#dialect),
     });
     if (lastSeq === undefined) return undefined;
 
@@ -401,6 +439,7 @@ function texts(dialect: Dialect, tables: Tables) {
     insertSession: `insert into ${sessions}
       (app_name, user_id, session_id, incarnation, last_seq, create_time, last_update_time) values (?, ?, ?, ?, ?, ?, ?)`,
     selectHead: `select ${head} from ${sessions} where ${SESSION_WHERE}`,
+    selectHeads: `select app_name, user_id, session_id, ${head} from ${sessions} where`,
     selectSnapshot:
       `select 'head' as kind, '' as state_key, '' as value, ${head} from ${sessions} where ${SESSION_WHERE}` +
       SCOPES.map(

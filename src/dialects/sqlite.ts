@@ -1,6 +1,7 @@
 import { raw, type EntityManager } from '@mikro-orm/core';
-import { SchemaError } from '../errors.js';
-import type { Dialect, SeqUpdate, Sql } from './dialect.js';
+import { SchemaError, driverCodeOf } from '../errors.js';
+import type { Dialect, Sql } from './dialect.js';
+import { returning } from './returning.js';
 
 const BUSY_TIMEOUT_MS = 10_000;
 
@@ -27,6 +28,8 @@ async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
 }
 
 export const sqlite: Dialect = {
+  ...returning,
+
   async prepare(em, sql) {
     const connection = em.getConnection();
     let ready = prepared.get(connection);
@@ -38,8 +41,15 @@ export const sqlite: Dialect = {
     await ready;
   },
 
+  now: "((julianday('now') - 2440587.5) * 86400000)",
+
   /** MikroORM's `LockWaitTimeoutException` covers `SQLITE_BUSY`. */
   isPassing: () => false,
+
+  isReadOnly: (error) => driverCodeOf(error)?.startsWith('SQLITE_READONLY') ?? false,
+
+  // The first tells of other connections' writes, the second of this one's.
+  changeMark: "select (select data_version from pragma_data_version) || ' ' || total_changes() as mark",
 
   jsonText: (column) => column,
 
@@ -53,17 +63,5 @@ export const sqlite: Dialect = {
     const numerator = value * denominator;
     if (denominator === 1 || !Number.isInteger(numerator)) return value;
     return raw(`(${BigInt(numerator)} * 1.0 / ${BigInt(denominator)})`);
-  },
-
-  onConflict: (table, keyColumns, ownOnly) =>
-    `on conflict (${keyColumns.join(', ')}) do update set value = excluded.value, event_id = excluded.event_id` +
-    (ownOnly ? ` where ${table}.event_id = excluded.event_id` : ''),
-
-  async takeSeq(sql: Sql, { table, count, lastUpdateTime, where, values }: SeqUpdate) {
-    const rows = await sql.all<{ last_seq: number }>(
-      `update ${table} set last_seq = last_seq + ?, last_update_time = ? where ${where} returning last_seq`,
-      [count, lastUpdateTime, ...values],
-    );
-    return rows[0]?.last_seq;
   },
 };

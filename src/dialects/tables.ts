@@ -3,6 +3,7 @@ import { dialectName } from '../../entities/dialect-name.js';
 import { SchemaError } from '../errors.js';
 import type { SessionKey } from '../keys.js';
 import type { Scope } from '../state.js';
+import type { AppendBatch, Dialect } from './dialect.js';
 
 const ENTITIES = {
   sessions: 'AdkSession',
@@ -11,6 +12,7 @@ const ENTITIES = {
   sessionStates: 'AdkSessionState',
   userStates: 'AdkUserState',
   appStates: 'AdkAppState',
+  counters: 'AdkCounter',
 } as const;
 
 /** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
@@ -21,6 +23,26 @@ export const SESSION_WHERE = 'app_name = ? and user_id = ? and session_id = ?';
 
 export function sessionValues({ appName, userId, sessionId }: SessionKey): string[] {
   return [appName, userId, sessionId];
+}
+
+/** Finds the session of an append only where it is as the append expects it. */
+export function appendCondition(
+  { session, incarnation, expectedSeq, lease }: AppendBatch,
+  { now }: Dialect,
+): { where: string; values: unknown[] } {
+  const conditions = [SESSION_WHERE, 'incarnation = ?'];
+  const values: unknown[] = [...sessionValues(session), incarnation];
+  if (expectedSeq !== undefined) {
+    conditions.push('last_seq = ?');
+    values.push(expectedSeq);
+  }
+  if (lease === 'unleased') {
+    conditions.push(`(lease_expires is null or lease_expires <= ${now})`);
+  } else if (lease) {
+    conditions.push('lease_token = ? and lease_holder is not null');
+    values.push(lease.token);
+  }
+  return { where: conditions.join(' and '), values };
 }
 
 const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appStates' } as const;
@@ -57,6 +79,7 @@ export function tablesOf(em: EntityManager): Tables {
     sessionStates: name(ENTITIES.sessionStates),
     userStates: name(ENTITIES.userStates),
     appStates: name(ENTITIES.appStates),
+    counters: name(ENTITIES.counters),
   };
 }
 

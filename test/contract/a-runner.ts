@@ -23,6 +23,7 @@ import {
   range,
   remember,
   saying,
+  takesLock,
   textOf,
   textsOf,
 } from './tools.js';
@@ -275,7 +276,7 @@ runnerSuite.own(
     const session = await create();
     const service = new MikroOrmSessionService(
       faulty(orm.em, {
-        answer: (text) => text.includes('last_seq = last_seq'),
+        answer: takesLock,
         commit: true,
         error: () => new ConnectionException(new Error('The connection was lost')),
       }),
@@ -401,7 +402,7 @@ runnerSuite.shared(
 
 runnerSuite.own('A9', 'nor does one that the database fails', async ({ orm, service, create, fresh }) => {
   const session = await create();
-  const broken = new MikroOrmSessionService(faulty(orm.em, { statement: (text) => text.includes('last_seq = last') }));
+  const broken = new MikroOrmSessionService(faulty(orm.em, { statement: takesLock }));
   const outcomes = await Promise.allSettled([
     service.appendEvent({ session, event: saying('a') }),
     broken.appendEvent({ session, event: saying('x') }),
@@ -420,7 +421,7 @@ runnerSuite.own(
     let overtake = () => {};
     const overtaken = new Promise<void>((resolve) => (overtake = resolve));
     const slow = new MikroOrmSessionService(
-      faulty(orm.em, { before: async (text) => (text.includes('last_seq = last') ? overtaken : undefined) }),
+      faulty(orm.em, { before: async (text) => (takesLock(text) ? overtaken : undefined) }),
     );
     const first = slow.appendEvent({ session, event: saying('first') });
     const second = service.appendEvent({ session, event: saying('second') });

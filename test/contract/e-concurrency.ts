@@ -6,7 +6,20 @@ import { createDatabase } from '../support/servers.js';
 import { HostNote } from '../harnesses/host-note.js';
 import { StatementLog, type RecordedStatement } from '../harnesses/statement-log.js';
 import { Suite, onServers, onSqlite, withConnections, type OwnContext } from './rule.js';
-import { count, errorOf, expectCode, faulty, idsOf, plain, range, remember, saying, textsOf, until } from './tools.js';
+import {
+  count,
+  errorOf,
+  expectCode,
+  faulty,
+  idsOf,
+  plain,
+  range,
+  remember,
+  saying,
+  takesLock,
+  textsOf,
+  until,
+} from './tools.js';
 
 export const concurrencySuite = new Suite();
 
@@ -34,7 +47,7 @@ concurrencySuite.own(
 concurrencySuite.own('E1', 'an append that fails takes no number', async ({ app, orm, create, query, append }) => {
   const session = await create();
   await append(session);
-  const faults = { answer: (text: string) => text.includes('last_seq = last'), error: () => new Error('no') };
+  const faults = { answer: takesLock, error: () => new Error('no') };
   const rolledBack = orm.em.fork().transactional(async (tx) => {
     const service = new MikroOrmSessionService(orm.em).withEntityManager(faulty(tx, faults));
     await service.appendEvent({ session: plain(session), event: saying('x') });
@@ -166,9 +179,7 @@ for (const events of [0, 1]) {
 /** What runs between the statement that takes the session's lock and the commit; on PostgreSQL that may be one statement. */
 function critical(statements: RecordedStatement[]): string[] {
   const texts = statements.map(({ text }) => text);
-  const locking = texts.findIndex(
-    (text) => text.includes('last_seq = last_seq') || text.includes('last_seq = last_insert_id'),
-  );
+  const locking = texts.findIndex(takesLock);
   const commit = texts.indexOf('commit');
   expect(locking).toBeGreaterThanOrEqual(0);
   return texts.slice(locking, commit < 0 ? locking + 1 : commit);
@@ -223,10 +234,8 @@ async function watched({ connect }: OwnContext) {
   const orm = await connect({ loggerFactory: log.loggerFactory, pool: { min: 1, max: 1 } });
   const service = new MikroOrmSessionService(orm.em, { retry: { attempts: 100, maxDelayMs: 50 } });
   let attempts = 0;
-  const isAttempt = (text: string) =>
-    text.includes('last_seq = last_seq') || text.includes('last_seq = last_insert_id');
   log.listen(({ text }) => {
-    if (isAttempt(text)) attempts++;
+    if (takesLock(text)) attempts++;
   });
   return { orm, service, attempts: () => attempts };
 }
@@ -326,7 +335,7 @@ concurrencySuite.own(
   async ({ orm, create, stored }) => {
     let tries = 0;
     const deadlock = {
-      statement: (text: string) => text.includes('last_seq = last') && ++tries > 0,
+      statement: (text: string) => takesLock(text) && ++tries > 0,
       error: () => new DeadlockException(new Error('secret')),
     };
     const service = new MikroOrmSessionService(faulty(orm.em, deadlock), { retry: { attempts: 4, baseDelayMs: 1 } });
@@ -348,7 +357,7 @@ concurrencySuite.own(
 concurrencySuite.own('E4', 'what trying again does not help is not tried again', async ({ orm, create }) => {
   let tries = 0;
   const failure = {
-    statement: (text: string) => text.includes('last_seq = last') && ++tries > 0,
+    statement: (text: string) => takesLock(text) && ++tries > 0,
     error: () => new Error('no'),
   };
   const service = new MikroOrmSessionService(faulty(orm.em, failure));
@@ -442,7 +451,7 @@ concurrencySuite.own(
     let tries = 0;
     const failing = orm.em.fork().transactional(async (tx) => {
       const deadlock = {
-        statement: (text: string) => text.includes('last_seq = last') && ++tries > 0,
+        statement: (text: string) => takesLock(text) && ++tries > 0,
         error: () => new DeadlockException(new Error('x')),
       };
       await service.withEntityManager(faulty(tx, deadlock)).appendEvent({ session, event: saying('x') });

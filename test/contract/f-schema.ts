@@ -14,7 +14,7 @@ schemaSuite.own('F5', 'missing tables give a SchemaError with the command that m
   const { service, query } = await scratch();
   const key = { appName: 'a', userId: 'u', sessionId: 's' };
   const session = await service.createSession(key);
-  for (const table of ['event_parts', 'events', 'session_states', 'user_states', 'app_states', 'sessions'])
+  for (const table of ['counters', 'event_parts', 'events', 'session_states', 'user_states', 'app_states', 'sessions'])
     await query(`drop table adk_${table}`);
   for (const call of [
     () => service.createSession(key),
@@ -97,7 +97,7 @@ interface Plan {
 
 const matches = (lines: string[], scan: RegExp) => lines.filter((line) => scan.test(line));
 
-const tables = ['sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states'].map(
+const tables = ['counters', 'sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states'].map(
   (name) => `adk_${name}`,
 );
 

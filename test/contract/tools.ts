@@ -62,6 +62,11 @@ export async function expectCode(promise: Promise<unknown>, code: string, messag
   if (message !== undefined) expect(error.message).toMatch(message);
 }
 
+/** Whether a statement takes a session's lock; on PostgreSQL it is prepared, and only its name is to be seen. */
+export function takesLock(text: string): boolean {
+  return text.includes('last_seq = last') || text.startsWith('execute adk_append');
+}
+
 /** Waits until something is so, asking again and again. */
 export async function until(isSo: () => boolean | Promise<boolean>, intervalMs = 0): Promise<void> {
   const deadline = Date.now() + 20_000;

@@ -40,12 +40,15 @@ export async function given() {
       content: { parts: [{ functionCall: call }] },
     }),
   });
+  const agent = new Silent({ name: 'support' });
   return {
     orm,
     service,
     session,
     event: createEvent({ author: 'user', content: { role: 'user', parts: [{ text: 'Hello.' }] } }),
-    runner: new Runner({ appName: key.appName, agent: new Silent({ name: 'support' }), sessionService: service }),
+    runner: new Runner({ appName: key.appName, agent, sessionService: service }),
+    Runner,
+    agent,
     Ticket,
     createEvent,
   };

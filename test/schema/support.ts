@@ -6,7 +6,7 @@ import type { DialectName } from '../../entities/dialect-name.js';
 import { adkMigrations } from '../../migrations/index.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../support/servers.js';
 
-export const TABLES = ['app_states', 'event_parts', 'events', 'session_states', 'sessions', 'user_states'];
+export const TABLES = ['app_states', 'counters', 'event_parts', 'events', 'session_states', 'sessions', 'user_states'];
 
 const cleanUps: (() => Promise<unknown>)[] = [];
 

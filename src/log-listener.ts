@@ -1,0 +1,79 @@
+import { setTimeout } from 'node:timers/promises';
+
+/** What of `pg`'s `Client` is used. */
+export interface NotificationClient {
+  connect(): Promise<unknown>;
+  query(sql: string): Promise<unknown>;
+  end(): Promise<unknown>;
+  on(event: 'notification' | 'error' | 'end', listener: () => void): unknown;
+}
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 10_000;
+
+/**
+ * Hears of commits on a connection of its own. A notification says that there is something to read, never what: one
+ * that is lost, with a connection that breaks for example, costs the time until the next look and no event.
+ */
+export class LogListener {
+  readonly #create: () => NotificationClient;
+  readonly #channel: string;
+  readonly #wake: () => void;
+  #users = 0;
+  #stop: AbortController | undefined;
+
+  constructor(create: () => NotificationClient, channel: string, wake: () => void) {
+    this.#create = create;
+    this.#channel = channel;
+    this.#wake = wake;
+  }
+
+  /** @returns what ends it; the connection is closed after the last. */
+  start(): () => void {
+    this.#users++;
+    if (!this.#stop) {
+      this.#stop = new AbortController();
+      void this.#listen(this.#stop.signal);
+    }
+    return () => {
+      if (--this.#users > 0) return;
+      this.#stop?.abort();
+      this.#stop = undefined;
+    };
+  }
+
+  async #listen(signal: AbortSignal): Promise<void> {
+    for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+      if (await this.#listenOnce(signal)) pauseMs = FIRST_PAUSE_MS;
+      // Watchers look at intervals meanwhile.
+      await setTimeout(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  /** @returns whether there was a connection. */
+  async #listenOnce(signal: AbortSignal): Promise<boolean> {
+    let end = () => {};
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    signal.addEventListener('abort', end);
+    let client: NotificationClient | undefined;
+    let wasConnected = false;
+    try {
+      client = this.#create();
+      client.on('notification', this.#wake);
+      client.on('error', end);
+      client.on('end', end);
+      await client.connect();
+      await client.query(`listen ${this.#channel}`);
+      wasConnected = true;
+      // What was committed while nobody listened.
+      this.#wake();
+      await ended;
+    } catch {
+      // Tried again after a pause.
+    } finally {
+      signal.removeEventListener('abort', end);
+    }
+    await client?.end().catch(() => undefined);
+    return wasConnected;
+  }
+}

@@ -1,0 +1,236 @@
+import type { LogHead } from './dialects/log-store.js';
+import type { SessionHead, SessionStore } from './dialects/session-store.js';
+import type { SessionKey } from './keys.js';
+import type { Transactions } from './transaction.js';
+
+interface WatchedSession {
+  readonly key: SessionKey;
+  watchers: number;
+  /** Undefined while the session is missing. */
+  head: SessionHead | undefined;
+}
+
+interface Waiter {
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+/** A watcher's part in a poller. */
+export interface Watch {
+  /** As of the last look. */
+  readonly head: number;
+  readonly sessionHead: SessionHead | undefined;
+  /** Looks now. */
+  look(): Promise<void>;
+  /** @returns when a look has found something new, or at once when the signal fires. */
+  change(signal: AbortSignal | undefined): Promise<void>;
+  leave(): void;
+}
+
+/** The most sessions in one statement; SQLite's expressions end at a depth of 1,000. */
+const SESSIONS_AT_ONCE = 200;
+
+/**
+ * Looks for new events on behalf of all watchers of a database in this process: one cheap query an interval, however
+ * many watchers there are. What it finds it keeps, and watchers compare; so a wake-up that comes too early, too late
+ * or not at all costs no event (contract G2).
+ */
+export class LogPoller {
+  static readonly #pollers = new WeakMap<SessionStore, Map<number, LogPoller>>();
+
+  readonly #transactions: Transactions;
+  readonly #store: SessionStore;
+  readonly #intervalMs: number;
+  readonly #sessions = new Map<string, WatchedSession>();
+  readonly #waiters = new Set<Waiter>();
+  #watchers = 0;
+  #head = 0;
+  #seen: string | undefined;
+  #registrations = 0;
+  #mayWrite = true;
+  #timer: NodeJS.Timeout | undefined;
+  #looking: Promise<void> | undefined;
+  #isLookDue = false;
+
+  static of(store: SessionStore, transactions: Transactions, intervalMs: number): LogPoller {
+    const pollers = LogPoller.#pollers.get(store) ?? new Map<number, LogPoller>();
+    LogPoller.#pollers.set(store, pollers);
+    const poller = pollers.get(intervalMs) ?? new LogPoller(store, transactions, intervalMs);
+    pollers.set(intervalMs, poller);
+    return poller;
+  }
+
+  /** Tells the watchers in this process of a commit. */
+  static wake(store: SessionStore): void {
+    for (const poller of LogPoller.#pollers.get(store)?.values() ?? []) poller.wake();
+  }
+
+  private constructor(store: SessionStore, transactions: Transactions, intervalMs: number) {
+    this.#store = store;
+    this.#transactions = transactions;
+    this.#intervalMs = intervalMs;
+  }
+
+  /** @param session to watch one session; without it the events of all. */
+  watch(session?: SessionKey): Watch {
+    const watched = session && this.#watchSession(session);
+    this.#watchers++;
+    const head = () => this.#head;
+    return {
+      get head() {
+        return head();
+      },
+      get sessionHead() {
+        return watched?.head;
+      },
+      look: () => this.#look(),
+      change: (signal) => this.#change(signal),
+      leave: () => {
+        if (watched && --watched.watchers === 0) this.#sessions.delete(idOf(watched.key));
+        if (--this.#watchers === 0) this.#stop();
+      },
+    };
+  }
+
+  wake(): void {
+    if (this.#watchers === 0) return;
+    // What a look that is under way has not seen, the next one has to.
+    if (this.#looking) this.#isLookDue = true;
+    else void this.#look().catch(() => undefined);
+  }
+
+  /** Gives positions to all events that are committed now, where this account may. @returns the last position. */
+  async position(): Promise<number> {
+    let head = await this.#transactions.run((sql) => this.#store.log.head(sql));
+    while (head.isPending && this.#mayWrite) head = await this.#assignPositions(head);
+    return head.position;
+  }
+
+  async #assignPositions(head: LogHead): Promise<LogHead> {
+    try {
+      return await this.#transactions.transaction((sql) => this.#store.log.assignPositions(sql));
+    } catch (error) {
+      if (!this.#transactions.dialect.isReadOnly(error)) throw error;
+      // Somebody else's reader gives the positions.
+      this.#mayWrite = false;
+      return head;
+    }
+  }
+
+  #watchSession(key: SessionKey): WatchedSession {
+    const watched = this.#sessions.get(idOf(key)) ?? { key, watchers: 0, head: undefined };
+    watched.watchers++;
+    this.#sessions.set(idOf(key), watched);
+    this.#registrations++;
+    this.#isLookDue = true;
+    return watched;
+  }
+
+  #look(): Promise<void> {
+    this.#looking ??= this.#lookNow().finally(() => {
+      this.#looking = undefined;
+      this.#schedule();
+    });
+    return this.#looking;
+  }
+
+  async #lookNow(): Promise<void> {
+    clearTimeout(this.#timer);
+    try {
+      do {
+        this.#isLookDue = false;
+        await this.#lookOnce();
+      } while (this.#isLookDue);
+    } catch (error) {
+      for (const waiter of this.#waiters) waiter.reject(error);
+      this.#waiters.clear();
+      throw error;
+    }
+  }
+
+  async #lookOnce(): Promise<void> {
+    const { log } = this.#store;
+    const registrations = this.#registrations;
+    const mark = await this.#transactions.run((sql) => log.changeMark(sql));
+    // The mark tells of changes to what was looked at; a session that is new to us was not.
+    const seen = mark === undefined ? undefined : `${mark} ${registrations}`;
+    if (seen !== undefined && seen === this.#seen) return;
+
+    let head = await this.#transactions.run((sql) => log.head(sql));
+    this.#found(head);
+    while (head.isPending && this.#mayWrite) {
+      head = await this.#assignPositions(head);
+      this.#found(head);
+    }
+    if (await this.#lookAtSessions()) this.#wakeWaiters();
+    this.#seen = seen;
+  }
+
+  #found({ position }: LogHead): void {
+    if (position <= this.#head) return;
+    this.#head = position;
+    this.#wakeWaiters();
+  }
+
+  /** @returns whether one of them has changed. */
+  async #lookAtSessions(): Promise<boolean> {
+    const watched = [...this.#sessions.values()];
+    let isChanged = false;
+    for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {
+      const some = watched.slice(i, i + SESSIONS_AT_ONCE);
+      const keys = some.map(({ key }) => key);
+      const found = await this.#transactions.run((sql) => this.#store.heads(sql, keys));
+      const heads = new Map(found.map(({ key, head }) => [idOf(key), head]));
+      for (const session of some) {
+        const head = heads.get(idOf(session.key));
+        if (head?.incarnation === session.head?.incarnation && head?.lastSeq === session.head?.lastSeq) continue;
+        session.head = head;
+        isChanged = true;
+      }
+    }
+    return isChanged;
+  }
+
+  #wakeWaiters(): void {
+    for (const waiter of this.#waiters) waiter.resolve();
+    this.#waiters.clear();
+  }
+
+  #change(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const finish = () => {
+        this.#waiters.delete(waiter);
+        signal?.removeEventListener('abort', finish);
+        resolve();
+      };
+      const waiter: Waiter = {
+        resolve: finish,
+        reject: (error) => {
+          signal?.removeEventListener('abort', finish);
+          reject(error instanceof Error ? error : new Error(String(error)));
+        },
+      };
+      if (signal?.aborted) {
+        resolve();
+        return;
+      }
+      signal?.addEventListener('abort', finish);
+      this.#waiters.add(waiter);
+    });
+  }
+
+  #schedule(): void {
+    clearTimeout(this.#timer);
+    if (this.#watchers === 0) return;
+    this.#timer = setTimeout(() => void this.#look().catch(() => undefined), this.#intervalMs);
+  }
+
+  #stop(): void {
+    clearTimeout(this.#timer);
+    this.#seen = undefined;
+  }
+}
+
+function idOf({ appName, userId, sessionId }: SessionKey): string {
+  return [appName, userId, sessionId].join('\0');
+}

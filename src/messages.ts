@@ -1,0 +1,105 @@
+import { getFunctionCalls, getFunctionResponses, isCompactedEvent, stringifyContent, type Event } from '@google/adk';
+
+type Part = NonNullable<NonNullable<Event['content']>['parts']>[number];
+
+/** A tool call as a user interface shows it. */
+export interface MessageToolCall {
+  /** Pairs it with its response; ADK gives one to every call that a model makes. */
+  id?: string;
+  name: string;
+  args: Record<string, unknown>;
+  /** What the tool answered, of several responses the last; absent as long as there is none. */
+  response?: Record<string, unknown>;
+  /** Whether the response comes from outside: the user confirms, logs in, or answers a question. */
+  isLongRunning: boolean;
+}
+
+/** An event as a user interface shows it. */
+export interface Message {
+  /** The event's. */
+  id: string;
+  role: 'user' | 'agent';
+  /** `user`, or the name of the agent. */
+  author: string;
+  /** The event's, in milliseconds since 1970. */
+  timestamp: number;
+  /** What was written or spoken; empty where there is only something else. */
+  text: string;
+  /** The model's reasoning, where it gave any. */
+  thoughts?: string;
+  toolCalls: MessageToolCall[];
+  /** Files, code that the model ran and its results, as they are in the event. */
+  attachments: Part[];
+  /** What went wrong, where the event reports an error. */
+  error?: string;
+}
+
+/**
+ * Derives the conversation that a user interface shows from raw events. Nothing is stored for it, so another view of
+ * the same events needs no migration. Values are shared with the events, not copied.
+ *
+ * What ADK 2.0.0 does with events decides:
+ * - `partial` events are left out: `Runner` doesn't append them, since a whole event with the same text follows.
+ * - Thoughts are apart from the text, as in `stringifyContent` and `toStructuredEvents`.
+ * - Compacted events are left out: they stand in for older events towards the model (`getContents`), and the older ones
+ *   are still there to be shown. ADK has no other reader that knows them; `isCompactedEvent` finds them.
+ * - A message is the user's when `user` is its author, whatever its content's role, as in `toA2AMessage`.
+ * - Function responses belong to the calls with their id, of several the last counts, as in `getContents`. A response
+ *   whose call is not among the events is left out.
+ * - ADK's own requests (`adk_request_confirmation`, `adk_request_credential`, `adk_request_input`) are long-running tool
+ *   calls like others: without a response they wait for the user.
+ * - An error shows as its message, or else its code, as in `toStructuredEvents`.
+ * - The transcription of a live turn is its text; it has no other.
+ *
+ * An event with nothing of that, which changes state only, makes no message.
+ *
+ * @param events events in append order, such as those of a session, of a part of it, or of an event log.
+ * @returns the messages, in the order of the events.
+ */
+export function toMessages(events: readonly Event[]): Message[] {
+  const messages: Message[] = [];
+  const calls = new Map<string | undefined, MessageToolCall>();
+  for (const event of events) {
+    if (event.partial || isCompactedEvent(event)) continue;
+    for (const { id, response } of getFunctionResponses(event)) {
+      const call = id ? calls.get(id) : undefined;
+      if (call) call.response = response ?? {};
+    }
+    const message = toMessage(event);
+    // The latest call of an id gets the response: some models use an id again in their next turn.
+    for (const call of message.toolCalls) calls.set(call.id, call);
+    if (isShown(message)) messages.push(message);
+  }
+  return messages;
+}
+
+function toMessage(event: Event): Message {
+  const role = event.author === 'user' ? 'user' : 'agent';
+  const parts = event.content?.parts ?? [];
+  const thoughts = parts.map(({ thought, text }) => (thought && text) || '').join('');
+  const error = event.errorMessage || event.errorCode;
+  return {
+    id: event.id,
+    role,
+    author: event.author ?? role,
+    timestamp: event.timestamp,
+    text: stringifyContent(event) || (event.inputTranscription ?? event.outputTranscription)?.text || '',
+    ...(thoughts && { thoughts }),
+    toolCalls: getFunctionCalls(event).map(({ id, name = '', args = {} }) => ({
+      ...(id && { id }),
+      name,
+      args,
+      isLongRunning: id !== undefined && !!event.longRunningToolIds?.includes(id),
+    })),
+    attachments: parts.filter(isAttachment),
+    ...(error && { error }),
+  };
+}
+
+function isAttachment({ thought, inlineData, fileData, executableCode, codeExecutionResult }: Part): boolean {
+  return !thought && !!(inlineData ?? fileData ?? executableCode ?? codeExecutionResult);
+}
+
+function isShown({ text, thoughts, toolCalls, attachments, error }: Message): boolean {
+  return !!(text || thoughts || error) || toolCalls.length > 0 || attachments.length > 0;
+}

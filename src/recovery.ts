@@ -1,0 +1,82 @@
+import { createEvent, getFunctionCalls, getFunctionResponses, type Event, type Session } from '@google/adk';
+
+type FunctionCall = ReturnType<typeof getFunctionCalls>[number];
+
+/** A tool call that a run left without a response. */
+export interface UnansweredFunctionCall {
+  /** The event that made the call. */
+  event: Event;
+  functionCall: FunctionCall & { id: string };
+}
+
+/** Asks for a look before a second try: an order may have been placed before the process died. */
+const INTERRUPTED =
+  'The run of this tool was interrupted before it returned a result. It may or may not have taken effect: ' +
+  'find out before calling it again.';
+
+/**
+ * Finds the tool calls that a crashed run left without a response. While a run is still going on, its calls are found
+ * too: ask when nobody runs the session, for example while holding its lease.
+ *
+ * Left alone are long-running calls, whose response comes from outside whenever it is there, and calls without an id,
+ * which ADK cannot pair with a response (it gives an id to every call that a model makes).
+ *
+ * @param session a session with its full history.
+ * @returns the calls in the order they were made, each with its event; none when every call is answered.
+ */
+export function unansweredFunctionCalls({ events }: Session): UnansweredFunctionCall[] {
+  const answered = new Set<string | undefined>();
+  const unanswered: UnansweredFunctionCall[] = [];
+  // From the end, so that what is answered so far is answered later: some models use an id again in their next turn.
+  for (const event of events.toReversed()) {
+    if (event.partial) continue;
+    for (const functionCall of getFunctionCalls(event).reverse()) {
+      const { id } = functionCall;
+      if (!id || answered.has(id) || event.longRunningToolIds?.includes(id)) continue;
+      unanswered.push({ event, functionCall: { ...functionCall, id } });
+    }
+    for (const { id } of getFunctionResponses(event)) answered.add(id);
+  }
+  return unanswered.reverse();
+}
+
+/**
+ * Builds the events that answer the calls of `unansweredFunctionCalls`. Models refuse a conversation in which a
+ * call has no response, so without them a session whose run was killed in a tool can never go on. The responses say
+ * that the tool was interrupted and may have taken effect. Nothing is written: append the events before the next run.
+ *
+ * ```ts
+ * await service.appendEvents({ session, events: interruptedToolResponses(session) });
+ * ```
+ *
+ * There is one event for each event that made calls, as there would be without the crash. ADK 2.0.0 cannot pair one
+ * event with the calls of several (tried with its content building): it puts the whole event behind each of them, so
+ * that responses stand where nothing was called. Of a killed `ParallelAgent`, each agent would also be shown the
+ * responses to the other's calls, or none at all where the author is the other agent. Models refuse that too.
+ *
+ * @param session a session with its full history.
+ * @returns the events, in the order of the calls; none when every call is answered.
+ */
+export function interruptedToolResponses(session: Session): Event[] {
+  const unanswered = unansweredFunctionCalls(session);
+  return [...new Set(unanswered.map(({ event }) => event))].map((event) =>
+    createEvent({
+      invocationId: event.invocationId,
+      author: event.author,
+      branch: event.branch,
+      // Without them the response would be shown outside the workflow node that made the call.
+      isolationScope: event.isolationScope,
+      nodeInfo: event.nodeInfo && { path: event.nodeInfo.path },
+      // Never before the call, on a host whose clock is behind: compaction keeps and drops events by their time.
+      timestamp: Math.max(Date.now(), event.timestamp),
+      content: {
+        role: 'user',
+        parts: unanswered
+          .filter((call) => call.event === event)
+          .map(({ functionCall: { id, name } }) => ({
+            functionResponse: { id, name, response: { error: INTERRUPTED } },
+          })),
+      },
+    }),
+  );
+}

@@ -1,0 +1,182 @@
+import {
+  LlmAgent,
+  LongRunningFunctionTool,
+  createEvent,
+  isCompactedEvent,
+  type CreateEventParams,
+  type Event,
+} from '@google/adk';
+import { MikroOrmSessionService } from '../../src/index.js';
+import { toMessages } from '../../src/messages.js';
+import type { Part } from '../../examples/scripted-model.js';
+import { KEY, call, model, text, turn, useDatabase } from '../runner/support.js';
+
+const eventOf = (parts: Part[], params: CreateEventParams = {}) =>
+  createEvent({ author: 'clerk', content: { role: 'model', parts }, ...params });
+
+const responding = (id: string, response: Record<string, unknown>, params?: CreateEventParams) =>
+  eventOf([{ functionResponse: { id, name: 'order', response } }], params);
+
+const calling = (...ids: string[]): Part[] => ids.map((id) => ({ functionCall: { id, name: 'order', args: { id } } }));
+
+test('a message has the id, author, time and text of its event', () => {
+  const events = [
+    createEvent({ id: 'e1', author: 'user', timestamp: 1.5, content: { role: 'user', parts: text('Tea.') } }),
+    createEvent({ id: 'e2', author: 'clerk', timestamp: 2.5, content: { role: 'model', parts: text('Green?') } }),
+  ];
+  expect(toMessages(events)).toEqual([
+    { id: 'e1', role: 'user', author: 'user', timestamp: 1.5, text: 'Tea.', toolCalls: [], attachments: [] },
+    { id: 'e2', role: 'agent', author: 'clerk', timestamp: 2.5, text: 'Green?', toolCalls: [], attachments: [] },
+  ]);
+});
+
+test('the author says whose a message is, not the role of the content', () => {
+  const asUser = eventOf(text('?'), { content: { role: 'user', parts: text('For context.') } });
+  const unnamed = eventOf(text('?'), { author: undefined });
+  expect(toMessages([asUser, unnamed])).toMatchObject([
+    { role: 'agent', author: 'clerk' },
+    { role: 'agent', author: 'agent' },
+  ]);
+});
+
+test('text is that of all parts, and thoughts are apart from it', () => {
+  const parts: Part[] = [{ thought: true, text: 'Which ' }, { text: 'Green ' }, { thought: true, text: 'tea?' }];
+  const [message] = toMessages([eventOf([...parts, { text: 'tea.' }])]);
+  expect(message).toMatchObject({ text: 'Green tea.', thoughts: 'Which tea?' });
+
+  const [thinking] = toMessages([eventOf([{ thought: true, text: 'Hm.' }])]);
+  expect(thinking).toMatchObject({ text: '', thoughts: 'Hm.' });
+});
+
+test('partial events and compacted events make no message', () => {
+  const compacted = {
+    ...eventOf(text('They talked about tea.'), { author: 'system' }),
+    isCompacted: true,
+    startTime: 0,
+    endTime: 1,
+    compactedContent: 'They talked about tea.',
+  };
+  expect(isCompactedEvent(compacted)).toBe(true);
+  const events = [eventOf(text('Gre'), { partial: true }), eventOf(text('Green.')), compacted];
+  expect(toMessages(events).map((message) => message.text)).toEqual(['Green.']);
+});
+
+test('an event with nothing to show makes no message', () => {
+  const bare: Event = { ...createEvent(), actions: createEvent().actions, longRunningToolIds: undefined };
+  const events = [
+    bare,
+    createEvent({ author: 'clerk', actions: { stateDelta: { step: 1 } } }),
+    eventOf([]),
+    eventOf([{ text: '', thoughtSignature: 'c2ln' }]),
+    createEvent({ author: 'node', output: { done: true } }),
+  ];
+  expect(toMessages(events)).toEqual([]);
+});
+
+describe('tool calls', () => {
+  test('a response is with its call and no message of its own', () => {
+    const messages = toMessages([eventOf(calling('a', 'b')), responding('b', { ok: true })]);
+    expect(messages).toHaveLength(1);
+    expect(messages[0]!.toolCalls).toEqual([
+      { id: 'a', name: 'order', args: { id: 'a' }, isLongRunning: false },
+      { id: 'b', name: 'order', args: { id: 'b' }, isLongRunning: false, response: { ok: true } },
+    ]);
+  });
+
+  test('of several responses the last counts, and partial ones never', () => {
+    const events = [
+      eventOf(calling('a'), { longRunningToolIds: ['a'] }),
+      responding('a', { status: 'pending' }),
+      responding('a', { status: 'done' }, { author: 'user' }),
+      responding('a', { status: 'half' }, { partial: true }),
+    ];
+    const [message, ...others] = toMessages(events);
+    expect(message!.toolCalls).toEqual([
+      { id: 'a', name: 'order', args: { id: 'a' }, isLongRunning: true, response: { status: 'done' } },
+    ]);
+    expect(others).toEqual([]);
+  });
+
+  test('an id that is used again has the response that follows', () => {
+    const events = [
+      eventOf(calling('a')),
+      responding('a', { turn: 1 }),
+      eventOf(calling('a')),
+      responding('a', { turn: 2 }),
+    ];
+    expect(toMessages(events).map(({ toolCalls }) => toolCalls[0]!.response)).toEqual([{ turn: 1 }, { turn: 2 }]);
+  });
+
+  test('a call without an id has no response, and a response without its call is left out', () => {
+    const unnamed = eventOf([{ functionCall: { name: 'order' } }]);
+    const orphan = eventOf([{ functionResponse: { name: 'order', response: { ok: true } } }]);
+    const messages = toMessages([unnamed, orphan, responding('gone', { ok: true })]);
+    expect(messages.map(({ toolCalls }) => toolCalls)).toEqual([[{ name: 'order', args: {}, isLongRunning: false }]]);
+  });
+
+  test('text beside a response is a message', () => {
+    const answer = eventOf([
+      ...text('Green.'),
+      { functionResponse: { id: 'a', name: 'order', response: { ok: true } } },
+    ]);
+    const messages = toMessages([eventOf(calling('a')), answer]);
+    expect(messages.map((message) => message.text)).toEqual(['', 'Green.']);
+    expect(messages[0]!.toolCalls[0]!.response).toEqual({ ok: true });
+  });
+});
+
+test('files, code and its results are attachments, as they are', () => {
+  const parts: Part[] = [
+    { inlineData: { mimeType: 'image/png', data: 'aGk=' } },
+    { fileData: { mimeType: 'image/png', fileUri: 'gs://shop/tea.png' } },
+    { executableCode: { code: 'print(1)' } },
+    { codeExecutionResult: { output: '1' } },
+  ];
+  const [message] = toMessages([eventOf([...text('Look:'), ...parts])]);
+  expect(message).toMatchObject({ text: 'Look:', attachments: parts });
+  expect(toMessages([eventOf(parts.slice(0, 1), { author: 'user' })])).toHaveLength(1);
+});
+
+test('an error shows its message, or else its code', () => {
+  const events = [
+    createEvent({ author: 'clerk', errorCode: 'SAFETY', errorMessage: 'Blocked.' }),
+    createEvent({ author: 'clerk', errorCode: 'MAX_TOKENS' }),
+  ];
+  expect(toMessages(events).map(({ error }) => error)).toEqual(['Blocked.', 'MAX_TOKENS']);
+});
+
+test('a live turn shows what was transcribed', () => {
+  const events = [
+    createEvent({ author: 'user', inputTranscription: { text: 'Tea, please.', finished: true } }),
+    createEvent({ author: 'clerk', outputTranscription: { text: 'Green?', finished: true } }),
+  ];
+  expect(toMessages(events)).toMatchObject([
+    { role: 'user', text: 'Tea, please.' },
+    { role: 'agent', text: 'Green?' },
+  ]);
+});
+
+describe('a run', () => {
+  const host = useDatabase('better-sqlite');
+
+  test('makes the messages that a user saw, live and after loading it', async () => {
+    await host.service.createSession(KEY);
+    const tools = [new LongRunningFunctionTool({ name: 'ask', description: 'Asks.', execute: () => undefined })];
+    const answers = [[...text('One question.'), ...call('ask', { about: 'tea' })], text('Green it is.')];
+    const agent = new LlmAgent({ name: 'clerk', model: model(...answers), tools });
+
+    const live = await turn(host.service, agent, 'Order tea.');
+    const [id] = live.at(-1)!.longRunningToolIds!;
+    const response = { answer: 'green' };
+    live.push(...(await turn(host.service, agent, [{ functionResponse: { id: id!, name: 'ask', response } }])));
+
+    const loaded = await new MikroOrmSessionService(host.orm.em).getSession(KEY);
+    const messages = toMessages(loaded!.events);
+    expect(messages).toMatchObject([
+      { role: 'user', text: 'Order tea.' },
+      { role: 'agent', text: 'One question.', toolCalls: [{ id, name: 'ask', isLongRunning: true, response }] },
+      { role: 'agent', text: 'Green it is.' },
+    ]);
+    expect(toMessages(live).map((message) => message.id)).toEqual(messages.slice(1).map((message) => message.id));
+  });
+});
