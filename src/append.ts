@@ -115,17 +115,17 @@ export class Appender {
     const rejects = this.options.onStaleSession === 'reject';
     const { incarnation } = revision;
     try {
-      const write = (sql: Sql) =>
-        this.store.append(sql, {
-          session: keyOf(handle),
-          incarnation,
-          expectedSeq: rejects ? revision.seq : undefined,
-          lease: this.leases.ruleFor(keyOf(handle)),
-          events: pending.map(({ stored }) => stored),
-          lastUpdateTime: (pending.at(-1) ?? pending[0]).stored.timestamp,
-          state: byScope(new Map(writes.flat().map((entry) => [entry.key, entry])).values()),
-        });
-      const lastSeq = this.store.appendsInOneStatement
+      const batch = {
+        session: keyOf(handle),
+        incarnation,
+        expectedSeq: rejects ? revision.seq : undefined,
+        lease: this.leases.ruleFor(keyOf(handle)),
+        events: pending.map(({ stored }) => stored),
+        lastUpdateTime: (pending.at(-1) ?? pending[0]).stored.timestamp,
+        state: byScope(new Map(writes.flat().map((entry) => [entry.key, entry])).values()),
+      };
+      const write = (sql: Sql) => this.store.append(sql, batch);
+      const lastSeq = this.store.appendsInOneStatement(batch)
         ? await this.transactions.statement(write)
         : await this.transactions.transaction(write);
       if (lastSeq !== undefined) return { incarnation, lastSeq, replaced: false };

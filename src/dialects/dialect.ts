@@ -8,7 +8,7 @@ export interface Sql {
   readonly isInTransaction: boolean;
   /** @returns the rows. */
   all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
-  /** For several statements in one text, on PostgreSQL. @returns the rows of each. */
+  /** For several statements in one text. @returns the rows of each. */
   allOfEach<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[][]>;
   /** @returns how many rows the statement found to change, and the number that MySQL's `last_insert_id(…)` left. */
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
@@ -116,7 +116,13 @@ export interface Dialect {
   readonly maxTextLength?: number;
 
   /** Does a whole append in one statement, where the database can; otherwise it is a transaction of several. */
-  appendInOneStatement?(tables: Tables): (sql: Sql, batch: AppendBatch) => Promise<number | undefined>;
+  appendInOneStatement?(tables: Tables): OneStatementAppend;
+}
+
+export interface OneStatementAppend {
+  takes(batch: AppendBatch, isInTransaction: boolean): boolean;
+  /** @returns the number of the last event; undefined when the session is missing or not as the batch expects it. */
+  write(sql: Sql, batch: AppendBatch): Promise<number | undefined>;
 }
 
 export interface SeqUpdate {

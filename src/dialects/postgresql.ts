@@ -42,31 +42,34 @@ export const postgresql: Dialect = {
 
   appendInOneStatement(tables) {
     const statements = new Map<string, Statement>();
-    return async (sql, batch) => {
-      const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
-      const condition = appendCondition(batch, postgresql);
-      const variant = `${scopes.join()} ${condition.where}`;
-      let statement = statements.get(variant);
-      if (!statement)
-        statements.set(variant, (statement = named('append', appendText(tables, scopes, condition.where))));
+    return {
+      takes: () => true,
+      async write(sql, batch) {
+        const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
+        const condition = appendCondition(batch, postgresql);
+        const variant = `${scopes.join()} ${condition.where}`;
+        let statement = statements.get(variant);
+        if (!statement)
+          statements.set(variant, (statement = named('append', appendText(tables, scopes, condition.where))));
 
-      const rows = await runPrepared<{ last_seq: number }>(sql, statement, [
-        batch.events.length,
-        batch.lastUpdateTime,
-        ...condition.values,
-        ...sessionValues(batch.session),
-        batch.events.length,
-        textArray(batch.events.map((event) => event.id)),
-        textArray(batch.events.map((event) => String(event.timestamp))),
-        textArray(batch.events.map((event) => event.json)),
-        ...scopes.flatMap((scope) => [
-          ...ownerValues(batch.session, scope),
-          textArray(batch.state[scope].map((entry) => entry.key)),
-          textArray(batch.state[scope].map((entry) => entry.json)),
-          textArray(batch.state[scope].map((entry) => entry.eventId)),
-        ]),
-      ]);
-      return rows[0]?.last_seq;
+        const rows = await runPrepared<{ last_seq: number }>(sql, statement, [
+          batch.events.length,
+          batch.lastUpdateTime,
+          ...condition.values,
+          ...sessionValues(batch.session),
+          batch.events.length,
+          textArray(batch.events.map((event) => event.id)),
+          textArray(batch.events.map((event) => String(event.timestamp))),
+          textArray(batch.events.map((event) => event.json)),
+          ...scopes.flatMap((scope) => [
+            ...ownerValues(batch.session, scope),
+            textArray(batch.state[scope].map((entry) => entry.key)),
+            textArray(batch.state[scope].map((entry) => entry.json)),
+            textArray(batch.state[scope].map((entry) => entry.eventId)),
+          ]),
+        ]);
+        return rows[0]?.last_seq;
+      },
     };
   },
 };

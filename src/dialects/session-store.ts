@@ -1,14 +1,17 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { SessionKey } from '../keys.js';
 import { SCOPES, type Scope, type StateEntries } from '../state.js';
-import type { AppendBatch, Dialect, Sql, StoredEvent } from './dialect.js';
+import type { AppendBatch, Dialect, OneStatementAppend, Sql, StoredEvent } from './dialect.js';
 import { LeaseStore } from './lease-store.js';
 import { LogStore } from './log-store.js';
 import {
+  EVENT_COLUMNS,
   SESSION_WHERE,
   STATE_KEYS,
   appendCondition,
   ownerValues,
+  placeholderRows,
+  placeholders,
   sessionValues,
   stateTable,
   tablesOf,
@@ -68,7 +71,7 @@ export class SessionStore {
   readonly #text: ReturnType<typeof texts>;
   readonly leases: LeaseStore;
   readonly log: LogStore;
-  readonly #appendInOneStatement: ReturnType<NonNullable<Dialect['appendInOneStatement']>> | undefined;
+  readonly #oneStatement: OneStatementAppend | undefined;
 
   /** The statements for the tables that an `EntityManager` knows; built once for an ORM and schema. */
   static of(em: EntityManager, dialect: Dialect): SessionStore {
@@ -86,12 +89,12 @@ export class SessionStore {
     this.#text = texts(dialect, tables);
     this.leases = new LeaseStore(dialect, tables);
     this.log = new LogStore(dialect, tables);
-    this.#appendInOneStatement = dialect.appendInOneStatement?.(tables);
+    this.#oneStatement = dialect.appendInOneStatement?.(tables);
   }
 
   /** Whether `append` is one statement, which needs no transaction around it. */
-  get appendsInOneStatement(): boolean {
-    return this.#appendInOneStatement !== undefined;
+  appendsInOneStatement(batch: AppendBatch): boolean {
+    return this.#oneStatement?.takes(batch, false) ?? false;
   }
 
   /** What notifications of commits are called; undefined where the database has none. */
@@ -178,7 +181,7 @@ export class SessionStore {
    * @returns the number of the last event; undefined when the session is missing or not as the batch expects it.
    */
   async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
-    if (this.#appendInOneStatement) return this.#appendInOneStatement(sql, batch);
+    if (this.#oneStatement?.takes(batch, sql.isInTransaction)) return this.#oneStatement.write(sql, batch);
 
     const { session, events, lastUpdateTime, state } = batch;
     const lastSeq = await this.#dialect.takeSeq(sql, {
@@ -223,7 +226,10 @@ export class SessionStore {
       const upsert = ownOnly ? this.#text.upsertOwnState[scope] : this.#text.upsertState[scope];
       for (const packet of this.#packets(state[scope])) {
         const rows = packet.map((entry) => [...ownerValues(session, scope), entry.key, entry.json, entry.eventId]);
-        await sql.run(`${upsert.insert} ${rowPlaceholders(rows)} ${upsert.onConflict}`, rows.flat());
+        await sql.run(
+          `${upsert.insert} ${placeholderRows(rows.length, rows[0]?.length ?? 0)} ${upsert.onConflict}`,
+          rows.flat(),
+        );
       }
     }
   }
@@ -232,7 +238,7 @@ export class SessionStore {
     for (const scope of SCOPES) {
       const keys = state[scope].map(({ key }) => key);
       if (keys.length === 0) continue;
-      await sql.run(`${this.#text.deleteState[scope]} (${placeholders(keys)})`, [
+      await sql.run(`${this.#text.deleteState[scope]} (${placeholders(keys.length)})`, [
         ...ownerValues(session, scope),
         ...keys,
       ]);
@@ -286,9 +292,9 @@ export class SessionStore {
     const users = all || userId !== undefined ? [] : [...new Set(sessions.map((session) => session.userId))];
     const ids = all ? [] : sessions.map((session) => session.id);
     const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
-    const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users)})` : '');
+    const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
     // Also finds a session of the same id of another user on the page; it is told apart by its owner.
-    const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids)})` : '');
+    const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
     const value = this.#dialect.jsonText('value');
     const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
       `select 'session' as kind, user_id, session_id, state_key, ${value} as value
@@ -310,11 +316,11 @@ export class SessionStore {
     const numbered = events.map((event, i) => ({ ...event, seq: firstSeq + i }));
     for (const packet of this.#packets(numbered.filter((event) => !this.#isInParts(event)))) {
       const rows = packet.map((event) => [...sessionValues(session), event.seq, event.id, event.timestamp, event.json]);
-      await sql.run(`${this.#text.insertEvents} ${rowPlaceholders(rows)}`, rows.flat());
+      await sql.run(`${this.#text.insertEvents} ${placeholderRows(rows.length, rows[0]?.length ?? 0)}`, rows.flat());
     }
     for (const event of numbered.filter((event) => this.#isInParts(event))) {
       const row = [...sessionValues(session), event.seq, event.id, event.timestamp, null];
-      await sql.run(`${this.#text.insertEvents} ${rowPlaceholders([row])}`, row);
+      await sql.run(`${this.#text.insertEvents} ${placeholderRows(1, row.length)}`, row);
       await this.#insertParts(sql, session, event.seq, event.json);
     }
   }
@@ -402,14 +408,6 @@ function stateValueOf(row: StateRow): StateValue {
   return { scope: row.kind as Scope, key: row.state_key, json: row.value };
 }
 
-function placeholders(values: readonly unknown[]): string {
-  return values.map(() => '?').join(', ');
-}
-
-function rowPlaceholders(rows: readonly (readonly unknown[])[]): string {
-  return rows.map((row) => `(${placeholders(row)})`).join(', ');
-}
-
 function perScope<T>(of: (scope: Scope) => T): Record<Scope, T> {
   return { session: of('session'), user: of('user'), app: of('app') };
 }
@@ -455,7 +453,7 @@ function texts(dialect: Dialect, tables: Tables) {
     countOfApp: count,
     countOfUser: `${count} and user_id = ?`,
 
-    insertEvents: `insert into ${events} (app_name, user_id, session_id, seq, event_id, timestamp, data) values`,
+    insertEvents: `insert into ${events} (${EVENT_COLUMNS}) values`,
     selectEvents: `${selectEvents} order by seq`,
     selectEventsSince: `${selectEvents} and timestamp > ? order by seq`,
     selectNewestEventsSince: `${selectEvents} and timestamp > ? order by seq desc limit ?`,

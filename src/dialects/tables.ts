@@ -90,3 +90,15 @@ function quoted(em: EntityManager, meta: EntityMetadata): string {
   // SQLite has no schemas; MikroORM leaves them out there, too.
   return schema && dialectName(platform) !== 'sqlite' ? `${platform.quoteIdentifier(schema)}.${table}` : table;
 }
+
+export const EVENT_COLUMNS = 'app_name, user_id, session_id, seq, event_id, timestamp, data';
+
+export function placeholders(count: number): string {
+  return Array(count).fill('?').join(', ');
+}
+
+export function placeholderRows(rows: number, columns: number): string {
+  return Array(rows)
+    .fill(`(${placeholders(columns)})`)
+    .join(', ');
+}
