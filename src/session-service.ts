@@ -209,7 +209,9 @@ export class MikroOrmSessionService extends BaseSessionService {
         const isWhole = limit === undefined && skipped === 0;
         const listed = limit === 0 ? [] : await this.#store.list(sql, request);
         const states = await this.#store.statesOf(sql, request, listed, isWhole);
-        const totalItems = isWhole ? listed.length : await this.#store.count(sql, request);
+        // A page that is not full is the last one, and says how many there are.
+        const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
+        const totalItems = isWhole || isLast ? skipped + listed.length : await this.#store.count(sql, request);
         const sessions = listed.map((session) => {
           const key = { appName, userId: session.userId, sessionId: session.id };
           const state = [

@@ -264,13 +264,12 @@ export class SessionStore {
   }
 
   async list(sql: Sql, { appName, userId, descending, limit, offset }: SessionPage): Promise<ListedSession[]> {
-    const text = `${userId === undefined ? this.#text.listOfApp : this.#text.listOfUser}
-      order by last_update_time ${descending ? 'desc' : 'asc'}, session_id, user_id`;
-    const values = userId === undefined ? [appName] : [appName, userId];
-    const rows = await (limit === undefined && offset === 0
-      ? sql.all<ListRow>(text, values)
-      : // An offset needs a limit on MySQL and SQLite; no table is larger than this one.
-        sql.all<ListRow>(`${text} limit ? offset ?`, [...values, limit ?? Number.MAX_SAFE_INTEGER, offset]));
+    const owner = userId === undefined ? [appName] : [appName, userId];
+    const text = this.#text.list[userId === undefined ? 'ofApp' : 'ofUser'][descending ? 'newestFirst' : 'oldestFirst'];
+    // An offset needs a limit on MySQL and SQLite; no table is larger than this one.
+    const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
+    const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
+    const rows = await sql.all<ListRow>(text, [...values, most, offset]);
     return rows.map((row) => ({ ...headOf(row), userId: row.user_id, id: row.session_id }));
   }
 
@@ -425,7 +424,18 @@ function texts(dialect: Dialect, tables: Tables) {
       .join(' and ');
   const selectEvents = `select ${event} from ${events} where ${SESSION_WHERE} and seq > ? and seq <= ?
     and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
-  const list = `select user_id, session_id, ${head} from ${sessions} where app_name = ?`;
+  const list = (ofUser: string) => {
+    const where = `where app_name = ?${ofUser}`;
+    const select = `select user_id, session_id, ${head} from ${sessions} ${where}`;
+    // Equal times go by id upwards in both directions, as in ADK, which no index has: MySQL and MariaDB would sort all
+    // sessions for a page of the newest. The time of the page's last one leaves them, and any other, few to sort.
+    const last = `select last_update_time from ${sessions} ${where} order by last_update_time desc limit 1 offset ?`;
+    return {
+      oldestFirst: `${select} order by last_update_time, session_id, user_id limit ? offset ?`,
+      newestFirst: `${select} and last_update_time >= coalesce((${last}), -1e308)
+        order by last_update_time desc, session_id, user_id limit ? offset ?`,
+    };
+  };
   const count = `select count(*) as total from ${sessions} where app_name = ?`;
   const upsert = (ownOnly: boolean) =>
     perScope((scope) => ({
@@ -448,8 +458,7 @@ function texts(dialect: Dialect, tables: Tables) {
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
     deleteSession: `delete from ${sessions} where ${SESSION_WHERE}`,
 
-    listOfApp: list,
-    listOfUser: `${list} and user_id = ?`,
+    list: { ofApp: list(''), ofUser: list(' and user_id = ?') },
     countOfApp: count,
     countOfUser: `${count} and user_id = ?`,
 

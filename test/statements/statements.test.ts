@@ -101,6 +101,8 @@ describe.each(harnesses)('%s', (name, harness) => {
     }
     const list = (page: object) => statements(() => store.service.listSessions({ appName: 'list', ...page }));
     expect(await list({})).toEqual(['select sessions', 'select session_states']);
+    expect(await list({ limit: 50 })).toEqual(['select sessions', 'select session_states']);
+    expect(await list({ limit: 6, page: 4, order: 'desc' })).toEqual(['select sessions', 'select session_states']);
     for (const page of [
       { limit: 2 },
       { limit: 15 },
