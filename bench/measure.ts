@@ -22,7 +22,8 @@ export interface Case {
   minCount?: number;
   /** The fewest of the peer's; 1 by default. */
   minPeerCount?: number;
-  lanes: Readonly<Record<ContenderName, Lane>>;
+  /** Ours, and those that have something to compare. */
+  lanes: { readonly ours: Lane } & Readonly<Partial<Record<ContenderName, Lane>>>;
 }
 
 export interface Effort {
@@ -95,6 +96,7 @@ class CaseRun {
     counts.floor = counts.ours;
     await run.#time('floor', counts.floor);
 
+    if (!item.lanes.peer) return run;
     const peerRoundMs = effort.peerMs / (effort.rounds + 1);
     for (let count = minPeerCount; ; count = Math.min(count * 4, counts.ours)) {
       const ms = (await run.#time('peer', count)) ?? Infinity;
@@ -119,7 +121,7 @@ class CaseRun {
     for (const name of CONTENDERS) {
       if (this.measured.failures[name] !== undefined) continue;
       try {
-        await this.measured.case.lanes[name].verify?.();
+        await this.measured.case.lanes[name]?.verify?.();
       } catch (error) {
         this.#fail(name, error);
       }
@@ -129,7 +131,7 @@ class CaseRun {
   /** @returns milliseconds; undefined where the contender fails. */
   async #time(name: ContenderName, count: number): Promise<number | undefined> {
     const lane = this.measured.case.lanes[name];
-    if (this.measured.failures[name] !== undefined) return undefined;
+    if (!lane || this.measured.failures[name] !== undefined) return undefined;
     const begin = performance.now();
     try {
       await lane.prepare?.(count);

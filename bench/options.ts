@@ -11,7 +11,7 @@ export const RESULTS_FOLDER = fileURLToPath(new URL('../docs/benchmarks', import
 export const USAGE = `npm run bench -- [options]
   --quick                 less of everything, on SQLite and PostgreSQL, in under a minute
   --only <databases>      better-sqlite, sqlite, postgresql, mysql, mariadb, with commas between them
-  --workload <names>      create, append, history, state, concurrency, read, list, delete, batch
+  --workload <names>      create, append, history, state, concurrency, read, list, delete, batch, log
   --rounds <n>            how many rounds
   --out <folder>          where results and charts go; by default docs/benchmarks for a complete run,
                           a folder of the system's temporary files for any other

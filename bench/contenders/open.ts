@@ -43,7 +43,7 @@ const OPENERS: Record<ContenderName, (database: TestDatabase) => Promise<Contend
   async ours(database) {
     const orm = await migrated(database);
     const filler = await openBareDriver(database);
-    return new Ours(orm, filler, async () => {
+    return new Ours(orm, database, filler, async () => {
       await filler.close();
       await orm.close(true);
       await database.drop();

@@ -1,7 +1,14 @@
 import type { Event, Session } from '@google/adk';
-import type { MikroORM } from '@mikro-orm/core';
-import { MikroOrmSessionService } from '../../src/index.js';
+import { MikroORM } from '@mikro-orm/core';
+import pg from 'pg';
+import { adkEntities } from '../../entities/index.js';
+import {
+  MikroOrmSessionService,
+  type MikroOrmSessionServiceOptions,
+  type NotificationClient,
+} from '../../src/index.js';
 import type { SessionKey } from '../../src/keys.js';
+import type { TestDatabase } from '../../test/support/servers.js';
 import { fillAdkTables } from './adk-tables.js';
 import type { Contender, SessionContent } from './contender.js';
 import type { BareDriver } from './drivers/bare-driver.js';
@@ -9,18 +16,36 @@ import type { BareDriver } from './drivers/bare-driver.js';
 /** `MikroOrmSessionService` of this package. */
 export class Ours implements Contender<Session> {
   readonly name = 'ours';
+  /** What makes another one like it. */
+  readonly parts: [MikroORM, TestDatabase, BareDriver, () => Promise<void>];
   readonly #service: MikroOrmSessionService;
-  readonly #filler: BareDriver;
-  readonly #close: () => Promise<void>;
+  readonly #connected: MikroORM[] = [];
 
-  constructor(orm: MikroORM, filler: BareDriver, close: () => Promise<void>) {
-    this.#service = new MikroOrmSessionService(orm.em);
-    this.#filler = filler;
-    this.#close = close;
+  constructor(
+    readonly orm: MikroORM,
+    private readonly database: TestDatabase,
+    private readonly filler: BareDriver,
+    private readonly end: () => Promise<void>,
+    options?: MikroOrmSessionServiceOptions,
+  ) {
+    this.parts = [orm, database, filler, end];
+    this.#service = new MikroOrmSessionService(orm.em, options);
+  }
+
+  /** One more ORM on the database, as another process has it; closed with this one. */
+  async connect(): Promise<MikroORM> {
+    const orm = await MikroORM.init({ ...this.database.options, entities: adkEntities() });
+    this.#connected.push(orm);
+    return orm;
+  }
+
+  /** What makes a connection that hears notifications; undefined where the server has none. */
+  listen(): (() => NotificationClient) | undefined {
+    return this.database.name === 'postgresql' ? () => new pg.Client(this.database.url) : undefined;
   }
 
   fill(sessions: Iterable<SessionContent>): Promise<void> {
-    return fillAdkTables(this.#filler, sessions);
+    return fillAdkTables(this.filler, sessions);
   }
 
   async open({ key }: SessionContent): Promise<Session> {
@@ -55,7 +80,8 @@ export class Ours implements Contender<Session> {
     return this.#service.deleteSession(key);
   }
 
-  close(): Promise<void> {
-    return this.#close();
+  async close(): Promise<void> {
+    for (const orm of this.#connected) await orm.close(true);
+    await this.end();
   }
 }

@@ -45,7 +45,7 @@ export const concurrency: Workload = {
 };
 
 /** Every writer has a handle of its own and appends one event after the other. */
-function parallelLane(contender: Contender, sessionCount: number, writerCount: number): Lane {
+export function parallelLane(contender: Contender, sessionCount: number, writerCount: number): Lane {
   const payloads = newPayloads();
   let contents: SessionContent[] = [];
   let handles: unknown[] = [];

@@ -1,0 +1,198 @@
+import { createEvent, type Session } from '@google/adk';
+import { EventLog, MikroOrmSessionService, type EventLogOptions } from '../../src/index.js';
+import { Ours } from '../contenders/ours.js';
+import type { Case, Lane } from '../measure.js';
+import { parallelLane } from './concurrency.js';
+import { APP, USER, newContent, newPayloads } from './sessions.js';
+import { count, type Workload } from './workload.js';
+
+const WRITERS = 16;
+
+/** What the event log costs; only ours has one. */
+export const log: Workload = {
+  name: 'log',
+  note: 'Ours alone. Watchers are told by another ORM, as by another process. Polling looks every 150 ms.',
+
+  async cases(open, { longHistory }) {
+    const ours = await oursOf(open);
+    const cases: Case[] = [
+      {
+        id: 'log-position',
+        title: 'Give positions to events',
+        unit: 'event',
+        maxCount: 5_000,
+        minCount: 500,
+        lanes: { ours: positionLane(await oursOf(open)) },
+      },
+      {
+        id: 'log-since',
+        title: `Read a log of ${count(longHistory)} events`,
+        unit: 'event',
+        maxCount: longHistory,
+        minCount: longHistory,
+        lanes: { ours: await sinceLane(await oursOf(open), longHistory) },
+      },
+      {
+        id: 'log-watch-by-polling',
+        title: 'Append, until a watcher has it by polling',
+        unit: 'event',
+        maxCount: 5,
+        minCount: 5,
+        lanes: { ours: watchLane(ours) },
+      },
+    ];
+
+    const listen = ours.listen();
+    if (listen) {
+      cases.push({
+        id: 'log-watch-by-push',
+        title: 'Append, until a watcher has it by push',
+        unit: 'event',
+        maxCount: 100,
+        minCount: 5,
+        lanes: { ours: watchLane(ours, { listen }) },
+      });
+    }
+    return [...cases, ...(await writersCases(open, listen !== undefined))];
+  },
+
+  comparisons: () => [
+    {
+      id: 'append-with-notify',
+      title: `Append to ${WRITERS} sessions at once with notifications against without`,
+      more: 'log-writers-notifying',
+      less: 'log-writers',
+    },
+    {
+      id: 'append-while-watched',
+      title: `Append to ${WRITERS} sessions at once while watched against not`,
+      more: 'log-writers-watched',
+      less: 'log-writers',
+    },
+  ],
+};
+
+/** What readers of the log cost those who write. */
+async function writersCases(open: Parameters<Workload['cases']>[0], hasPush: boolean): Promise<Case[]> {
+  const title = `Append to ${WRITERS} sessions at once`;
+  const rest = { unit: 'event', maxCount: 480, minCount: WRITERS };
+  const lane = (ours: Ours) => parallelLane(ours, WRITERS, WRITERS);
+  const cases: Case[] = [
+    { id: 'log-writers', title: `${title}, unwatched`, ...rest, lanes: { ours: lane(await oursOf(open)) } },
+    {
+      id: 'log-writers-watched',
+      title: `${title}, watched`,
+      ...rest,
+      lanes: { ours: watched(await oursOf(open), lane) },
+    },
+  ];
+  if (hasPush) {
+    const notifying = new Ours(...(await oursOf(open)).parts, { notify: true });
+    cases.push({
+      id: 'log-writers-notifying',
+      title: `${title}, with notifications`,
+      ...rest,
+      lanes: { ours: lane(notifying) },
+    });
+  }
+  return cases;
+}
+
+async function oursOf(open: Parameters<Workload['cases']>[0]): Promise<Ours> {
+  const { ours } = await open();
+  if (!(ours instanceof Ours)) throw new Error('Ours is not ours.');
+  return ours;
+}
+
+function positionLane(ours: Ours): Lane {
+  const eventLog = new EventLog(ours.orm.em);
+  const payloads = newPayloads();
+  return {
+    async prepare(events) {
+      const sessions = 10;
+      await ours.fill(Array.from({ length: sessions }, () => newContent(payloads, Math.ceil(events / sessions))));
+    },
+    async run() {
+      await eventLog.head();
+    },
+  };
+}
+
+async function sinceLane(ours: Ours, size: number): Promise<Lane> {
+  const eventLog = new EventLog(ours.orm.em);
+  const payloads = newPayloads();
+  // In sessions of a usual length, a few at a time: a long history is large.
+  for (let filled = 0; filled < size; filled += 1_000) {
+    await ours.fill(Array.from({ length: 10 }, () => newContent(payloads, 100)));
+  }
+  await eventLog.head();
+  return {
+    async run(events) {
+      let read = 0;
+      for await (const { event } of eventLog.since(0, { limit: events })) if (event) read++;
+      if (read !== events) throw new Error(`The log has ${read} events instead of ${events}.`);
+    },
+  };
+}
+
+/** One event at a time: it is appended when the watcher has the one before. */
+function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
+  const abort = new AbortController();
+  let session: Session;
+  let service: MikroOrmSessionService;
+  let next: () => void = () => undefined;
+  let watching: Promise<void> | undefined;
+  const append = async () => {
+    const arrived = new Promise<void>((resolve) => (next = resolve));
+    await service.appendEvent({ session, event: createEvent({ author: 'agent' }) });
+    await arrived;
+  };
+  return {
+    async prepare() {
+      if (watching) return;
+      const writer = await ours.connect();
+      service = new MikroOrmSessionService(writer.em, { notify: options.listen !== undefined });
+      session = await service.createSession({ appName: APP, userId: USER });
+      const eventLog = new EventLog(ours.orm.em, options);
+      const head = await eventLog.head();
+      watching = (async () => {
+        for await (const { error } of eventLog.watch(head, {}, { signal: abort.signal })) if (!error) next();
+      })();
+      await append();
+    },
+    async run(events) {
+      for (let i = 0; i < events; i++) await append();
+    },
+    async verify() {
+      abort.abort();
+      await watching;
+    },
+  };
+}
+
+/** Followed by a watcher on connections of its own. */
+function watched(ours: Ours, laneOf: (ours: Ours) => Lane): Lane {
+  const abort = new AbortController();
+  const lane = laneOf(ours);
+  let watching: Promise<void> | undefined;
+  let seen = 0;
+  return {
+    ...lane,
+    async prepare(events) {
+      const watcher = watching ? undefined : await ours.connect();
+      if (watcher) {
+        watching = (async () => {
+          for await (const { error } of new EventLog(watcher.em).watch(0, {}, { signal: abort.signal }))
+            if (!error) seen++;
+        })();
+      }
+      await lane.prepare?.(events);
+    },
+    async verify() {
+      await lane.verify?.();
+      abort.abort();
+      await watching;
+      if (seen === 0) throw new Error('The watcher has seen nothing.');
+    },
+  };
+}
