@@ -102,7 +102,7 @@ export class Appender {
     return this.transactions.run(async (sql) => {
       const head = await this.store.head(sql, key);
       if (!head) throw new SessionNotFoundError(handle.id);
-      const stored = last && (await this.store.event(sql, key, last.id));
+      const stored = last && (await this.store.event(sql, key, last.id, false));
       return { incarnation: head.incarnation, seq: stored?.seq ?? 0, eventCount: -1 };
     });
   }
@@ -154,7 +154,7 @@ export class Appender {
     let unseen = lastSeq - revision.seq;
     let replaced = false;
     for (const [i, { stored }] of pending.entries()) {
-      const existing = await this.store.event(sql, session, stored.id);
+      const existing = await this.store.event(sql, session, stored.id, true);
       const entries = writes[i] ?? [];
       if (existing) {
         replaced = true;
@@ -163,8 +163,12 @@ export class Appender {
       } else {
         const { incarnation } = head;
         const batch = { session, incarnation, expectedSeq: lastSeq, lease: undefined, events: [stored] };
-        await this.store.append(sql, { ...batch, lastUpdateTime: stored.timestamp, state: byScope(entries) });
-        lastSeq++;
+        const seq = await this.store.append(sql, {
+          ...batch,
+          lastUpdateTime: stored.timestamp,
+          state: byScope(entries),
+        });
+        if (seq !== ++lastSeq) throw new Error(`The session's lock did not hold: ${seq} instead of ${lastSeq}.`);
       }
     }
     // After the fact, since only now is it known which of the unseen events are the caller's own; throwing undoes it all.

@@ -34,7 +34,7 @@ export class LeaseGuard {
   async check(sql: Sql, session: SessionKey): Promise<void> {
     const rule = this.ruleFor(session);
     if (!rule) return;
-    const current = await this.store.current(sql, session);
+    const current = await this.store.currentUnderLock(sql, session);
     if (rule === 'unleased') {
       if (current?.isHeld) throw new LeaseHeldError(session.sessionId, current.holder, current.expiresAt);
     } else if (current?.token !== rule.token) {

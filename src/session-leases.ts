@@ -32,6 +32,8 @@ const DEFAULT_TTL_MS = 30_000;
 const RENEWALS_PER_TTL = 6;
 const MAX_POLL_MS = 250;
 const MAX_HOLDER_LENGTH = 255;
+/** What a timer takes: 24 days. */
+const MAX_TTL_MS = 2 ** 31 - 1;
 
 /**
  * One writer to a session at a time, across processes. The database's clock alone decides who holds a lease, and every
@@ -53,12 +55,14 @@ export class SessionLeases {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidKeyError when `ttlMs` is not a number above 0.
+   * @throws InvalidKeyError when `ttlMs` is not above 0, or longer than a timer runs.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: SessionLeasesOptions = {}) {
     const { ttlMs = DEFAULT_TTL_MS } = options;
-    if (!(ttlMs > 0 && Number.isFinite(ttlMs))) throw new InvalidKeyError('ttlMs must be a number of ms above 0.');
+    if (!(ttlMs > 0 && ttlMs <= MAX_TTL_MS)) {
+      throw new InvalidKeyError(`ttlMs must be a number of ms above 0, and ${MAX_TTL_MS} at most.`);
+    }
     this.#em = em;
     this.#options = options;
     this.#ttlMs = ttlMs;
@@ -71,12 +75,14 @@ export class SessionLeases {
    *
    * @throws LeaseHeldError when somebody else holds it, after `waitMs`.
    * @throws SessionNotFoundError when there is no such session.
-   * @throws InvalidKeyError when the holder's name is empty or too long.
+   * @throws InvalidKeyError when the holder's name is empty, too long, or cannot be stored.
    */
   async acquire(session: SessionKey, { holder, waitMs = 0 }: AcquireOptions): Promise<Lease> {
     const key = keyOf(session);
-    if (holder === '' || Array.from(holder).length > MAX_HOLDER_LENGTH || holder.includes('\0')) {
-      throw new InvalidKeyError(`The holder must be a string of 1 to ${MAX_HOLDER_LENGTH} characters without NUL.`);
+    if (holder === '' || Array.from(holder).length > MAX_HOLDER_LENGTH || /[\0\p{Surrogate}]/u.test(holder)) {
+      throw new InvalidKeyError(
+        `The holder must be a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs.`,
+      );
     }
     const deadline = performance.now() + waitMs;
     for (;;) {

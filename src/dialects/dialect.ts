@@ -53,6 +53,12 @@ export interface Dialect {
   /** The server's clock in ms, which leases are measured by: the clocks of its clients differ. */
   readonly now: string;
 
+  /**
+   * Ends a `select` by the holder of a session's lock. InnoDB's plain reads show what was there at the first one of the
+   * transaction, a host's perhaps, before the lock was had.
+   */
+  readonly underLock: '' | ' for update';
+
   /** Whether an error that MikroORM has no type for goes away when the transaction is tried again. */
   isPassing(error: unknown): boolean;
 

@@ -38,8 +38,7 @@ export class LeaseStore {
 
   /** @returns whether the lease was free, and is the holder's now. */
   async take(sql: Sql, session: SessionKey, holder: string, token: number, ttlMs: number): Promise<boolean> {
-    // A smaller token than the row's was given out earlier and must not follow it.
-    const values = [holder, token, ttlMs, ...sessionValues(session), token];
+    const values = [holder, token, ttlMs, ...sessionValues(session), token, token];
     return (await sql.run(this.#text.take, values)).affectedRows > 0;
   }
 
@@ -54,7 +53,16 @@ export class LeaseStore {
 
   /** @returns the newest lease of a session, held or expired; undefined when it was released or there was none. */
   async current(sql: Sql, session: SessionKey): Promise<StoredLease | undefined> {
-    const [row] = await sql.all<LeaseRow>(this.#text.select, sessionValues(session));
+    return this.#read(sql, this.#text.select, session);
+  }
+
+  /** As `current`, for the caller that holds the session's lock and may have read in its transaction before. */
+  async currentUnderLock(sql: Sql, session: SessionKey): Promise<StoredLease | undefined> {
+    return this.#read(sql, this.#text.selectUnderLock, session);
+  }
+
+  async #read(sql: Sql, text: string, session: SessionKey): Promise<StoredLease | undefined> {
+    const [row] = await sql.all<LeaseRow>(text, sessionValues(session));
     if (!row) return undefined;
     const expiresAt = Number(row.expires);
     return {
@@ -70,12 +78,17 @@ function texts(dialect: Dialect, { sessions }: Tables) {
   const { now } = dialect;
   const expires = dialect.doubleText?.('lease_expires') ?? 'lease_expires';
   const held = `${SESSION_WHERE} and lease_token = ? and lease_holder is not null`;
+  const select = `select lease_holder, lease_token, ${expires} as expires, ${now} as now
+      from ${sessions} where ${SESSION_WHERE} and lease_holder is not null`;
   return {
+    // A smaller token than the row's was given out earlier and must not follow it. The row has the same one when the
+    // answer to a first try was lost.
     take: `update ${sessions} set lease_holder = ?, lease_token = ?, lease_expires = ${now} + ?
-      where ${SESSION_WHERE} and lease_token < ? and (lease_expires is null or lease_expires <= ${now})`,
+      where ${SESSION_WHERE} and (lease_token = ? and lease_holder is not null
+        or lease_token < ? and (lease_expires is null or lease_expires <= ${now}))`,
     renew: `update ${sessions} set lease_expires = ${now} + ? where ${held}`,
     release: `update ${sessions} set lease_holder = null, lease_expires = null where ${held}`,
-    select: `select lease_holder, lease_token, ${expires} as expires, ${now} as now
-      from ${sessions} where ${SESSION_WHERE} and lease_holder is not null`,
+    select,
+    selectUnderLock: select + dialect.underLock,
   };
 }

@@ -35,6 +35,8 @@ export const mysql: Dialect = {
   // Not now(), which stands still while a statement waits for a lock.
   now: '(unix_timestamp(sysdate(6)) * 1000e0)',
 
+  underLock: ' for update',
+
   jsonText: (column) => column,
 
   /** mysql2 adds digit to digit and so misses the last one now and then: 902895004.4580133 ends in 2. */

@@ -2,6 +2,8 @@ import type { Dialect, SeqUpdate, Sql } from './dialect.js';
 
 /** What PostgreSQL and SQLite write alike: statements that return rows, and `on conflict`. */
 export const returning = {
+  underLock: '',
+
   onConflict: (table, keyColumns, ownOnly) =>
     `on conflict (${keyColumns.join(', ')}) do update set value = excluded.value, event_id = excluded.event_id` +
     (ownOnly ? ` where ${table}.event_id = excluded.event_id` : ''),

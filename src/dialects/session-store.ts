@@ -168,9 +168,18 @@ export class SessionStore {
     return isThere || (await this.head(sql, session))?.incarnation === incarnation ? events : undefined;
   }
 
-  /** @returns the number and content of a stored event. */
-  async event(sql: Sql, session: SessionKey, eventId: string): Promise<{ seq: number; json: string } | undefined> {
-    const rows = await sql.all<EventRow>(this.#text.selectEvent, [...sessionValues(session), eventId]);
+  /**
+   * @param isLocked whether the caller holds the session's lock.
+   * @returns the number and content of a stored event.
+   */
+  async event(
+    sql: Sql,
+    session: SessionKey,
+    eventId: string,
+    isLocked: boolean,
+  ): Promise<{ seq: number; json: string } | undefined> {
+    const text = isLocked ? this.#text.selectEventUnderLock : this.#text.selectEvent;
+    const rows = await sql.all<EventRow>(text, [...sessionValues(session), eventId]);
     const [json] = await this.#joinParts(sql, session, rows);
     return rows[0] && json !== undefined ? { seq: rows[0].seq, json } : undefined;
   }
@@ -200,7 +209,8 @@ export class SessionStore {
   /** Takes the session's lock without a number. @returns undefined when the session is missing. */
   async lock(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
     await sql.run(this.#text.lockSession, sessionValues(session));
-    return this.head(sql, session);
+    const [row] = await sql.all<HeadRow>(this.#text.selectHeadUnderLock, sessionValues(session));
+    return row && headOf(row);
   }
 
   /** Gives a stored event another content; for the caller that holds the session's lock. */
@@ -447,6 +457,7 @@ function texts(dialect: Dialect, tables: Tables) {
     insertSession: `insert into ${sessions}
       (app_name, user_id, session_id, incarnation, last_seq, create_time, last_update_time) values (?, ?, ?, ?, ?, ?, ?)`,
     selectHead: `select ${head} from ${sessions} where ${SESSION_WHERE}`,
+    selectHeadUnderLock: `select ${head} from ${sessions} where ${SESSION_WHERE}${dialect.underLock}`,
     selectHeads: `select app_name, user_id, session_id, ${head} from ${sessions} where`,
     selectSnapshot:
       `select 'head' as kind, '' as state_key, '' as value, ${head} from ${sessions} where ${SESSION_WHERE}` +
@@ -467,6 +478,7 @@ function texts(dialect: Dialect, tables: Tables) {
     selectEventsSince: `${selectEvents} and timestamp > ? order by seq`,
     selectNewestEventsSince: `${selectEvents} and timestamp > ? order by seq desc limit ?`,
     selectEvent: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
+    selectEventUnderLock: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?${dialect.underLock}`,
     updateEvent: `update ${events} set timestamp = ?, data = ? where ${SESSION_WHERE} and seq = ?`,
 
     insertPart: `insert into ${eventParts} (app_name, user_id, session_id, seq, part, text) values (?, ?, ?, ?, ?, ?)`,

@@ -416,6 +416,27 @@ concurrencySuite.own(
 
 concurrencySuite.own(
   'E5',
+  'a transaction of the host that has read already does not hide what is appended meanwhile',
+  async ({ orm, service, create, append, fresh, another }) => {
+    const session = await create();
+    await append(session);
+    const handle = (await service.getSession(keyOf(session)))!;
+    await orm.em.fork().transactional(async (tx) => {
+      // From here on InnoDB's plain reads show this moment.
+      await tx.find(AdkSession, { appName: session.appName });
+      const other = (await another.getSession(keyOf(session)))!;
+      for (const id of ['meanwhile', 'twice']) await another.appendEvent({ session: other, event: saying(id, { id }) });
+      // One of them is there, which is the way that is not plain.
+      const events = ['twice', 'last'].map((id) => saying(id, { id }));
+      await service.withEntityManager(tx).appendEvents({ session: handle, events });
+    });
+    expect((await fresh(session)).events.slice(1).map(({ id }) => id)).toEqual(['meanwhile', 'twice', 'last']);
+  },
+  onServers,
+);
+
+concurrencySuite.own(
+  'E5',
   'what fails inside leaves the transaction of the host usable',
   async ({ orm, app, service, create, append, fresh }) => {
     const session = await create({ sessionId: 's' });
