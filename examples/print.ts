@@ -17,8 +17,12 @@ const line = (text = '') => process.stdout.write(text + '\n');
 
 const fitted = (text: string, width: number) => (text.length > width ? text.slice(0, width - 1) + '…' : text);
 
-export function title({ database, model }: { database: string; model: string }): void {
-  line(bold('A conversation that survives kill -9'));
+export function title({
+  title = 'A conversation that survives kill -9',
+  database,
+  model,
+}: Record<'database' | 'model', string> & { title?: string }): void {
+  line(bold(title));
   line(dim(`database  ${database}`));
   line(dim(`model     ${model}`));
 }
@@ -50,9 +54,16 @@ export function progress(event: Event): void {
   if (event.longRunningToolIds?.length) note('       … and the run pauses until somebody answers');
 }
 
-export function killed(pid: number | undefined, signal: string | null): void {
+export function killed(pid: number | undefined, signal: string | null, who = 'process 1'): void {
   line();
-  line(bold(red(`  ✖ kill -9 ${pid}`)) + `  process 1 has ended by ${signal}, without a goodbye`);
+  line(bold(red(`  ✖ kill -9 ${pid}`)) + `  ${who} has ended by ${signal}, without a goodbye`);
+}
+
+/** An event as the log has it. */
+export function logged(seq: number, { author = '', content }: Event): void {
+  for (const part of content?.parts ?? []) {
+    said('log', `${seq}  ${author.padEnd(6)}  ${fitted(describe(part), WIDTH - 20)}`);
+  }
 }
 
 export function modelRequest(heading: string, contents: Content[] = []): void {

@@ -38,7 +38,7 @@ export const inMemoryReference: ReferenceHarness = {
 export function databaseReference(database: DatabaseName): ReferenceHarness {
   return {
     own: false,
-    name: `DatabaseSessionService on ${database}`,
+    name: `DatabaseSessionService on ${database === 'sqlite' ? 'SQLite' : 'PostgreSQL'}`,
     deviations: { ...databaseDeviations, ...(database === 'postgresql' && postgresDeviations) },
     races: { ...databaseRaces, ...(database === 'sqlite' && sqliteRaces) },
     async open() {

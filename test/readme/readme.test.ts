@@ -68,6 +68,9 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       [{ functionResponse: { id: 'call-1', response: { answer: 'yes' } } }],
     ]);
   },
+  // What it does, server-sent-events.test.ts asks for.
+  'Events to a browser, with server-sent events': (_given, { server }) =>
+    expect(server).toHaveProperty('listening', false),
   'Delete what is old, and what is personal': async ({ orm }) => {
     const em = orm.em.fork();
     expect([await em.count(AdkSession), await em.count(AdkEvent), await em.count(AdkUserState)]).toEqual([0, 0, 0]);

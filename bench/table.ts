@@ -1,0 +1,42 @@
+import { number, time } from './report.js';
+import type { CaseResult, Results } from './results.js';
+
+const DATABASES = {
+  'better-sqlite': 'SQLite',
+  postgresql: 'PostgreSQL',
+  mysql: 'MySQL',
+  mariadb: 'MariaDB',
+} as const;
+
+const SHOWN = {
+  append: 'append an event with one state key',
+  'append-at-100000': 'the same at 100,000 events',
+  'append-state-1mb': 'the same with 1 MB of other state',
+  'concurrent-sessions': 'append, 16 sessions at once',
+  'concurrent-writers': 'append, 8 writers of one session',
+  'read-1000': 'read a session of 1,000 events',
+  'newest-of-100000': 'read the newest 20 of 100,000 events',
+  'append-all-1000': 'append 1,000 events with one call, each',
+} as const;
+
+/** What the README shows of a run, as Markdown: our time, how many times as fast as the peer's, and against the floor's. */
+export function measurementsTable({ cases }: Results): string {
+  const databases = Object.entries(DATABASES);
+  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+  const rows = Object.entries(SHOWN).map(([id, title]) =>
+    line([
+      title,
+      ...databases.map(([database]) => cell(cases.find((item) => item.database === database && item.id === id))),
+    ]),
+  );
+  const header = ['', ...databases.map(([, title]) => title)];
+  return [line(header), line(header.map(() => '---')), ...rows].join('\n');
+}
+
+function cell(found: CaseResult | undefined): string {
+  if (!found) return '–';
+  const { times, timesAsFast, timesTheFloor, failures } = found;
+  const peer = failures.peer !== undefined ? 'peer fails' : timesAsFast && `**${number(timesAsFast.median)}×**`;
+  const floor = timesTheFloor && `floor ${number(timesTheFloor.median)}×`;
+  return [time(times.ours), peer, floor].filter(Boolean).join(', ');
+}

@@ -1,0 +1,46 @@
+import { FunctionTool, LlmAgent } from '@google/adk';
+import { z } from 'zod';
+import type { Bank } from './bank.js';
+import { ScriptedModel, type Content, type Part } from './scripted-model.js';
+
+/** An agent with a tool that must not do its work twice. */
+export function officeAgent(bank: Bank): LlmAgent {
+  return new LlmAgent({
+    name: 'office',
+    model: new ScriptedModel(script),
+    instruction: 'Pay invoices with pay_invoice. Where you cannot tell whether one is paid, ask find_payment first.',
+    tools: [
+      new FunctionTool({
+        name: 'pay_invoice',
+        description: 'Pays an invoice.',
+        parameters: z.object({ invoice: z.string(), euros: z.number() }),
+        execute: (payment) => bank.pay(payment),
+      }),
+      new FunctionTool({
+        name: 'find_payment',
+        description: 'Says whether an invoice is paid.',
+        parameters: z.object({ invoice: z.string() }),
+        execute: async ({ invoice }) => {
+          const payment = (await bank.payments()).find((payment) => payment.invoice === invoice);
+          return payment ? { paid: true, euros: payment.euros } : { paid: false };
+        },
+      }),
+    ],
+  });
+}
+
+/** What a model would say. It is told nothing but the conversation. */
+function script(conversation: Content[]): Part[] {
+  const parts = conversation.flatMap((content) => content.parts ?? []);
+  const calls = parts.flatMap(({ functionCall }) => functionCall ?? []);
+  const responses = parts.flatMap(({ functionResponse }) => functionResponse ?? []);
+  // As models do. Without the repair, a session whose worker was killed in a tool ends here.
+  if (calls.length !== responses.length) throw new Error('A call has no response.');
+
+  const { response } = responses.at(-1) ?? {};
+  if (response?.error) return [{ functionCall: { name: 'find_payment', args: { invoice: '17' } } }];
+  if (!response || response.paid === false) {
+    return [{ functionCall: { name: 'pay_invoice', args: { invoice: '17', euros: 240 } } }];
+  }
+  return [{ text: 'Invoice 17 is paid: 240 euros.' }];
+}

@@ -1,0 +1,54 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
+
+const PATIENCE_MS = 60_000;
+
+export interface Started {
+  process: ChildProcess;
+  /** Its exit code, or the signal that has ended it. */
+  ended: Promise<[number | null, NodeJS.Signals | null]>;
+}
+
+/**
+ * Starts copies of a program, and hands out what they tell when it is asked for. So a story that several processes
+ * have a part in is told in one order, whichever of them is the faster.
+ */
+export class Processes<News extends { what: string }> {
+  readonly #told: News[] = [];
+  readonly #changes = new EventEmitter();
+
+  constructor(private readonly program: string) {}
+
+  start(...args: string[]): Started {
+    const child = fork(this.program, args);
+    const ended = once(child, 'exit') as Started['ended'];
+    child.on('message', (news) => {
+      this.#told.push(news as News);
+      this.#changes.emit('news');
+    });
+    child.on('exit', (code) => {
+      if (code !== 0 && !child.killed) this.#changes.emit('error', new Error(`Failed: ${args.join(' ')}`));
+    });
+    return { process: child, ended };
+  }
+
+  /** Waits for news of a kind. */
+  async next<What extends News['what']>(what: What): Promise<Extract<News, { what: What }>> {
+    const isWanted = (news: News): news is Extract<News, { what: What }> => news.what === what;
+    for (;;) {
+      const found = this.#told.find(isWanted);
+      if (found) {
+        this.#told.splice(this.#told.indexOf(found), 1);
+        return found;
+      }
+      await once(this.#changes, 'news', { signal: AbortSignal.timeout(PATIENCE_MS) });
+    }
+  }
+}
+
+/** Calls back when the process that has started this one is done with it, or has died. */
+export function onceAbandoned(callback: () => void): void {
+  process.once('disconnect', callback);
+  // Listening is no reason to live on.
+  process.channel?.unref();
+}
