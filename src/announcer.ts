@@ -4,8 +4,8 @@ import type { Transactions } from './transaction.js';
 
 /** Tells those who watch the event log that there is something new. */
 export class Announcer {
-  #isSending = false;
-  #isDue = false;
+  #sending: Promise<void> | undefined;
+  #next: Promise<void> | undefined;
 
   /** @param notifies whether watchers in other processes are told, too, where the database can. */
   constructor(
@@ -22,27 +22,23 @@ export class Announcer {
       return;
     }
     LogPoller.wake(this.store);
-    if (this.notifies) void this.#send();
+    if (this.notifies) await this.#send();
   }
 
   /**
-   * After the commit and beside the appends that follow: inside an append's transaction it would make every commit on
-   * the server wait for the one before (PostgreSQL takes a lock for all notifications). One speaks for all that
-   * happens while another is on its way.
+   * After the commit: inside an append's transaction it would make every commit on the server wait for the one before
+   * (PostgreSQL takes a lock for all notifications). One speaks for all that happens while another is on its way.
+   *
+   * The append waits for it: it must not be under way when the caller closes the ORM. A statement that begins on a
+   * closed pool keeps the process alive for a minute.
    */
-  async #send(): Promise<void> {
-    this.#isDue = true;
-    if (this.#isSending) return;
-    this.#isSending = true;
-    try {
-      while (this.#isDue) {
-        this.#isDue = false;
-        await this.transactions.run((sql) => this.store.notify(sql));
-      }
-    } catch {
-      // It is only about the time until watchers look by themselves.
-    } finally {
-      this.#isSending = false;
-    }
+  #send(): Promise<void> {
+    this.#next ??= (this.#sending ?? Promise.resolve()).then(() => {
+      this.#sending = this.#next;
+      this.#next = undefined;
+      // Without it watchers look by themselves, some time later.
+      return this.transactions.run((sql) => this.store.notify(sql)).catch(() => undefined);
+    });
+    return this.#next;
   }
 }

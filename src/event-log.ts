@@ -164,7 +164,7 @@ export class EventLog {
 
   async *#sinceInSession(session: SessionKey, seq: number, filter: SessionLogFilter): AsyncGenerator<LogEntry> {
     const head = await guarded(() => this.#transactions.run((sql) => this.#store.head(sql, session)));
-    if (head) yield* this.#readSession(session, seq, head.lastSeq, filter);
+    if (head) yield* this.#readSession(session, head, seq, filter);
   }
 
   async *#watchSession(
@@ -179,7 +179,7 @@ export class EventLog {
       // A session that was deleted and created again begins anew.
       if (head && seen && head.incarnation !== seen.incarnation) seq = 0;
       if (head) {
-        yield* this.#readSession(session, seq, head.lastSeq, filter);
+        yield* this.#readSession(session, head, seq, filter);
         seq = Math.max(seq, head.lastSeq);
         seen = head;
       }
@@ -207,8 +207,8 @@ export class EventLog {
         while (!signal?.aborted && !hasMore()) await guarded(() => watch.change(signal));
       }
     } finally {
-      watch.leave();
       stopListening?.();
+      await watch.leave();
     }
   }
 
@@ -224,23 +224,26 @@ export class EventLog {
 
   async *#readSession(
     session: SessionKey,
+    { incarnation, lastSeq }: SessionHead,
     after: number,
-    upTo: number,
-    filter: SessionLogFilter,
+    { afterTimestamp, ...filter }: SessionLogFilter,
   ): AsyncGenerator<LogEntry> {
-    while (after < upTo) {
-      const range = { after, upTo, limit: BATCH };
+    while (after < lastSeq) {
+      const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
       const events = await guarded(() =>
-        this.#transactions.run((sql) => this.#store.log.sessionEvents(sql, session, range, filter.afterTimestamp)),
+        this.#transactions.run((sql) => this.#store.log.sessionEvents(sql, session, range)),
       );
       yield* entriesOf(events, filter);
       if (events.length < BATCH) return;
-      after = events.at(-1)?.seq ?? upTo;
+      after = events.at(-1)?.seq ?? lastSeq;
     }
   }
 }
 
-/** The log of one session; from `EventLog.session`. Its cursor is `seq`. */
+/**
+ * The log of one session; from `EventLog.session`. Its cursor is `seq`, which begins again where a session is deleted and
+ * created under the same id: a reader that comes back to such a session has to know that, one that stays is told.
+ */
 export interface SessionLog {
   /** @returns the number of the newest event; 0 when there is none, or no such session. */
   head(): Promise<number>;
@@ -278,6 +281,7 @@ async function* limited({ limit }: SessionLogFilter, entries: AsyncIterable<LogE
 /** An event that cannot be read is given whatever the filter says: nobody can tell whether it was meant (contract G4). */
 function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
   for (const { session, seq, position, json } of events) {
+    if (json === undefined) continue;
     const place: LogPlace = { ...(position !== null && { position }), seq, ...session };
     const event = eventOf(json);
     if (!event) yield { ...place, error: new DamagedEventError(session.sessionId, seq) };
@@ -285,7 +289,7 @@ function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): G
   }
 }
 
-function eventOf(json: string | undefined): Event | undefined {
+function eventOf(json: string | null): Event | undefined {
   try {
     const value: unknown = JSON.parse(json ?? '');
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? decodeEvent(json ?? '') : undefined;
@@ -296,9 +300,14 @@ function eventOf(json: string | undefined): Event | undefined {
 
 function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {
   return (
-    (branchPrefix === undefined || (event.branch ?? '').startsWith(branchPrefix)) &&
+    (branchPrefix === undefined || text(event.branch).startsWith(branchPrefix)) &&
     (author === undefined || event.author === author) &&
-    (authorSuffix === undefined || (event.author ?? '').endsWith(authorSuffix)) &&
+    (authorSuffix === undefined || text(event.author).endsWith(authorSuffix)) &&
     (invocationId === undefined || event.invocationId === invocationId)
   );
+}
+
+/** A stored event may hold anything, and a reader goes on whatever it is (contract G4). */
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
 }

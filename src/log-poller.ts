@@ -24,7 +24,8 @@ export interface Watch {
   look(): Promise<void>;
   /** @returns when a look has found something new, or at once when the signal fires. */
   change(signal: AbortSignal | undefined): Promise<void>;
-  leave(): void;
+  /** @returns when nothing is under way for it any more. */
+  leave(): Promise<void>;
 }
 
 /** The most sessions in one statement; SQLite's expressions end at a depth of 1,000. */
@@ -85,9 +86,9 @@ export class LogPoller {
       },
       look: () => this.#look(),
       change: (signal) => this.#change(signal),
-      leave: () => {
+      leave: async () => {
         if (watched && --watched.watchers === 0) this.#sessions.delete(idOf(watched.key));
-        if (--this.#watchers === 0) this.#stop();
+        if (--this.#watchers === 0) await this.#stop();
       },
     };
   }
@@ -225,9 +226,11 @@ export class LogPoller {
     this.#timer = setTimeout(() => void this.#look().catch(() => undefined), this.#intervalMs);
   }
 
-  #stop(): void {
+  async #stop(): Promise<void> {
     clearTimeout(this.#timer);
     this.#seen = undefined;
+    // Its statements must not meet an ORM that is closed when the loop has ended: there they wait for a minute.
+    await this.#looking?.catch(() => undefined);
   }
 }
 

@@ -9,8 +9,8 @@ export interface LoggedEvent {
   seq: number;
   /** Null until the event has one. */
   position: number | null;
-  /** Undefined where the row has lost its content. */
-  json: string | undefined;
+  /** Null where the row has lost its content, undefined where the event was deleted while it was read. */
+  json: string | null | undefined;
 }
 
 /** What of a log is asked for, as far as columns can tell. */
@@ -19,6 +19,21 @@ export interface LogColumns {
   userId?: string | undefined;
   session?: string | undefined;
   sessionTree?: string | undefined;
+  afterTimestamp?: number | undefined;
+}
+
+/** Events after one place, up to and with another. */
+export interface LogRange {
+  after: number;
+  upTo: number;
+  limit: number;
+}
+
+/** The same in one session. */
+export interface SessionLogRange extends LogRange {
+  /** Of the session whose events are meant. */
+  incarnation: string;
+  /** Only events later than this, in ms. */
   afterTimestamp?: number | undefined;
 }
 
@@ -78,12 +93,8 @@ export class LogStore {
     return { position, isPending: rows.length === POSITIONED_AT_ONCE };
   }
 
-  /** Events of all sessions, in the order of their positions: after `after`, up to and with `upTo`. */
-  async events(
-    sql: Sql,
-    { after, upTo, limit }: { after: number; upTo: number; limit: number },
-    columns: LogColumns,
-  ): Promise<LoggedEvent[]> {
+  /** Events of all sessions, in the order of their positions. */
+  async events(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<LoggedEvent[]> {
     const { where, values } = conditions(columns);
     return this.#loggedEvents(sql, `${this.#text.selectEvents}${where} order by position limit ?`, [
       after,
@@ -93,18 +104,19 @@ export class LogStore {
     ]);
   }
 
-  /** Events of one session, in append order: after `after`, up to and with `upTo`. */
+  /** Events of one session, in append order; none when the session is gone, or another under its id. */
   async sessionEvents(
     sql: Sql,
     session: SessionKey,
-    { after, upTo, limit }: { after: number; upTo: number; limit: number },
-    afterTimestamp: number | undefined,
+    { incarnation, after, upTo, limit, afterTimestamp }: SessionLogRange,
   ): Promise<LoggedEvent[]> {
     const { where, values } = conditions({ afterTimestamp });
     return this.#loggedEvents(sql, `${this.#text.selectSessionEvents}${where} order by seq limit ?`, [
       ...sessionValues(session),
       after,
       upTo,
+      ...sessionValues(session),
+      incarnation,
       ...values,
       limit,
     ]);
@@ -118,15 +130,17 @@ export class LogStore {
         session,
         seq: row.seq,
         position: row.position === null ? null : Number(row.position),
-        json: row.data ?? (await this.#parts(sql, session, row.seq)),
+        json: row.data ?? (await this.#inParts(sql, session, row.seq)),
       });
     }
     return events;
   }
 
-  async #parts(sql: Sql, session: SessionKey, seq: number): Promise<string | undefined> {
-    const rows = await sql.all<{ text: string }>(this.#text.selectParts, [...sessionValues(session), seq]);
-    return rows.length > 0 ? rows.map(({ text }) => text).join('') : undefined;
+  /** Reads the row once more, with its parts: since the first time it may have been replaced, or deleted. */
+  async #inParts(sql: Sql, session: SessionKey, seq: number): Promise<string | null | undefined> {
+    const rows = await sql.all<{ text: string | null }>(this.#text.selectInParts, [...sessionValues(session), seq]);
+    const [row] = rows;
+    return row && (row.text === null ? null : rows.map(({ text }) => text).join(''));
   }
 }
 
@@ -182,7 +196,7 @@ function conditions({ appName, userId, session, sessionTree, afterTimestamp }: L
 /** The next after all that begins with the separator. */
 const AFTER_SEPARATOR = SESSION_TREE_SEPARATOR.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
 
-function texts(dialect: Dialect, { events, eventParts, counters }: Tables) {
+function texts(dialect: Dialect, { sessions, events, eventParts, counters }: Tables) {
   const select = `select position, app_name, user_id, session_id, seq, ${dialect.jsonText('data')} as data from ${events}`;
   return {
     selectHead: `select coalesce((select value from ${counters} where name = ?), 0) as head,
@@ -191,7 +205,9 @@ function texts(dialect: Dialect, { events, eventParts, counters }: Tables) {
     selectPending: `select app_name, user_id, session_id, seq, timestamp from ${events}
       where position is null order by position, seq limit ?`,
     selectEvents: `${select} where position > ? and position <= ?`,
-    selectSessionEvents: `${select} where ${SESSION_WHERE} and seq > ? and seq <= ?`,
-    selectParts: `select text from ${eventParts} where ${SESSION_WHERE} and seq = ? order by part`,
+    selectSessionEvents: `${select} where ${SESSION_WHERE} and seq > ? and seq <= ?
+      and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`,
+    selectInParts: `select coalesce(text, ${dialect.jsonText('data')}) as text from ${events}
+      left join ${eventParts} using (app_name, user_id, session_id, seq) where ${SESSION_WHERE} and seq = ? order by part`,
   };
 }

@@ -42,4 +42,11 @@ export const RULES: Readonly<Record<string, string>> = {
   E6: 'connections share a SQLite file',
   F5: 'missing tables give an error that says the command',
   F6: 'every read is served by an index',
+  G1: 'positions: nothing appears behind a cursor',
+  G2: 'the log is read in batches, and followed by polling and push',
+  G3: 'filters are literal, and all of them hold',
+  G4: 'a damaged row does not stop a reader',
+  H1: 'one holder at a time, by the database’s clock',
+  H2: 'only the holder of the newest token writes',
+  H3: 'the signal fires when the lease is lost',
 };

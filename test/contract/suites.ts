@@ -4,6 +4,10 @@ import { eventSuite } from './c-events.js';
 import { sessionSuite } from './d-sessions.js';
 import { concurrencySuite } from './e-concurrency.js';
 import { schemaSuite } from './f-schema.js';
+import { logFilterSuite } from './g-log-filters.js';
+import { logPushSuite } from './g-log-push.js';
+import { logSuite } from './g-log.js';
+import { leaseSuite } from './h-leases.js';
 import type { Suite } from './rule.js';
 
 /** Every suite; a suite that is not here never runs. */
@@ -14,4 +18,8 @@ export const suites: readonly Suite[] = [
   sessionSuite,
   concurrencySuite,
   schemaSuite,
+  logSuite,
+  logFilterSuite,
+  logPushSuite,
+  leaseSuite,
 ];

@@ -1,0 +1,265 @@
+import { setTimeout } from 'node:timers/promises';
+import pg from 'pg';
+import { EventLog, MikroOrmSessionService, type NotificationClient } from '../../src/index.js';
+import type { OwnStore } from '../harnesses/harness.js';
+import { Suite, withConnections, type OwnContext } from './rule.js';
+import {
+  NEVER_MS,
+  OFTEN_MS,
+  expectDense,
+  following,
+  idsIn,
+  onPostgresql,
+  placed,
+  positionsIn,
+  read,
+} from './log-tools.js';
+import { eventOf, range, until } from './tools.js';
+
+/** Of section G what depends on the reader's connection: PostgreSQL's push, and accounts that may not write. */
+export const logPushSuite = new Suite();
+
+const ALICE = { appName: 'app', userId: 'alice' };
+
+async function write(service: MikroOrmSessionService, sessionId: string, id: string): Promise<void> {
+  const session = await service.getOrCreateSession({ ...ALICE, sessionId });
+  await service.appendEvent({ session, event: eventOf({ id }) });
+}
+
+const urlOf = ({ orm }: Pick<OwnStore, 'orm'>) => String(orm.config.get('clientUrl'));
+
+const LISTENERS = "select pid from pg_stat_activity where datname = current_database() and query like 'listen %'";
+
+/** A log that looks by itself in an hour, and a service of another ORM that notifies it; both have seen one event. */
+async function pushed(context: OwnContext, listen?: (client: pg.Client, attempt: number) => NotificationClient) {
+  const store = await context.scratch();
+  const notifying = new MikroOrmSessionService(store.peer.em, { notify: true });
+  await write(notifying, 'before', 'before');
+  let attempts = 0;
+  const log = new EventLog(store.orm.em, {
+    pollIntervalMs: NEVER_MS,
+    listen: () => {
+      const client = new pg.Client(urlOf(store));
+      return listen ? listen(client, ++attempts) : client;
+    },
+  });
+  const listeners = () => store.query<{ pid: number }>(LISTENERS);
+  return { ...store, notifying, log, listeners };
+}
+
+logPushSuite.own(
+  'G2',
+  'a commit of another ORM is pushed to those who listen',
+  async (context) => {
+    const { log, notifying, listeners } = await pushed(context);
+    await following(
+      (signal) => log.watch(0, {}, { signal }),
+      async (seen) =>
+        following(
+          (signal) => log.session({ ...ALICE, sessionId: 's' }).watch(0, {}, { signal }),
+          async (ofSession) => {
+            await until(() => seen.length === 1);
+            await until(async () => (await listeners()).length === 1);
+            await write(notifying, 's', 'a');
+            await until(() => seen.length === 2 && ofSession.length === 1);
+            await write(notifying, 's', 'b');
+            await until(() => seen.length === 3 && ofSession.length === 2);
+            expect(idsIn(seen)).toEqual(['before', 'a', 'b']);
+          },
+        ),
+    );
+    // With the last watcher goes the connection.
+    await until(async () => (await listeners()).length === 0);
+  },
+  onPostgresql,
+);
+
+logPushSuite.own(
+  'G2',
+  "an append in the host's transaction is pushed with its commit",
+  async (context) => {
+    const { log, notifying, peer, listeners } = await pushed(context);
+    await following(
+      (signal) => log.watch(0, {}, { signal }),
+      async (seen) => {
+        await until(async () => seen.length === 1 && (await listeners()).length === 1);
+        await peer.em.fork().transactional(async (tx) => {
+          await write(notifying.withEntityManager(tx), 'joined', 'late');
+          await write(notifying, 'beside', 'early');
+          await until(() => seen.length === 2);
+        });
+        await until(() => seen.length === 3);
+        expect(idsIn(seen)).toEqual(['before', 'early', 'late']);
+      },
+    );
+  },
+  onPostgresql,
+);
+
+logPushSuite.own(
+  'G2',
+  'a listener whose connection breaks connects again, and what was committed meanwhile arrives',
+  async (context) => {
+    let reconnect = () => {};
+    const isMissed = new Promise<void>((resolve) => (reconnect = resolve));
+    let attempts = 0;
+    const { log, notifying, query, listeners } = await pushed(context, (client, attempt) => {
+      attempts = attempt;
+      return {
+        connect: async () => {
+          if (attempt === 2) throw new Error('the server is not back yet');
+          if (attempt === 3) await isMissed;
+          await client.connect();
+        },
+        query: (sql) => client.query(sql),
+        end: () => client.end(),
+        on: (event, listener) => client.on(event, listener),
+      };
+    });
+    await following(
+      (signal) => log.watch(0, {}, { signal }),
+      async (seen) => {
+        await until(async () => seen.length === 1 && (await listeners()).length === 1);
+        await query(LISTENERS.replace('pid', 'pg_terminate_backend(pid)'));
+        await until(() => attempts === 3);
+        expect(await listeners()).toEqual([]);
+        await write(notifying, 's', 'missed');
+        reconnect();
+        await until(() => seen.length === 2);
+        // It listens again.
+        await write(notifying, 's', 'next');
+        await until(() => seen.length === 3);
+        expect(idsIn(seen)).toEqual(['before', 'missed', 'next']);
+      },
+    );
+  },
+  onPostgresql,
+);
+
+logPushSuite.own(
+  'G2',
+  'a listener that cannot be had costs no event',
+  async (context) => {
+    const store = await context.scratch();
+    let attempts = 0;
+    const log = new EventLog(store.orm.em, {
+      pollIntervalMs: OFTEN_MS,
+      listen: () => {
+        if (++attempts === 1) throw new Error('no client');
+        return new pg.Client('postgresql://127.0.0.1:9/nowhere');
+      },
+    });
+    await following(
+      (signal) => log.watch(0, {}, { signal }),
+      async (seen) => {
+        await until(() => attempts === 2);
+        await write(store.another, 's', 'a');
+        await until(() => seen.length === 1);
+      },
+    );
+  },
+  onPostgresql,
+);
+
+logPushSuite.own(
+  'G2',
+  'nobody is notified unless the service is told to',
+  async ({ scratch }) => {
+    const { orm, recorded } = await scratch();
+    const notifications = async (service: MikroOrmSessionService, sessionId: string) => {
+      const statements = await recorded(async () => {
+        await write(service, sessionId, 'a');
+        await orm.em.fork().transactional((tx) => write(service.withEntityManager(tx), sessionId, 'b'));
+      });
+      return statements.filter(({ text }) => text.includes('pg_notify')).length;
+    };
+    expect(await notifications(new MikroOrmSessionService(orm.em), 'silent')).toBe(0);
+    expect(await notifications(new MikroOrmSessionService(orm.em, { notify: true }), 'loud')).toBe(2);
+  },
+  onPostgresql,
+);
+
+logPushSuite.own(
+  'G2',
+  'when an append has resolved its notification is sent, and the ORM can be closed',
+  async ({ scratch, app }) => {
+    const { orm, recorded } = await scratch();
+    const service = new MikroOrmSessionService(orm.em, { notify: true });
+    await Promise.all(range(10).map((i) => write(service, `${app} ${i}`, 'a')));
+    expect(await recorded(() => setTimeout(50))).toEqual([]);
+  },
+  onPostgresql,
+);
+
+/** The statements that make an account which may only read, and those that take it away. */
+const READERS: Record<string, (name: string, database: string) => { create: string[]; drop: string[] }> = {
+  postgresql: (name) => ({
+    create: [`create role ${name} login password 'reader'`, `grant select on all tables in schema public to ${name}`],
+    drop: [`drop owned by ${name}`, `drop role ${name}`],
+  }),
+  mysql: (name, database) => ({
+    create: [`create user ${name} identified by 'reader'`, `grant select on ${database}.* to ${name}`],
+    drop: [`drop user ${name}`],
+  }),
+};
+
+/** Gives `work` an ORM whose account, or connection, may not write. */
+async function withReader(
+  { harness }: OwnContext,
+  store: OwnStore,
+  work: (reader: Pick<OwnStore, 'orm'>) => Promise<void>,
+): Promise<void> {
+  if (harness.dialect === 'sqlite') {
+    const orm = await store.connect();
+    await orm.em.getConnection().execute('pragma query_only = on');
+    return work({ orm });
+  }
+  const url = new URL(urlOf(store));
+  const database = url.pathname.slice(1);
+  const name = `${database.slice(-10)}_reader`;
+  const { create, drop } = READERS[harness.dialect === 'postgresql' ? 'postgresql' : 'mysql']!(name, database);
+  for (const statement of create) await store.query(statement);
+  try {
+    Object.assign(url, { username: name, password: 'reader' });
+    const orm = await store.connect({ clientUrl: url.href });
+    await work({ orm });
+    await orm.close(true);
+  } finally {
+    for (const statement of drop) await store.query(statement);
+  }
+}
+
+logPushSuite.own(
+  'G1',
+  'a reader that may not write reads what others have given positions to, and no error comes of it',
+  async (context) => {
+    const store = await context.scratch();
+    const { service, orm } = store;
+    const writing = new EventLog(orm.em);
+    await write(service, 's', 'a');
+    await writing.head();
+    await write(service, 's', 'b');
+    await withReader(context, store, async (reader) => {
+      await expect(reader.orm.em.getConnection().execute('delete from adk_events')).rejects.toThrow();
+      const log = new EventLog(reader.orm.em, { pollIntervalMs: OFTEN_MS });
+      await following(
+        (signal) => log.watch(0, {}, { signal }),
+        async (seen) => {
+          await until(() => seen.length === 1);
+          expect(await log.head()).toBe(1);
+          expect(idsIn(await read(log.since(0)))).toEqual(['a']);
+          // A session's log needs no positions.
+          expect(idsIn(await read(log.session({ ...ALICE, sessionId: 's' }).since(0)))).toEqual(['a', 'b']);
+          expect((await placed(store)).filter(({ position }) => position === null)).toHaveLength(1);
+
+          expect(await writing.head()).toBe(2);
+          await until(() => seen.length === 2);
+          expect(idsIn(seen)).toEqual(['a', 'b']);
+          expect(positionsIn(seen)).toEqual([1, 2]);
+        },
+      );
+    });
+    await expectDense(store);
+  },
+  withConnections,
+);

@@ -1,0 +1,100 @@
+import type { EntityManager } from '@mikro-orm/core';
+import type { LogEntry } from '../../src/index.js';
+import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
+import { faulty, range } from './tools.js';
+
+export const onPostgresql = ({ dialect }: OwnHarness) => dialect === 'postgresql';
+
+/** Where large events are kept in parts. */
+export const onMysql = ({ dialect }: OwnHarness) => dialect === 'mysql' || dialect === 'mariadb';
+
+/** So long that whatever arrives was not found by polling. */
+export const NEVER_MS = 3_600_000;
+
+/** So short that whatever polls does it again and again during a test. */
+export const OFTEN_MS = 2;
+
+/** Reads a log to its end. */
+export async function read(entries: AsyncIterable<LogEntry>): Promise<LogEntry[]> {
+  const all: LogEntry[] = [];
+  for await (const entry of entries) all.push(entry);
+  return all;
+}
+
+/** Reads so many entries, and leaves the loop. */
+export async function readSome(entries: AsyncIterable<LogEntry>, count: number): Promise<LogEntry[]> {
+  const some: LogEntry[] = [];
+  for await (const entry of entries) if (some.push(entry) === count) break;
+  return some;
+}
+
+/** The ids of the events; `error` for an entry that carries one. */
+export const idsIn = (entries: readonly LogEntry[]) => entries.map(({ event }) => event?.id ?? 'error');
+
+export const positionsIn = (entries: readonly LogEntry[]) => entries.map(({ position }) => position);
+
+/** 1, 2 … n. */
+export const upTo = (n: number) => range(n).map((i) => i + 1);
+
+/** Follows a log while `work` looks at what comes. The loop must go on until the signal fires, and then end quietly. */
+export async function following(
+  watch: (signal: AbortSignal) => AsyncIterable<LogEntry>,
+  work: (seen: readonly LogEntry[], signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const stop = new AbortController();
+  const seen: LogEntry[] = [];
+  const reading = (async () => {
+    for await (const entry of watch(stop.signal)) seen.push(entry);
+  })();
+  try {
+    await Promise.race([
+      work(seen, stop.signal),
+      reading.then(() => Promise.reject(new Error('The loop has ended by itself'))),
+    ]);
+  } finally {
+    stop.abort();
+    await reading;
+  }
+}
+
+/** An `EntityManager` that tells its statements, as they come. The log on it must be the first of its store. */
+export function observed(
+  em: EntityManager,
+  before?: (text: string) => Promise<void>,
+): { em: EntityManager; texts: string[] } {
+  const texts: string[] = [];
+  const faults = {
+    before: async (text: string) => {
+      texts.push(text);
+      await before?.(text);
+    },
+  };
+  return { em: faulty(em, faults), texts };
+}
+
+/** An event's place in the table. */
+export interface PlacedRow {
+  session_id: string;
+  seq: number;
+  event_id: string;
+  position: number | null;
+}
+
+/** All events in the order of their positions, as the table has them; the rest comes first or last. */
+export async function placed({ query }: Pick<OwnStore, 'query'>): Promise<PlacedRow[]> {
+  const rows = await query<Omit<PlacedRow, 'position'> & { position: number | string | null }>(
+    'select session_id, seq, event_id, position from adk_events order by position, session_id, seq',
+  );
+  return rows.map((row) => ({ ...row, position: row.position === null ? null : Number(row.position) }));
+}
+
+/** Expects all events to have a position: 1, 2, 3 … and in append order inside each session. */
+export async function expectDense(store: Pick<OwnStore, 'query'>): Promise<PlacedRow[]> {
+  const rows = await placed(store);
+  expect(rows.map(({ position }) => position)).toEqual(upTo(rows.length));
+  for (const sessionId of new Set(rows.map((row) => row.session_id))) {
+    const seqs = rows.filter((row) => row.session_id === sessionId).map(({ seq }) => seq);
+    expect(seqs).toEqual(upTo(seqs.length));
+  }
+  return rows;
+}
