@@ -216,7 +216,7 @@ async function withReader(
   }
   const url = new URL(urlOf(store));
   const database = url.pathname.slice(1);
-  const name = `${database.slice(-10)}_reader`;
+  const name = `reader_${database.slice(-10)}`;
   const { create, drop } = READERS[harness.dialect === 'postgresql' ? 'postgresql' : 'mysql']!(name, database);
   for (const statement of create) await store.query(statement);
   try {

@@ -203,7 +203,8 @@ logSuite.own(
   'an append does not wait for positions that are being given, in its session or beside it',
   async ({ scratch, harness }) => {
     const store = await scratch();
-    for (const id of ['b', 'd']) await write(store, id, [`${id}1`, `${id}2`, `${id}3`]);
+    // So few that a server would rather read them all, and lock what is between them, unless it is told not to.
+    for (const id of ['b', 'd']) await write(store, id, [`${id}1`]);
     const other = await store.connect({ pool: { min: 1, max: 1 } });
     const writer = new MikroOrmSessionService(other.em, { retry: { attempts: 1 } });
     await other.em.getConnection().execute(IMPATIENCE[harness.dialect]);
@@ -211,16 +212,16 @@ logSuite.own(
     const transactions = new Transactions(store.peer.em);
     const sessions = SessionStore.of(store.peer.em, transactions.dialect);
     await transactions.transaction(async (sql) => {
-      expect(await sessions.log.assignPositions(sql)).toEqual({ position: 6, isPending: false });
+      expect(await sessions.log.assignPositions(sql)).toEqual({ position: 2, isPending: false });
       for (const sessionId of ['b', 'd']) {
         const session = (await writer.getSession({ ...ALICE, sessionId }))!;
-        await writer.appendEvent({ session, event: eventOf({ id: `${sessionId}4` }) });
+        await writer.appendEvent({ session, event: eventOf({ id: `${sessionId}2` }) });
       }
       // Before, between and after them in every index.
       for (const sessionId of ['a', 'c', 'e']) await write({ service: writer }, sessionId, [`${sessionId}1`]);
       expect((await placed(store)).filter(({ position }) => position !== null)).toEqual([]);
     });
-    expect(await new EventLog(store.orm.em).head()).toBe(11);
+    expect(await new EventLog(store.orm.em).head()).toBe(7);
     await expectDense(store);
   },
   onServers,
@@ -757,17 +758,18 @@ logSuite.own('G2', 'every read of the log is served by an index', async ({ scrat
   const session = (await service.getSession(key))!;
   const statements = await recorded(async () => {
     await service.appendEvents({ session, events: range(5).map(() => eventOf()) });
-    for (const after of [0, 9_990]) {
-      for (const filter of [
-        {},
-        { appName: 'app 3' },
-        { userId: 'user 3' },
-        { session: 's3' },
-        { sessionTree: 's3' },
-        { afterTimestamp: 40 },
-        { ...ALICE, sessionTree: 's3', afterTimestamp: 40 },
-      ])
-        await readSome(log.since(after, filter), 1);
+    await readSome(log.since(0), 1);
+    await readSome(log.since(0, { ...key, session: 's3' }), 1);
+    for (const filter of [
+      {},
+      { appName: 'app 3' },
+      { userId: 'user 3' },
+      { session: 's3' },
+      { sessionTree: 's3' },
+      { afterTimestamp: 40 },
+      { ...ALICE, sessionTree: 's3', afterTimestamp: 40 },
+    ]) {
+      await read(log.since(9_900, filter));
     }
     for (const filter of [{}, { afterTimestamp: 40 }]) await read(log.session(key).since(10, filter));
     const stop = new AbortController();
