@@ -32,8 +32,9 @@ export const mysql: Dialect = {
 
   isTooLarge: (error) => driverCodeOf(error) === 'ER_NET_PACKET_TOO_LARGE',
 
-  // Not now(), which stands still while a statement waits for a lock.
-  now: '(unix_timestamp(sysdate(6)) * 1000e0)',
+  // In UTC, since a local time means two moments when summer ends. It stands still while a statement waits for a lock,
+  // which makes leases shorter than asked for, never longer.
+  now: "(timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1000e0)",
 
   underLock: ' for update',
 
