@@ -128,11 +128,7 @@ export class LogPoller {
   }
 
   #look(): Promise<void> {
-    this.#looking ??= this.#lookNow().finally(() => {
-      this.#looking = undefined;
-      this.#schedule();
-    });
-    return this.#looking;
+    return (this.#looking ??= this.#lookNow());
   }
 
   async #lookNow(): Promise<void> {
@@ -146,6 +142,10 @@ export class LogPoller {
       for (const waiter of this.#waiters) waiter.reject(error);
       this.#waiters.clear();
       throw error;
+    } finally {
+      // At once: a wake-up that comes now must not take this look for one that is still to see what it tells of.
+      this.#looking = undefined;
+      this.#schedule();
     }
   }
 

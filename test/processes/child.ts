@@ -1,35 +1,13 @@
 import { fork, type ChildProcess } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
-import { rm } from 'node:fs/promises';
-import path from 'node:path';
-import { build } from 'esbuild';
 import type { DatabaseName } from '../support/servers.js';
 import type { Acknowledgement, Call, Message } from './protocol.js';
 import type { Commands } from './worker.js';
+import { WorkerBundle } from './worker-bundle.js';
 
 let calls = 0;
 
-/** Inside the repository, since a module finds packages in the folders above it. */
-const bundle = path.resolve(`node_modules/.cache/adk-mikro-orm/worker-${randomBytes(5).toString('hex')}.mjs`);
-
-/** A process of few files, ADK's among them, starts in a third of the time that `tsx` takes. */
-export async function buildWorker(): Promise<void> {
-  await build({
-    entryPoints: [path.resolve('test/processes/worker.ts')],
-    outfile: bundle,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    external: ['@mikro-orm/*'],
-    banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
-    logLevel: 'error',
-  });
-}
-
-export async function removeWorker(): Promise<void> {
-  await rm(bundle, { force: true });
-}
+export const workerBundle = new WorkerBundle('worker.ts');
 
 /** The error of a call, as the other process had it. */
 export class ChildError extends Error {
@@ -45,7 +23,7 @@ export class ChildError extends Error {
 export class Child {
   readonly acknowledged: Acknowledgement[] = [];
   readonly ready: Promise<void>;
-  readonly #process: ChildProcess = fork(bundle, { execArgv: [] });
+  readonly #process: ChildProcess = fork(workerBundle.path, { execArgv: [] });
   readonly #exit = once(this.#process, 'exit');
   readonly #events = new EventEmitter();
 

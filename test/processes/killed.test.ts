@@ -4,7 +4,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
 import { MikroOrmSessionService, migrate } from '../../src/index.js';
 import { availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
-import { Child, buildWorker, removeWorker } from './child.js';
+import { Child, workerBundle } from './child.js';
 import { keyOf } from './protocol.js';
 import { readTables, upTo } from './tables.js';
 
@@ -21,7 +21,7 @@ const opened: Opened[] = [];
 const children: Child[] = [];
 
 beforeAll(async () => {
-  await buildWorker();
+  await workerBundle.build();
   for (const name of availableDatabases()) {
     const database = await createDatabase(name);
     const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
@@ -33,7 +33,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await Promise.all(children.map((child) => child.end()));
-  await removeWorker();
+  await workerBundle.remove();
   for (const { database, orm } of opened) {
     await orm.close(true);
     await database.drop();

@@ -1,11 +1,8 @@
 import { fork, type ChildProcess } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { rm } from 'node:fs/promises';
-import path from 'node:path';
-import { build } from 'esbuild';
 import { ChildError } from './child.js';
 import type { LeaseCommands } from './lease-worker.js';
+import { WorkerBundle } from './worker-bundle.js';
 
 export interface LeaseCall {
   call: number;
@@ -16,29 +13,11 @@ export interface LeaseCall {
 export type LeaseAnswer =
   { call: number; result: unknown } | { call: number; error: { message: string; code?: string } };
 
-const bundle = path.resolve(`node_modules/.cache/adk-mikro-orm/lease-worker-${randomBytes(5).toString('hex')}.mjs`);
-
-/** As `buildWorker` does for `worker.ts`. */
-export async function buildLeaseWorker(): Promise<void> {
-  await build({
-    entryPoints: [path.resolve('test/processes/lease-worker.ts')],
-    outfile: bundle,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    external: ['@mikro-orm/*'],
-    banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
-    logLevel: 'error',
-  });
-}
-
-export async function removeLeaseWorker(): Promise<void> {
-  await rm(bundle, { force: true });
-}
+export const leaseWorkerBundle = new WorkerBundle('lease-worker.ts');
 
 /** Another process, which runs `lease-worker.ts`. */
 export class LeaseProcess {
-  readonly #process: ChildProcess = fork(bundle, { execArgv: [] });
+  readonly #process: ChildProcess = fork(leaseWorkerBundle.path, { execArgv: [] });
   readonly #exit = once(this.#process, 'exit');
   readonly #waiting = new Map<number, (answer: LeaseAnswer) => void>();
   #calls = 0;

@@ -4,7 +4,7 @@ import { MikroOrmSessionService, migrate } from '../../src/index.js';
 import { until } from '../contract/tools.js';
 import { availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
 import type { ChildError } from './child.js';
-import { LeaseProcess, buildLeaseWorker, removeLeaseWorker } from './lease-process.js';
+import { LeaseProcess, leaseWorkerBundle } from './lease-process.js';
 import { keyOf } from './protocol.js';
 import { readTables } from './tables.js';
 
@@ -17,13 +17,13 @@ const waitMs = 60_000;
 let processes: LeaseProcess[];
 
 beforeAll(async () => {
-  await buildLeaseWorker();
+  await leaseWorkerBundle.build();
   processes = Array.from({ length: PROCESSES }, () => new LeaseProcess());
 });
 
 afterAll(async () => {
   await Promise.all(processes.map((process) => process.kill()));
-  await removeLeaseWorker();
+  await leaseWorkerBundle.remove();
 });
 
 describe.each(availableDatabases())('leases of several processes on %s', (name) => {

@@ -2,7 +2,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
 import { MikroOrmSessionService, migrate } from '../../src/index.js';
 import { availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
-import { Child, type ChildError, buildWorker, removeWorker } from './child.js';
+import { Child, type ChildError, workerBundle } from './child.js';
 import { keyOf } from './protocol.js';
 import { readTables, upTo } from './tables.js';
 
@@ -13,14 +13,14 @@ const APPENDS = process.env['ADK_TEST_LONG'] ? 100 : 20;
 let children: Child[];
 
 beforeAll(async () => {
-  await buildWorker();
+  await workerBundle.build();
   children = Array.from({ length: CREATORS }, () => new Child());
   await Promise.all(children.map((child) => child.ready));
 });
 
 afterAll(async () => {
   await Promise.all(children.map((child) => child.end()));
-  await removeWorker();
+  await workerBundle.remove();
 });
 
 describe.each(availableDatabases())('several processes on %s', (name) => {
