@@ -7,7 +7,7 @@ import { decodeEvent } from './event-codec.js';
 import { checkKeys, type SessionKey } from './keys.js';
 import { LogListener, type NotificationClient } from './log-listener.js';
 import { LogPoller, type Watch } from './log-poller.js';
-import type { RetryOptions } from './options.js';
+import { checkDuration, type RetryOptions } from './options.js';
 import { Transactions, guarded } from './transaction.js';
 
 export interface EventLogOptions {
@@ -88,13 +88,11 @@ export class EventLog {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidKeyError when `pollIntervalMs` is not a number above 0.
+   * @throws InvalidKeyError when `pollIntervalMs` is not above 0, or longer than a timer runs.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, { pollIntervalMs = DEFAULT_POLL_MS, listen, retry }: EventLogOptions = {}) {
-    if (!(pollIntervalMs > 0 && Number.isFinite(pollIntervalMs))) {
-      throw new InvalidKeyError('pollIntervalMs must be a number of ms above 0.');
-    }
+    checkDuration('pollIntervalMs', pollIntervalMs);
     this.#transactions = new Transactions(em, retry);
     this.#store = SessionStore.of(em, this.#transactions.dialect);
     this.#poller = LogPoller.of(this.#store, this.#transactions, pollIntervalMs);

@@ -1,3 +1,5 @@
+import { InvalidKeyError } from './errors.js';
+
 export interface RetryOptions {
   /** How often a transaction is tried in all; 10 by default. */
   attempts?: number;
@@ -27,4 +29,14 @@ export interface MikroOrmSessionServiceOptions {
   retry?: RetryOptions;
   /** The most bytes of UTF-8 the JSON of an event may have; a larger one is refused with `EventTooLargeError`. No limit by default. */
   maxEventBytes?: number;
+}
+
+/** What a timer takes: 24 days; a longer one fires at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** @throws InvalidKeyError when a timer cannot run so long. */
+export function checkDuration(name: string, ms: number): void {
+  if (!(ms > 0 && ms <= MAX_TIMER_MS)) {
+    throw new InvalidKeyError(`${name} must be a number of ms above 0, and ${MAX_TIMER_MS} at most.`);
+  }
 }

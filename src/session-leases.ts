@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises';
 import { SessionStore } from './dialects/session-store.js';
 import { InvalidKeyError, LeaseHeldError, LeaseLostError, SessionNotFoundError } from './errors.js';
 import { checkKeys, type SessionKey } from './keys.js';
-import type { MikroOrmSessionServiceOptions } from './options.js';
+import { checkDuration, type MikroOrmSessionServiceOptions } from './options.js';
 import { MikroOrmSessionService } from './session-service.js';
 import { Transactions, guarded } from './transaction.js';
 
@@ -32,8 +32,6 @@ const DEFAULT_TTL_MS = 30_000;
 const RENEWALS_PER_TTL = 6;
 const MAX_POLL_MS = 250;
 const MAX_HOLDER_LENGTH = 255;
-/** What a timer takes: 24 days. */
-const MAX_TTL_MS = 2 ** 31 - 1;
 
 /**
  * One writer to a session at a time, across processes. The database's clock alone decides who holds a lease, and every
@@ -60,9 +58,7 @@ export class SessionLeases {
    */
   constructor(em: EntityManager, options: SessionLeasesOptions = {}) {
     const { ttlMs = DEFAULT_TTL_MS } = options;
-    if (!(ttlMs > 0 && ttlMs <= MAX_TTL_MS)) {
-      throw new InvalidKeyError(`ttlMs must be a number of ms above 0, and ${MAX_TTL_MS} at most.`);
-    }
+    checkDuration('ttlMs', ttlMs);
     this.#em = em;
     this.#options = options;
     this.#ttlMs = ttlMs;
