@@ -1,4 +1,3 @@
-import { setTimeout } from 'node:timers/promises';
 import type { MikroORM } from '@mikro-orm/core';
 import { Migration } from '@mikro-orm/migrations';
 import { AdkEvent } from '../../entities/index.js';
@@ -50,9 +49,7 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
     expect(await askAll(url)).toEqual(Array(PROCESSES).fill('working'));
     let answers: string[] = [];
     try {
-      await setTimeout(500);
       await deploy();
-      await setTimeout(500);
     } finally {
       answers = await askAll('stop');
     }

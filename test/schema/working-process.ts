@@ -32,7 +32,8 @@ async function start(url: string): Promise<() => Promise<void>> {
   const own = await service.createSession({ ...APP, sessionId: `own-${process.pid}` });
   const shared = await service.getOrCreateSession({ ...APP, sessionId: 'shared' });
   const done: Work = { own: [], shared: [], errors: [] };
-  let stopped = false;
+  /** How many events of its own it is to append in all. */
+  let wanted = Infinity;
 
   const append = async (session: Session, acknowledged: string[]) => {
     const event = createEvent({
@@ -44,7 +45,7 @@ async function start(url: string): Promise<() => Promise<void>> {
     acknowledged.push(event.id);
   };
   const work = async () => {
-    while (!stopped) {
+    while (done.own.length < wanted && done.errors.length === 0) {
       try {
         await append(own, done.own);
         await append(shared, done.shared);
@@ -54,10 +55,12 @@ async function start(url: string): Promise<() => Promise<void>> {
       }
     }
   };
+  // Before the deploy, while it goes on, and after it.
+  await append(own, done.own);
   const working = work();
   console.log('working');
   return async () => {
-    stopped = true;
+    wanted = done.own.length + 1;
     await working;
     await orm.close(true);
     console.log(JSON.stringify(done));
