@@ -142,6 +142,7 @@ const OF_EVENTS: Case<SessionLogFilter>[] = [
   [{ authorSuffix: '_agent' }, ['c']],
   [{ authorSuffix: '%t' }, ['d']],
   [{ authorSuffix: '\\t' }, ['e']],
+  [{ authorSuffix: 'sub' }, []],
   [{ authorSuffix: 't' }, ['a', 'b', 'c', 'd', 'e']],
   [{ branchPrefix: 'root' }, ['a', 'c', 'd', 'e']],
   [{ branchPrefix: 'root_' }, ['c']],
