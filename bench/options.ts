@@ -44,7 +44,7 @@ export function benchOptions(args: string[]): BenchOptions {
   const { quick, only, workload, rounds, out, help } = values;
   const effort: Effort = quick
     ? { rounds: 3, roundMs: 30, warmMs: 60, peerMs: 250 }
-    : { rounds: 9, roundMs: 250, warmMs: 1_000, peerMs: 6_000 };
+    : { rounds: 5, roundMs: 250, warmMs: 500, peerMs: 3_000 };
   if (rounds !== undefined) effort.rounds = Math.max(1, Number.parseInt(rounds, 10) || 1);
   const isComplete = !quick && only === undefined && workload === undefined && rounds === undefined;
   return {

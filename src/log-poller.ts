@@ -28,6 +28,9 @@ export interface Watch {
   leave(): Promise<void>;
 }
 
+/** How long an account that may not write is not asked to again. */
+const READ_ONLY_MS = 60_000;
+
 /** The most sessions in one statement; SQLite's expressions end at a depth of 1,000. */
 const SESSIONS_AT_ONCE = 200;
 
@@ -48,7 +51,8 @@ export class LogPoller {
   #head = 0;
   #seen: string | undefined;
   #registrations = 0;
-  #mayWrite = true;
+  /** When this account was last told that it may not write. */
+  #readOnlySince = -Infinity;
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #isLookDue = false;
@@ -103,8 +107,13 @@ export class LogPoller {
   /** Gives positions to all events that are committed now, where this account may. @returns the last position. */
   async position(): Promise<number> {
     let head = await this.#transactions.run((sql) => this.#store.log.head(sql));
-    while (head.isPending && this.#mayWrite) head = await this.#assignPositions(head);
+    while (head.isPending && this.#mayWrite()) head = await this.#assignPositions(head);
     return head.position;
+  }
+
+  /** Tried again now and then: a server that is read-only during a failover is not for ever. */
+  #mayWrite(): boolean {
+    return performance.now() - this.#readOnlySince > READ_ONLY_MS;
   }
 
   async #assignPositions(head: LogHead): Promise<LogHead> {
@@ -113,7 +122,7 @@ export class LogPoller {
     } catch (error) {
       if (!this.#transactions.dialect.isReadOnly(error)) throw error;
       // Somebody else's reader gives the positions.
-      this.#mayWrite = false;
+      this.#readOnlySince = performance.now();
       return head;
     }
   }
@@ -159,7 +168,7 @@ export class LogPoller {
 
     let head = await this.#transactions.run((sql) => log.head(sql));
     this.#found(head);
-    while (head.isPending && this.#mayWrite) {
+    while (head.isPending && this.#mayWrite()) {
       head = await this.#assignPositions(head);
       this.#found(head);
     }

@@ -1,9 +1,10 @@
 import { createSession, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { MikroOrmSessionService } from '../../src/index.js';
-import { dialectName, type DialectName } from '../../entities/dialect-name.js';
+import { dialectName } from '../../entities/dialect-name.js';
 import type { OwnStore } from '../harnesses/harness.js';
 import { HostNote } from '../harnesses/host-note.js';
+import { plans } from './plans.js';
 import { Suite } from './rule.js';
 import { errorOf, eventOf, expectCode, range, saying } from './tools.js';
 
@@ -88,59 +89,11 @@ async function fill({ orm, service, query }: OwnStore): Promise<Session> {
   return createSession({ ...app, id: 'session 3', userId: 'user 3' });
 }
 
-interface Plan {
-  /** Makes the planner know the tables. */
-  analyze: string;
-  /** The tables that a plan reads from end to end. */
-  scans(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
-}
-
-const matches = (lines: string[], scan: RegExp) => lines.filter((line) => scan.test(line));
-
-const tables = ['counters', 'sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states'].map(
-  (name) => `adk_${name}`,
-);
-
-const mysqlPlan: Plan = {
-  analyze: `analyze table ${tables.join(', ')}`,
-  async scans(explain) {
-    const rows = (await explain('explain')) as { table: string | null; type: string | null }[];
-    return rows.flatMap(({ table, type }) =>
-      table?.startsWith('adk_') && (type === 'ALL' || type === 'index') ? [table] : [],
-    );
-  },
-};
-
-const PLANS: Record<DialectName, Plan> = {
-  sqlite: {
-    analyze: 'analyze',
-    async scans(explain) {
-      const rows = (await explain('explain query plan')) as { detail: string }[];
-      return matches(
-        rows.map(({ detail }) => detail),
-        /^SCAN adk_/,
-      );
-    },
-  },
-  postgresql: {
-    analyze: `analyze ${tables.join(', ')}`,
-    async scans(explain) {
-      const rows = (await explain('explain')) as { 'QUERY PLAN': string }[];
-      return matches(
-        rows.map((row) => row['QUERY PLAN']),
-        /Seq Scan on adk_/,
-      );
-    },
-  },
-  mysql: mysqlPlan,
-  mariadb: mysqlPlan,
-};
-
 schemaSuite.own('F6', 'every read is served by an index', async ({ scratch }) => {
   const store = await scratch();
   const { service, orm, query, recorded } = store;
   const session = await fill(store);
-  const plan = PLANS[dialectName(orm.em.getPlatform()) ?? 'sqlite'];
+  const plan = plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'];
   await query(plan.analyze);
 
   const key = { appName: session.appName, userId: session.userId, sessionId: session.id };

@@ -8,7 +8,9 @@ export interface Plan {
   scans(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
 }
 
-const TABLES = ['adk_counters', 'adk_sessions', 'adk_events', 'adk_event_parts'].join(', ');
+const TABLES = ['counters', 'sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states']
+  .map((table) => `adk_${table}`)
+  .join(', ');
 
 const mysql: Plan = {
   analyze: `analyze table ${TABLES}`,
