@@ -11,7 +11,7 @@ import { USAGE, benchOptions, type BenchOptions } from './options.js';
 import { printCases, printHeader, printComparisons, printHeading, printHeadline, showProgress } from './report.js';
 import { caseResult, comparisonResults, type Results } from './results.js';
 import { WORKLOADS } from './workloads/index.js';
-import type { Workload } from './workloads/workload.js';
+import type { Open, Workload } from './workloads/workload.js';
 
 const options = benchOptions(process.argv.slice(2));
 
@@ -54,8 +54,8 @@ async function run({ databases, workloads, effort, isComplete, out }: BenchOptio
 
 async function runWorkload(database: DatabaseName, workload: Workload, results: Results): Promise<void> {
   const opened: Contenders[] = [];
-  const open = async () => {
-    const contenders = await openContenders(database);
+  const open: Open = async (names) => {
+    const contenders = await openContenders(database, names);
     opened.push(contenders);
     return contenders;
   };

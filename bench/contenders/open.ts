@@ -13,11 +13,14 @@ import { Floor } from './floor.js';
 import { Ours } from './ours.js';
 import { Peer } from './peer.js';
 
-/** Opens all contenders on one kind of database, each in a new database of its own. */
-export async function openContenders(name: DatabaseName): Promise<Contenders> {
+/** Opens contenders on one kind of database, each in a new database of its own. */
+export async function openContenders(
+  name: DatabaseName,
+  names: readonly ContenderName[] = CONTENDERS,
+): Promise<Contenders> {
   const opened: Partial<Contenders> = {};
   try {
-    for (const contender of CONTENDERS) opened[contender] = await openContender(name, contender);
+    for (const contender of names) opened[contender] = await openContender(name, contender);
     return opened as Contenders;
   } catch (error) {
     await closeContenders(opened);

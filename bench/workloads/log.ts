@@ -4,7 +4,7 @@ import { Ours } from '../contenders/ours.js';
 import type { Case, Lane } from '../measure.js';
 import { parallelLane } from './concurrency.js';
 import { APP, USER, newContent, newPayloads } from './sessions.js';
-import { count, type Workload } from './workload.js';
+import { count, type Open, type Workload } from './workload.js';
 
 const WRITERS = 16;
 
@@ -73,7 +73,7 @@ export const log: Workload = {
 };
 
 /** What readers of the log cost those who write. */
-async function writersCases(open: Parameters<Workload['cases']>[0], hasPush: boolean): Promise<Case[]> {
+async function writersCases(open: Open, hasPush: boolean): Promise<Case[]> {
   const title = `Append to ${WRITERS} sessions at once`;
   const rest = { unit: 'event', maxCount: 480, minCount: WRITERS };
   const lane = (ours: Ours) => parallelLane(ours, WRITERS, WRITERS);
@@ -98,8 +98,9 @@ async function writersCases(open: Parameters<Workload['cases']>[0], hasPush: boo
   return cases;
 }
 
-async function oursOf(open: Parameters<Workload['cases']>[0]): Promise<Ours> {
-  const { ours } = await open();
+async function oursOf(open: Open): Promise<Ours> {
+  // The others would only take up the server's connections.
+  const { ours } = await open(['ours']);
   if (!(ours instanceof Ours)) throw new Error('Ours is not ours.');
   return ours;
 }

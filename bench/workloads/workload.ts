@@ -12,13 +12,13 @@ export interface Scale {
 export const FULL_SCALE: Scale = { longHistory: 100_000, manySessions: 100_000, deletedEvents: 10_000 };
 export const QUICK_SCALE: Scale = { longHistory: 10_000, manySessions: 10_000, deletedEvents: 1_000 };
 
+/** Opens contenders in new databases, all of them by default; closed by the caller. */
+export type Open = (names?: readonly ContenderName[]) => Promise<Contenders>;
+
 /** Cases that are measured in the same rounds. */
 export interface Workload {
   name: string;
-  /**
-   * @param open opens contenders in new databases; closed by the caller.
-   */
-  cases(open: () => Promise<Contenders>, scale: Scale): Promise<Case[]>;
+  cases(open: Open, scale: Scale): Promise<Case[]>;
   /** What is compared with itself. */
   comparisons?(scale: Scale): Comparison[];
   /** What a reader should know, for the results. */
