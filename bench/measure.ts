@@ -7,6 +7,8 @@ export interface Lane {
   /** Makes ready for so many operations; not timed. */
   prepare?(count: number): Promise<void>;
   run(count: number): Promise<void>;
+  /** The most memory that a run took, in MB, where that is a promise. */
+  memoryMb?(): number;
   /** After the last round: fails when the database does not hold what was written. */
   verify?(): Promise<void>;
 }

@@ -12,10 +12,11 @@ export function printHeader(): void {
 }
 
 export function printCases(cases: readonly CaseResult[]): void {
-  for (const { title, unit, times, timesAsFast, timesTheFloor, failures } of cases) {
+  for (const { title, unit, times, timesAsFast, timesTheFloor, failures, memoryMb } of cases) {
     const ours = time(times.ours) + (unit === 'event' ? '/event' : '');
     const peer = failures.peer === undefined ? time(times.peer) : 'fails';
     printRow([title, ours, peer, time(times.floor), ratio(timesAsFast), ratio(timesTheFloor)], WIDTHS);
+    if (memoryMb !== undefined) line(`    Ours takes ${number(memoryMb)} MB at most`);
     if (failures.peer !== undefined) line(`    The peer fails: ${failures.peer}`);
   }
 }

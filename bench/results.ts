@@ -41,6 +41,8 @@ export interface CaseResult {
   /** Our time over the floor's. */
   timesTheFloor?: Spread;
   failures: Partial<Record<ContenderName, string>>;
+  /** The most that ours took, where it is measured. */
+  memoryMb?: number;
 }
 
 /** Ours against ours. */
@@ -54,7 +56,7 @@ export interface ComparisonResult {
 export function caseResult(
   database: DatabaseName,
   workload: { name: string; note?: string },
-  { case: { id, title, unit }, series, counts, failures }: Measured,
+  { case: { id, title, unit, lanes }, series, counts, failures }: Measured,
 ): CaseResult {
   const timesAsFast = ratioOf(series.peer, series.ours);
   const timesTheFloor = ratioOf(series.ours, series.floor);
@@ -75,6 +77,7 @@ export function caseResult(
     ...(timesAsFast && { timesAsFast }),
     ...(timesTheFloor && { timesTheFloor }),
     failures,
+    ...(lanes.ours.memoryMb && { memoryMb: lanes.ours.memoryMb() }),
   };
 }
 

@@ -127,12 +127,19 @@ async function sinceLane(ours: Ours, size: number): Promise<Lane> {
     await ours.fill(Array.from({ length: 10 }, () => newContent(payloads, 100)));
   }
   await eventLog.head();
+  let mostBytes = 0;
   return {
     async run(events) {
       let read = 0;
-      for await (const { event } of eventLog.since(0, { limit: events })) if (event) read++;
+      const before = process.memoryUsage().heapUsed;
+      for await (const { event } of eventLog.since(0, { limit: events })) {
+        if (event) read++;
+        if (read % 1_000 === 0) mostBytes = Math.max(mostBytes, process.memoryUsage().heapUsed - before);
+      }
       if (read !== events) throw new Error(`The log has ${read} events instead of ${events}.`);
     },
+    // With what the collector has not taken yet.
+    memoryMb: () => mostBytes / 1e6,
   };
 }
 
