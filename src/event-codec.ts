@@ -60,5 +60,10 @@ function checkObject(value: object, path: string, ancestors: object[]): void {
 
 /** Reads a stored event back, with ADK's brand. */
 export function decodeEvent(json: string): Event {
-  return Object.assign(JSON.parse(json) as Event, { [EVENT_BRAND]: true as const });
+  return branded(JSON.parse(json) as object);
+}
+
+/** What JSON has made of an event, with ADK's brand. */
+export function branded(event: object): Event {
+  return Object.assign(event as Event, { [EVENT_BRAND]: true as const });
 }

@@ -3,8 +3,8 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { LoggedEvent } from './dialects/log-store.js';
 import { SessionStore, type SessionHead } from './dialects/session-store.js';
 import { DamagedEventError, InvalidKeyError } from './errors.js';
-import { decodeEvent } from './event-codec.js';
-import { checkKeys, type SessionKey } from './keys.js';
+import { branded } from './event-codec.js';
+import { checkKeys, checkWholeNumbers, checkedSessionKey, type SessionKey } from './keys.js';
 import { LogListener, type NotificationClient } from './log-listener.js';
 import { LogPoller, type Watch } from './log-poller.js';
 import { checkDuration, type RetryOptions } from './options.js';
@@ -143,9 +143,8 @@ export class EventLog {
   }
 
   /** One session's log; it needs no positions. */
-  session({ appName, userId, sessionId }: SessionKey): SessionLog {
-    const session = { appName, userId, sessionId };
-    checkKeys(session);
+  session(key: SessionKey): SessionLog {
+    const session = checkedSessionKey(key);
     return {
       head: () =>
         guarded(async () => (await this.#transactions.run((sql) => this.#store.head(sql, session)))?.lastSeq ?? 0),
@@ -257,11 +256,7 @@ function checkFilter(filter: LogFilter, cursor: Record<string, number>): void {
   if (userId !== undefined) checkKeys({ userId });
   if (session !== undefined) checkKeys({ sessionId: session });
   if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
-  for (const [name, value] of Object.entries({ ...cursor, limit })) {
-    if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) {
-      throw new InvalidKeyError(`${name} must be a whole number, 0 or more.`);
-    }
-  }
+  checkWholeNumbers({ ...cursor, limit });
   if (afterTimestamp !== undefined && !Number.isFinite(afterTimestamp)) {
     throw new InvalidKeyError('afterTimestamp must be a number of ms since 1970.');
   }
@@ -290,7 +285,7 @@ function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): G
 function eventOf(json: string | null): Event | undefined {
   try {
     const value: unknown = JSON.parse(json ?? '');
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? decodeEvent(json ?? '') : undefined;
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? branded(value) : undefined;
   } catch {
     return undefined;
   }

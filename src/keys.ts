@@ -40,7 +40,7 @@ export function checkKeys(keys: Keys): void {
     if (value.length > KEY_LENGTHS[kind] && Array.from(value).length > KEY_LENGTHS[kind]) {
       throw new InvalidKeyError(`The ${name} is longer than ${KEY_LENGTHS[kind]} characters.`);
     }
-    if (/[\0\p{Surrogate}]/u.test(value)) {
+    if (!isStorable(value)) {
       throw new InvalidKeyError(`The ${name} holds NUL or half of a surrogate pair, which no database compares alike.`);
     }
   }
@@ -51,5 +51,31 @@ export function checkKeys(keys: Keys): void {
         .map((kind) => NAMES[kind as keyof Keys])
         .join(', ')} together are longer than ${MAX_ROW_KEY_BYTES} bytes of UTF-8; shorten one of them.`,
     );
+  }
+}
+
+/** Whether text is without what some database refuses or confuses: NUL, and halves of surrogate pairs. */
+export function isStorable(text: string): boolean {
+  return !/[\0\p{Surrogate}]/u.test(text);
+}
+
+/** The key of a session alone, without what the caller's object may have besides, and checked. */
+export function checkedSessionKey({ appName, userId, sessionId }: SessionKey): SessionKey {
+  const key = { appName, userId, sessionId };
+  checkKeys(key);
+  return key;
+}
+
+/** One text for a session's key, to find and compare it by. Keys hold no NUL. */
+export function sessionIdentity({ appName, userId, sessionId }: SessionKey): string {
+  return [appName, userId, sessionId].join('\0');
+}
+
+/** @throws InvalidKeyError when one of the numbers that are given, such as a page or a cursor, is not a whole one. */
+export function checkWholeNumbers(numbers: Record<string, number | undefined>): void {
+  for (const [name, value] of Object.entries(numbers)) {
+    if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) {
+      throw new InvalidKeyError(`${name} must be a whole number, 0 or more.`);
+    }
   }
 }

@@ -1,7 +1,7 @@
 import type { LeaseRule, Sql } from './dialects/dialect.js';
 import type { LeaseStore } from './dialects/lease-store.js';
 import { LeaseHeldError, LeaseLostError } from './errors.js';
-import type { SessionKey } from './keys.js';
+import { sessionIdentity, type SessionKey } from './keys.js';
 import type { MikroOrmSessionServiceOptions } from './options.js';
 
 /** A lease that a service writes under. */
@@ -21,7 +21,7 @@ export class LeaseGuard {
   /** A service with a lease writes to other sessions, too: a tool's that is an agent, under another app name. */
   ruleFor(session: SessionKey): LeaseRule | undefined {
     const { fence } = this;
-    if (fence && isSame(fence.session, session)) return { token: fence.token };
+    if (fence && sessionIdentity(fence.session) === sessionIdentity(session)) return { token: fence.token };
     return this.onUnleasedAppend === 'reject' ? 'unleased' : undefined;
   }
 
@@ -41,8 +41,4 @@ export class LeaseGuard {
       throw new LeaseLostError(session.sessionId);
     }
   }
-}
-
-function isSame(a: SessionKey, b: SessionKey): boolean {
-  return a.appName === b.appName && a.userId === b.userId && a.sessionId === b.sessionId;
 }

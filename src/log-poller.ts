@@ -1,6 +1,6 @@
 import type { LogHead } from './dialects/log-store.js';
 import type { SessionHead, SessionStore } from './dialects/session-store.js';
-import type { SessionKey } from './keys.js';
+import { sessionIdentity, type SessionKey } from './keys.js';
 import type { Transactions } from './transaction.js';
 
 interface WatchedSession {
@@ -91,7 +91,7 @@ export class LogPoller {
       look: () => this.#look(),
       change: (signal) => this.#change(signal),
       leave: async () => {
-        if (watched && --watched.watchers === 0) this.#sessions.delete(idOf(watched.key));
+        if (watched && --watched.watchers === 0) this.#sessions.delete(sessionIdentity(watched.key));
         if (--this.#watchers === 0) await this.#stop();
       },
     };
@@ -128,9 +128,9 @@ export class LogPoller {
   }
 
   #watchSession(key: SessionKey): WatchedSession {
-    const watched = this.#sessions.get(idOf(key)) ?? { key, watchers: 0, head: undefined };
+    const watched = this.#sessions.get(sessionIdentity(key)) ?? { key, watchers: 0, head: undefined };
     watched.watchers++;
-    this.#sessions.set(idOf(key), watched);
+    this.#sessions.set(sessionIdentity(key), watched);
     this.#registrations++;
     this.#isLookDue = true;
     return watched;
@@ -190,9 +190,9 @@ export class LogPoller {
       const some = watched.slice(i, i + SESSIONS_AT_ONCE);
       const keys = some.map(({ key }) => key);
       const found = await this.#transactions.run((sql) => this.#store.heads(sql, keys));
-      const heads = new Map(found.map(({ key, head }) => [idOf(key), head]));
+      const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
       for (const session of some) {
-        const head = heads.get(idOf(session.key));
+        const head = heads.get(sessionIdentity(session.key));
         if (head?.incarnation === session.head?.incarnation && head?.lastSeq === session.head?.lastSeq) continue;
         session.head = head;
         isChanged = true;
@@ -241,8 +241,4 @@ export class LogPoller {
     // Its statements must not meet an ORM that is closed when the loop has ended: there they wait for a minute.
     await this.#looking?.catch(() => undefined);
   }
-}
-
-function idOf({ appName, userId, sessionId }: SessionKey): string {
-  return [appName, userId, sessionId].join('\0');
 }

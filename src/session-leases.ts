@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
 import { SessionStore } from './dialects/session-store.js';
 import { InvalidKeyError, LeaseHeldError, LeaseLostError, SessionNotFoundError } from './errors.js';
-import { checkKeys, type SessionKey } from './keys.js';
+import { checkedSessionKey, isStorable, type SessionKey } from './keys.js';
 import { checkDuration, type MikroOrmSessionServiceOptions } from './options.js';
 import { MikroOrmSessionService } from './session-service.js';
 import { Transactions, guarded } from './transaction.js';
@@ -74,8 +74,8 @@ export class SessionLeases {
    * @throws InvalidKeyError when the holder's name is empty, too long, or cannot be stored.
    */
   async acquire(session: SessionKey, { holder, waitMs = 0 }: AcquireOptions): Promise<Lease> {
-    const key = keyOf(session);
-    if (holder === '' || Array.from(holder).length > MAX_HOLDER_LENGTH || /[\0\p{Surrogate}]/u.test(holder)) {
+    const key = checkedSessionKey(session);
+    if (holder === '' || Array.from(holder).length > MAX_HOLDER_LENGTH || !isStorable(holder)) {
       throw new InvalidKeyError(
         `The holder must be a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs.`,
       );
@@ -116,7 +116,7 @@ export class SessionLeases {
 
   /** @returns who holds a session's lease; undefined when nobody does, or there is no such session. */
   async current(session: SessionKey): Promise<LeaseInfo | undefined> {
-    const key = keyOf(session);
+    const key = checkedSessionKey(session);
     const found = await guarded(() => this.#transactions.run((sql) => this.#store.leases.current(sql, key)));
     return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
   }
@@ -152,13 +152,6 @@ export class SessionLeases {
       },
     );
   }
-}
-
-/** Checked, and without what the caller's object may have besides. */
-function keyOf({ appName, userId, sessionId }: SessionKey): SessionKey {
-  const key = { appName, userId, sessionId };
-  checkKeys(key);
-  return key;
 }
 
 interface LeaseActions {

@@ -19,7 +19,7 @@ import { decodeEvent, encode } from './event-codec.js';
 import { InvalidKeyError, SessionExistsError, SessionNotFoundError } from './errors.js';
 import { inTurn, setRevision, stateOf } from './handle.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
-import { checkKeys, type SessionKey } from './keys.js';
+import { checkKeys, checkWholeNumbers, type SessionKey } from './keys.js';
 import type { MikroOrmSessionServiceOptions } from './options.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type Scope, type StateEntry } from './state.js';
 import { Transactions, guarded } from './transaction.js';
@@ -355,12 +355,4 @@ function stateEntries(session: SessionKey, state: Record<string, unknown>, path:
       checkStateKey(session, name);
       return { key: name, json: encode(value, `${path}.${name}`), eventId: null };
     });
-}
-
-function checkWholeNumbers(numbers: Record<string, number | undefined>): void {
-  for (const [name, value] of Object.entries(numbers)) {
-    if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) {
-      throw new InvalidKeyError(`${name} must be a whole number, 0 or more.`);
-    }
-  }
 }

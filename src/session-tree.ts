@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { KEY_LENGTHS } from '../entities/columns.js';
 import { InvalidKeyError } from './errors.js';
-import { checkKeys } from './keys.js';
+import { checkKeys, isStorable } from './keys.js';
 
 /** Stands between the id of a session and what its subagents' sessions are called. */
 export const SESSION_TREE_SEPARATOR = ':sub:';
@@ -19,7 +19,7 @@ export const SESSION_TREE_SEPARATOR = ':sub:';
 export function deriveSessionId(parent: string, branch: string): string {
   checkKeys({ sessionId: parent });
   // Also where it is hashed: all halves of surrogate pairs are one to a hash.
-  if (branch === '' || /[\0\p{Surrogate}]/u.test(branch)) {
+  if (branch === '' || !isStorable(branch)) {
     throw new InvalidKeyError('The branch must not be empty, or hold NUL or half of a surrogate pair.');
   }
   for (const suffix of [branch, createHash('sha256').update(branch).digest('base64url')]) {

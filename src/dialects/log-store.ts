@@ -1,7 +1,7 @@
-import type { SessionKey } from '../keys.js';
+import { sessionIdentity, type SessionKey } from '../keys.js';
 import { SESSION_TREE_SEPARATOR } from '../session-tree.js';
 import type { Dialect, Sql } from './dialect.js';
-import { SESSION_WHERE, sessionValues, type Tables } from './tables.js';
+import { SESSION_WHERE, sessionKeyOf, sessionValues, type SessionKeyRow, type Tables } from './tables.js';
 
 /** An event as the log reads it. */
 export interface LoggedEvent {
@@ -125,7 +125,7 @@ export class LogStore {
   async #loggedEvents(sql: Sql, text: string, values: readonly unknown[]): Promise<LoggedEvent[]> {
     const events: LoggedEvent[] = [];
     for (const row of await sql.all<EventRow>(text, values)) {
-      const session = { appName: row.app_name, userId: row.user_id, sessionId: row.session_id };
+      const session = sessionKeyOf(row);
       events.push({
         session,
         seq: row.seq,
@@ -144,10 +144,7 @@ export class LogStore {
   }
 }
 
-interface KeyRow {
-  app_name: string;
-  user_id: string;
-  session_id: string;
+interface KeyRow extends SessionKeyRow {
   seq: number;
 }
 
@@ -161,7 +158,7 @@ function inTime<Row extends KeyRow & { timestamp: number }>(rows: readonly Row[]
   const latest = new Map<string, number>();
   return rows
     .map((row) => {
-      const session = [row.app_name, row.user_id, row.session_id].join('\0');
+      const session = sessionIdentity(sessionKeyOf(row));
       const time = Math.max(row.timestamp, latest.get(session) ?? row.timestamp);
       latest.set(session, time);
       return { row, time };

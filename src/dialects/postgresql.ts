@@ -3,7 +3,16 @@ import { driverCodeOf, driverMessageOf } from '../errors.js';
 import { SCOPES, type Scope } from '../state.js';
 import type { Dialect, Sql } from './dialect.js';
 import { returning } from './returning.js';
-import { STATE_KEYS, appendCondition, ownerValues, sessionValues, stateTable, type Tables } from './tables.js';
+import {
+  EVENT_COLUMNS,
+  STATE_KEYS,
+  appendCondition,
+  ownerValues,
+  placeholders,
+  sessionValues,
+  stateTable,
+  type Tables,
+} from './tables.js';
 
 /** Shut down, crashed, could not connect, `lock_timeout`: codes that MikroORM has no type for. */
 const PASSING = new Set([
@@ -34,7 +43,7 @@ export const postgresql: Dialect = {
   isReadOnly: (error) => ['42501', '25006'].includes(driverCodeOf(error) ?? ''),
 
   push: {
-    channel: ({ events }) => `adk_${createHash('sha256').update(events).digest('hex').slice(0, 16)}`,
+    channel: ({ events }) => `adk_${hashOf(events)}`,
     notify: "select pg_notify(?, '')",
   },
 
@@ -83,7 +92,7 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
       returning last_seq
     )`,
     `events as (
-      insert into ${tables.events} (app_name, user_id, session_id, seq, event_id, timestamp, data)
+      insert into ${tables.events} (${EVENT_COLUMNS})
       select ?, ?, ?, last_seq - ? + number, id, at, data::json
       from taken, unnest(?::text[], ?::float8[], ?::text[]) with ordinality as appended (id, at, data, number)
     )`,
@@ -109,7 +118,12 @@ interface Statement {
 
 /** By a hash of the text: behind a pooler two versions of this package may share a connection. */
 function named(what: string, text: string): Statement {
-  return { name: `adk_${what}_${createHash('sha256').update(text).digest('hex').slice(0, 16)}`, text };
+  return { name: `adk_${what}_${hashOf(text)}`, text };
+}
+
+/** Short enough for a name, of which PostgreSQL takes 63 bytes. */
+function hashOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }
 
 const NOT_PREPARED = '26000';
@@ -128,7 +142,7 @@ async function runPrepared<Row extends object>(
   // There an error would end the transaction.
   if (sql.isInTransaction) return sql.all(text, values);
 
-  const execute = `execute ${name} (${values.map(() => '?').join(', ')})`;
+  const execute = `execute ${name} (${placeholders(values.length)})`;
   try {
     return await sql.all(execute, values);
   } catch (error) {

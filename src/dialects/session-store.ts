@@ -12,9 +12,11 @@ import {
   ownerValues,
   placeholderRows,
   placeholders,
+  sessionKeyOf,
   sessionValues,
   stateTable,
   tablesOf,
+  type SessionKeyRow,
   type Tables,
 } from './tables.js';
 
@@ -128,14 +130,11 @@ export class SessionStore {
   /** Of several sessions those that exist. */
   async heads(sql: Sql, sessions: readonly SessionKey[]): Promise<{ key: SessionKey; head: SessionHead }[]> {
     const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
-    const rows = await sql.all<HeadRow & { app_name: string; user_id: string; session_id: string }>(
+    const rows = await sql.all<HeadRow & SessionKeyRow>(
       `${this.#text.selectHeads} ${where}`,
       sessions.flatMap(sessionValues),
     );
-    return rows.map((row) => ({
-      key: { appName: row.app_name, userId: row.user_id, sessionId: row.session_id },
-      head: headOf(row),
-    }));
+    return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
   }
 
   /** Session and state in one statement, so that they fit together (contract D8). */

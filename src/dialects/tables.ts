@@ -45,6 +45,17 @@ export function appendCondition(
   return { where: conditions.join(' and '), values };
 }
 
+/** The columns that name a session. */
+export interface SessionKeyRow {
+  app_name: string;
+  user_id: string;
+  session_id: string;
+}
+
+export function sessionKeyOf(row: SessionKeyRow): SessionKey {
+  return { appName: row.app_name, userId: row.user_id, sessionId: row.session_id };
+}
+
 const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appStates' } as const;
 
 /** The primary key of each state table; all but the last column say whose the state is, see `ownerValues`. */
