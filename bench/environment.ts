@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { cpus, loadavg, release, totalmem, type } from 'node:os';
 import { MikroORM } from '@mikro-orm/core';
+import { MikroOrmSessionService, adkEntities, migrate } from '../src/index.js';
 import { createDatabase, type DatabaseName } from '../test/support/servers.js';
 import type { DatabaseFacts } from './results.js';
 
@@ -37,15 +38,16 @@ export async function packageVersions(): Promise<Record<string, string>> {
 
 export async function databaseFacts(name: DatabaseName): Promise<DatabaseFacts> {
   const database = await createDatabase(name);
-  const orm = await MikroORM.init({ ...database.options, entities: [], discovery: { warnWhenNoEntities: false } });
+  const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
   try {
     const isFile = name === 'sqlite' || name === 'better-sqlite';
     const value = async (sql: string) => {
       const rows: unknown = await orm.em.getConnection().execute(sql);
       return String(Object.values((rows as Record<string, unknown>[])[0] ?? {})[0]);
     };
-    // The mode that the service sets up, too.
-    if (isFile) await value('pragma journal_mode = wal');
+    // The service sets up the connection, too.
+    await migrate(orm);
+    await new MikroOrmSessionService(orm.em).listSessions({ appName: 'bench' });
     const settings: Record<string, string> = {};
     for (const setting of SETTINGS[name]) {
       const sql = isFile ? `pragma ${setting}` : name === 'postgresql' ? `show ${setting}` : `select @@${setting}`;

@@ -9,7 +9,7 @@ export const adkCounter = ({ table }: Naming) =>
     ...table('counters'),
     properties: {
       name: key('name', 32).primary(),
-      value: p.bigint('number').name('value'),
+      value: p.bigint('number').fieldName('value'),
     },
   });
 

@@ -18,7 +18,7 @@ export const adkEventPart = ({ named, table }: Naming) =>
           .index(false)
           .deleteRule('cascade')
           .updateRule('no action'),
-      part: p.integer().name('part').primary().autoincrement(false),
+      part: p.integer().fieldName('part').primary().autoincrement(false),
       text: text('text'),
     },
   });

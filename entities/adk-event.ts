@@ -19,13 +19,13 @@ export const adkEvent = ({ named, table }: Naming) =>
           .deleteRule('cascade')
           .updateRule('no action'),
       /** 1, 2, 3 … without gaps inside the session. */
-      seq: p.integer().name('seq').primary().autoincrement(false),
+      seq: p.integer().fieldName('seq').primary().autoincrement(false),
       id: key('event_id', KEY_LENGTHS.eventId),
       timestamp: time('timestamp'),
       /** The event as ADK has it; null where it is kept in parts, see `AdkEventPart`. */
       data: json('data').nullable(),
       /** Its place among the events of all sessions; null until a reader of the log has given it one. */
-      position: p.bigint('number').name('position').nullable(),
+      position: p.bigint('number').fieldName('position').nullable(),
     },
     indexes: [{ name: named('events_position'), properties: ['position', 'seq'] }],
     uniques: [{ name: named('events_event_id'), properties: ['session', 'id'] }],

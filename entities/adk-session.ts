@@ -12,15 +12,15 @@ export const adkSession = ({ named, table }: Naming) =>
       userId: key('user_id', KEY_LENGTHS.userId).primary(),
       id: key('session_id', KEY_LENGTHS.sessionId).primary(),
       /** Tells a session from one that was deleted and created again under the same id. */
-      incarnation: p.string().name('incarnation').length(36),
+      incarnation: p.string().fieldName('incarnation').length(36),
       /** The number of the newest event, 0 when there is none. */
-      lastSeq: p.integer().name('last_seq').default(0),
+      lastSeq: p.integer().fieldName('last_seq').default(0),
       createTime: time('create_time'),
       lastUpdateTime: time('last_update_time'),
       /** Who holds the lease, see `SessionLeases`; null when nobody does. */
-      leaseHolder: p.string().name('lease_holder').length(255).nullable(),
+      leaseHolder: p.string().fieldName('lease_holder').length(255).nullable(),
       /** The fencing token of the newest lease; stays when it is released. */
-      leaseToken: p.bigint('number').name('lease_token').default(0),
+      leaseToken: p.bigint('number').fieldName('lease_token').default(0),
       /** By the database's clock. */
       leaseExpires: time('lease_expires').nullable(),
     },

@@ -60,11 +60,13 @@ class LongTextType extends Type<string, string> {
 /** The longest keys, in characters: as `utf8mb4` they fill the 3,072 bytes of an InnoDB index (contract D7). */
 export const KEY_LENGTHS = { appName: 128, userId: 191, sessionId: 191, eventId: 191, stateKey: 255 } as const;
 
-export const key = (column: string, length: number) => p.type(KeyType).name(column).length(length).$type<string>();
+// `fieldName`, not its alias `name`: MikroORM takes a `name` that equals the property's for none, and asks the host's
+// naming strategy.
+export const key = (column: string, length: number) => p.type(KeyType).fieldName(column).length(length).$type<string>();
 
-export const json = (column: string) => p.type(JsonTextType).name(column).$type<unknown>();
+export const json = (column: string) => p.type(JsonTextType).fieldName(column).$type<unknown>();
 
-export const text = (column: string) => p.type(LongTextType).name(column).$type<string>();
+export const text = (column: string) => p.type(LongTextType).fieldName(column).$type<string>();
 
 /** Milliseconds since 1970 with their fraction, in the only type that gives a JavaScript number back exactly (contract C3). */
-export const time = (column: string) => p.double().name(column);
+export const time = (column: string) => p.double().fieldName(column);

@@ -1,3 +1,5 @@
+import { aString, object } from '../src/arguments.js';
+
 /** Where the tables live in a host's database. */
 export interface AdkEntityOptions {
   /** The database schema of the tables (on MySQL and MariaDB: the database); by default the ORM's own. */
@@ -5,6 +7,8 @@ export interface AdkEntityOptions {
   /** What the names of tables, indexes and constraints begin with; `adk_` by default. */
   tablePrefix?: string;
 }
+
+export const checkEntityOptions = object<AdkEntityOptions>({ schema: aString, tablePrefix: aString });
 
 export const DEFAULT_PREFIX = 'adk_';
 
@@ -15,7 +19,9 @@ export interface Naming {
   table(suffix: string): { tableName: string; schema?: string };
 }
 
-export function naming({ schema, tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions = {}): Naming {
+export function naming(options: AdkEntityOptions = {}): Naming {
+  checkEntityOptions(options, 'The options of adkEntities');
+  const { schema, tablePrefix = DEFAULT_PREFIX } = options;
   return {
     named: (suffix) => tablePrefix + suffix,
     table: (suffix) => ({ tableName: tablePrefix + suffix, ...(schema !== undefined && { schema }) }),

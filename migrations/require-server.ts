@@ -1,13 +1,16 @@
 import type { Migration } from '@mikro-orm/migrations';
+import { mariadb } from '../src/dialects/mariadb.js';
+import { mysql } from '../src/dialects/mysql.js';
 import { SchemaError } from '../src/errors.js';
 
 /**
  * Refuses a MySQL server behind the `mariadb` driver and the other way round. Both speak the same protocol, but
- * neither has the other's binary collations, and the first `create table` would fail without saying why.
+ * neither has the other's binary collations, and the first `create table` would fail without saying why. Refuses also
+ * what the sessions themselves refuse, such as `autocommit = 0`.
  *
  * @param migration the migration that is about to run.
  * @param driver the driver whose SQL the migration holds.
- * @throws SchemaError that names the driver of the server.
+ * @throws SchemaError that names the driver of the server, or the setting and what mends it.
  */
 export async function requireServer(migration: Migration, driver: 'mysql' | 'mariadb'): Promise<void> {
   const [row] = (await migration.execute('select version() as version')) as { version: string }[];
@@ -17,5 +20,11 @@ export async function requireServer(migration: Migration, driver: 'mysql' | 'mar
       `This server is ${server === 'mysql' ? 'MySQL' : 'MariaDB'}: use @mikro-orm/${server} and its driver ` +
         `instead of @mikro-orm/${driver}.`,
     );
+  }
+  const { settings } = driver === 'mysql' ? mysql : mariadb;
+  try {
+    await migration.execute('select ? as checked', [settings.around('')]);
+  } catch (error) {
+    throw settings.refusal(error) ?? error;
   }
 }

@@ -9,7 +9,7 @@ for (const { project, folder, type } of [
   { project: 'tsconfig.build.json', folder: 'dist/esm', type: 'module' },
   { project: 'tsconfig.cjs.json', folder: 'dist/cjs', type: 'commonjs' },
 ]) {
-  execFileSync(process.execPath, [tsc, '--project', project], { stdio: 'inherit' });
+  execFileSync(process.execPath, [tsc, '--project', project, ...process.argv.slice(2)], { stdio: 'inherit' });
   // Says what the .js files of the folder are, whatever the package.json above says.
   writeFileSync(`${folder}/package.json`, JSON.stringify({ type, sideEffects: false }) + '\n');
 }

@@ -37,7 +37,9 @@ export class Announcer {
       this.#sending = this.#next;
       this.#next = undefined;
       // Without it watchers look by themselves, some time later.
-      return this.transactions.run((sql) => this.store.notify(sql)).catch(() => undefined);
+      return this.transactions
+        .run((sql) => this.store.notify(sql))
+        .catch((error: unknown) => this.transactions.report(error, { operation: 'notify', key: {} }));
     });
     return this.#next;
   }

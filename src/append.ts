@@ -3,14 +3,21 @@ import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import type { Announcer } from './announcer.js';
 import { applyDelta, stampDelta, winningKeys } from './delta.js';
 import type { Sql, StoredEvent } from './dialects/dialect.js';
-import type { SessionStore } from './dialects/session-store.js';
-import { decodeEvent, encode } from './event-codec.js';
-import { EventTooLargeError, SessionNotFoundError, StaleSessionError, UnserializableValueError } from './errors.js';
+import type { EventContent, SessionStore } from './dialects/session-store.js';
+import { readEvent, readEvents, readState, type DamageReporter } from './damage.js';
+import { encode } from './event-codec.js';
+import {
+  EventTooLargeError,
+  SessionNotFoundError,
+  StaleSessionError,
+  UnserializableValueError,
+  type Damage,
+} from './errors.js';
 import { catchUp, hasOnlyReadEvents, keyOf, placeEvent, revisionOf, setRevision, type Revision } from './handle.js';
-import { checkKeys, type SessionKey } from './keys.js';
+import { checkKeys, isIncomplete, type SessionKey } from './keys.js';
 import type { LeaseGuard } from './lease-guard.js';
 import type { MikroOrmSessionServiceOptions } from './options.js';
-import { byScope, checkStateKey, type StateEntry } from './state.js';
+import { byScope, checkStateKey, setOwn, type StateEntry } from './state.js';
 import type { Transactions } from './transaction.js';
 
 /** An event on its way into the database. */
@@ -30,6 +37,8 @@ interface Appended {
   lastSeq: number;
   /** Whether one of the events was stored before. */
   replaced: boolean;
+  /** What was found on the way. */
+  damaged?: Damage;
 }
 
 export type NonEmpty<T> = readonly [T, ...T[]];
@@ -45,21 +54,27 @@ export class Appender {
     private readonly transactions: Transactions,
     private readonly leases: LeaseGuard,
     private readonly announcer: Announcer,
+    private readonly damage: DamageReporter,
     private readonly options: MikroOrmSessionServiceOptions,
   ) {}
 
   /** Checks and encodes an event, and takes the `temp:` keys out of its delta as the base class does (contract A7). */
   prepare(session: Session, event: Event): PendingEvent {
-    checkKeys({ ...keyOf(session), eventId: event.id });
+    const key = keyOf(session);
+    if (isIncomplete(key)) throw new SessionNotFoundError(session.id);
+    checkKeys({ ...key, eventId: event.id });
     if (!Number.isFinite(event.timestamp)) throw new UnserializableValueError('timestamp', 'not a finite number');
     const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
     const delta = stampDelta(copy);
     const writes = Object.entries(delta).map(([name, value]) => {
-      checkStateKey(keyOf(session), name);
-      return { key: name, json: encode(value, `actions.stateDelta.${name}`), eventId: event.id };
+      checkStateKey(key, name);
+      const stored = encode(value, `actions.stateDelta.${name}`);
+      // The handle's state shows what a later read gives (contract I6).
+      setOwn(delta, name, stored.value);
+      return { key: name, json: stored.json, eventId: event.id };
     });
 
-    const json = encode(copy, '');
+    const { json } = encode(copy, '');
     const { maxEventBytes } = this.options;
     if (maxEventBytes !== undefined && Buffer.byteLength(json) > maxEventBytes) {
       throw new EventTooLargeError(
@@ -74,15 +89,17 @@ export class Appender {
   async append(handle: Session, pending: NonEmpty<PendingEvent>): Promise<void> {
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(handle));
-    const { incarnation, lastSeq, replaced } = await this.#write(handle, pending, revision);
+    const { incarnation, lastSeq, replaced, damaged } = await this.#write(handle, pending, revision);
     await this.announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
+    if (damaged) this.damage.tell(keyOf(handle), damaged);
     const inStep = !replaced && incarnation === revision.incarnation && lastSeq - pending.length === revision.seq;
     // New to a handle that only holds what was stored: the search, longer than the append in a long session, is spared.
     const isNew = !replaced && hasOnlyReadEvents(handle, revision);
     for (const { event, stored } of pending) {
-      if (isNew) handle.events.push(event);
+      // The handle may hold it, if its row was lost.
+      if (isNew && !handle.events.includes(event)) handle.events.push(event);
       else placeEvent(handle, event);
       if (replaced) continue;
       applyDelta(handle.state, event);
@@ -114,6 +131,7 @@ export class Appender {
     });
     const rejects = this.options.onStaleSession === 'reject';
     const { incarnation } = revision;
+    let inTheWay: unknown;
     try {
       const batch = {
         session: keyOf(handle),
@@ -131,9 +149,11 @@ export class Appender {
       if (lastSeq !== undefined) return { incarnation, lastSeq, replaced: false };
     } catch (error) {
       if (!(error instanceof UniqueConstraintViolationException)) throw error;
+      inTheWay = error;
     }
-    return this.transactions.transaction((sql) =>
-      this.#writeOneByOne(sql, keyOf(handle), pending, writes, revision, rejects),
+    return this.transactions.transaction(
+      (sql) => this.#writeOneByOne(sql, keyOf(handle), pending, writes, revision, rejects),
+      inTheWay,
     );
   }
 
@@ -150,15 +170,21 @@ export class Appender {
     if (!head) throw new SessionNotFoundError(session.sessionId);
     await this.leases.check(sql, session);
 
-    let { lastSeq } = head;
-    let unseen = lastSeq - revision.seq;
+    // What is above the session's last number would be in the way of every append (contract I4); from now on it counts.
+    const highest = await this.store.highestSeq(sql, session);
+    let lastSeq = Math.max(head.lastSeq, highest);
+    if (lastSeq > head.lastSeq) await this.store.setLastSeq(sql, session, lastSeq);
+    const uncounted = { from: head.lastSeq + 1, to: lastSeq, problem: 'uncounted' } as const;
+
+    // Numbers without a row are nobody's events.
+    let unseen = Math.min(head.lastSeq, highest) - revision.seq;
     let replaced = false;
     for (const [i, { stored }] of pending.entries()) {
       const existing = await this.store.event(sql, session, stored.id, true);
       const entries = writes[i] ?? [];
       if (existing) {
         replaced = true;
-        if (existing.seq > revision.seq) unseen--;
+        if (existing.seq > revision.seq && existing.seq <= head.lastSeq) unseen--;
         await this.#replace(sql, session, existing, stored, entries, existing.seq === lastSeq);
       } else {
         const { incarnation } = head;
@@ -174,7 +200,12 @@ export class Appender {
     // After the fact, since only now is it known which of the unseen events are the caller's own; throwing undoes it all.
     if (rejects && (head.incarnation !== revision.incarnation || unseen > 0))
       throw new StaleSessionError(session.sessionId);
-    return { incarnation: head.incarnation, lastSeq, replaced };
+    return {
+      incarnation: head.incarnation,
+      lastSeq,
+      replaced,
+      ...(uncounted.to >= uncounted.from && { damaged: { events: [uncounted], stateKeys: [] } }),
+    };
   }
 
   /**
@@ -184,18 +215,20 @@ export class Appender {
   async #replace(
     sql: Sql,
     session: SessionKey,
-    existing: { seq: number; json: string },
+    existing: EventContent,
     stored: StoredEvent,
     entries: readonly StateEntry[],
     isNewest: boolean,
   ): Promise<void> {
     if (existing.json === stored.json) return;
-    const before = decodeEvent(existing.json).actions?.stateDelta ?? {};
+    const event = readEvent(existing.json);
+    const before = event?.actions?.stateDelta ?? {};
     const changed = entries.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
     await this.store.replaceEvent(sql, session, existing.seq, stored);
-    await this.store.setState(sql, session, byScope(changed), !isNewest);
+    // Where it cannot be read what the event wrote before, only what is still its own is safe to overwrite.
+    await this.store.setState(sql, session, byScope(changed), !isNewest || !event);
     if (isNewest) await this.store.setLastUpdateTime(sql, session, stored.timestamp);
   }
 
@@ -208,13 +241,14 @@ export class Appender {
         const snapshot = await this.store.snapshot(sql, key);
         if (!snapshot) return;
         const after = snapshot.incarnation === revision.incarnation ? revision.seq : 0;
-        const { incarnation, lastSeq } = snapshot;
-        const missed = await this.store.events(sql, key, { incarnation, after, upTo: lastSeq });
-        if (missed) {
-          catchUp(handle, snapshot, missed, pending);
-        }
+        const read = await this.store.events(sql, key, snapshot, { after });
+        if (!read) return;
+        const [state, missed] = [readState(snapshot.state), readEvents(read)];
+        catchUp(handle, snapshot, state.value, missed.value, pending);
+        this.damage.tell(key, missed.damaged, state.damaged);
       });
-    } catch {
+    } catch (error) {
+      this.transactions.report(error, { operation: 'catchUp', key });
       // The events are committed, so this call has succeeded; the handle stays behind and catches up with its next append.
     }
   }

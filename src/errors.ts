@@ -1,3 +1,5 @@
+import type { SessionKey } from './keys.js';
+
 /**
  * The base of every error this package throws on purpose. Messages hold no SQL, no stored data and no credentials,
  * since ADK shows errors to the model as tool results (contract A12).
@@ -6,15 +8,14 @@ export abstract class AdkMikroOrmError extends Error {
   /** Stable, and the way to recognise an error that another copy of this package threw. */
   abstract readonly code: string;
 
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = new.target.name;
-  }
+  /** The class's name, written out: a bundler that minifies gives the class another one. */
+  abstract override name: string;
 }
 
 /** A session was to be created under an id that exists. */
 export class SessionExistsError extends AdkMikroOrmError {
   readonly code = 'ADK_SESSION_EXISTS';
+  override name = 'SessionExistsError';
 
   constructor(sessionId: string) {
     super(`Session with id ${sessionId} already exists. Use getOrCreateSession, or leave the id out to have one made.`);
@@ -24,6 +25,7 @@ export class SessionExistsError extends AdkMikroOrmError {
 /** The session was never created, or has been deleted. */
 export class SessionNotFoundError extends AdkMikroOrmError {
   readonly code = 'ADK_SESSION_NOT_FOUND';
+  override name = 'SessionNotFoundError';
 
   constructor(sessionId: string) {
     super(`Session ${sessionId} not found. It was never created for this app and user, or it has been deleted.`);
@@ -33,6 +35,7 @@ export class SessionNotFoundError extends AdkMikroOrmError {
 /** With `onStaleSession: 'reject'`: somebody else has appended to the session since the handle was read. */
 export class StaleSessionError extends AdkMikroOrmError {
   readonly code = 'ADK_STALE_SESSION';
+  override name = 'StaleSessionError';
 
   constructor(sessionId: string) {
     super(`Session ${sessionId} has changed since it was read; nothing was written. Read it again with getSession.`);
@@ -42,6 +45,7 @@ export class StaleSessionError extends AdkMikroOrmError {
 /** Somebody else holds the session's lease: it could not be acquired, or an append without it was refused. */
 export class LeaseHeldError extends AdkMikroOrmError {
   readonly code = 'ADK_LEASE_HELD';
+  override name = 'LeaseHeldError';
 
   /**
    * @param holder who holds it.
@@ -61,20 +65,29 @@ export class LeaseHeldError extends AdkMikroOrmError {
 /** The lease was taken over, released, or could not be renewed in time; nothing was written. */
 export class LeaseLostError extends AdkMikroOrmError {
   readonly code = 'ADK_LEASE_LOST';
+  override name = 'LeaseLostError';
 
   constructor(sessionId: string) {
     super(`The lease of session ${sessionId} is lost; nothing was written. Stop, and acquire it again.`);
   }
 }
 
-/** A name, an id or a state key cannot be a key on every database (contract D7), or a number such as paging or a cursor is not one. */
+/** A name, an id or a state key is missing, or cannot be a key on every database (contract D7). */
 export class InvalidKeyError extends AdkMikroOrmError {
   readonly code = 'ADK_INVALID_KEY';
+  override name = 'InvalidKeyError';
+}
+
+/** An option, a filter or a request has a name that is not known, or a value that it cannot have; nothing was done. */
+export class InvalidArgumentError extends AdkMikroOrmError {
+  readonly code = 'ADK_INVALID_ARGUMENT';
+  override name = 'InvalidArgumentError';
 }
 
 /** A value would come back from JSON as something else (contract C2). */
 export class UnserializableValueError extends AdkMikroOrmError {
   readonly code = 'ADK_UNSERIALIZABLE_VALUE';
+  override name = 'UnserializableValueError';
 
   /** @param path where the value is, as in `actions.stateDelta.cart[3].qty`. */
   constructor(
@@ -88,40 +101,117 @@ export class UnserializableValueError extends AdkMikroOrmError {
 /** An event is larger than `maxEventBytes`, or a value is larger than one packet to the database server. */
 export class EventTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_EVENT_TOO_LARGE';
+  override name = 'EventTooLargeError';
 }
 
-/** A stored event cannot be read: somebody has changed its row, or the disk has. */
+/** A stored event cannot be read, or events have no row: somebody has changed the table, or the disk has. */
 export class DamagedEventError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_EVENT';
+  override name = 'DamagedEventError';
 
-  constructor(sessionId: string, seq: number) {
+  /** @param to the last of several numbers that have no row. */
+  constructor(sessionId: string, seq: number, to = seq) {
     super(
-      `Event ${seq} of session ${sessionId} is not readable as an event. Mend or delete its row in the events table.`,
+      `Event ${to > seq ? `${seq}-${to}` : seq} of session ${sessionId} is missing or not readable as an event. Look at the row in the events table; docs/damage.md says how to mend it.`,
     );
+  }
+}
+
+/** Events of one session, by their numbers, that have the same problem. */
+export interface DamagedEvents {
+  /** The first number. */
+  from: number;
+  /** The last number. */
+  to: number;
+  /**
+   * `missing`: there is no row with this number. `unreadable`: the row's content is not an event. `uncounted`: there is a
+   * row, but its number is above the `last_seq` of the session's row.
+   */
+  problem: 'missing' | 'unreadable' | 'uncounted';
+}
+
+/** What is wrong with rows of a session: nothing where both are empty. */
+export interface Damage {
+  events: readonly DamagedEvents[];
+  stateKeys: readonly string[];
+}
+
+/**
+ * Rows of a session are missing or cannot be read: somebody has changed the tables, a restore was incomplete, or the
+ * disk has lost data (contract I1). The session is there, and can be appended to.
+ */
+export class DamagedSessionError extends AdkMikroOrmError {
+  readonly code = 'ADK_DAMAGED_SESSION';
+  override name = 'DamagedSessionError';
+  readonly appName: string;
+  /** Empty where only the state of the app was read. */
+  readonly userId: string;
+  /** Empty where only the state of the app or of a user was read. */
+  readonly sessionId: string;
+
+  /** Which of its events are damaged, in order. */
+  readonly events: readonly DamagedEvents[];
+  /** The keys whose values are not JSON; with their prefixes, `user:` and `app:`. */
+  readonly stateKeys: readonly string[];
+
+  constructor(message: string, { appName, userId, sessionId }: SessionKey, { events, stateKeys }: Damage) {
+    super(message);
+    this.appName = appName;
+    this.userId = userId;
+    this.sessionId = sessionId;
+    this.events = events;
+    this.stateKeys = stateKeys;
   }
 }
 
 /** Tables are missing or outdated, or the connection is not set up for them. */
 export class SchemaError extends AdkMikroOrmError {
   readonly code = 'ADK_SCHEMA';
+  override name = 'SchemaError';
 }
 
 /**
- * The database refused or failed. The driver's own error is left out, because its message carries the statement and
- * its values; what is safe of it is in `reason` and `driverCode`.
+ * A call that would wait for a connection that the transaction around it holds, since the pool has no other. Nothing was
+ * read or written.
+ */
+export class InsideTransactionError extends AdkMikroOrmError {
+  readonly code = 'ADK_INSIDE_TRANSACTION';
+  override name = 'InsideTransactionError';
+
+  constructor() {
+    super(
+      'The transaction around this call holds the only connection of the pool, so the call could never begin; nothing was read or written. ' +
+        'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session service; ' +
+        'call EventLog, SessionLeases and migrate outside of the transaction.',
+    );
+  }
+}
+
+/**
+ * The database refused or failed. The message says in words what happened, what was written, and what to look at. The
+ * driver's own error is left out, because its message carries the statement and its values; `onError` is called with it.
  */
 export class DatabaseError extends AdkMikroOrmError {
   readonly code = 'ADK_DATABASE';
+  override name = 'DatabaseError';
 
   /**
-   * @param reason MikroORM's name for the failure, such as `DeadlockException`.
+   * @param reason MikroORM's name for the kind of failure, such as `DeadlockException`.
    * @param driverCode the driver's code, such as `40P01` or `ER_LOCK_DEADLOCK`.
+   * @param outcome `none` where nothing of the call was written; `unknown` where it may be stored all the same, because
+   *   the answer to a write was lost (contract O1).
    */
   constructor(
+    { what, look }: { what: string; look: string },
     readonly reason: string,
     readonly driverCode: string | undefined,
+    readonly outcome: 'none' | 'unknown',
   ) {
-    super(`The database failed: ${reason}${driverCode ? ` (${driverCode})` : ''}.`);
+    const written =
+      outcome === 'none'
+        ? 'Nothing was written.'
+        : 'Whether the call took effect is not known; read again before you repeat it.';
+    super(`${what} (${driverCode ?? reason}). ${written} ${look}`);
   }
 }
 

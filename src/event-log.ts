@@ -1,16 +1,28 @@
 import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
+import {
+  aDuration,
+  aFunction,
+  aString,
+  aTime,
+  aWholeNumber,
+  anAbortSignal,
+  anything,
+  object,
+  type Known,
+} from './arguments.js';
 import type { LoggedEvent } from './dialects/log-store.js';
 import { SessionStore, type SessionHead } from './dialects/session-store.js';
-import { DamagedEventError, InvalidKeyError } from './errors.js';
-import { branded } from './event-codec.js';
-import { checkKeys, checkWholeNumbers, checkedSessionKey, type SessionKey } from './keys.js';
+import { readEvent } from './damage.js';
+import { DamagedEventError } from './errors.js';
+import { checkKeys, checkedSessionKey, type SessionKey } from './keys.js';
 import { LogListener, type NotificationClient } from './log-listener.js';
 import { LogPoller, type Watch } from './log-poller.js';
-import { checkDuration, type RetryOptions } from './options.js';
-import { Transactions, guarded } from './transaction.js';
+import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from './options.js';
+import { gapsIn, type SeqRange } from './seq-ranges.js';
+import { Transactions } from './transaction.js';
 
-export interface EventLogOptions {
+export interface EventLogOptions extends ReportingOptions {
   /** How long a watcher waits between two looks at the database, in ms; 150 by default. */
   pollIntervalMs?: number;
   /**
@@ -60,6 +72,42 @@ export interface LogPlace {
   sessionId: string;
 }
 
+export interface WatchOptions {
+  /** Ends the loop when it fires. */
+  signal?: AbortSignal;
+}
+
+const checkOptions = object<EventLogOptions>({
+  pollIntervalMs: aDuration,
+  listen: aFunction,
+  retry: checkRetry,
+  onError: aFunction,
+});
+
+const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal });
+
+const SESSION_FILTER: Known<SessionLogFilter> = {
+  branchPrefix: aString,
+  author: aString,
+  authorSuffix: aString,
+  invocationId: aString,
+  afterTimestamp: aTime,
+  limit: aWholeNumber,
+};
+
+const checkSessionFilter = object(SESSION_FILTER);
+
+/** `checkKeys` looks at the names and ids. */
+const checkLogFilter = object<LogFilter>({
+  appName: anything,
+  userId: anything,
+  session: anything,
+  sessionTree: anything,
+  ...SESSION_FILTER,
+});
+
+const FILTER = 'The filter';
+
 const DEFAULT_POLL_MS = 150;
 
 /** Events in memory at a time, for each reader. */
@@ -88,36 +136,52 @@ export class EventLog {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidKeyError when `pollIntervalMs` is not above 0, or longer than a timer runs.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, { pollIntervalMs = DEFAULT_POLL_MS, listen, retry }: EventLogOptions = {}) {
-    checkDuration('pollIntervalMs', pollIntervalMs);
-    this.#transactions = new Transactions(em, retry);
+  constructor(em: EntityManager, options: EventLogOptions = {}) {
+    checkOptions(options, 'The options of EventLog');
+    const { pollIntervalMs = DEFAULT_POLL_MS, listen } = options;
+    this.#transactions = new Transactions(em, options);
     this.#store = SessionStore.of(em, this.#transactions.dialect);
     this.#poller = LogPoller.of(this.#store, this.#transactions, pollIntervalMs);
     const channel = this.#store.channel;
-    if (listen && channel) this.#listener = new LogListener(listen, channel, () => this.#poller.wake());
+    if (listen && channel) {
+      this.#listener = new LogListener(
+        listen,
+        channel,
+        () => this.#poller.wake(),
+        (error) => this.#transactions.report(error, { operation: 'listen', key: {} }),
+      );
+    }
   }
 
   /** @returns the position of the newest event; what is committed later comes after it. 0 when there is none. */
   async head(): Promise<number> {
-    return guarded(() => this.#poller.position());
+    return this.#position({ operation: 'head', key: {} });
+  }
+
+  #position(call: ErrorContext): Promise<number> {
+    const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
+    return this.#transactions.call(call, () => this.#poller.position(report));
   }
 
   /**
    * Reads the events after a position, up to those that are committed when the reading begins.
    *
    * @param position where to go on: the `position` of the last entry seen; 0 for the beginning.
-   * @throws InvalidKeyError when the position or the filter is not one.
+   * @throws InvalidArgumentError when the position is not one, or the filter has a name or a value that it cannot have.
+   * @throws InvalidKeyError when a name or an id of the filter cannot be a key.
    */
   since(position: number, filter: LogFilter = {}): AsyncIterable<LogEntry> {
-    checkFilter(filter, { position });
+    aWholeNumber(position, 'position');
+    checkFilter(filter);
     return limited(filter, this.#since(position, filter));
   }
 
   async *#since(position: number, filter: LogFilter): AsyncGenerator<LogEntry> {
-    yield* this.#read(position, await this.head(), filter);
+    const call = { operation: 'since', key: keyOf(filter) };
+    yield* this.#read(call, position, await this.#position(call), filter);
   }
 
   /**
@@ -125,18 +189,22 @@ export class EventLog {
    * nothing happens, all watchers of a process share one query an interval.
    *
    * @param position as for `since`.
-   * @throws InvalidKeyError when the position or the filter is not one.
+   * @throws InvalidArgumentError as `since`, and when an option is not known.
+   * @throws InvalidKeyError as `since`.
    * @throws DatabaseError from the loop, when the database stays away after all retries; go on from the last position.
    */
-  watch(position: number, filter: LogFilter = {}, options: { signal?: AbortSignal } = {}): AsyncIterable<LogEntry> {
-    checkFilter(filter, { position });
+  watch(position: number, filter: LogFilter = {}, options: WatchOptions = {}): AsyncIterable<LogEntry> {
+    aWholeNumber(position, 'position');
+    checkFilter(filter);
+    checkWatchOptions(options, 'The options of watch');
     return limited(filter, this.#watch(position, filter, options.signal));
   }
 
   async *#watch(position: number, filter: LogFilter, signal: AbortSignal | undefined): AsyncGenerator<LogEntry> {
-    yield* this.#watching(this.#poller.watch(), signal, async function* (this: EventLog, watch: Watch) {
+    const call = { operation: 'watch', key: keyOf(filter) };
+    yield* this.#watching(call, undefined, signal, async function* (this: EventLog, watch: Watch) {
       const upTo = watch.head;
-      yield* this.#read(position, upTo, filter);
+      yield* this.#read(call, position, upTo, filter);
       position = Math.max(position, upTo);
       return () => watch.head > position;
     });
@@ -147,21 +215,30 @@ export class EventLog {
     const session = checkedSessionKey(key);
     return {
       head: () =>
-        guarded(async () => (await this.#transactions.run((sql) => this.#store.head(sql, session)))?.lastSeq ?? 0),
+        this.#transactions.call(
+          { operation: 'head', key: session },
+          async () => (await this.#transactions.run((sql) => this.#store.head(sql, session)))?.lastSeq ?? 0,
+        ),
       since: (seq, filter = {}) => {
-        checkFilter(filter, { seq });
+        aWholeNumber(seq, 'seq');
+        checkSessionFilter(filter, FILTER);
         return limited(filter, this.#sinceInSession(session, seq, filter));
       },
       watch: (seq, filter = {}, options = {}) => {
-        checkFilter(filter, { seq });
+        aWholeNumber(seq, 'seq');
+        checkSessionFilter(filter, FILTER);
+        checkWatchOptions(options, 'The options of watch');
         return limited(filter, this.#watchSession(session, seq, filter, options.signal));
       },
     };
   }
 
   async *#sinceInSession(session: SessionKey, seq: number, filter: SessionLogFilter): AsyncGenerator<LogEntry> {
-    const head = await guarded(() => this.#transactions.run((sql) => this.#store.head(sql, session)));
-    if (head) yield* this.#readSession(session, head, seq, filter);
+    const call = { operation: 'since', key: session };
+    const head = await this.#transactions.call(call, () =>
+      this.#transactions.run((sql) => this.#store.head(sql, session)),
+    );
+    if (head) yield* this.#readSession(call, session, head, seq, filter);
   }
 
   async *#watchSession(
@@ -171,12 +248,13 @@ export class EventLog {
     signal: AbortSignal | undefined,
   ): AsyncGenerator<LogEntry> {
     let seen: SessionHead | undefined;
-    yield* this.#watching(this.#poller.watch(session), signal, async function* (this: EventLog, watch: Watch) {
+    const call = { operation: 'watch', key: session };
+    yield* this.#watching(call, session, signal, async function* (this: EventLog, watch: Watch) {
       const head = watch.sessionHead;
       // A session that was deleted and created again begins anew.
       if (head && seen && head.incarnation !== seen.incarnation) seq = 0;
       if (head) {
-        yield* this.#readSession(session, head, seq, filter);
+        yield* this.#readSession(call, session, head, seq, filter);
         seq = Math.max(seq, head.lastSeq);
         seen = head;
       }
@@ -184,15 +262,21 @@ export class EventLog {
     });
   }
 
-  /** @param readOn yields what there is, and returns what tells whether there is more. */
+  /**
+   * @param session to watch one session; without it the events of all.
+   * @param readOn yields what there is, and returns what tells whether there is more.
+   */
   async *#watching(
-    watch: Watch,
+    call: ErrorContext,
+    session: SessionKey | undefined,
     signal: AbortSignal | undefined,
     readOn: (this: EventLog, watch: Watch) => AsyncGenerator<LogEntry, () => boolean>,
   ): AsyncGenerator<LogEntry> {
+    const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
+    const watch = this.#poller.watch(report, session);
     const stopListening = this.#listener?.start();
     try {
-      await guarded(() => watch.look());
+      await this.#transactions.call(call, () => watch.look());
       while (!signal?.aborted) {
         const entries = readOn.call(this, watch);
         let next = await entries.next();
@@ -201,7 +285,7 @@ export class EventLog {
           yield next.value;
         }
         const hasMore = next.value;
-        while (!signal?.aborted && !hasMore()) await guarded(() => watch.change(signal));
+        while (!signal?.aborted && !hasMore()) await this.#transactions.call(call, () => watch.change(signal));
       }
     } finally {
       stopListening?.();
@@ -209,10 +293,12 @@ export class EventLog {
     }
   }
 
-  async *#read(after: number, upTo: number, filter: LogFilter): AsyncGenerator<LogEntry> {
+  async *#read(call: ErrorContext, after: number, upTo: number, filter: LogFilter): AsyncGenerator<LogEntry> {
     while (after < upTo) {
       const range = { after, upTo, limit: BATCH };
-      const events = await guarded(() => this.#transactions.run((sql) => this.#store.log.events(sql, range, filter)));
+      const events = await this.#transactions.call(call, () =>
+        this.#transactions.run((sql) => this.#store.log.events(sql, range, filter)),
+      );
       yield* entriesOf(events, filter);
       if (events.length < BATCH) return;
       after = events.at(-1)?.position ?? upTo;
@@ -220,6 +306,7 @@ export class EventLog {
   }
 
   async *#readSession(
+    call: ErrorContext,
     session: SessionKey,
     { incarnation, lastSeq }: SessionHead,
     after: number,
@@ -227,12 +314,25 @@ export class EventLog {
   ): AsyncGenerator<LogEntry> {
     while (after < lastSeq) {
       const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
-      const events = await guarded(() =>
-        this.#transactions.run((sql) => this.#store.log.sessionEvents(sql, session, range)),
+      const { events, isThere } = await this.#transactions.call(call, () =>
+        this.#transactions.run(async (sql) => {
+          const events = await this.#store.log.sessionEvents(sql, session, range);
+          const isKnown = events.length > 0 || afterTimestamp !== undefined;
+          // Without events the session was deleted meanwhile, or they are missing.
+          return { events, isThere: isKnown || (await this.#store.head(sql, session))?.incarnation === incarnation };
+        }),
       );
-      yield* entriesOf(events, filter);
+      const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
+      const numbers = events.map(({ seq }) => seq);
+      // A missing event has no time, so a filter by time passes over it.
+      const gaps = isThere && afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [];
+      for (const entry of entriesOf(events, filter)) {
+        for (; gaps[0] && gaps[0].to < entry.seq; gaps.shift()) yield missing(session, gaps[0]);
+        yield entry;
+      }
+      for (const gap of gaps) yield missing(session, gap);
       if (events.length < BATCH) return;
-      after = events.at(-1)?.seq ?? lastSeq;
+      after = upTo;
     }
   }
 }
@@ -247,19 +347,25 @@ export interface SessionLog {
   /** As `EventLog.since`, with the `seq` of the last entry seen. */
   since(seq: number, filter?: SessionLogFilter): AsyncIterable<LogEntry>;
   /** As `EventLog.watch`. A session that is not there yet is waited for; one that is created again is read from its start. */
-  watch(seq: number, filter?: SessionLogFilter, options?: { signal?: AbortSignal }): AsyncIterable<LogEntry>;
+  watch(seq: number, filter?: SessionLogFilter, options?: WatchOptions): AsyncIterable<LogEntry>;
 }
 
-function checkFilter(filter: LogFilter, cursor: Record<string, number>): void {
-  const { appName, userId, session, sessionTree, limit, afterTimestamp } = filter;
+/** The session that a filter means, or as much of its key as it has. */
+function keyOf({ appName, userId, session }: LogFilter): Partial<SessionKey> {
+  return {
+    ...(appName !== undefined && { appName }),
+    ...(userId !== undefined && { userId }),
+    ...(session !== undefined && { sessionId: session }),
+  };
+}
+
+function checkFilter(filter: LogFilter): void {
+  checkLogFilter(filter, FILTER);
+  const { appName, userId, session, sessionTree } = filter;
   if (appName !== undefined) checkKeys({ appName });
   if (userId !== undefined) checkKeys({ userId });
   if (session !== undefined) checkKeys({ sessionId: session });
   if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
-  checkWholeNumbers({ ...cursor, limit });
-  if (afterTimestamp !== undefined && !Number.isFinite(afterTimestamp)) {
-    throw new InvalidKeyError('afterTimestamp must be a number of ms since 1970.');
-  }
 }
 
 async function* limited({ limit }: SessionLogFilter, entries: AsyncIterable<LogEntry>): AsyncGenerator<LogEntry> {
@@ -276,19 +382,15 @@ function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): G
   for (const { session, seq, position, json } of events) {
     if (json === undefined) continue;
     const place: LogPlace = { ...(position !== null && { position }), seq, ...session };
-    const event = eventOf(json);
+    const event = readEvent(json ?? undefined);
     if (!event) yield { ...place, error: new DamagedEventError(session.sessionId, seq) };
     else if (matches(event, filter)) yield { ...place, event };
   }
 }
 
-function eventOf(json: string | null): Event | undefined {
-  try {
-    const value: unknown = JSON.parse(json ?? '');
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? branded(value) : undefined;
-  } catch {
-    return undefined;
-  }
+/** One entry for all of a gap, which the cursor moves over. */
+function missing(session: SessionKey, { from, to }: SeqRange): LogEntry {
+  return { seq: to, ...session, error: new DamagedEventError(session.sessionId, from, to) };
 }
 
 function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {

@@ -1,8 +1,7 @@
 import type { Event, Session } from '@google/adk';
-import type { SessionSnapshot } from './dialects/session-store.js';
-import { decodeEvent } from './event-codec.js';
+import type { SessionHead } from './dialects/session-store.js';
 import type { SessionKey } from './keys.js';
-import { isTemporary, prefixed, setOwn } from './state.js';
+import { isTemporary, setOwn } from './state.js';
 
 /** How far a handle has read: which session of its id, and up to which event. */
 export interface Revision {
@@ -40,33 +39,26 @@ export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
   return turn;
 }
 
-/** The state of a snapshot as agents see it. */
-export function stateOf({ state }: Pick<SessionSnapshot, 'state'>): Record<string, unknown> {
-  const merged: Record<string, unknown> = {};
-  for (const { scope, key, json } of state) setOwn(merged, prefixed(scope, key), JSON.parse(json));
-  return merged;
-}
-
 /**
  * Brings a handle up to a snapshot in place (contract E2): adds the events it missed and takes over the keys that
  * they wrote. Other keys stay, since they may be written directly or `temp:` (contract A4).
  *
- * @param missed the events from the one after the handle's revision to the snapshot's last, as JSON.
+ * @param state the snapshot's.
+ * @param missed the events from the one after the handle's revision to the snapshot's last.
  * @param appended what the caller has just appended itself, and the keys it wrote.
  */
 export function catchUp(
   handle: Session,
-  snapshot: SessionSnapshot,
-  missed: readonly string[],
+  snapshot: SessionHead,
+  state: Readonly<Record<string, unknown>>,
+  missed: readonly Event[],
   appended: readonly { event: Event; delta: Record<string, unknown> }[],
 ): void {
-  const state = stateOf(snapshot);
   const revision = revisions.get(handle);
   const recreated = revision?.incarnation !== snapshot.incarnation;
-  const events = missed.map(decodeEvent);
 
   const written = appended.flatMap(({ delta }) => Object.keys(delta));
-  const touched = [...written, ...events.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {}))];
+  const touched = [...written, ...missed.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {}))];
   // A handle that has seen nothing, such as one made by hand, takes over what the session was created with, too.
   if (recreated || revision.seq === 0) touched.push(...Object.keys(state));
   if (recreated) touched.push(...Object.keys(handle.state).filter((key) => !isTemporary(key)));
@@ -79,9 +71,9 @@ export function catchUp(
   // In a session that was created again another event may have the id of one that went with the old session.
   const kept = recreated ? appended.map(({ event }) => event) : handle.events;
   const known = new Map(kept.map((event) => [event.id, event]));
-  const ids = new Set(events.map((event) => event.id));
+  const ids = new Set(missed.map((event) => event.id));
   const before = recreated ? [] : handle.events.filter((event) => !ids.has(event.id));
-  const after = events.map((event) => known.get(event.id) ?? event);
+  const after = missed.map((event) => known.get(event.id) ?? event);
   replaceContent(handle.events, before, after);
 
   handle.lastUpdateTime = snapshot.lastUpdateTime;

@@ -3,8 +3,11 @@ export type { AdkEntityOptions } from '../entities/index.js';
 export {
   AdkMikroOrmError,
   DamagedEventError,
+  DamagedSessionError,
   DatabaseError,
   EventTooLargeError,
+  InvalidArgumentError,
+  InsideTransactionError,
   InvalidKeyError,
   LeaseHeldError,
   LeaseLostError,
@@ -13,6 +16,8 @@ export {
   SessionNotFoundError,
   StaleSessionError,
   UnserializableValueError,
+  type Damage,
+  type DamagedEvents,
 } from './errors.js';
 export {
   EventLog,
@@ -22,11 +27,12 @@ export {
   type LogPlace,
   type SessionLog,
   type SessionLogFilter,
+  type WatchOptions,
 } from './event-log.js';
 export type { NotificationClient } from './log-listener.js';
 export { toMessages, type Message, type MessageToolCall } from './messages.js';
 export { migrate } from './migrate.js';
-export type { MikroOrmSessionServiceOptions, RetryOptions } from './options.js';
+export type { ErrorContext, MikroOrmSessionServiceOptions, ReportingOptions, RetryOptions } from './options.js';
 export { interruptedToolResponses, unansweredFunctionCalls, type UnansweredFunctionCall } from './recovery.js';
 export {
   SessionLeases,
@@ -35,5 +41,6 @@ export {
   type LeaseInfo,
   type SessionLeasesOptions,
 } from './session-leases.js';
-export { MikroOrmSessionService, type AppendEventsRequest, type UpdateStateRequest } from './session-service.js';
+export type { AppendEventsRequest, UpdateStateRequest } from './requests.js';
+export { MikroOrmSessionService } from './session-service.js';
 export { deriveSessionId } from './session-tree.js';

@@ -25,13 +25,17 @@ type Keys = { readonly [K in keyof typeof NAMES]?: string };
  * Refuses names that cannot be a row's key on every database, so that what works in a test on SQLite works on the
  * others too (contract D7).
  *
- * @throws InvalidKeyError when one is empty, too long, or holds NUL or half of a surrogate pair, or when all of them
+ * @throws InvalidKeyError when one is missing, empty, too long, or holds NUL or half of a surrogate pair, or when all of them
  *   together are too long for an index.
  */
 export function checkKeys(keys: Keys): void {
   let codeUnits = 0;
   for (const [kind, value] of Object.entries(keys) as [keyof Keys, unknown][]) {
     const name = NAMES[kind];
+    if (value === undefined || value === null) {
+      // As MikroORM puts it for ADK's own service.
+      throw new InvalidKeyError(`Value for AdkSession.${kind} is required, '${String(value)}' found`);
+    }
     if (typeof value !== 'string' || value === '') {
       throw new InvalidKeyError(`The ${name} must be a string of 1 to ${KEY_LENGTHS[kind]} characters.`);
     }
@@ -66,16 +70,12 @@ export function checkedSessionKey({ appName, userId, sessionId }: SessionKey): S
   return key;
 }
 
+/** Whether one of the names is not there at all; such a session exists nowhere. */
+export function isIncomplete(key: { readonly [K in keyof SessionKey]: unknown }): boolean {
+  return [key.appName, key.userId, key.sessionId].some((name) => name === undefined || name === null);
+}
+
 /** One text for a session's key, to find and compare it by. Keys hold no NUL. */
 export function sessionIdentity({ appName, userId, sessionId }: SessionKey): string {
   return [appName, userId, sessionId].join('\0');
-}
-
-/** @throws InvalidKeyError when one of the numbers that are given, such as a page or a cursor, is not a whole one. */
-export function checkWholeNumbers(numbers: Record<string, number | undefined>): void {
-  for (const [name, value] of Object.entries(numbers)) {
-    if (value !== undefined && !(Number.isSafeInteger(value) && value >= 0)) {
-      throw new InvalidKeyError(`${name} must be a whole number, 0 or more.`);
-    }
-  }
 }

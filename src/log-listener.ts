@@ -5,7 +5,7 @@ export interface NotificationClient {
   connect(): Promise<unknown>;
   query(sql: string): Promise<unknown>;
   end(): Promise<unknown>;
-  on(event: 'notification' | 'error' | 'end', listener: () => void): unknown;
+  on(event: 'notification' | 'error' | 'end', listener: (error?: unknown) => void): unknown;
 }
 
 const FIRST_PAUSE_MS = 100;
@@ -19,13 +19,16 @@ export class LogListener {
   readonly #create: () => NotificationClient;
   readonly #channel: string;
   readonly #wake: () => void;
+  readonly #report: (error: unknown) => void;
   #users = 0;
   #stop: AbortController | undefined;
 
-  constructor(create: () => NotificationClient, channel: string, wake: () => void) {
+  /** @param report is told when the connection is lost, or cannot be made for the first time. */
+  constructor(create: () => NotificationClient, channel: string, wake: () => void, report: (error: unknown) => void) {
     this.#create = create;
     this.#channel = channel;
     this.#wake = wake;
+    this.#report = report;
   }
 
   /** @returns what ends it; the connection is closed after the last. */
@@ -43,24 +46,33 @@ export class LogListener {
   }
 
   async #listen(signal: AbortSignal): Promise<void> {
+    let isDown = false;
     for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
-      if (await this.#listenOnce(signal)) pauseMs = FIRST_PAUSE_MS;
+      const { wasConnected, error } = await this.#listenOnce(signal);
+      if (wasConnected) pauseMs = FIRST_PAUSE_MS;
+      // Once, however often it is tried again.
+      if (!signal.aborted && (wasConnected || !isDown)) this.#report(error);
+      isDown = true;
       // Watchers look at intervals meanwhile.
       await setTimeout(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 
-  /** @returns whether there was a connection. */
-  async #listenOnce(signal: AbortSignal): Promise<boolean> {
+  /** @returns whether there was a connection, and what ended it. */
+  async #listenOnce(signal: AbortSignal): Promise<{ wasConnected: boolean; error: unknown }> {
     let end = () => {};
     const ended = new Promise<void>((resolve) => (end = resolve));
     signal.addEventListener('abort', end);
     let client: NotificationClient | undefined;
     let wasConnected = false;
+    let error: unknown;
     try {
       client = this.#create();
-      client.on('notification', this.#wake);
-      client.on('error', end);
+      client.on('notification', () => this.#wake());
+      client.on('error', (cause) => {
+        error ??= cause;
+        end();
+      });
       client.on('end', end);
       await client.connect();
       await client.query(`listen ${this.#channel}`);
@@ -68,12 +80,14 @@ export class LogListener {
       // What was committed while nobody listened.
       this.#wake();
       await ended;
-    } catch {
+      error ??= new Error('The connection of the listener was closed.');
+    } catch (cause) {
       // Tried again after a pause.
+      error ??= cause;
     } finally {
       signal.removeEventListener('abort', end);
     }
     await client?.end().catch(() => undefined);
-    return wasConnected;
+    return { wasConnected, error };
   }
 }

@@ -1,5 +1,6 @@
 import type { LogHead } from './dialects/log-store.js';
 import type { SessionHead, SessionStore } from './dialects/session-store.js';
+import { isRefusedWrite } from './failures.js';
 import { sessionIdentity, type SessionKey } from './keys.js';
 import type { Transactions } from './transaction.js';
 
@@ -28,6 +29,9 @@ export interface Watch {
   leave(): Promise<void>;
 }
 
+/** Tells the host of a failure that no caller is told of. */
+type Report = (error: unknown, operation: string) => void;
+
 /** How long an account that may not write is not asked to again. */
 const READ_ONLY_MS = 60_000;
 
@@ -47,7 +51,7 @@ export class LogPoller {
   readonly #intervalMs: number;
   readonly #sessions = new Map<string, WatchedSession>();
   readonly #waiters = new Set<Waiter>();
-  #watchers = 0;
+  readonly #watchers = new Set<{ report: Report }>();
   #head = 0;
   #seen: string | undefined;
   #registrations = 0;
@@ -56,6 +60,8 @@ export class LogPoller {
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #isLookDue = false;
+  /** Whether the last look that failed had somebody waiting for it, who threw. */
+  #wasHeard = false;
 
   static of(store: SessionStore, transactions: Transactions, intervalMs: number): LogPoller {
     const pollers = LogPoller.#pollers.get(store) ?? new Map<number, LogPoller>();
@@ -76,10 +82,14 @@ export class LogPoller {
     this.#intervalMs = intervalMs;
   }
 
-  /** @param session to watch one session; without it the events of all. */
-  watch(session?: SessionKey): Watch {
+  /**
+   * @param report is told of failures while the watcher is not waiting.
+   * @param session to watch one session; without it the events of all.
+   */
+  watch(report: Report, session?: SessionKey): Watch {
     const watched = session && this.#watchSession(session);
-    this.#watchers++;
+    const watcher = { report };
+    this.#watchers.add(watcher);
     const head = () => this.#head;
     return {
       get head() {
@@ -92,22 +102,23 @@ export class LogPoller {
       change: (signal) => this.#change(signal),
       leave: async () => {
         if (watched && --watched.watchers === 0) this.#sessions.delete(sessionIdentity(watched.key));
-        if (--this.#watchers === 0) await this.#stop();
+        this.#watchers.delete(watcher);
+        if (this.#watchers.size === 0) await this.#stop();
       },
     };
   }
 
   wake(): void {
-    if (this.#watchers === 0) return;
+    if (this.#watchers.size === 0) return;
     // What a look that is under way has not seen, the next one has to.
     if (this.#looking) this.#isLookDue = true;
-    else void this.#look().catch(() => undefined);
+    else this.#lookUnasked();
   }
 
   /** Gives positions to all events that are committed now, where this account may. @returns the last position. */
-  async position(): Promise<number> {
+  async position(report: Report): Promise<number> {
     let head = await this.#transactions.run((sql) => this.#store.log.head(sql));
-    while (head.isPending && this.#mayWrite()) head = await this.#assignPositions(head);
+    while (head.isPending && this.#mayWrite()) head = await this.#assignPositions(head, [{ report }]);
     return head.position;
   }
 
@@ -116,12 +127,15 @@ export class LogPoller {
     return performance.now() - this.#readOnlySince > READ_ONLY_MS;
   }
 
-  async #assignPositions(head: LogHead): Promise<LogHead> {
+  async #assignPositions(head: LogHead, told: Iterable<{ report: Report }>): Promise<LogHead> {
     try {
-      return await this.#transactions.transaction((sql) => this.#store.log.assignPositions(sql));
+      const assigned = await this.#transactions.transaction((sql) => this.#store.log.assignPositions(sql));
+      this.#readOnlySince = -Infinity;
+      return assigned;
     } catch (error) {
-      if (!this.#transactions.dialect.isReadOnly(error)) throw error;
-      // Somebody else's reader gives the positions.
+      if (!isRefusedWrite(this.#transactions.failureOf(error))) throw error;
+      // Somebody else's reader gives the positions. An account may be meant to read alone, so once is enough.
+      if (this.#readOnlySince === -Infinity) for (const { report } of told) report(error, 'assignPositions');
       this.#readOnlySince = performance.now();
       return head;
     }
@@ -136,6 +150,13 @@ export class LogPoller {
     return watched;
   }
 
+  /** A failure goes to whoever waits; where nobody does, to the hosts' logs. The next look tries again. */
+  #lookUnasked(): void {
+    this.#look().catch((error: unknown) => {
+      if (!this.#wasHeard) for (const { report } of this.#watchers) report(error, 'poll');
+    });
+  }
+
   #look(): Promise<void> {
     return (this.#looking ??= this.#lookNow());
   }
@@ -148,6 +169,7 @@ export class LogPoller {
         await this.#lookOnce();
       } while (this.#isLookDue);
     } catch (error) {
+      this.#wasHeard = this.#waiters.size > 0;
       for (const waiter of this.#waiters) waiter.reject(error);
       this.#waiters.clear();
       throw error;
@@ -169,7 +191,7 @@ export class LogPoller {
     let head = await this.#transactions.run((sql) => log.head(sql));
     this.#found(head);
     while (head.isPending && this.#mayWrite()) {
-      head = await this.#assignPositions(head);
+      head = await this.#assignPositions(head, this.#watchers);
       this.#found(head);
     }
     if (await this.#lookAtSessions()) this.#wakeWaiters();
@@ -231,8 +253,8 @@ export class LogPoller {
 
   #schedule(): void {
     clearTimeout(this.#timer);
-    if (this.#watchers === 0) return;
-    this.#timer = setTimeout(() => void this.#look().catch(() => undefined), this.#intervalMs);
+    if (this.#watchers.size === 0) return;
+    this.#timer = setTimeout(() => this.#lookUnasked(), this.#intervalMs);
   }
 
   async #stop(): Promise<void> {

@@ -7,11 +7,14 @@ export interface MessageToolCall {
   /** Pairs it with its response; ADK gives one to every call that a model makes. */
   id?: string;
   name: string;
+  /** Empty where the call itself is not among the events. */
   args: Record<string, unknown>;
   /** What the tool answered, of several responses the last; absent as long as there is none. */
   response?: Record<string, unknown>;
   /** Whether the response comes from outside: the user confirms, logs in, or answers a question. */
   isLongRunning: boolean;
+  /** True where there is a response only: no call with its id is among the events before it. */
+  isCallMissing?: true;
 }
 
 /** An event as a user interface shows it. */
@@ -45,7 +48,7 @@ export interface Message {
  *   are still there to be shown. ADK has no other reader that knows them; `isCompactedEvent` finds them.
  * - A message is the user's when `user` is its author, whatever its content's role, as in `toA2AMessage`.
  * - Function responses belong to the calls with their id, of several the last counts, as in `getContents`. A response
- *   whose call is not among the events is left out.
+ *   whose call is not among the events is a tool call of its own event's message, with `isCallMissing`.
  * - ADK's own requests (`adk_request_confirmation`, `adk_request_credential`, `adk_request_input`) are long-running tool
  *   calls like others: without a response they wait for the user.
  * - An error shows as its message, or else its code, as in `toStructuredEvents`.
@@ -61,11 +64,23 @@ export function toMessages(events: readonly Event[]): Message[] {
   const calls = new Map<string | undefined, MessageToolCall>();
   for (const event of events) {
     if (event.partial || isCompactedEvent(event)) continue;
-    for (const { id, response } of getFunctionResponses(event)) {
-      const call = id ? calls.get(id) : undefined;
-      if (call) call.response = response ?? {};
-    }
     const message = toMessage(event);
+    for (const { id, name = '', response = {} } of getFunctionResponses(event)) {
+      const call = id ? calls.get(id) : undefined;
+      if (call) {
+        call.response = response;
+      } else {
+        const missing = {
+          ...(id && { id }),
+          name,
+          args: {},
+          response,
+          isLongRunning: false,
+          isCallMissing: true,
+        } as const;
+        message.toolCalls.push(missing);
+      }
+    }
     // The latest call of an id gets the response: some models use an id again in their next turn.
     for (const call of message.toolCalls) calls.set(call.id, call);
     if (isShown(message)) messages.push(message);

@@ -2,8 +2,10 @@ import { setTimeout } from 'node:timers/promises';
 import type { Connection, MikroORM, Transaction } from '@mikro-orm/core';
 import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
 import { dialectName } from '../entities/dialect-name.js';
-import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
+import { resolveDialect } from './dialects/resolve.js';
 import { SchemaError, driverCodeOf } from './errors.js';
+import { hasOneConnection, refuseInside } from './inside-transaction.js';
+import { Transactions } from './transaction.js';
 
 /**
  * Brings the tables of this package up to this version. Safe to call from many processes at once, and at every start:
@@ -13,23 +15,30 @@ import { SchemaError, driverCodeOf } from './errors.js';
  * @param orm the host's ORM, with `adkEntities()` among its entities; schema and table prefix are taken from them.
  * @returns when the tables are as this version needs them.
  * @throws SchemaError when `adkEntities()` is not among the entities, when `@mikro-orm/migrations` is not installed,
- *   when the driver is not the one for the server, when another process has been migrating for a minute, or when
- *   tables of the same names have other columns.
+ *   when the driver is not the one for the server, when the connection has a setting that is refused, when another
+ *   process has been migrating for a minute, when tables of the same names have other columns (then nothing was changed),
+ *   when tables are gone that were made before, or when with this config the next `migration:create` would drop the
+ *   tables.
+ * @throws InsideTransactionError inside a transaction that holds the only connection of the pool.
  */
 export async function migrate(orm: MikroORM): Promise<void> {
   const dialect = dialectName(orm.em.getPlatform());
   if (!dialect) throw new SchemaError('adk-mikro-orm runs on SQLite, PostgreSQL, MySQL and MariaDB only.');
-  const place = placeOf(orm);
-  const { MigrationStorage, adkMigrations, MIGRATION_LOCKS } = await loadMigrations();
+  if (hasOneConnection(orm.em, resolveDialect(orm.em.getPlatform()))) refuseInside(orm.em);
+  const { MigrationStorage, adkMigrations, refuseDroppingConfig, tables, MIGRATION_LOCKS } = await loadMigrations();
+  const options = tables.placeOf(orm.getMetadata());
+  const tablesPlace = tables.placeFor(orm.config, { dialect, ...options });
+  refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
+  await new Transactions(orm.em).checkSettings();
   const connection = orm.em.getConnection();
   const driver = orm.em.getDriver() as MigrationDriver;
   const storage = new MigrationStorage(driver, orm.config.get('migrations'));
+  const all = adkMigrations(dialect, options);
   const pending = async () => {
     const executed = new Set(await storage.executed());
-    return adkMigrations(dialect, place).filter(({ name }) => !executed.has(name));
+    return all.filter(({ name }) => !executed.has(name));
   };
-
   // Refused inside a transaction; the file remembers it.
   if (dialect === 'sqlite') await patiently(() => connection.execute('pragma journal_mode = wal'));
   // Outside the transaction, since it asks for a second connection and a pool may have no more than one.
@@ -47,7 +56,13 @@ export async function migrate(orm: MikroORM): Promise<void> {
       }
     });
   }
-  await checkTables(orm);
+  const findings = await tables.lookAtTables((sql, values) => connection.execute(sql, values), tablesPlace);
+  tables.refuseGone(
+    findings,
+    orm.config,
+    all.map(({ name }) => name),
+  );
+  tables.refuseDifferent(findings);
 }
 
 type MigrationDriver = ConstructorParameters<typeof Migration>[0];
@@ -58,20 +73,14 @@ async function loadMigrations() {
     const { MigrationStorage } = await import('@mikro-orm/migrations');
     const { adkMigrations } = await import('../migrations/index.js');
     const { MIGRATION_LOCKS } = await import('../migrations/lock.js');
-    return { MigrationStorage, adkMigrations, MIGRATION_LOCKS };
+    const { refuseDroppingConfig } = await import('../migrations/refuse-config.js');
+    const tables = await import('../migrations/tables.js');
+    return { MigrationStorage, adkMigrations, refuseDroppingConfig, tables, MIGRATION_LOCKS };
   } catch (cause) {
     throw new SchemaError('migrate needs a package that could not be loaded: npm install @mikro-orm/migrations', {
       cause,
     });
   }
-}
-
-/** What `adkEntities` was called with, read from the entities. */
-function placeOf(orm: MikroORM): AdkEntityOptions {
-  const session = orm.getMetadata().find('AdkSession');
-  if (!session) throw new SchemaError('Add adkEntities() to the entities of MikroORM.init.');
-  const tablePrefix = session.tableName.replace(/sessions$/, '');
-  return session.schema ? { schema: session.schema, tablePrefix } : { tablePrefix };
 }
 
 /** A process that creates the table at the same moment makes this one fail; at the next look the table is there. */
@@ -123,25 +132,5 @@ async function patiently<T>(work: () => Promise<T>): Promise<T> {
       if (!driverCodeOf(error)?.startsWith('SQLITE_BUSY') || Date.now() > deadline) throw error;
     }
     await setTimeout(Math.random() * 100);
-  }
-}
-
-/** Finds tables that were there before and that `create table if not exists` therefore left as they were. */
-async function checkTables(orm: MikroORM): Promise<void> {
-  const platform = orm.em.getPlatform();
-  for (const { meta } of adkEntities()) {
-    const { tableName, schema = orm.config.get('schema'), props } = orm.getMetadata().get(meta.className);
-    const table = [schema, tableName]
-      .filter((part) => part && part !== '*')
-      .map((part) => platform.quoteIdentifier(String(part)));
-    const columns = new Set(props.flatMap((prop) => prop.fieldNames).map((name) => platform.quoteIdentifier(name)));
-    try {
-      await orm.em.getConnection().execute(`select ${[...columns].join(', ')} from ${table.join('.')} where 1 = 0`);
-    } catch {
-      throw new SchemaError(
-        `Table ${tableName} is not as this version of adk-mikro-orm needs it. If it is another program's, choose a ` +
-          'tablePrefix; if you make it in migrations of your own, create one more with: npx mikro-orm migration:create',
-      );
-    }
   }
 }

@@ -1,4 +1,6 @@
-import { InvalidKeyError } from './errors.js';
+import { aBoolean, aCount, aFunction, aWait, aWholeNumber, object, oneOf, type Known } from './arguments.js';
+import type { DamagedSessionError } from './errors.js';
+import type { SessionKey } from './keys.js';
 
 export interface RetryOptions {
   /** How often a transaction is tried in all; 10 by default. */
@@ -9,15 +11,37 @@ export interface RetryOptions {
   maxDelayMs?: number;
 }
 
-export interface MikroOrmSessionServiceOptions {
+/** What `onError` is told besides the error. */
+export interface ErrorContext {
+  /**
+   * The method that was called, such as `appendEvent`; or what went on beside the calls: `catchUp`, `notify`, `rollback`,
+   * `renew` (a lease), `poll`, `listen` and `assignPositions` (the event log).
+   */
+  operation: string;
+  /** The session that was meant, or as much of its key as the call was given. */
+  key: Partial<SessionKey>;
+}
+
+export interface ReportingOptions {
+  /**
+   * Called with the driver's own error, which holds SQL and stored values, for the host's log: what is thrown holds none
+   * of it. Called once for each failure of the database that a caller is told of, and for those that no caller is told
+   * of; not for attempts that are tried again, nor for errors that are not the database's, which say all there is. What
+   * it throws, and what it returns, is ignored.
+   */
+  onError?: (error: unknown, context: ErrorContext) => void;
+}
+
+export interface MikroOrmSessionServiceOptions extends ReportingOptions {
   /**
    * What an append does when somebody else has appended since the handle was read (contract E2): `rebase` (default)
    * appends and adds what was missed to the handle; `reject` throws `StaleSessionError` and writes nothing.
    */
   onStaleSession?: 'rebase' | 'reject';
   /**
-   * What an append does while somebody holds the session's lease, unless it is made with that lease (contract H2):
-   * `allow` (default), as for a user's message; `reject` throws `LeaseHeldError` and writes nothing.
+   * What an append, a change of the session's state and its deletion do while somebody holds the session's lease, unless
+   * they are made with that lease (contract H2): `allow` (default), as for a user's message; `reject` throws
+   * `LeaseHeldError` and writes nothing.
    */
   onUnleasedAppend?: 'allow' | 'reject';
   /**
@@ -27,16 +51,37 @@ export interface MikroOrmSessionServiceOptions {
   notify?: boolean;
   /** How deadlocks, lock time-outs, a busy SQLite file and lost connections are retried (contract E4). */
   retry?: RetryOptions;
+  /**
+   * What `getSession` does with a session of which rows are missing or cannot be read (contract I3): `throw` (default)
+   * throws `DamagedSessionError`; `skip` gives the session without them, and tells `onDamage`.
+   */
+  onDamagedEvent?: 'throw' | 'skip';
+  /**
+   * Is told of damage that a call has met and gone on past: `getSession` with `onDamagedEvent: 'skip'`, `createSession`,
+   * `listSessions`, and appends. What it throws is ignored. By default the process emits a warning, once for each session.
+   */
+  onDamage?: (error: DamagedSessionError) => void;
   /** The most bytes of UTF-8 the JSON of an event may have; a larger one is refused with `EventTooLargeError`. No limit by default. */
   maxEventBytes?: number;
 }
 
-/** What a timer takes: 24 days; a longer one fires at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
+const RETRY: Known<RetryOptions> = {
+  attempts: aCount,
+  baseDelayMs: aWait,
+  maxDelayMs: aWait,
+};
 
-/** @throws InvalidKeyError when a timer cannot run so long. */
-export function checkDuration(name: string, ms: number): void {
-  if (!(ms > 0 && ms <= MAX_TIMER_MS)) {
-    throw new InvalidKeyError(`${name} must be a number of ms above 0, and ${MAX_TIMER_MS} at most.`);
-  }
-}
+export const checkRetry = object(RETRY);
+
+export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
+  onStaleSession: oneOf('rebase', 'reject'),
+  onUnleasedAppend: oneOf('allow', 'reject'),
+  notify: aBoolean,
+  retry: checkRetry,
+  maxEventBytes: aWholeNumber,
+  onDamagedEvent: oneOf('throw', 'skip'),
+  onDamage: aFunction,
+  onError: aFunction,
+};
+
+export const checkServiceOptions = object(SERVICE_OPTIONS);

@@ -1,11 +1,12 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
+import { aDuration, aWait, object, rule } from './arguments.js';
 import { SessionStore } from './dialects/session-store.js';
-import { InvalidKeyError, LeaseHeldError, LeaseLostError, SessionNotFoundError } from './errors.js';
+import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from './errors.js';
 import { checkedSessionKey, isStorable, type SessionKey } from './keys.js';
-import { checkDuration, type MikroOrmSessionServiceOptions } from './options.js';
+import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from './options.js';
 import { MikroOrmSessionService } from './session-service.js';
-import { Transactions, guarded } from './transaction.js';
+import { Transactions } from './transaction.js';
 
 /** Those of the service besides are for `lease.sessionService`. */
 export interface SessionLeasesOptions extends MikroOrmSessionServiceOptions {
@@ -33,6 +34,16 @@ const RENEWALS_PER_TTL = 6;
 const MAX_POLL_MS = 250;
 const MAX_HOLDER_LENGTH = 255;
 
+const checkOptions = object<SessionLeasesOptions>({ ...SERVICE_OPTIONS, ttlMs: aDuration });
+
+const aHolder = rule(
+  `a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs`,
+  (value) =>
+    typeof value === 'string' && value !== '' && Array.from(value).length <= MAX_HOLDER_LENGTH && isStorable(value),
+);
+
+const checkAcquire = object<AcquireOptions>({ holder: aHolder, waitMs: aWait }, 'holder');
+
 /**
  * One writer to a session at a time, across processes. The database's clock alone decides who holds a lease, and every
  * acquisition has a fencing token, so that a holder that was paused and overtaken cannot write (contract H1, H2).
@@ -46,23 +57,23 @@ const MAX_HOLDER_LENGTH = 255;
  */
 export class SessionLeases {
   readonly #em: EntityManager;
-  readonly #options: SessionLeasesOptions;
+  readonly #options: MikroOrmSessionServiceOptions;
   readonly #ttlMs: number;
   readonly #transactions: Transactions;
   readonly #store: SessionStore;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidKeyError when `ttlMs` is not above 0, or longer than a timer runs.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: SessionLeasesOptions = {}) {
-    const { ttlMs = DEFAULT_TTL_MS } = options;
-    checkDuration('ttlMs', ttlMs);
+    checkOptions(options, 'The options of SessionLeases');
+    const { ttlMs = DEFAULT_TTL_MS, ...ofService } = options;
     this.#em = em;
-    this.#options = options;
+    this.#options = ofService;
     this.#ttlMs = ttlMs;
-    this.#transactions = new Transactions(em, options.retry);
+    this.#transactions = new Transactions(em, options);
     this.#store = SessionStore.of(em, this.#transactions.dialect);
   }
 
@@ -71,18 +82,20 @@ export class SessionLeases {
    *
    * @throws LeaseHeldError when somebody else holds it, after `waitMs`.
    * @throws SessionNotFoundError when there is no such session.
-   * @throws InvalidKeyError when the holder's name is empty, too long, or cannot be stored.
+   * @throws InvalidArgumentError when an option is not known, or the holder's name is empty, too long, or cannot be stored.
+   * @throws InsideTransactionError inside a transaction that holds the only connection of the pool.
    */
-  async acquire(session: SessionKey, { holder, waitMs = 0 }: AcquireOptions): Promise<Lease> {
+  async acquire(session: SessionKey, options: AcquireOptions): Promise<Lease> {
     const key = checkedSessionKey(session);
-    if (holder === '' || Array.from(holder).length > MAX_HOLDER_LENGTH || !isStorable(holder)) {
-      throw new InvalidKeyError(
-        `The holder must be a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs.`,
-      );
-    }
+    checkAcquire(options, 'The options of acquire');
+    const { holder, waitMs = 0 } = options;
+    return this.#transactions.call({ operation: 'acquire', key }, () => this.#acquire(key, holder, waitMs));
+  }
+
+  async #acquire(key: SessionKey, holder: string, waitMs: number): Promise<Lease> {
     const deadline = performance.now() + waitMs;
     for (;;) {
-      const current = await this.current(key);
+      const current = await this.#current(key);
       if (!current) {
         // Before the question is sent: by the database's clock the lease begins later than that, and so expires later.
         const askedAt = performance.now();
@@ -117,30 +130,32 @@ export class SessionLeases {
   /** @returns who holds a session's lease; undefined when nobody does, or there is no such session. */
   async current(session: SessionKey): Promise<LeaseInfo | undefined> {
     const key = checkedSessionKey(session);
-    const found = await guarded(() => this.#transactions.run((sql) => this.#store.leases.current(sql, key)));
+    return this.#transactions.call({ operation: 'current', key }, () => this.#current(key));
+  }
+
+  async #current(key: SessionKey): Promise<LeaseInfo | undefined> {
+    const found = await this.#transactions.run((sql) => this.#store.leases.current(sql, key));
     return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
   }
 
-  #take(key: SessionKey, holder: string): Promise<number | undefined> {
-    return guarded(async () => {
-      // On its own: while a session's row is locked, the others' leases must not wait for the counter.
-      const token = await this.#transactions.statement((sql) => this.#store.leases.nextToken(sql));
-      const taken = await this.#transactions.statement((sql) =>
-        this.#store.leases.take(sql, key, holder, token, this.#ttlMs),
-      );
-      return taken ? token : undefined;
-    });
+  async #take(key: SessionKey, holder: string): Promise<number | undefined> {
+    // On its own: while a session's row is locked, the others' leases must not wait for the counter.
+    const token = await this.#transactions.statement((sql) => this.#store.leases.nextToken(sql));
+    const taken = await this.#transactions.statement((sql) =>
+      this.#store.leases.take(sql, key, holder, token, this.#ttlMs),
+    );
+    return taken ? token : undefined;
   }
 
   async #checkExists(key: SessionKey): Promise<void> {
-    const head = await guarded(() => this.#transactions.run((sql) => this.#store.head(sql, key)));
+    const head = await this.#transactions.run((sql) => this.#store.head(sql, key));
     if (!head) throw new SessionNotFoundError(key.sessionId);
   }
 
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
     const { leases } = this.#store;
     // One try at a time: the lease's own schedule is what tries again, and its deadline what gives up.
-    const transactions = new Transactions(this.#em, { attempts: 1 });
+    const transactions = new Transactions(this.#em, { retry: { attempts: 1 } });
     return new Lease(
       session,
       token,
@@ -148,7 +163,11 @@ export class SessionLeases {
       { ttlMs: this.#ttlMs, askedAt },
       {
         renew: () => transactions.statement((sql) => leases.renew(sql, session, token, this.#ttlMs)),
-        release: () => guarded(() => this.#transactions.statement((sql) => leases.release(sql, session, token))),
+        release: () =>
+          this.#transactions.call({ operation: 'release', key: session }, () =>
+            this.#transactions.statement((sql) => leases.release(sql, session, token)),
+          ),
+        report: (error) => this.#transactions.report(error, { operation: 'renew', key: session }),
       },
     );
   }
@@ -158,6 +177,8 @@ interface LeaseActions {
   /** @returns whether the lease is still ours. */
   renew(): Promise<boolean>;
   release(): Promise<void>;
+  /** Told of a renewal that failed. */
+  report(error: unknown): void;
 }
 
 /** A lease that is held; got from `SessionLeases.acquire`. */
@@ -214,7 +235,8 @@ export class Lease {
       if (this.#isOver) return;
       clearTimeout(this.#deadline);
       this.#deadline = this.#expectRenewal(askedAt);
-    } catch {
+    } catch (error) {
+      this.#actions.report(error);
       // The database is away for now; the next renewal may reach it, and the deadline is kept.
     }
   }

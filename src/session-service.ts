@@ -14,33 +14,23 @@ import { UniqueConstraintViolationException, type EntityManager } from '@mikro-o
 import { randomUUID } from 'node:crypto';
 import { Announcer } from './announcer.js';
 import { Appender, isNonEmpty } from './append.js';
-import { SessionStore, ownerKey, type SessionHead, type SessionSnapshot } from './dialects/session-store.js';
-import { decodeEvent, encode } from './event-codec.js';
-import { InvalidKeyError, SessionExistsError, SessionNotFoundError } from './errors.js';
-import { inTurn, setRevision, stateOf } from './handle.js';
+import { SessionStore, ownerKey, type SessionHead, type StateValue } from './dialects/session-store.js';
+import { DamageReporter, damageError, readEvents, readState } from './damage.js';
+import { encode } from './event-codec.js';
+import {
+  InvalidKeyError,
+  SessionExistsError,
+  SessionNotFoundError,
+  UnserializableValueError,
+  type Damage,
+} from './errors.js';
+import { inTurn, keyOf, setRevision } from './handle.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
-import { checkKeys, checkWholeNumbers, type SessionKey } from './keys.js';
-import type { MikroOrmSessionServiceOptions } from './options.js';
+import { checkKeys, isIncomplete, type SessionKey } from './keys.js';
+import { checkServiceOptions, type MikroOrmSessionServiceOptions } from './options.js';
+import { checkRequest, type AppendEventsRequest, type UpdateStateRequest } from './requests.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type Scope, type StateEntry } from './state.js';
-import { Transactions, guarded } from './transaction.js';
-
-export interface AppendEventsRequest {
-  session: Session;
-  /** Appended in this order. */
-  events: readonly Event[];
-}
-
-export interface UpdateStateRequest {
-  appName: string;
-  /** Needed for `user:` keys and for a session's. */
-  userId?: string;
-  /** Needed for keys without a prefix. */
-  sessionId?: string;
-  /** Keys with their prefixes, and their new values. */
-  set?: Record<string, unknown>;
-  /** Keys with their prefixes; a key that is not there is no error. */
-  remove?: readonly string[];
-}
+import { Transactions } from './transaction.js';
 
 /** Each try reads a session that is being deleted and created again; nobody does that more often. */
 const READ_ATTEMPTS = 5;
@@ -53,26 +43,32 @@ const READ_ATTEMPTS = 5;
  * const runner = new Runner({ agent, appName: 'support', sessionService: new MikroOrmSessionService(orm.em) });
  * ```
  *
- * Every method may throw `InvalidKeyError` for names that cannot be keys on every database, before anything is
- * written; `SchemaError` when the tables are missing; and `DatabaseError` when the database fails and trying again
- * does not help. No error holds SQL, stored data or credentials.
+ * Every method may throw `InvalidArgumentError` for a request with a name that is not known or a value that it cannot
+ * have, and `InvalidKeyError` for names and ids that cannot be keys on every database, before anything is written;
+ * `SchemaError` when the tables are missing; `DatabaseError` when the database fails and trying again does not help; and
+ * `InsideTransactionError` inside a transaction that holds the only connection, which `withEntityManager` joins. No error
+ * holds SQL, stored data or credentials; `onError` is given the driver's own.
  */
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #options: MikroOrmSessionServiceOptions;
   readonly #store: SessionStore;
+  readonly #damage: DamageReporter;
   #transactions: Transactions;
   #leases: LeaseGuard;
   #appender: Appender;
 
   /**
    * @param em the host's `EntityManager`. It is forked for each call; its ORM is never opened, configured or closed.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}) {
     super();
+    checkServiceOptions(options, 'The options of MikroOrmSessionService');
     this.#options = options;
-    this.#transactions = new Transactions(em, options.retry);
+    this.#transactions = new Transactions(em, options);
     this.#store = SessionStore.of(em, this.#transactions.dialect);
+    this.#damage = new DamageReporter(this.#store, options.onDamage);
     [this.#leases, this.#appender] = this.#writersOf(this.#transactions, undefined);
   }
 
@@ -109,7 +105,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     const { onUnleasedAppend, notify = false } = this.#options;
     const leases = new LeaseGuard(this.#store.leases, onUnleasedAppend, fence);
     const announcer = new Announcer(this.#store, transactions, notify);
-    return [leases, new Appender(this.#store, transactions, leases, announcer, this.#options)];
+    return [leases, new Appender(this.#store, transactions, leases, announcer, this.#damage, this.#options)];
   }
 
   /**
@@ -118,26 +114,41 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionExistsError when the id is taken, also by a racing call (contract D1).
    * @throws UnserializableValueError when JSON cannot carry a value of `state`.
    */
-  override async createSession({ appName, userId, state, sessionId }: CreateSessionRequest): Promise<Session> {
+  override async createSession(request: CreateSessionRequest): Promise<Session> {
+    checkRequest.createSession(request, 'The request of createSession');
+    return this.#createSession(request, 'createSession');
+  }
+
+  async #createSession(
+    { appName, userId, state, sessionId }: CreateSessionRequest,
+    operation: string,
+  ): Promise<Session> {
     const key = { appName, userId, sessionId: sessionId || randomUUID() };
     checkKeys(key);
     const entries = byScope(stateEntries(key, state ?? {}, 'state'));
     const head: SessionHead = { incarnation: randomUUID(), lastSeq: 0, lastUpdateTime: Date.now() };
-    return guarded(async () => {
+    return this.#transactions.call({ operation, key }, async () => {
       try {
         const snapshot = await this.#transactions.transaction(async (sql) => {
           await this.#store.create(sql, key, head, entries);
           return this.#store.snapshot(sql, key);
         });
-        return handleOf(key, snapshot ?? { ...head, state: [] }, []);
+        return this.#created(key, snapshot ?? { ...head, state: [] });
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
         // A lost connection can hide that the commit went through; then it is our own session that is in the way.
-        const existing = await this.#transactions.run((sql) => this.#store.snapshot(sql, key));
+        const existing = await this.#transactions.run((sql) => this.#store.snapshot(sql, key), error);
         if (existing?.incarnation !== head.incarnation) throw new SessionExistsError(key.sessionId);
-        return handleOf(key, existing, []);
+        return this.#created(key, existing);
       }
     });
+  }
+
+  /** Stored already, so damage to the state of the user or the app is told and not thrown. */
+  #created(key: SessionKey, snapshot: SessionHead & { state: readonly StateValue[] }): Session {
+    const state = readState(snapshot.state);
+    this.#damage.tell(key, state.damaged);
+    return handleOf(key, snapshot, state.value, []);
   }
 
   /**
@@ -146,39 +157,67 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @param config.numRecentEvents only the newest so many; 0 or absent for all.
    * @param config.afterTimestamp only events later than this, in ms. Both together: the newest of those.
    * @returns an object private to the caller; undefined when there is no such session.
+   * @throws DamagedSessionError when rows of what is asked for are missing or cannot be read, unless `onDamagedEvent` is
+   *   `skip`. A missing event has no time: for `afterTimestamp` it counts as one of the time of the event after it.
    */
-  override async getSession({ appName, userId, sessionId, config }: GetSessionRequest): Promise<Session | undefined> {
+  override async getSession(request: GetSessionRequest): Promise<Session | undefined> {
+    checkRequest.getSession(request, 'The request of getSession');
+    return this.#getSession(request, 'getSession');
+  }
+
+  async #getSession(
+    { appName, userId, sessionId, config }: GetSessionRequest,
+    operation: string,
+  ): Promise<Session | undefined> {
     const key = { appName, userId, sessionId };
+    // The Runner says what is missing, once it has no session.
+    if (isIncomplete(key)) return undefined;
     checkKeys(key);
     const newest = config?.numRecentEvents || undefined;
     const afterTimestamp = config?.afterTimestamp || undefined;
-    checkWholeNumbers({ numRecentEvents: newest });
-    return guarded(async () => {
+    return this.#transactions.call({ operation, key }, async () => {
       for (let attempt = 1; ; attempt++) {
         const found = await this.#transactions.run(async (sql) => {
           const snapshot = await this.#store.snapshot(sql, key);
           if (!snapshot) return undefined;
-          const { incarnation, lastSeq } = snapshot;
-          const range = { incarnation, after: 0, upTo: lastSeq, newest, afterTimestamp };
-          return { snapshot, events: lastSeq === 0 ? [] : await this.#store.events(sql, key, range) };
+          return { snapshot, read: await this.#store.events(sql, key, snapshot, { after: 0, newest, afterTimestamp }) };
         });
         if (!found) return undefined;
-        // Without events the session was deleted between the two reads (contract D8).
-        if (found.events) return handleOf(key, found.snapshot, found.events.map(decodeEvent));
+        // Otherwise the session was deleted between the two reads (contract D8).
+        if (found.read) {
+          const [state, events] = [readState(found.snapshot.state), readEvents(found.read)];
+          this.#onDamage(key, events.damaged, state.damaged);
+          return handleOf(key, found.snapshot, state.value, events.value);
+        }
         if (attempt === READ_ATTEMPTS) return undefined;
       }
     });
   }
 
-  /** Reads a session, or creates it; racing callers all get the one session (contract D2). */
+  /** @throws DamagedSessionError unless the damage is to be skipped. */
+  #onDamage(key: SessionKey, ...damages: readonly Damage[]): void {
+    if (this.#options.onDamagedEvent === 'skip') this.#damage.tell(key, ...damages);
+    else {
+      const error = damageError(key, ...damages);
+      if (error) throw error;
+    }
+  }
+
+  /**
+   * Reads a session, or creates it; racing callers all get the one session (contract D2).
+   *
+   * @throws DamagedSessionError as `getSession`; a damaged session is never created anew.
+   */
   override async getOrCreateSession(request: CreateSessionRequest): Promise<Session> {
+    checkRequest.createSession(request, 'The request of getOrCreateSession');
+    const operation = 'getOrCreateSession';
     const { appName, userId, sessionId } = request;
-    if (!sessionId) return this.createSession(request);
+    if (!sessionId) return this.#createSession(request, operation);
     for (let attempt = 1; ; attempt++) {
-      const session = await this.getSession({ appName, userId, sessionId });
+      const session = await this.#getSession({ appName, userId, sessionId }, operation);
       if (session) return session;
       try {
-        return await this.createSession(request);
+        return await this.#createSession(request, operation);
       } catch (error) {
         if (!(error instanceof SessionExistsError) || attempt === READ_ATTEMPTS) throw error;
       }
@@ -187,39 +226,38 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /**
    * Lists sessions with their merged state and without events; oldest update first, then by id, unless `order` is `desc`.
+   * State values that cannot be read are left out, and told to `onDamage`: once for each session, user and app.
    *
-   * @throws InvalidKeyError when `limit`, `offset` or `page` is not a whole number.
+   * @throws InvalidArgumentError when `limit`, `offset` or `page` is not a whole number, or `page` is 0.
    */
-  override async listSessions({
-    appName,
-    userId,
-    limit,
-    offset,
-    page,
-    order,
-  }: ListSessionsRequest): Promise<ListSessionsResponse> {
-    checkKeys(userId === undefined ? { appName } : { appName, userId });
-    checkWholeNumbers({ limit, offset, page });
-    if (page === 0) throw new InvalidKeyError('Pages are counted from 1.');
+  override async listSessions(request: ListSessionsRequest): Promise<ListSessionsResponse> {
+    checkRequest.listSessions(request, 'The request of listSessions');
+    const { appName, userId, limit, offset, page, order } = request;
+    const key = userId === undefined ? { appName } : { appName, userId };
+    checkKeys(key);
 
     const skipped = (limit !== undefined && page !== undefined ? (page - 1) * limit : offset) ?? 0;
-    const request = { appName, userId, descending: order === 'desc', limit, offset: skipped };
-    return guarded(() =>
+    const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
+    return this.#transactions.call({ operation: 'listSessions', key }, () =>
       this.#transactions.run(async (sql) => {
         const isWhole = limit === undefined && skipped === 0;
-        const listed = limit === 0 ? [] : await this.#store.list(sql, request);
-        const states = await this.#store.statesOf(sql, request, listed, isWhole);
+        const listed = limit === 0 ? [] : await this.#store.list(sql, range);
+        const states = await this.#store.statesOf(sql, range, listed, isWhole);
         // A page that is not full is the last one, and says how many there are.
         const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
-        const totalItems = isWhole || isLast ? skipped + listed.length : await this.#store.count(sql, request);
+        const totalItems = isWhole || isLast ? skipped + listed.length : await this.#store.count(sql, range);
+        const told = new Set<string>();
         const sessions = listed.map((session) => {
           const key = { appName, userId: session.userId, sessionId: session.id };
-          const state = [
-            ['', ''],
-            [session.userId, ''],
-            [session.userId, session.id],
-          ].flatMap(([user = '', id = '']) => states.get(ownerKey(user, id)) ?? []);
-          return handleOf(key, { ...session, state }, []);
+          const state = {};
+          for (const owner of [{ ...key, userId: '', sessionId: '' }, { ...key, sessionId: '' }, key]) {
+            const id = ownerKey(owner.userId, owner.sessionId);
+            const { damaged } = readState(states.get(id) ?? [], state);
+            // Damage to the state of an app is one, however many sessions show it.
+            if (!told.has(id)) this.#damage.tell(owner, damaged);
+            told.add(id);
+          }
+          return handleOf(key, session, state, []);
         });
         if (limit === undefined) {
           return { sessions, page: 1, limit: totalItems, totalItems, totalPages: totalItems === 0 ? 0 : 1 };
@@ -239,12 +277,15 @@ export class MikroOrmSessionService extends BaseSessionService {
    * Deletes a session with its events, state and lease, at once (contract D4); one that is not there is no error.
    *
    * @throws LeaseLostError on the service of a lease that is lost.
+   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    */
-  override async deleteSession({ appName, userId, sessionId }: DeleteSessionRequest): Promise<void> {
+  override async deleteSession(request: DeleteSessionRequest): Promise<void> {
+    checkRequest.deleteSession(request, 'The request of deleteSession');
+    const { appName, userId, sessionId } = request;
     const key = { appName, userId, sessionId };
     checkKeys(key);
-    await guarded(() =>
-      this.#leases.fence
+    await this.#transactions.call({ operation: 'deleteSession', key }, () =>
+      this.#leases.ruleFor(key)
         ? this.#transactions.transaction(async (sql) => {
             if (await this.#store.lock(sql, key)) await this.#leases.check(sql, key);
             await this.#store.delete(sql, key);
@@ -265,8 +306,10 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws UnserializableValueError when JSON cannot carry a value of the event.
    * @throws EventTooLargeError when its JSON is larger than `maxEventBytes`.
    */
-  override async appendEvent({ session, event }: AppendEventRequest): Promise<Event> {
-    await this.appendEvents({ session, events: [event] });
+  override async appendEvent(request: AppendEventRequest): Promise<Event> {
+    checkRequest.appendEvent(request, 'The request of appendEvent');
+    const { session, event } = request;
+    await this.#append(session, [event], 'appendEvent');
     return event;
   }
 
@@ -275,23 +318,42 @@ export class MikroOrmSessionService extends BaseSessionService {
    *
    * @returns the events that were passed in.
    */
-  async appendEvents({ session, events }: AppendEventsRequest): Promise<readonly Event[]> {
-    // Before anything waits: what is stored is what the caller passed, whatever becomes of the objects later.
-    const pending = events.filter((event) => !event.partial).map((event) => this.#appender.prepare(session, event));
-    if (isNonEmpty(pending)) await guarded(() => inTurn(session, () => this.#appender.append(session, pending)));
+  async appendEvents(request: AppendEventsRequest): Promise<readonly Event[]> {
+    checkRequest.appendEvents(request, 'The request of appendEvents');
+    const { session, events } = request;
+    await this.#append(session, events, 'appendEvents');
     return events;
   }
 
-  /** @returns the app's state, keys with `app:`. */
-  async getAppState({ appName }: { appName: string }): Promise<Record<string, unknown>> {
-    checkKeys({ appName });
-    return this.#readState({ appName, userId: '', sessionId: '' }, 'app');
+  async #append(session: Session, events: readonly Event[], operation: string): Promise<void> {
+    // Before anything waits: what is stored is what the caller passed, whatever becomes of the objects later.
+    const pending = events.filter((event) => !event.partial).map((event) => this.#appender.prepare(session, event));
+    if (!isNonEmpty(pending)) return;
+    await this.#transactions.call({ operation, key: keyOf(session) }, () =>
+      inTurn(session, () => this.#appender.append(session, pending)),
+    );
   }
 
-  /** @returns the user's state in an app, keys with `user:`. */
-  async getUserState({ appName, userId }: { appName: string; userId: string }): Promise<Record<string, unknown>> {
+  /**
+   * @returns the app's state, keys with `app:`.
+   * @throws DamagedSessionError as `getSession`.
+   */
+  async getAppState(request: { appName: string }): Promise<Record<string, unknown>> {
+    checkRequest.getAppState(request, 'The request of getAppState');
+    const { appName } = request;
+    checkKeys({ appName });
+    return this.#readState('getAppState', { appName }, 'app');
+  }
+
+  /**
+   * @returns the user's state in an app, keys with `user:`.
+   * @throws DamagedSessionError as `getSession`.
+   */
+  async getUserState(request: { appName: string; userId: string }): Promise<Record<string, unknown>> {
+    checkRequest.getUserState(request, 'The request of getUserState');
+    const { appName, userId } = request;
     checkKeys({ appName, userId });
-    return this.#readState({ appName, userId, sessionId: '' }, 'user');
+    return this.#readState('getUserState', { appName, userId }, 'user');
   }
 
   /**
@@ -301,9 +363,13 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidKeyError for a `temp:` key, for a key whose `userId` or `sessionId` is missing, and for one that is
    *   both set and removed.
    * @throws SessionNotFoundError when a session's key is given and the session is not there.
+   * @throws LeaseLostError on the service of a lease that is lost, when a session's key is given.
+   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, when a session's key is given and somebody else holds its lease.
    * @throws UnserializableValueError when JSON cannot carry a value.
    */
-  async updateState({ appName, userId, sessionId, set = {}, remove = [] }: UpdateStateRequest): Promise<void> {
+  async updateState(request: UpdateStateRequest): Promise<void> {
+    checkRequest.updateState(request, 'The request of updateState');
+    const { appName, userId, sessionId, set = {}, remove = [] } = request;
     const key = { appName, userId: userId ?? '', sessionId: sessionId ?? '' };
     const keys = [...Object.keys(set), ...remove];
     for (const name of keys) {
@@ -319,9 +385,18 @@ export class MikroOrmSessionService extends BaseSessionService {
       if (Object.hasOwn(set, name) && remove.includes(name))
         throw new InvalidKeyError('A key is both set and removed.');
     }
+    for (const [name, value] of Object.entries(set)) {
+      // JSON would drop it, and the old value would stay.
+      if (value === undefined) throw new UnserializableValueError(`set.${name}`, 'undefined');
+    }
     const entries = byScope(stateEntries(key, set, 'set'));
     const removed = byScope(remove.map((name) => ({ key: name, json: '', eventId: null })));
-    await guarded(() =>
+    const given = {
+      appName,
+      ...(userId !== undefined && { userId }),
+      ...(sessionId !== undefined && { sessionId }),
+    };
+    await this.#transactions.call({ operation: 'updateState', key: given }, () =>
       this.#transactions.transaction(async (sql) => {
         if (entries.session.length + removed.session.length > 0) {
           if (!(await this.#store.lock(sql, key))) throw new SessionNotFoundError(key.sessionId);
@@ -333,16 +408,20 @@ export class MikroOrmSessionService extends BaseSessionService {
     );
   }
 
-  async #readState(key: SessionKey, scope: Scope): Promise<Record<string, unknown>> {
-    return guarded(async () =>
-      stateOf({ state: await this.#transactions.run((sql) => this.#store.state(sql, key, scope)) }),
-    );
+  async #readState(operation: string, given: Partial<SessionKey>, scope: Scope): Promise<Record<string, unknown>> {
+    const key = { appName: '', userId: '', sessionId: '', ...given };
+    return this.#transactions.call({ operation, key: given }, async () => {
+      const state = readState(await this.#transactions.run((sql) => this.#store.state(sql, key, scope)));
+      this.#onDamage(key, state.damaged);
+      return state.value;
+    });
   }
 }
 
-function handleOf({ appName, userId, sessionId }: SessionKey, snapshot: SessionSnapshot, events: Event[]): Session {
-  const { incarnation, lastSeq, lastUpdateTime } = snapshot;
-  const session = createSession({ id: sessionId, appName, userId, state: stateOf(snapshot), events, lastUpdateTime });
+function handleOf(key: SessionKey, head: SessionHead, state: Record<string, unknown>, events: Event[]): Session {
+  const { appName, userId, sessionId } = key;
+  const { incarnation, lastSeq, lastUpdateTime } = head;
+  const session = createSession({ id: sessionId, appName, userId, state, events, lastUpdateTime });
   setRevision(session, incarnation, lastSeq);
   return session;
 }
@@ -353,6 +432,6 @@ function stateEntries(session: SessionKey, state: Record<string, unknown>, path:
     .filter(([name, value]) => !isTemporary(name) && value !== undefined)
     .map(([name, value]) => {
       checkStateKey(session, name);
-      return { key: name, json: encode(value, `${path}.${name}`), eventId: null };
+      return { key: name, json: encode(value, `${path}.${name}`).json, eventId: null };
     });
 }

@@ -19,7 +19,7 @@ export const SESSION_TREE_SEPARATOR = ':sub:';
 export function deriveSessionId(parent: string, branch: string): string {
   checkKeys({ sessionId: parent });
   // Also where it is hashed: all halves of surrogate pairs are one to a hash.
-  if (branch === '' || !isStorable(branch)) {
+  if (typeof branch !== 'string' || branch === '' || !isStorable(branch)) {
     throw new InvalidKeyError('The branch must not be empty, or hold NUL or half of a surrogate pair.');
   }
   for (const suffix of [branch, createHash('sha256').update(branch).digest('base64url')]) {

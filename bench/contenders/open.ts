@@ -1,5 +1,5 @@
 import { DatabaseSessionService } from '@google/adk';
-import { MikroORM, type Options } from '@mikro-orm/core';
+import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
 import { migrate } from '../../src/index.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
@@ -91,24 +91,12 @@ async function openBareDriver({ name, url, options }: TestDatabase): Promise<Bar
   switch (name) {
     case 'sqlite':
     case 'better-sqlite':
-      return openSqlite(options.dbName ?? '', await synchronousOf(options));
+      return openSqlite(options.dbName ?? '');
     case 'postgresql':
       return openPostgresql(url);
     case 'mysql':
       return openMysql(url);
     case 'mariadb':
       return openMariadb(url);
-  }
-}
-
-/** How often the ORM's connection waits for the disk; the two SQLite drivers are built with different defaults. */
-async function synchronousOf(options: Options): Promise<number> {
-  const orm = await MikroORM.init({ ...options, entities: [], discovery: { warnWhenNoEntities: false } });
-  try {
-    await orm.em.getConnection().execute('pragma journal_mode = wal');
-    const rows: unknown = await orm.em.getConnection().execute('pragma synchronous');
-    return (rows as [{ synchronous: number }])[0].synchronous;
-  } finally {
-    await orm.close(true);
   }
 }

@@ -12,7 +12,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       value longtext not null,
       event_id varchar(191) collate utf8mb4_0900_bin null,
       primary key (app_name, state_key)
-    ) default character set utf8mb4 engine = InnoDB`);
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_sessions (
       app_name varchar(128) collate utf8mb4_0900_bin not null,
@@ -28,7 +28,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       primary key (app_name, user_id, session_id),
       index adk_sessions_user_update (app_name, user_id, last_update_time, session_id),
       index adk_sessions_app_update (app_name, last_update_time, session_id, user_id)
-    ) default character set utf8mb4 engine = InnoDB`);
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_events (
       app_name varchar(128) collate utf8mb4_0900_bin not null,
@@ -44,13 +44,13 @@ export class Migration20261121000000_adk_initial extends Migration {
       index adk_events_position (position, seq),
       constraint adk_events_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
-    ) default character set utf8mb4 engine = InnoDB`);
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_counters (
       name varchar(32) collate utf8mb4_0900_bin not null,
       value bigint not null,
       primary key (name)
-    ) default character set utf8mb4 engine = InnoDB`);
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_event_parts (
       app_name varchar(128) collate utf8mb4_0900_bin not null,
@@ -62,7 +62,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       primary key (app_name, user_id, session_id, seq, part),
       constraint adk_event_parts_event foreign key (app_name, user_id, session_id, seq)
         references adk_events (app_name, user_id, session_id, seq) on update no action on delete cascade
-    ) default character set utf8mb4 engine = InnoDB`);
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_session_states (
       app_name varchar(128) collate utf8mb4_0900_bin not null,
@@ -74,7 +74,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       primary key (app_name, user_id, session_id, state_key),
       constraint adk_session_states_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
-    ) default character set utf8mb4 engine = InnoDB`);
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_user_states (
       app_name varchar(128) collate utf8mb4_0900_bin not null,
@@ -83,7 +83,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       value longtext not null,
       event_id varchar(191) collate utf8mb4_0900_bin null,
       primary key (app_name, user_id, state_key)
-    ) default character set utf8mb4 engine = InnoDB`);
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
   }
 
   override down(): void {

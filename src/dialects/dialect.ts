@@ -1,6 +1,8 @@
 import type { EntityManager } from '@mikro-orm/core';
+import type { Failure } from '../failures.js';
 import type { SessionKey } from '../keys.js';
 import type { StateEntries } from '../state.js';
+import type { SettingsCheck } from './settings.js';
 import type { Tables } from './tables.js';
 
 /** Runs SQL with bound values, inside the transaction it was handed out for. */
@@ -59,11 +61,14 @@ export interface Dialect {
    */
   readonly underLock: '' | ' for update';
 
-  /** Whether an error that MikroORM has no type for goes away when the transaction is tried again. */
-  isPassing(error: unknown): boolean;
+  /** What went wrong, by the code of the driver's error; undefined where the code does not say. */
+  failureOf(error: unknown): Failure | undefined;
 
-  /** Whether a value did not fit into what the server takes in one statement; none where it takes any. */
-  isTooLarge?(error: unknown): boolean;
+  /** Whether the server has answered with this error, and not the driver: what it refuses has no effect. */
+  isAnswer(error: unknown): boolean;
+
+  /** How many connections MikroORM opens at most where its config has no `pool.max`. */
+  readonly defaultPoolMax: number;
 
   /** Selects a JSON column as its text; a driver that parses JSON itself would leave `"5"` and `5` alike. */
   jsonText(column: string): string;
@@ -71,8 +76,14 @@ export interface Dialect {
   /** Selects a double as text, for a driver that is not exact when it parses one (contract C3). */
   doubleText?(column: string): string;
 
-  /** Writes a number where the database does not read every decimal exactly (contract C3). */
-  exactNumber?(value: number): unknown;
+  /**
+   * Writes a value into the text of a statement, where the client's own way is not exact (contract C3) or depends on how
+   * the connection is set (contract O7).
+   */
+  literal?(value: unknown): unknown;
+
+  /** The settings of a connection that are refused. */
+  readonly settings: SettingsCheck;
 
   /**
    * What follows `insert … values …` to make it overwrite.
@@ -97,9 +108,6 @@ export interface Dialect {
 
   /** Selects a `mark` that changes with every write, by whomever, where that is cheaper than a look at the tables. */
   readonly changeMark?: string;
-
-  /** Whether an error says that this account, or this server, may not write. */
-  isReadOnly(error: unknown): boolean;
 
   /** Where the server can tell other connections of a commit (contract G2). */
   readonly push?: {

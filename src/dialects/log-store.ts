@@ -1,6 +1,7 @@
 import { sessionIdentity, type SessionKey } from '../keys.js';
 import { SESSION_TREE_SEPARATOR } from '../session-tree.js';
 import type { Dialect, Sql } from './dialect.js';
+import type { EventParts } from './event-parts.js';
 import { SESSION_WHERE, sessionKeyOf, sessionValues, type SessionKeyRow, type Tables } from './tables.js';
 
 /** An event as the log reads it. */
@@ -53,11 +54,13 @@ const POSITION = 'position';
 export class LogStore {
   readonly #dialect: Dialect;
   readonly #tables: Tables;
+  readonly #parts: EventParts;
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(dialect: Dialect, tables: Tables) {
+  constructor(dialect: Dialect, tables: Tables, parts: EventParts) {
     this.#dialect = dialect;
     this.#tables = tables;
+    this.#parts = parts;
     this.#text = texts(dialect, tables);
   }
 
@@ -130,17 +133,10 @@ export class LogStore {
         session,
         seq: row.seq,
         position: row.position === null ? null : Number(row.position),
-        json: row.data ?? (await this.#inParts(sql, session, row.seq)),
+        json: row.data ?? (await this.#parts.read(sql, session, row.seq)),
       });
     }
     return events;
-  }
-
-  /** Reads the row once more, with its parts: since the first time it may have been replaced, or deleted. */
-  async #inParts(sql: Sql, session: SessionKey, seq: number): Promise<string | null | undefined> {
-    const rows = await sql.all<{ text: string | null }>(this.#text.selectInParts, [...sessionValues(session), seq]);
-    const [row] = rows;
-    return row && (row.text === null ? null : rows.map(({ text }) => text).join(''));
   }
 }
 
@@ -193,7 +189,7 @@ function conditions({ appName, userId, session, sessionTree, afterTimestamp }: L
 /** The next after all that begins with the separator. */
 const AFTER_SEPARATOR = SESSION_TREE_SEPARATOR.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
 
-function texts(dialect: Dialect, { sessions, events, eventParts, counters }: Tables) {
+function texts(dialect: Dialect, { sessions, events, counters }: Tables) {
   const select = `select position, app_name, user_id, session_id, seq, ${dialect.jsonText('data')} as data from ${events}`;
   return {
     selectHead: `select coalesce((select value from ${counters} where name = ?), 0) as head,
@@ -204,7 +200,5 @@ function texts(dialect: Dialect, { sessions, events, eventParts, counters }: Tab
     selectEvents: `${select} where position > ? and position <= ?`,
     selectSessionEvents: `${select} where ${SESSION_WHERE} and seq > ? and seq <= ?
       and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`,
-    selectInParts: `select coalesce(text, ${dialect.jsonText('data')}) as text from ${events}
-      left join ${eventParts} using (app_name, user_id, session_id, seq) where ${SESSION_WHERE} and seq = ? order by part`,
   };
 }

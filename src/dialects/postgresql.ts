@@ -1,8 +1,11 @@
+import { raw } from '@mikro-orm/core';
 import { createHash } from 'node:crypto';
-import { driverCodeOf, driverMessageOf } from '../errors.js';
+import { driverCodeOf } from '../errors.js';
+import type { Failure } from '../failures.js';
 import { SCOPES, type Scope } from '../state.js';
 import type { Dialect, Sql } from './dialect.js';
 import { returning } from './returning.js';
+import { settingsCheck, type Setting } from './settings.js';
 import {
   EVENT_COLUMNS,
   STATE_KEYS,
@@ -14,33 +17,86 @@ import {
   type Tables,
 } from './tables.js';
 
-/** Shut down, crashed, could not connect, `lock_timeout`: codes that MikroORM has no type for. */
-const PASSING = new Set([
-  '57P01',
-  '57P02',
-  '57P03',
-  '08000',
-  '08003',
-  '08006',
-  '55P03',
-  'ECONNRESET',
-  'EPIPE',
-  'ECONNREFUSED',
-]);
+const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
+  '08000': 'lostConnection',
+  '08003': 'lostConnection',
+  '08006': 'lostConnection',
+  // The server ends the connection: shut down, crashed, a transaction that was idle or went on for too long.
+  '57P01': 'lostConnection',
+  '57P02': 'lostConnection',
+  '57P05': 'lostConnection',
+  '25P03': 'lostConnection',
+  '25P04': 'lostConnection',
+  // It starts, shuts down or recovers.
+  '57P03': 'unreachable',
+  '08001': 'unreachable',
+  '08004': 'unreachable',
+  '53300': 'tooManyConnections',
+  '28000': 'authentication',
+  '28P01': 'authentication',
+  '3D000': 'unknownDatabase',
+  '42501': 'notAllowed',
+  // A replica, or a read-only transaction.
+  '25006': 'readOnly',
+  '53100': 'diskFull',
+  '40001': 'deadlock',
+  '40P01': 'deadlock',
+  '55P03': 'lockTimeout',
+  '57014': 'statementTimeout',
+  '58030': 'inputOutput',
+  XX001: 'damagedFile',
+  XX002: 'damagedFile',
+  // Whether the statement completed is not known.
+  '40003': 'unknown',
+};
+
+const SETTINGS: readonly Setting[] = [
+  {
+    name: 'client_encoding',
+    because: 'text would come back changed unless it were UTF8',
+    mend: "Run: set client_encoding = 'UTF8'",
+    isWrong: "current_setting('client_encoding') <> 'UTF8'",
+  },
+  {
+    name: 'server_encoding',
+    because: 'there is text that the database cannot store unless it is UTF8',
+    mend: "Use another database: create database … encoding 'UTF8' template template0",
+    isWrong: "current_setting('server_encoding') <> 'UTF8'",
+  },
+  {
+    name: 'session_replication_role',
+    because: 'a deleted session would leave its events behind',
+    mend: 'Run: set session_replication_role = origin',
+    isWrong: "current_setting('session_replication_role') = 'replica'",
+  },
+  {
+    name: 'extra_float_digits',
+    because: 'times would come back rounded',
+    mend: 'Run: set extra_float_digits = 1',
+    isWrong: "current_setting('extra_float_digits')::int < 1",
+  },
+];
+
+const WRONG_SETTING = `case ${SETTINGS.map(({ name, isWrong }) => `when ${isWrong} then 'setting ${name}'`).join(' ')} end`;
 
 export const postgresql: Dialect = {
   ...returning,
 
-  isPassing: (error) =>
-    PASSING.has(driverCodeOf(error) ?? '') ||
-    // node-postgres gives no code when the server goes away.
-    driverMessageOf(error).includes('Connection terminated'),
+  // A text that is not a number fails when it is cast to one, and the error shows it.
+  settings: settingsCheck(`case when (${WRONG_SETTING})::int is null then ? end`, '22P02', (message) => {
+    const [, found] = /setting (\w+)\W*$/.exec(message) ?? [];
+    return SETTINGS.find(({ name }) => name === found);
+  }),
+
+  failureOf: (error) => FAILURES_BY_CODE[driverCodeOf(error) ?? ''],
+
+  // A SQLSTATE; the codes of Node.js have no digits.
+  isAnswer: (error) => /^(?=.*\d)[\dA-Z]{5}$/.test(driverCodeOf(error) ?? ''),
+
+  defaultPoolMax: 10,
 
   // Not now(), which stands still in a transaction.
   now: '(extract(epoch from clock_timestamp()) * 1000)::float8',
-
-  // No right to write; a replica, or a read-only transaction.
-  isReadOnly: (error) => ['42501', '25006'].includes(driverCodeOf(error) ?? ''),
 
   push: {
     channel: ({ events }) => `adk_${hashOf(events)}`,
@@ -48,6 +104,12 @@ export const postgresql: Dialect = {
   },
 
   jsonText: (column) => `${column}::text`,
+
+  /**
+   * ASCII alone: with a `client_encoding` such as SJIS, whose characters may end in a backslash, the last byte of one of
+   * UTF-8 would take the backslash or the quote behind it into its character.
+   */
+  literal: (value) => (typeof value === 'string' && /[^\0-\x7f]/.test(value) ? raw(asciiLiteral(value)) : value),
 
   appendInOneStatement(tables) {
     const statements = new Map<string, Statement>();
@@ -159,6 +221,13 @@ async function runPrepared<Row extends object>(
     if (driverCodeOf(error) !== PREPARED_ALREADY) throw error;
     return sql.all(text, values);
   }
+}
+
+function asciiLiteral(text: string): string {
+  const escaped = text
+    .replace(/['\\]/g, '$&$&')
+    .replace(/[^\0-\x7f]+/g, (run) => Buffer.from(run, 'utf16le').swap16().toString('hex').replace(/.{4}/g, '\\u$&'));
+  return `E'${escaped}'`;
 }
 
 /** An array literal, so that one text serves any number of rows. Every element is quoted: `NULL` is a state key too. */

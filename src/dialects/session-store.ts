@@ -1,7 +1,9 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { SessionKey } from '../keys.js';
+import { gapsIn, rangesOf, type SeqRange } from '../seq-ranges.js';
 import { SCOPES, type Scope, type StateEntries } from '../state.js';
 import type { AppendBatch, Dialect, OneStatementAppend, Sql, StoredEvent } from './dialect.js';
+import { EventParts } from './event-parts.js';
 import { LeaseStore } from './lease-store.js';
 import { LogStore } from './log-store.js';
 import {
@@ -12,6 +14,7 @@ import {
   ownerValues,
   placeholderRows,
   placeholders,
+  rowLength,
   sessionKeyOf,
   sessionValues,
   stateTable,
@@ -39,16 +42,31 @@ export interface StateValue {
   json: string;
 }
 
-/** Events by number: after `after`, up to and with `upTo`. */
+/** Which of the events of a snapshot are meant. */
 export interface EventRange {
-  /** Of the session whose events are meant. */
-  incarnation: string;
+  /** Only those with a higher number. */
   after: number;
-  upTo: number;
   /** Only events later than this, in ms. */
   afterTimestamp?: number | undefined;
   /** Only the newest so many. */
   newest?: number | undefined;
+}
+
+/** A stored event. */
+export interface EventContent {
+  seq: number;
+  /** Undefined where the row has lost its content. */
+  json: string | undefined;
+}
+
+/** Events of a snapshot, and what of its numbers is damaged. */
+export interface ReadEvents {
+  /** In append order. */
+  events: EventContent[];
+  /** The numbers among those asked for that have no row. */
+  missing: SeqRange[];
+  /** The numbers of the rows that are above the session's last number. */
+  uncounted: SeqRange[];
 }
 
 export interface ListedSession extends SessionHead {
@@ -71,6 +89,7 @@ export class SessionStore {
   readonly #dialect: Dialect;
   readonly #tables: Tables;
   readonly #text: ReturnType<typeof texts>;
+  readonly #parts: EventParts;
   readonly leases: LeaseStore;
   readonly log: LogStore;
   readonly #oneStatement: OneStatementAppend | undefined;
@@ -90,7 +109,8 @@ export class SessionStore {
     this.#tables = tables;
     this.#text = texts(dialect, tables);
     this.leases = new LeaseStore(dialect, tables);
-    this.log = new LogStore(dialect, tables);
+    this.#parts = new EventParts(dialect, tables);
+    this.log = new LogStore(dialect, tables, this.#parts);
     this.#oneStatement = dialect.appendInOneStatement?.(tables);
   }
 
@@ -147,40 +167,113 @@ export class SessionStore {
     return head && { ...headOf(head), state: rows.filter((row) => row.kind !== 'head').map(stateValueOf) };
   }
 
-  /** @returns the events as JSON, in append order; undefined when the session is gone, or another under its id. */
-  async events(sql: Sql, session: SessionKey, range: EventRange): Promise<string[] | undefined> {
-    const { incarnation, upTo, afterTimestamp, newest } = range;
-    const filtered = afterTimestamp !== undefined;
-    const after = newest === undefined || filtered ? range.after : Math.max(range.after, upTo - newest);
-    const values = [...sessionValues(session), after, upTo, ...sessionValues(session), incarnation];
-    const rows =
-      filtered && newest !== undefined
-        ? (await sql.all<EventRow>(this.#text.selectNewestEventsSince, [...values, afterTimestamp, newest])).reverse()
-        : filtered
-          ? await sql.all<EventRow>(this.#text.selectEventsSince, [...values, afterTimestamp])
-          : await sql.all<EventRow>(this.#text.selectEvents, values);
-    const events = await this.#joinParts(sql, session, rows);
-    if (events.length !== (filtered ? rows.length : upTo - after)) return undefined;
+  /** @returns undefined when the session is gone since the snapshot, or another under its id. */
+  async events(
+    sql: Sql,
+    session: SessionKey,
+    snapshot: SessionSnapshot,
+    { after, afterTimestamp, newest }: EventRange,
+  ): Promise<ReadEvents | undefined> {
+    const { incarnation, lastSeq } = snapshot;
+    const isFiltered = afterTimestamp !== undefined;
+    const first = newest === undefined || isFiltered ? after : Math.max(after, lastSeq - newest);
+    const key = sessionValues(session);
+    const rows = isFiltered
+      ? await this.#eventsSince(sql, session, snapshot, first, afterTimestamp, newest)
+      : await sql.all<EventRow>(this.#text.selectEvents, [...key, first, lastSeq, ...key, ...key, incarnation]);
+    if (rows.length === 0 && first >= lastSeq) return { events: [], missing: [], uncounted: [] };
+
+    const counted = rows.filter(({ seq }) => seq <= lastSeq);
+    const later = isFiltered ? counted.filter((row) => Number(row.is_later) === 1) : counted;
+    const asked = isFiltered && newest !== undefined ? later.slice(-newest) : later;
+    const events: EventContent[] = [];
+    for (const { seq, data } of asked) {
+      const json = data ?? (await this.#parts.read(sql, session, seq));
+      if (json !== undefined) events.push({ seq, json: json ?? undefined });
+    }
+    const numbers = events.map(({ seq }) => seq);
+    const isLastThere = counted.at(-1)?.seq === lastSeq;
+    const missing = isFiltered
+      ? await this.#missingSince(
+          sql,
+          session,
+          snapshot,
+          first,
+          asked.slice(asked.length === newest ? 1 : 0),
+          isLastThere,
+        )
+      : gapsIn(numbers, first, lastSeq);
+    const uncounted = rangesOf(rows.slice(counted.length).map(({ seq }) => seq));
 
     // Rows show that the session was there; without any, and for what was read after them, it has to be looked for.
-    const isThere = rows.length > 0 && rows.every(({ data }) => data !== null);
-    return isThere || (await this.head(sql, session))?.incarnation === incarnation ? events : undefined;
+    const isThere = rows.length > 0 && asked.every(({ data }) => data !== null) && !(isFiltered && missing.length > 0);
+    return isThere || (await this.head(sql, session))?.incarnation === incarnation
+      ? { events, missing, uncounted }
+      : undefined;
+  }
+
+  /** Rows with a filter by time, and besides the session's last one, which shows that none is missing behind the others. */
+  async #eventsSince(
+    sql: Sql,
+    session: SessionKey,
+    { incarnation, lastSeq }: SessionSnapshot,
+    after: number,
+    time: number,
+    newest: number | undefined,
+  ): Promise<EventRow[]> {
+    const key = sessionValues(session);
+    const values = [time, time, ...key, after, lastSeq, time, lastSeq, ...key, ...key, incarnation];
+    if (newest !== undefined) {
+      const rows = await sql.all<EventRow>(this.#text.selectNewestEventsSince, [...values, newest + 1]);
+      // Rows above the session's last number take the places of others.
+      if (rows.every(({ seq }) => seq <= lastSeq)) return rows.reverse();
+    }
+    return sql.all<EventRow>(this.#text.selectEventsSince, values);
+  }
+
+  /**
+   * The missing numbers of a filter by time. A missing event has no time; it counts as one of the time of the event
+   * after it, and as one that is asked for where none comes after it.
+   */
+  async #missingSince(
+    sql: Sql,
+    session: SessionKey,
+    { lastSeq }: SessionSnapshot,
+    after: number,
+    asked: readonly EventRow[],
+    isLastThere: boolean,
+  ): Promise<SeqRange[]> {
+    const behindGaps = new Set(
+      asked.filter(({ seq, follows }) => seq > after + 1 && Number(follows) === 0).map(({ seq }) => seq),
+    );
+    if (!isLastThere) behindGaps.add(lastSeq + 1);
+    if (behindGaps.size === 0) return [];
+    const gaps = gapsIn(await this.#numbers(sql, session, after, lastSeq), after, lastSeq);
+    return gaps.filter(({ to }) => behindGaps.has(to + 1));
+  }
+
+  /** @returns the highest number among the session's events, whatever its row says; 0 without events. */
+  async highestSeq(sql: Sql, session: SessionKey): Promise<number> {
+    const [row] = await sql.all<{ seq: number }>(this.#text.selectHighestNumber, sessionValues(session));
+    return row?.seq ?? 0;
+  }
+
+  /** The numbers of the events that have a row, in order. */
+  async #numbers(sql: Sql, session: SessionKey, after: number, upTo: number): Promise<number[]> {
+    const rows = await sql.all<{ seq: number }>(this.#text.selectNumbers, [...sessionValues(session), after, upTo]);
+    return rows.map(({ seq }) => seq);
   }
 
   /**
    * @param isLocked whether the caller holds the session's lock.
    * @returns the number and content of a stored event.
    */
-  async event(
-    sql: Sql,
-    session: SessionKey,
-    eventId: string,
-    isLocked: boolean,
-  ): Promise<{ seq: number; json: string } | undefined> {
+  async event(sql: Sql, session: SessionKey, eventId: string, isLocked: boolean): Promise<EventContent | undefined> {
     const text = isLocked ? this.#text.selectEventUnderLock : this.#text.selectEvent;
-    const rows = await sql.all<EventRow>(text, [...sessionValues(session), eventId]);
-    const [json] = await this.#joinParts(sql, session, rows);
-    return rows[0] && json !== undefined ? { seq: rows[0].seq, json } : undefined;
+    const [row] = await sql.all<EventRow>(text, [...sessionValues(session), eventId]);
+    if (!row) return undefined;
+    const json = row.data ?? (await this.#parts.read(sql, session, row.seq, isLocked));
+    return { seq: row.seq, json: json ?? undefined };
   }
 
   /**
@@ -212,6 +305,11 @@ export class SessionStore {
     return row && headOf(row);
   }
 
+  /** Counts the events up to this number as the session's own; for the caller that holds the session's lock. */
+  async setLastSeq(sql: Sql, session: SessionKey, lastSeq: number): Promise<void> {
+    await sql.run(this.#text.updateLastSeq, [lastSeq, ...sessionValues(session)]);
+  }
+
   /** Gives a stored event another content; for the caller that holds the session's lock. */
   async replaceEvent(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
     const inParts = this.#isInParts(event);
@@ -233,7 +331,7 @@ export class SessionStore {
   async setState(sql: Sql, session: SessionKey, state: StateEntries, ownOnly = false): Promise<void> {
     for (const scope of SCOPES) {
       const upsert = ownOnly ? this.#text.upsertOwnState[scope] : this.#text.upsertState[scope];
-      for (const packet of this.#packets(state[scope])) {
+      for (const packet of this.#packets(session, state[scope])) {
         const rows = packet.map((entry) => [...ownerValues(session, scope), entry.key, entry.json, entry.eventId]);
         await sql.run(
           `${upsert.insert} ${placeholderRows(rows.length, rows[0]?.length ?? 0)} ${upsert.onConflict}`,
@@ -322,7 +420,10 @@ export class SessionStore {
 
   async #insertEvents(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
     const numbered = events.map((event, i) => ({ ...event, seq: firstSeq + i }));
-    for (const packet of this.#packets(numbered.filter((event) => !this.#isInParts(event)))) {
+    for (const packet of this.#packets(
+      session,
+      numbered.filter((event) => !this.#isInParts(event)),
+    )) {
       const rows = packet.map((event) => [...sessionValues(session), event.seq, event.id, event.timestamp, event.json]);
       await sql.run(`${this.#text.insertEvents} ${placeholderRows(rows.length, rows[0]?.length ?? 0)}`, rows.flat());
     }
@@ -348,32 +449,20 @@ export class SessionStore {
     }
   }
 
-  async #joinParts(sql: Sql, session: SessionKey, rows: readonly EventRow[]): Promise<string[]> {
-    const jsons: string[] = [];
-    for (const { seq, data } of rows) {
-      if (data !== null) {
-        jsons.push(data);
-        continue;
-      }
-      const parts = await sql.all<{ text: string }>(this.#text.selectParts, [...sessionValues(session), seq]);
-      if (parts.length > 0) jsons.push(parts.map(({ text }) => text).join(''));
-    }
-    return jsons;
-  }
-
   /** Rows in groups that the server takes in one statement. */
-  *#packets<Row extends { json: string }>(rows: readonly Row[]): Generator<Row[]> {
+  *#packets<Row extends object>(session: SessionKey, rows: readonly Row[]): Generator<Row[]> {
     const max = this.#dialect.maxTextLength ?? Infinity;
     let packet: Row[] = [];
     let length = 0;
     for (const row of rows) {
-      if (packet.length > 0 && length + row.json.length > max) {
+      const more = rowLength(session, row);
+      if (packet.length > 0 && length + more > max) {
         yield packet;
         packet = [];
         length = 0;
       }
       packet.push(row);
-      length += row.json.length;
+      length += more;
     }
     if (packet.length > 0) yield packet;
   }
@@ -406,6 +495,10 @@ interface EventRow {
   seq: number;
   /** Null where the event is in parts. */
   data: string | null;
+  /** Selected with a filter by time: whether the event is later. */
+  is_later?: boolean | number;
+  /** Selected with a filter by time: whether the number before has a row. */
+  follows?: boolean | number;
 }
 
 function headOf(row: HeadRow): SessionHead {
@@ -431,8 +524,14 @@ function texts(dialect: Dialect, tables: Tables) {
       .slice(0, -1)
       .map((column) => `${column} = ?`)
       .join(' and ');
-  const selectEvents = `select ${event} from ${events} where ${SESSION_WHERE} and seq > ? and seq <= ?
+  // With the rows above the session's last number, which no append has written.
+  const eventsWhere = (asked: string) => `where ${SESSION_WHERE} and seq > ?
+    and (${asked} or seq > (select last_seq from ${sessions} where ${SESSION_WHERE}))
     and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
+  const selectEventsSince = `select seq, timestamp > ? as is_later, case when timestamp > ? then ${dialect.jsonText('data')} end as data,
+    exists (select 1 from ${events} as previous where previous.app_name = e.app_name and previous.user_id = e.user_id
+      and previous.session_id = e.session_id and previous.seq = e.seq - 1) as follows
+    from ${events} as e ${eventsWhere('seq <= ? and (timestamp > ? or seq = ?)')}`;
   const list = (ofUser: string) => {
     const where = `where app_name = ?${ofUser}`;
     const select = `select user_id, session_id, ${head} from ${sessions} ${where}`;
@@ -465,6 +564,7 @@ function texts(dialect: Dialect, tables: Tables) {
           ` union all select '${scope}', state_key, ${value}, '', 0, 0 from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
       ).join(''),
     lockSession: `update ${sessions} set last_seq = last_seq where ${SESSION_WHERE}`,
+    updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
     deleteSession: `delete from ${sessions} where ${SESSION_WHERE}`,
 
@@ -473,15 +573,16 @@ function texts(dialect: Dialect, tables: Tables) {
     countOfUser: `${count} and user_id = ?`,
 
     insertEvents: `insert into ${events} (${EVENT_COLUMNS}) values`,
-    selectEvents: `${selectEvents} order by seq`,
-    selectEventsSince: `${selectEvents} and timestamp > ? order by seq`,
-    selectNewestEventsSince: `${selectEvents} and timestamp > ? order by seq desc limit ?`,
+    selectEvents: `select ${event} from ${events} ${eventsWhere('seq <= ?')} order by seq`,
+    selectEventsSince: `${selectEventsSince} order by seq`,
+    selectNewestEventsSince: `${selectEventsSince} order by seq desc limit ?`,
+    selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
+    selectNumbers: `select seq from ${events} where ${SESSION_WHERE} and seq > ? and seq <= ? order by seq`,
     selectEvent: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
     selectEventUnderLock: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?${dialect.underLock}`,
     updateEvent: `update ${events} set timestamp = ?, data = ? where ${SESSION_WHERE} and seq = ?`,
 
     insertPart: `insert into ${eventParts} (app_name, user_id, session_id, seq, part, text) values (?, ?, ?, ?, ?, ?)`,
-    selectParts: `select text from ${eventParts} where ${SESSION_WHERE} and seq = ? order by part`,
     deleteParts: `delete from ${eventParts} where ${SESSION_WHERE} and seq = ?`,
 
     upsertState: upsert(false),

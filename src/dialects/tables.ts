@@ -25,6 +25,12 @@ export function sessionValues({ appName, userId, sessionId }: SessionKey): strin
   return [appName, userId, sessionId];
 }
 
+/** How long the texts of a row are that is written for a session, with the session's own key, in code units. */
+export function rowLength(session: SessionKey, row: object): number {
+  const values: unknown[] = [...sessionValues(session), ...Object.values<unknown>({ ...row })];
+  return values.reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
+}
+
 /** Finds the session of an append only where it is as the append expects it. */
 export function appendCondition(
   { session, incarnation, expectedSeq, lease }: AppendBatch,
@@ -74,7 +80,7 @@ export function ownerValues(key: SessionKey, scope: Scope): string[] {
   return sessionValues(key).slice(0, STATE_KEYS[scope].length - 1);
 }
 
-/** @throws SchemaError when the ORM does not know the entities of this package. */
+/** @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`. */
 export function tablesOf(em: EntityManager): Tables {
   const name = (entity: string) => {
     const meta = em.getMetadata().find(entity);
@@ -94,9 +100,21 @@ export function tablesOf(em: EntityManager): Tables {
   };
 }
 
+/** @throws SchemaError for MikroORM's wildcard, with which each query has to say where the tables are. */
+export function refuseWildcard(schema: string | undefined): void {
+  if (schema === '*') {
+    throw new SchemaError(`schema: '*' is not supported. Name one schema: adkEntities({ schema: 'kb' }).`);
+  }
+}
+
 function quoted(em: EntityManager, meta: EntityMetadata): string {
   const platform = em.getPlatform();
+  // MikroORM would put a value in its place.
+  if (/\?/.test(`${meta.schema}${meta.tableName}`)) {
+    throw new SchemaError("The names of schema and tables must not hold '?'. Choose another schema or tablePrefix.");
+  }
   const schema = meta.schema ?? em.schema ?? em.config.get('schema');
+  refuseWildcard(schema);
   const table = platform.quoteIdentifier(meta.tableName);
   // SQLite has no schemas; MikroORM leaves them out there, too.
   return schema && dialectName(platform) !== 'sqlite' ? `${platform.quoteIdentifier(schema)}.${table}` : table;

@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo } from 'node:net';
+import { pipeline } from 'node:stream';
 import { createEvent, type Event } from '@google/adk';
 import { LockMode, MikroORM } from '@mikro-orm/core';
 import { AdkSession, adkEntities } from '../../entities/index.js';
@@ -110,6 +113,39 @@ function eventOf(id: string): Event {
       }
       await expectStored(['a']);
       expect(session.events).toHaveLength(1);
+    });
+
+    test('E4 a call whose connection attempt gets no answer in time is tried again', async () => {
+      const session = await service.createSession(key);
+      const server = new URL(database.url);
+      let attempts = 0;
+      const proxy = createServer((socket) => {
+        socket.on('error', () => undefined);
+        // Silence for the first attempt.
+        if (++attempts === 1) return;
+        pipeline(socket, connect(Number(server.port), server.hostname), socket, () => undefined);
+      }).listen(0, server.hostname);
+      await once(proxy, 'listening');
+      const url = new URL(database.url);
+      url.port = String((proxy.address() as AddressInfo).port);
+      const connection = name === 'postgresql' ? { connectionTimeoutMillis: 1_000 } : { connectTimeout: 1_000 };
+      const other = await MikroORM.init({
+        ...database.options,
+        clientUrl: url.href,
+        driverOptions: { connection },
+        entities: adkEntities(),
+        connect: false,
+      });
+      try {
+        // A loaded machine may miss the second as well.
+        const patient = new MikroOrmSessionService(other.em, { retry: { attempts: 30 } });
+        await patient.appendEvent({ session, event: eventOf('a') });
+      } finally {
+        await other.close(true);
+        proxy.close();
+      }
+      expect(attempts).toBeGreaterThan(1);
+      await expectStored(['a']);
     });
 
     test('E5 a transaction of the host whose connection ends leaves nothing, and the next one works', async () => {

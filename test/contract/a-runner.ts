@@ -64,6 +64,29 @@ runnerSuite.shared(
   },
 );
 
+runnerSuite.shared(
+  'A1',
+  'a Runner says which name or id is missing, in its own words',
+  async ({ service, app, create }) => {
+    const { id } = await create();
+    const agent = new CountingAgent({ name: 'counter' });
+    const user = { userId: 'alice', sessionId: id };
+    const attempts: [config: object, params: object, message: string][] = [
+      [{}, user, 'Session lookup failed: appName must be provided in runner constructor (or via app.name)'],
+      [{ appName: app }, { ...user, userId: undefined }, `Session not found: ${id}`],
+      [{ appName: app }, { ...user, userId: null }, `Session not found: ${id}`],
+      [{ appName: app }, { ...user, sessionId: undefined }, 'Session not found: undefined'],
+      [{ appName: app }, { ...user, sessionId: null }, 'Session not found: null'],
+    ];
+    for (const [config, params, message] of attempts) {
+      const runner = new Runner({ ...config, agent, sessionService: service });
+      const newMessage = { role: 'user', parts: [{ text: 'hello' }] };
+      const run = runner.runAsync({ ...params, newMessage } as unknown as Parameters<Runner['runAsync']>[0]);
+      expect((await errorOf(run.next())).message).toBe(message);
+    }
+  },
+);
+
 runnerSuite.shared('A1', 'every request of the base class is taken', async ({ service, app }) => {
   const key = { appName: app, userId: 'alice', sessionId: 's' };
   const created = await service.createSession({ ...key, state: { a: 1 } });
@@ -606,13 +629,11 @@ runnerSuite.own('A12', 'a missing table tells neither SQL nor values', async ({ 
 runnerSuite.own('A12', 'a violated constraint tells neither SQL nor values', async ({ app, scratch }) => {
   const { service, query } = await scratch();
   const session = await service.createSession({ appName: app, userId: 'alice' });
-  // A row in the way of the event's number, which no service would write.
-  await query(
-    "insert into adk_events (app_name, user_id, session_id, seq, event_id, timestamp, data) values (?, 'alice', ?, 1, 'x', 1, '{}')",
-    [app, session.id],
-  );
-  const error = await errorOf(service.appendEvent({ session, event: saying(SECRET) }));
-  expectDiscreet(error, ['adk_events', session.id]);
+  // A constraint of the host's own.
+  await query('create unique index one_event_at_a_time on adk_events (timestamp)');
+  await service.appendEvent({ session, event: saying('x', { timestamp: 5 }) });
+  const error = await errorOf(service.appendEvent({ session, event: saying(SECRET, { timestamp: 5 }) }));
+  expectDiscreet(error, ['adk_events', 'one_event_at_a_time', session.id]);
 });
 
 runnerSuite.own(

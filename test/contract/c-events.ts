@@ -389,7 +389,7 @@ eventSuite.shared('C4', 'a filtered handle can be appended to', async ({ create,
 eventSuite.own('C4', 'numbers that are no count are refused', async ({ create, fresh }) => {
   const session = await create();
   for (const numRecentEvents of [-1, 1.5, Infinity]) {
-    await expectCode(fresh(session, { numRecentEvents }), 'ADK_INVALID_KEY');
+    await expectCode(fresh(session, { numRecentEvents }), 'ADK_INVALID_ARGUMENT');
   }
 });
 

@@ -9,11 +9,34 @@ import { suites } from './suites.js';
 
 const tests = suites.flatMap(({ rules }) => rules);
 const names = new Set(tests.map(nameOf));
+const PAGE = 'docs/adk-services.md';
 
-test('every rule has a test, and every test a rule', () => {
-  const tested = new Set(tests.map(({ rule }) => rule));
+/** The rules that the titles of tests outside the suites begin with, as in `test('B2 E1 eight append …'`. */
+async function rulesNamedInTitles(): Promise<string[]> {
+  const files = (await readdir('test', { recursive: true })).filter((file) => file.endsWith('.test.ts'));
+  const contents = await Promise.all(files.map((file) => readFile(path.join('test', file), 'utf8')));
+  const titles = contents.flatMap((content) => [
+    ...content.matchAll(/\b(?:test|describe)\b.*\(['"`]((?:[A-O]\d+ )+)/g),
+  ]);
+  return titles.flatMap(([, rules = '']) => rules.trim().split(' '));
+}
+
+test('every rule of docs/contract.md has a test, and every test a rule', async () => {
+  const tested = new Set([...tests.map(({ rule }) => rule), ...(await rulesNamedInTitles())]);
   expect(Object.keys(RULES).filter((rule) => !tested.has(rule))).toEqual([]);
   expect([...tested].filter((rule) => !(rule in RULES))).toEqual([]);
+});
+
+test('every rule that a comment cites is in docs/contract.md', async () => {
+  for (const folder of ['src', 'entities', 'migrations']) {
+    for (const file of (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.ts'))) {
+      const content = await readFile(path.join(folder, file), 'utf8');
+      const cited = [...content.matchAll(/\(contract ((?:[A-O]\d+(?:, )?)+)\)/g)].flatMap(([, rules = '']) =>
+        rules.split(', '),
+      );
+      expect({ file, unknown: cited.filter((rule) => !(rule in RULES)) }).toEqual({ file, unknown: [] });
+    }
+  }
 });
 
 test('no two tests have one name', () => {
@@ -46,13 +69,13 @@ test.each(Object.entries(CHECKLIST))('every case that %s tests has a test here',
 });
 
 /** `ADK_TEST_UPDATE=1 npx jest test/contract/coverage` writes it anew. */
-test('the table of deviations in the README is up to date', async () => {
+test('the table of deviations in docs/adk-services.md is up to date', async () => {
   const [start, end] = ['<!-- deviations -->\n', '\n<!-- /deviations -->'];
-  const readme = await readFile('README.md', 'utf8');
-  const [before = '', rest = ''] = readme.split(start);
+  const page = await readFile(PAGE, 'utf8');
+  const [before = '', rest = ''] = page.split(start);
   const [, after] = rest.split(end);
   expect(after).toBeDefined();
   const current = [before, start, '\n', deviationsTable(), '\n', end, after].join('');
-  if (process.env['ADK_TEST_UPDATE']) await writeFile('README.md', current);
-  expect(await readFile('README.md', 'utf8')).toBe(current);
+  if (process.env['ADK_TEST_UPDATE']) await writeFile(PAGE, current);
+  expect(await readFile(PAGE, 'utf8')).toBe(current);
 });

@@ -268,7 +268,7 @@ sessionSuite.own('D5', 'paging that is no whole number is refused', async ({ app
     { limit: 1, page: 0 },
     { limit: 1, page: -1 },
   ]) {
-    await expectCode(service.listSessions({ appName: app, ...request }), 'ADK_INVALID_KEY');
+    await expectCode(service.listSessions({ appName: app, ...request }), 'ADK_INVALID_ARGUMENT');
   }
 });
 

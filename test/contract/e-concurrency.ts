@@ -593,9 +593,7 @@ concurrencySuite.own(
       await append(session, { id: event.id, delta: { a: 2 } });
       await append(behind, { delta: { a: 3 } });
       await service.updateState({
-        ...session,
-        userId: session.userId,
-        sessionId: session.id,
+        ...keyOf(session),
         set: { a: 1, 'app:b': 1 },
         remove: ['c'],
       });

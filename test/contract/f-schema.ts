@@ -11,6 +11,23 @@ import { errorOf, eventOf, expectCode, range, saying } from './tools.js';
 /** Of section F what needs the service; test/schema has the rest. */
 export const schemaSuite = new Suite();
 
+schemaSuite.own(
+  'F1',
+  'rows are named by their keys, and those of a session go with its row',
+  async ({ app, create, append, query }) => {
+    const session = await create({ state: { theme: 'dark' } });
+    await append(session, { delta: { step: 1 } });
+    const rowsOf = (table: string) =>
+      query(`select 1 from ${table} where app_name = ? and user_id = ? and session_id = ?`, [app, 'alice', session.id]);
+    const [row] = await query(`select * from adk_sessions where app_name = ?`, [app]);
+    expect(row).toMatchObject({ app_name: app, user_id: 'alice', session_id: session.id });
+    expect([await rowsOf('adk_events'), await rowsOf('adk_session_states')]).toMatchObject([[{}], [{}, {}]]);
+
+    await query('delete from adk_sessions where app_name = ?', [app]);
+    expect([await rowsOf('adk_events'), await rowsOf('adk_session_states')]).toEqual([[], []]);
+  },
+);
+
 schemaSuite.own('F5', 'missing tables give a SchemaError with the command that makes them', async ({ scratch }) => {
   const { service, query } = await scratch();
   const key = { appName: 'a', userId: 'u', sessionId: 's' };

@@ -265,18 +265,23 @@ logFilterSuite.own('G3', 'a watcher with a filter goes on past what it leaves ou
 logFilterSuite.own('G3', 'a cursor, a filter or a key that is none is refused at the call', async ({ orm }) => {
   const log = new EventLog(orm.em);
   const session = log.session(NAMES);
-  const refused = (call: () => unknown) =>
-    expect(call).toThrow(expect.objectContaining({ code: 'ADK_INVALID_KEY', name: 'InvalidKeyError' }));
+  const refused = (name: string, call: () => unknown) => expect(call).toThrow(expect.objectContaining({ name }));
   for (const cursor of [-1, 0.5, NaN, Infinity, 2 ** 53]) {
-    for (const call of [log.since, log.watch]) refused(() => call.call(log, cursor));
-    for (const call of [session.since, session.watch]) refused(() => call(cursor));
+    for (const call of [log.since, log.watch]) refused('InvalidArgumentError', () => call.call(log, cursor));
+    for (const call of [session.since, session.watch]) refused('InvalidArgumentError', () => call(cursor));
   }
-  const filters: LogFilter[] = [
+  const numbers: LogFilter[] = [
     { limit: -1 },
     { limit: 1.5 },
     { limit: NaN },
     { afterTimestamp: NaN },
     { afterTimestamp: Infinity },
+  ];
+  for (const filter of numbers) {
+    for (const call of [log.since, log.watch]) refused('InvalidArgumentError', () => call.call(log, 0, filter));
+    for (const call of [session.since, session.watch]) refused('InvalidArgumentError', () => call(0, filter));
+  }
+  const keys: LogFilter[] = [
     { appName: '' },
     { appName: 'x'.repeat(129) },
     { userId: 'x\0' },
@@ -284,16 +289,15 @@ logFilterSuite.own('G3', 'a cursor, a filter or a key that is none is refused at
     { sessionTree: '' },
     { sessionTree: 'x'.repeat(192) },
   ];
-  for (const filter of filters) {
-    for (const call of [log.since, log.watch]) refused(() => call.call(log, 0, filter));
-  }
-  for (const filter of filters.slice(0, 5)) {
-    for (const call of [session.since, session.watch]) refused(() => call(0, filter));
+  for (const filter of keys) {
+    for (const call of [log.since, log.watch]) refused('InvalidKeyError', () => call.call(log, 0, filter));
   }
   for (const key of [{ appName: '' }, { userId: 'x\0' }, { sessionId: 'x'.repeat(192) }]) {
-    refused(() => log.session({ ...NAMES, ...key }));
+    refused('InvalidKeyError', () => log.session({ ...NAMES, ...key }));
   }
-  for (const pollIntervalMs of [0, -1, NaN, Infinity, 2 ** 31]) refused(() => new EventLog(orm.em, { pollIntervalMs }));
+  for (const pollIntervalMs of [0, -1, NaN, Infinity, 2 ** 31]) {
+    refused('InvalidArgumentError', () => new EventLog(orm.em, { pollIntervalMs }));
+  }
 });
 
 /** What no event can be read from; on PostgreSQL the column takes nothing that is not JSON. */
@@ -397,7 +401,7 @@ logFilterSuite.own(
   'an event in parts of which one is lost is damaged',
   async (context) => {
     const { log, query } = await largeEvent(context);
-    expect((await query('select 1 from adk_event_parts')).length).toBe(2);
+    expect((await query('select 1 from adk_event_parts')).length).toBeGreaterThan(1);
     await query('delete from adk_event_parts where part = 1');
     expect(idsIn(await read(log.since(0)))).toEqual(['a', 'error', 'b']);
     await query('delete from adk_event_parts');

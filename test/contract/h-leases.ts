@@ -290,11 +290,13 @@ leaseTest(
   async ({ orm, create, leases, acquire, row }) => {
     const session = await create();
     for (const holder of ['', 'x'.repeat(256), 'a\0b', 'half \ud83d']) {
-      await expectCode(leases.acquire(keyOf(session), { holder }), 'ADK_INVALID_KEY');
+      await expectCode(leases.acquire(keyOf(session), { holder }), 'ADK_INVALID_ARGUMENT');
     }
     await expectCode(leases.acquire({ ...keyOf(session), userId: '' }, { holder: 'a' }), 'ADK_INVALID_KEY');
     for (const ttlMs of [0, -1, NaN, Infinity, 2 ** 31]) {
-      expect(() => new SessionLeases(orm.em, { ttlMs })).toThrow(expect.objectContaining({ code: 'ADK_INVALID_KEY' }));
+      expect(() => new SessionLeases(orm.em, { ttlMs })).toThrow(
+        expect.objectContaining({ code: 'ADK_INVALID_ARGUMENT' }),
+      );
     }
     expect(await row(session)).toMatchObject({ holder: null, token: 0 });
 
@@ -440,7 +442,7 @@ leaseTest(
     const key = keyOf(await create());
     for (const failing of [() => leases.acquire(key, { holder: 'a' }), () => leases.current(key)]) {
       const { message } = await errorOf(failing());
-      expect(message).toMatch(/^The database failed/);
+      expect(message).toMatch(/^The database could not be reached/);
       expect(message).not.toContain(secret);
     }
   },
@@ -456,7 +458,8 @@ leaseTest('H1', 'errors of lease statements tell nothing of them', async ({ orm,
         .acquire(keyOf(session), { holder: 'hunter2' })
         .then((lease) => lease.release()),
     );
-    expect(error).toMatchObject({ code: 'ADK_DATABASE', message: 'The database failed: Error.' });
+    expect(error).toMatchObject({ code: 'ADK_DATABASE', message: expect.not.stringContaining('hunter2') });
+    expect(error.message).not.toContain(part);
     expect(error.cause).toBeUndefined();
   }
   expect((await leases.current(keyOf(session)))?.token).toBe((await row(session)).token);
@@ -574,7 +577,7 @@ interface Handles {
 
 const late = () => saying('late', { actions: { stateDelta: { a: 'late' } } });
 
-/** What can be written to a session, in all the ways that an append may take. */
+/** What can be written to a session, in all the ways that an append may take, and its deletion. */
 const WRITES: Readonly<Record<string, (service: MikroOrmSessionService, handles: Handles) => Promise<unknown>>> = {
   'an event': (service, { handle }) => service.appendEvent({ session: handle, event: late() }),
   'several events': (service, { handle }) => service.appendEvents({ session: handle, events: [late(), late()] }),
@@ -587,11 +590,7 @@ const WRITES: Readonly<Record<string, (service: MikroOrmSessionService, handles:
   'an event by a copy of a handle': (service, { handle }) =>
     service.appendEvent({ session: plain(handle), event: late() }),
   state: (service, { handle }) => service.updateState({ ...keyOf(handle), set: { a: 'late' }, remove: ['b'] }),
-};
-const DELETION = 'a deletion';
-const WRITES_AND_DELETION: typeof WRITES = {
-  ...WRITES,
-  [DELETION]: (service, { handle }) => service.deleteSession(keyOf(handle)),
+  'a deletion': (service, { handle }) => service.deleteSession(keyOf(handle)),
 };
 
 async function handlesOf({ create, append, fresh }: LeaseContext): Promise<Handles> {
@@ -624,7 +623,7 @@ async function expectInStep({ sessionService }: Lease, handle: Session): Promise
 
 const STALE = ['rebase', 'reject'] as const;
 
-for (const [what, write] of Object.entries(WRITES_AND_DELETION)) {
+for (const [what, write] of Object.entries(WRITES)) {
   leaseTest('H2', `after a takeover ${what} is refused, and the successor's handle is in step`, async (context) => {
     for (const onStaleSession of STALE) {
       const { orm, acquire, takeOver } = context;

@@ -8,6 +8,9 @@ import { logFilterSuite } from './g-log-filters.js';
 import { logPushSuite } from './g-log-push.js';
 import { logSuite } from './g-log.js';
 import { leaseSuite } from './h-leases.js';
+import { damageSuite } from './i-damage.js';
+import { failureSuite } from './o-errors.js';
+import { valueSuite } from './o-values.js';
 import type { Suite } from './rule.js';
 
 /** Every suite; a suite that is not here never runs. */
@@ -22,4 +25,7 @@ export const suites: readonly Suite[] = [
   logFilterSuite,
   logPushSuite,
   leaseSuite,
+  damageSuite,
+  failureSuite,
+  valueSuite,
 ];

@@ -67,9 +67,9 @@ export function takesLock(text: string): boolean {
   return text.includes('last_seq = last') || text.startsWith('execute adk_append');
 }
 
-/** Waits until something is so, asking again and again. */
+/** Waits until something is so, asking again and again; long enough for a machine that has much else to do. */
 export async function until(isSo: () => boolean | Promise<boolean>, intervalMs = 0): Promise<void> {
-  const deadline = Date.now() + 20_000;
+  const deadline = Date.now() + 120_000;
   while (!(await isSo())) {
     if (Date.now() > deadline) throw new Error('It never came about');
     await setTimeout(intervalMs);

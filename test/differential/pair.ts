@@ -258,7 +258,7 @@ export class Pair {
     }
   }
 
-  async #list({ userId, order = 'asc', ...paging }: Partial<Operation & { do: 'list' }>): Promise<void> {
+  async #list({ do: _do, userId, order = 'asc', ...paging }: Partial<Operation & { do: 'list' }>): Promise<void> {
     const request = { appName: this.#appName, ...(userId !== undefined && { userId }), ...definedOnly(paging) };
     const ours = await this.#ours.listSessions({ ...request, ...(order === 'desc' && { order }) });
     const reference = await this.#reference.listSessions({ ...request, order });

@@ -107,11 +107,43 @@ describe('tool calls', () => {
     expect(toMessages(events).map(({ toolCalls }) => toolCalls[0]!.response)).toEqual([{ turn: 1 }, { turn: 2 }]);
   });
 
-  test('a call without an id has no response, and a response without its call is left out', () => {
+  const missing = { name: 'order', args: {}, isLongRunning: false, isCallMissing: true };
+
+  test('a response whose call is not among the events is a message of its own that says so', () => {
+    const gone = responding('gone', { ok: true }, { author: 'clerk' });
+    expect(toMessages([gone])).toEqual([
+      {
+        id: gone.id,
+        role: 'agent',
+        author: 'clerk',
+        timestamp: gone.timestamp,
+        text: '',
+        toolCalls: [{ ...missing, id: 'gone', response: { ok: true } }],
+        attachments: [],
+      },
+    ]);
+    // As when the newest events of a session are read: the first response's call is older.
+    const page = [responding('a', { n: 1 }), eventOf(calling('b')), responding('b', { n: 2 })];
+    expect(toMessages(page).map(({ toolCalls }) => toolCalls[0])).toEqual([
+      { ...missing, id: 'a', response: { n: 1 } },
+      { id: 'b', name: 'order', args: { id: 'b' }, isLongRunning: false, response: { n: 2 } },
+    ]);
+  });
+
+  test('of several responses without their call the last counts', () => {
+    const events = [responding('a', { status: 'pending' }), responding('a', { status: 'done' })];
+    expect(toMessages(events).map(({ toolCalls }) => toolCalls)).toEqual([
+      [{ ...missing, id: 'a', response: { status: 'done' } }],
+    ]);
+  });
+
+  test('without an id a call and a response are not paired', () => {
     const unnamed = eventOf([{ functionCall: { name: 'order' } }]);
-    const orphan = eventOf([{ functionResponse: { name: 'order', response: { ok: true } } }]);
-    const messages = toMessages([unnamed, orphan, responding('gone', { ok: true })]);
-    expect(messages.map(({ toolCalls }) => toolCalls)).toEqual([[{ name: 'order', args: {}, isLongRunning: false }]]);
+    const response = eventOf([{ functionResponse: { name: 'order', response: { ok: true } } }]);
+    expect(toMessages([unnamed, response]).map(({ toolCalls }) => toolCalls)).toEqual([
+      [{ name: 'order', args: {}, isLongRunning: false }],
+      [{ ...missing, response: { ok: true } }],
+    ]);
   });
 
   test('text beside a response is a message', () => {

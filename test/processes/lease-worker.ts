@@ -1,10 +1,8 @@
 import { createEvent, type Session } from '@google/adk';
-import { MikroORM } from '@mikro-orm/core';
-import { adkEntities } from '../../entities/index.js';
-import { databaseOptions } from '../../mikro-orm.config.js';
+import type { MikroORM } from '@mikro-orm/core';
 import { SessionLeases, type Lease } from '../../src/index.js';
-import type { DatabaseName } from '../support/servers.js';
 import type { LeaseAnswer, LeaseCall } from './lease-process.js';
+import { openOrm, type Database } from './open-orm.js';
 import { keyOf } from './protocol.js';
 
 // A process of its own that holds one lease at a time, on behalf of a `LeaseProcess`, which calls these commands.
@@ -17,12 +15,10 @@ let session: Session;
 
 const commands = {
   /** @param clockOffMs how far this host's clock is off. */
-  async open(request: { name: DatabaseName; url: string; ttlMs: number; clockOffMs?: number }): Promise<void> {
-    const { name, url, ttlMs, clockOffMs = 0 } = request;
+  async open(request: Database & { ttlMs: number; clockOffMs?: number }): Promise<void> {
+    const { ttlMs, clockOffMs = 0 } = request;
     Date.now = () => now() + clockOffMs;
-    const options = await databaseOptions(url);
-    if (name === 'better-sqlite') options.driver = (await import('@mikro-orm/better-sqlite')).BetterSqliteDriver;
-    orm = await MikroORM.init({ ...options, entities: adkEntities() });
+    orm = await openOrm(request);
     leases = new SessionLeases(orm.em, { ttlMs, onStaleSession: 'reject' });
   },
 

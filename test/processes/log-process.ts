@@ -1,10 +1,18 @@
 import { fork, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import type { DatabaseName } from '../support/servers.js';
 import type { Job, Report, Seen } from './log-worker.js';
 import { WorkerBundle } from './worker-bundle.js';
 
 export const logWorkerBundle = new WorkerBundle('log-worker.ts');
+
+/** Emits `news` when any of the processes has reported something, or has ended. */
+const changes = new EventEmitter();
+
+/** Waits, as long as it takes, until reports make something so. @throws Error when `isSo` does. */
+export async function untilReported(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await once(changes, 'news');
+}
 
 /** Another process, which runs `log-worker.ts`. */
 export class LogProcess {
@@ -14,24 +22,28 @@ export class LogProcess {
   #hasEnded = false;
 
   constructor() {
-    this.#process.on('exit', () => (this.#hasEnded = true));
-    this.#process.on('message', (report: Report) => this.#reports.push(report));
+    this.#process.on('exit', () => {
+      this.#hasEnded = true;
+      changes.emit('news');
+    });
+    this.#process.on('message', (report: Report) => {
+      this.#reports.push(report);
+      changes.emit('news');
+    });
   }
 
   start(job: Job): void {
     this.#process.send(job);
   }
 
-  /** What a reader has reported, of one database. @throws Error when the process has. */
+  /** What a reader has reported, of one database. @throws Error when it will report no more, and was not killed. */
   seen(name: DatabaseName): Seen[] {
     return this.#of(name).flatMap((report) => ('seen' in report ? [report.seen] : []));
   }
 
   /** The ids of the events that a writer has committed; undefined until it is done. @throws Error when it never will be. */
   committed(name: DatabaseName): string[] | undefined {
-    const [committed] = this.#of(name).flatMap((report) => ('committed' in report ? [report.committed] : []));
-    if (!committed && this.#hasEnded) throw new Error('The process has ended');
-    return committed;
+    return this.#of(name).flatMap((report) => ('committed' in report ? [report.committed] : []))[0];
   }
 
   /** Without a chance to finish anything, or to say what it has done. */
@@ -44,6 +56,7 @@ export class LogProcess {
     const reports = this.#reports.filter((report) => report.name === name);
     const failed = reports.find((report) => 'error' in report);
     if (failed) throw new Error(`A process failed on ${name}: ${failed.error}`);
+    if (this.#hasEnded && !this.#process.killed) throw new Error('A process has ended by itself');
     return reports;
   }
 }

@@ -1,10 +1,9 @@
 import { setTimeout } from 'node:timers/promises';
 import { createEvent } from '@google/adk';
-import { MikroORM } from '@mikro-orm/core';
-import { adkEntities } from '../../entities/index.js';
-import { databaseOptions } from '../../mikro-orm.config.js';
-import { EventLog, MikroOrmSessionService } from '../../src/index.js';
-import type { DatabaseName, TestDatabase } from '../support/servers.js';
+import type { EntityManager, MikroORM } from '@mikro-orm/core';
+import { DatabaseError, EventLog, MikroOrmSessionService } from '../../src/index.js';
+import type { DatabaseName } from '../support/servers.js';
+import { openOrm, type Database } from './open-orm.js';
 import { keyOf } from './protocol.js';
 
 // A process of its own that writes to the logs of several databases at once, or follows them, for a `LogProcess`.
@@ -12,8 +11,6 @@ import { keyOf } from './protocol.js';
 export type Job =
   | { kind: 'write'; database: Database; label: string; sessionIds: string[]; count: number }
   | { kind: 'read'; database: Database; cursor: number };
-
-export type Database = Pick<TestDatabase, 'name' | 'url'>;
 
 /** An entry of a log. */
 export interface Seen {
@@ -29,10 +26,8 @@ const POLL_MS = 20;
 const LONGEST_TRANSACTION_MS = 30;
 
 async function work(job: Job): Promise<void> {
-  const { name, url } = job.database;
-  const options = await databaseOptions(url);
-  if (name === 'better-sqlite') options.driver = (await import('@mikro-orm/better-sqlite')).BetterSqliteDriver;
-  const orm = await MikroORM.init({ ...options, entities: adkEntities() });
+  const { name } = job.database;
+  const orm = await openOrm(job.database);
   if (job.kind === 'write') report({ name, committed: await write(orm, job) });
   else await read(orm, job);
   await orm.close(true);
@@ -53,9 +48,7 @@ async function write(orm: MikroORM, { label, sessionIds, count }: Extract<Job, {
       committed.push(...ids);
       continue;
     }
-    const tx = orm.em.fork();
-    await tx.begin();
-    await service.withEntityManager(tx).appendEvents({ session, events });
+    const tx = await begunWith(orm, (tx) => service.withEntityManager(tx).appendEvents({ session, events }));
     await setTimeout(Math.random() * LONGEST_TRANSACTION_MS);
     if (Math.random() < 0.4) {
       await tx.rollback();
@@ -65,6 +58,24 @@ async function write(orm: MikroORM, { label, sessionIds, count }: Extract<Job, {
     }
   }
   return committed;
+}
+
+/**
+ * A transaction that begins with `work`. It is the host's, so the service does not try again what a busy SQLite file
+ * refuses: on a loaded machine one of several writers may wait for longer than the busy timeout.
+ */
+async function begunWith(orm: MikroORM, work: (tx: EntityManager) => Promise<unknown>): Promise<EntityManager> {
+  for (;;) {
+    const tx = orm.em.fork();
+    await tx.begin();
+    try {
+      await work(tx);
+      return tx;
+    } catch (error) {
+      await tx.rollback();
+      if (!(error instanceof DatabaseError) || error.reason !== 'LockWaitTimeoutException') throw error;
+    }
+  }
 }
 
 /** Goes on until the process ends. */

@@ -1,11 +1,9 @@
-import { setTimeout } from 'node:timers/promises';
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { AdkEvent, adkEntities } from '../../entities/index.js';
 import { EventLog, MikroOrmSessionService, migrate } from '../../src/index.js';
-import { until } from '../contract/tools.js';
 import { FILE_DATABASES, availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
-import { LogProcess, logWorkerBundle } from './log-process.js';
+import { LogProcess, logWorkerBundle, untilReported } from './log-process.js';
 import type { Seen } from './log-worker.js';
 import { keyOf } from './protocol.js';
 import { upTo } from './tables.js';
@@ -83,7 +81,7 @@ test('G1 eight write, also in transactions that stay open or roll back, and thre
   }
 
   // In the midst of it, on every database.
-  await until(() => opened.every(({ database }) => victim.seen(database.name).length >= 10), 5);
+  await untilReported(() => opened.every(({ database }) => victim.seen(database.name).length >= 10));
   await victim.kill();
   // Whoever was done by then: something is left to see.
   for (const { orm } of opened) {
@@ -93,10 +91,9 @@ test('G1 eight write, also in transactions that stay open or roll back, and thre
   }
   const heir = startReader(({ database }) => victim.seen(database.name).at(-1)!.position);
 
-  const isWritten = () =>
-    opened.every(({ database, writers }) => writers.every((writer) => writer.committed(database.name) !== undefined));
-  // However long it takes.
-  while (!isWritten()) await setTimeout(20);
+  await untilReported(() =>
+    opened.every(({ database, writers }) => writers.every((writer) => writer.committed(database.name) !== undefined)),
+  );
 
   for (const { database, orm, writers } of opened) {
     const { name } = database;
@@ -105,7 +102,7 @@ test('G1 eight write, also in transactions that stay open or roll back, and thre
       ...readers.map((reader) => () => reader.seen(name)),
       () => [...victim.seen(name), ...heir.seen(name)],
     ];
-    await until(() => follows.every((seen) => seen().at(-1)?.position === head), 5);
+    await untilReported(() => follows.every((seen) => seen().at(-1)?.position === head));
 
     const table = await stored(orm);
     const committed = [LAST, ...writers.flatMap((writer) => writer.committed(name)!)];

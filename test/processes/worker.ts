@@ -1,10 +1,9 @@
 import { setImmediate } from 'node:timers/promises';
 import { createEvent, type Session } from '@google/adk';
-import { MikroORM } from '@mikro-orm/core';
-import { adkEntities } from '../../entities/index.js';
-import { databaseOptions } from '../../mikro-orm.config.js';
+import type { MikroORM } from '@mikro-orm/core';
 import { MikroOrmSessionService } from '../../src/index.js';
 import type { DatabaseName } from '../support/servers.js';
+import { openOrm, type Database } from './open-orm.js';
 import { keyOf, type Call, type Message } from './protocol.js';
 
 // A process of its own that uses the service, on behalf of a `Child`, which calls these commands.
@@ -43,10 +42,8 @@ function loopEventOf(id: string, n: number) {
 }
 
 const commands = {
-  async open({ name, url }: { name: DatabaseName; url: string }): Promise<void> {
-    const options = await databaseOptions(url);
-    if (name === 'better-sqlite') options.driver = (await import('@mikro-orm/better-sqlite')).BetterSqliteDriver;
-    orms.set(name, await MikroORM.init({ ...options, entities: adkEntities() }));
+  async open(database: Database): Promise<void> {
+    orms.set(database.name, await openOrm(database));
   },
 
   async close({ name }: { name: DatabaseName }): Promise<void> {

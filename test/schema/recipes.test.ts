@@ -4,7 +4,7 @@ import path from 'node:path';
 import { MikroORM, defineEntity, p, type Options } from '@mikro-orm/core';
 import { Migration, Migrator } from '@mikro-orm/migrations';
 import { AdkEvent, AdkSession, adkEntities } from '../../entities/index.js';
-import { adkMigrations } from '../../migrations/index.js';
+import { AdkMigrator, adkMigrations } from '../../migrations/index.js';
 import { migrate } from '../../src/migrate.js';
 import { availableDatabases, type TestDatabase } from '../support/servers.js';
 import {
@@ -37,6 +37,8 @@ const Ticket = defineEntity({
   },
 });
 
+const Note = defineEntity({ name: 'Note', properties: { id: p.integer().primary() } });
+
 /** As MikroORM makes it from what `migration:create` finds; the tests can't import TypeScript from a folder. */
 function migrationOf({ up, down = [] }: { up: string[]; down?: string[] }) {
   return class extends Migration {
@@ -59,8 +61,8 @@ async function emptyFolder(): Promise<string> {
 async function created(database: TestDatabase, options: Options): Promise<{ up: string[] }> {
   const orm = await MikroORM.init({
     ...database.options,
-    ...options,
     extensions: [Migrator],
+    ...options,
     migrations: { path: await emptyFolder(), snapshot: false },
   });
   try {
@@ -70,13 +72,11 @@ async function created(database: TestDatabase, options: Options): Promise<{ up: 
   }
 }
 
-const withoutAdkTables = { schemaGenerator: { skipTables: [/^adk_/] } };
-
 describe.each(databases)('a host on %s', (name) => {
   test('lists our migrations beside its own', async () => {
     const database = await emptyDatabase(name);
     await migrate(await openHost(database));
-    const { up } = await created(database, { entities: [...adkEntities(), Ticket], ...withoutAdkTables });
+    const { up } = await created(database, { entities: [...adkEntities(), Ticket], extensions: [AdkMigrator] });
     const own = migrationOf({ up, down: ['drop table ticket'] });
     const fresh = await emptyDatabase(name);
     const orm = await openHost(fresh, {
@@ -140,7 +140,7 @@ describe.each(databases)('a host on %s', (name) => {
 
   test('has migration:create leave our tables out', async () => {
     const database = await emptyDatabase(name);
-    const { up } = await created(database, { entities: [...adkEntities(), Ticket], ...withoutAdkTables });
+    const { up } = await created(database, { entities: [...adkEntities(), Ticket], extensions: [AdkMigrator] });
     expect(up.join('\n')).toMatch(/create table .ticket/);
     expect(up.join('\n')).not.toMatch(/(create|alter) table .adk_/);
   });
@@ -237,6 +237,21 @@ for (const name of withSchemas) {
       expect(await tablesIn(orm, schema)).toEqual([]);
       expect(await tablesWith('adk_', plain, name)).toEqual(TABLES);
       expect(await plain.em.fork().count(AdkSession)).toBe(0);
+    });
+
+    test.each([true, false])('F2 migration:create leaves it and its tables alone, snapshot: %p', async (snapshot) => {
+      const database = await emptyDatabase(name);
+      const place = { schema: schemaOf(database), tablePrefix: 'bot_' };
+      const migrations = { snapshot, path: await emptyFolder() };
+      const orm = await openHost(database, { place, migrations, extensions: [AdkMigrator] });
+      later(() => query(orm.em, `drop schema if exists ${place.schema}${name === 'postgresql' ? ' cascade' : ''}`));
+      await orm.migrator.up();
+
+      const withNote = await openHost(database, { place, migrations, extensions: [AdkMigrator], entities: [Note] });
+      const { diff } = await withNote.migrator.createMigration();
+      expect(diff.up.filter(Boolean)).toEqual([expect.stringMatching(/^create table .note/)]);
+      expect(diff.down.filter(Boolean)).toEqual([expect.stringMatching(/^drop table if exists .note/)]);
+      expect(await withNote.migrator.checkMigrationNeeded()).toBe(!snapshot);
     });
 
     test('F3 the schema generator finds no difference in it', async () => {

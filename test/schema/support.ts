@@ -38,7 +38,7 @@ export async function openHost(
     ...options,
     entities: [...adkEntities(place), ...(options.entities ?? [])],
     migrations: {
-      migrationsList: adkMigrations(dialectOf(database.name), place),
+      migrationsList: options.migrations?.migrationsList ?? adkMigrations(dialectOf(database.name), place),
       silent: true,
       snapshot: false,
       ...options.migrations,

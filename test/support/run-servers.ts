@@ -26,7 +26,7 @@ export async function start(): Promise<void> {
     process.env[urlVariable('postgresql')] = await startEmbeddedPostgres();
   }
   if (process.env['ADK_TEST_REQUIRE'] === 'all' && missing().length > 0) {
-    throw new Error(`ADK_TEST_REQUIRE=all, but these servers are missing: ${missing().join(', ')}`);
+    throw new Error(`ADK_TEST_REQUIRE=all, but not set: ${missing().map(urlVariable).join(', ')}`);
   }
   for (const name of chosen().filter(serverUrl)) await expectAnswer(name);
 }
@@ -41,15 +41,17 @@ export async function stop(): Promise<void> {
       await once(embedded, 'exit');
     }
   }
-  if (missing().length > 0) process.stderr.write(`\nSkipped: ${missing().join(', ')}\n`);
+  // After jest's summary, so that they are the last lines.
+  for (const name of missing()) {
+    process.stderr.write(
+      `Skipped on ${name}: ${urlVariable(name)} is not set. CONTRIBUTING.md says how to get a server.\n`,
+    );
+  }
 }
 
 const chosen = () => SERVERS.filter(isChosen);
 
-const missing = () =>
-  chosen()
-    .filter((name) => !serverUrl(name))
-    .map((name) => `${name} (set ${urlVariable(name)})`);
+const missing = () => chosen().filter((name) => !serverUrl(name));
 
 async function startEmbeddedPostgres(): Promise<string> {
   const script = fileURLToPath(new URL('embedded-postgres.js', import.meta.url));

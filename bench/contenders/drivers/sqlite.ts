@@ -2,11 +2,11 @@ import Database from 'better-sqlite3';
 import type { BareDriver, Outcome, Row, Statement, Steps } from './bare-driver.js';
 
 /** `better-sqlite3`, with the settings of the connection that it is compared with. */
-export function openSqlite(file: string, synchronous: number): BareDriver {
+export function openSqlite(file: string): BareDriver {
   const db = new Database(file);
   db.pragma('journal_mode = wal');
   db.pragma('foreign_keys = on');
-  db.pragma(`synchronous = ${synchronous}`);
+  db.pragma('synchronous = full');
   const statements = new Map<string, Database.Statement<unknown[], Row>>();
 
   const execute = ({ text, values }: Statement): Outcome => {

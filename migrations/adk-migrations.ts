@@ -1,0 +1,123 @@
+import type { Migration } from '@mikro-orm/migrations';
+import type { DialectName } from '../entities/dialect-name.js';
+import type { AdkEntityOptions } from '../entities/index.js';
+import { DEFAULT_PREFIX, checkEntityOptions } from '../entities/naming.js';
+import { oneOf } from '../src/arguments.js';
+import { refuseWildcard } from '../src/dialects/tables.js';
+import { SchemaError } from '../src/errors.js';
+import * as mariadb from './mariadb.js';
+import * as mysql from './mysql.js';
+import * as postgresql from './postgresql.js';
+import { refuseDroppingConfig } from './refuse-config.js';
+import * as sqlite from './sqlite.js';
+import { TABLES, lookAtTables, placeFor, refuseDifferent, type Query } from './tables.js';
+
+type MigrationArguments = ConstructorParameters<typeof Migration>;
+
+/** MikroORM declares `up` abstract, which a subclass of an unknown class could not call. */
+declare class BundledMigration extends Migration {
+  override up(): Promise<void> | void;
+}
+
+type BundledClass = new (...args: MigrationArguments) => BundledMigration;
+
+/** An entry of MikroORM's `migrations.migrationsList`. */
+export interface AdkMigration {
+  /** What MikroORM's table of migrations remembers. */
+  name: string;
+  class: new (...args: MigrationArguments) => Migration;
+}
+
+const MIGRATIONS: Record<DialectName, Record<string, BundledClass>> = { sqlite, postgresql, mysql, mariadb };
+
+const checkDialect = oneOf(...Object.keys(MIGRATIONS));
+
+const TABLE_SUFFIXES = new Set(TABLES.map(({ suffix }) => suffix));
+
+/**
+ * The migrations of this package, for `migrations: { migrationsList: [...adkMigrations('postgresql'), ...yours] }` and
+ * `extensions: [AdkMigrator]`. Each throws `SchemaError` before it changes anything, when the next `migration:create`
+ * would drop the tables, or when tables of the same names are another program's.
+ *
+ * @param dialect the database they are for.
+ * @param options where the tables live; the same as for `adkEntities`. A schema that does not exist is created, and
+ *   stays when the migrations are reverted.
+ * @returns the migrations, oldest first.
+ * @throws InvalidArgumentError when the dialect or an option is not known.
+ * @throws SchemaError when a schema is asked for on SQLite, or `'*'`.
+ */
+export function adkMigrations(dialect: DialectName, options: AdkEntityOptions = {}): AdkMigration[] {
+  checkDialect(dialect, 'The dialect of adkMigrations');
+  checkEntityOptions(options, 'The options of adkMigrations');
+  if (dialect === 'sqlite' && options.schema) {
+    throw new SchemaError('SQLite has no schemas. Use a tablePrefix instead.');
+  }
+  refuseWildcard(options.schema);
+  const place = nameOf(options);
+  return Object.entries(MIGRATIONS[dialect])
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, migration], index) => ({
+      name: name + place,
+      class: placed(migration, dialect, options, { isFirst: index === 0 }),
+    }));
+}
+
+/** Keeps apart, in one table of migrations, sets of tables that live in different places of one database. */
+function nameOf({ schema, tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): string {
+  if (!schema && tablePrefix === DEFAULT_PREFIX) return '';
+  return `[${schema ? `${schema}.` : ''}${tablePrefix}]`;
+}
+
+/** The migration with another schema and prefix than the ones its SQL is written with. */
+function placed(
+  Bundled: BundledClass,
+  dialect: DialectName,
+  options: AdkEntityOptions,
+  { isFirst }: { isFirst: boolean },
+): AdkMigration['class'] {
+  const { tablePrefix = DEFAULT_PREFIX } = options;
+  const quote = dialect === 'postgresql' ? '"' : '`';
+  const quoted = (name: string) => quote + name.replaceAll(quote, quote + quote) + quote;
+
+  return class extends Bundled {
+    readonly #schema: string | undefined;
+
+    constructor(...args: MigrationArguments) {
+      super(...args);
+      this.#schema = placeFor(args[1], { dialect, ...options }).schema;
+    }
+
+    override async up(): Promise<void> {
+      refuseDroppingConfig(this.config, this.driver.getMetadata(), options);
+      if (isFirst) await this.#refuseStrangers();
+      // Asked first: PostgreSQL wants the right to create schemas even for one that exists.
+      if (this.#schema && !(await this.#hasSchema(this.#schema))) {
+        super.addSql(`create schema if not exists ${quoted(this.#schema)}`);
+      }
+      await super.up();
+    }
+
+    /** `create table if not exists` would take them for ours, and the next statement fail. */
+    async #refuseStrangers(): Promise<void> {
+      const query: Query = async (sql, values) => (await this.execute(sql, values)) as { name: string }[];
+      refuseDifferent(await lookAtTables(query, placeFor(this.config, { dialect, ...options })));
+    }
+
+    async #hasSchema(schema: string): Promise<boolean> {
+      const rows = await this.execute('select 1 from information_schema.schemata where schema_name = ?', [schema]);
+      return rows.length > 0;
+    }
+
+    override addSql(sql: Parameters<Migration['addSql']>[0]): void {
+      super.addSql(typeof sql === 'string' ? this.#inPlace(sql) : sql);
+    }
+
+    #inPlace(sql: string): string {
+      return sql.replace(/(["`]?)\badk_(\w+)\1/g, (_match, _quote, suffix: string) => {
+        const name = quoted(tablePrefix + suffix);
+        // An index lives in its table's schema and must not name it.
+        return this.#schema && TABLE_SUFFIXES.has(suffix) ? `${quoted(this.#schema)}.${name}` : name;
+      });
+    }
+  };
+}

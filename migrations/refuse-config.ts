@@ -1,0 +1,49 @@
+import type { Configuration, MetadataStorage } from '@mikro-orm/core';
+import type { AdkEntityOptions } from '../entities/index.js';
+import { SchemaError } from '../src/errors.js';
+import { TABLES, tableNames } from './tables.js';
+
+/** Marks a migrator that leaves our tables to our migrations. Shared by all copies of this package in a process. */
+export const LEAVES_OUT_ADK_TABLES = Symbol.for('adk-mikro-orm.leaves-out-adk-tables');
+
+/** MikroORM's own way to compare `skipTables` with a table. */
+export function isSkipped(table: string, skipTables: readonly (string | RegExp)[]): boolean {
+  return skipTables.some((pattern) =>
+    typeof pattern === 'string' ? pattern.toLowerCase() === table.toLowerCase() : pattern.test(table),
+  );
+}
+
+/**
+ * Refuses a config with which `migration:create` drops our tables, now or after the next `migration:up`.
+ *
+ * MikroORM compares the schema before with the entities. Whatever is before and is no entity's, it drops. Before is a
+ * snapshot, which `migration:up` fills with all tables of the database, also those of `skipTables`, or the database.
+ *
+ * @throws SchemaError that shows the line to write.
+ */
+export function refuseDroppingConfig(config: Configuration, metadata: MetadataStorage, place: AdkEntityOptions): void {
+  const { snapshot, dropTables, safe } = config.get('migrations');
+  if (safe || !dropTables) return;
+  const { skipTables = [] } = config.get('schemaGenerator');
+  const migrator = config.getExtension<object>('@mikro-orm/migrator');
+  const skipsInSnapshot = !snapshot || (migrator !== undefined && LEAVES_OUT_ADK_TABLES in migrator);
+
+  const names = tableNames(place);
+  for (const [index, { entity }] of TABLES.entries()) {
+    const table = names[index] ?? '';
+    if (isSkipped(table, skipTables)) {
+      if (skipsInSnapshot) continue;
+      throw new SchemaError(
+        `With this config the next migration:create drops ${table}, for MikroORM's snapshot takes no account of ` +
+          `skipTables. Write extensions: [AdkMigrator], from 'adk-mikro-orm/migrations', instead of Migrator; skipTables ` +
+          'is not needed then.',
+      );
+    }
+    if (metadata.find(entity)?.tableName !== table) {
+      throw new SchemaError(
+        `With this config the next migration:create drops ${table}, for no entity has this table. Write entities: ` +
+          '[...adkEntities(options), …], with the same options as for adkMigrations.',
+      );
+    }
+  }
+}

@@ -1,0 +1,133 @@
+import type { Configuration, MetadataStorage } from '@mikro-orm/core';
+import type { DialectName } from '../entities/dialect-name.js';
+import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
+import { DEFAULT_PREFIX } from '../entities/naming.js';
+import { refuseWildcard } from '../src/dialects/tables.js';
+import { SchemaError } from '../src/errors.js';
+
+/** Runs a query wherever its caller is: in a transaction, or in none. */
+export type Query = (sql: string, values: unknown[]) => Promise<{ name: string }[]>;
+
+/** The database and the names of one set of tables. */
+export interface Place extends AdkEntityOptions {
+  dialect: DialectName;
+}
+
+/** The tables of this version. Their names are what follows the prefix. */
+export const TABLES = adkEntities().map((entity) => {
+  const { className, tableName, props } = entity.init().meta;
+  return {
+    entity: className,
+    suffix: tableName.slice(DEFAULT_PREFIX.length),
+    columns: new Set(props.flatMap((prop) => prop.fieldNames)),
+  };
+});
+
+export const tableNames = ({ tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): string[] =>
+  TABLES.map(({ suffix }) => tablePrefix + suffix);
+
+/**
+ * What `adkEntities` was called with, read from the entities.
+ *
+ * @throws SchemaError when the entities are not there.
+ */
+export function placeOf(metadata: MetadataStorage): AdkEntityOptions {
+  const session = metadata.find('AdkSession');
+  if (!session) throw new SchemaError(`Add ...adkEntities() to 'entities' in the config of MikroORM.`);
+  refuseWildcard(session.schema);
+  const tablePrefix = session.tableName.replace(/sessions$/, '');
+  return session.schema ? { schema: session.schema, tablePrefix } : { tablePrefix };
+}
+
+/**
+ * Where the tables are for a config, in which a schema can stand that is used where entities name none.
+ *
+ * @throws SchemaError when it is `'*'`.
+ */
+export function placeFor(config: Configuration, place: Place): Place {
+  const schema = place.schema ?? config.get('schema');
+  // MikroORM leaves schemas out on SQLite, too.
+  if (!schema || place.dialect === 'sqlite') return place;
+  refuseWildcard(schema);
+  return { ...place, schema };
+}
+
+/** The columns of a table; none when there is no such table. */
+const COLUMNS: Record<DialectName, (query: Query, table: string, schema?: string) => ReturnType<Query>> = {
+  sqlite: (query, table) => query('select name from pragma_table_info(?)', [table]),
+  // Found along the search path where no schema is given, as in every other statement.
+  postgresql: (query, table, schema) =>
+    query(
+      `select attname as name from pg_attribute where attrelid = to_regclass(?) and attnum > 0 and not attisdropped`,
+      [[schema, table].flatMap((part) => (part ? [`"${part.replaceAll('"', '""')}"`] : [])).join('.')],
+    ),
+  mysql: columnsOnMySql,
+  mariadb: columnsOnMySql,
+};
+
+function columnsOnMySql(query: Query, table: string, schema?: string): ReturnType<Query> {
+  return query(
+    `select column_name as name from information_schema.columns
+      where table_schema = coalesce(?, database()) and table_name = ?`,
+    [schema ?? null, table],
+  );
+}
+
+/** What is the matter with the tables, worst first. */
+export interface Findings {
+  /** The first table that is not there. */
+  missing?: string;
+  /** The first table that is there and lacks a column. */
+  different?: { table: string; column: string };
+}
+
+/** Looks at the tables without touching them. */
+export async function lookAtTables(
+  query: Query,
+  { dialect, schema, tablePrefix = DEFAULT_PREFIX }: Place,
+): Promise<Findings> {
+  const findings: Findings = {};
+  for (const { suffix, columns } of TABLES) {
+    const table = tablePrefix + suffix;
+    const found = new Set((await COLUMNS[dialect](query, table, schema)).map((row) => row.name));
+    const column = [...columns].find((name) => !found.has(name));
+    if (found.size === 0) findings.missing ??= table;
+    else if (column) findings.different ??= { table, column };
+  }
+  return findings;
+}
+
+/** @throws SchemaError when a table of one of our names is another program's, or older than this version. */
+export function refuseDifferent({ different }: Findings): void {
+  if (!different) return;
+  throw new SchemaError(
+    `Table ${different.table} has no column ${different.column}, so it is not the one that this version of ` +
+      `adk-mikro-orm needs. If it is another program's, give ours other names with the option tablePrefix of adkEntities ` +
+      '(and of adkMigrations); if you make it in migrations of your own, create one more with: ' +
+      'npx mikro-orm migration:create',
+  );
+}
+
+/**
+ * @param names what the table of migrations calls those that made our tables.
+ * @throws SchemaError when a table is gone that a migration made.
+ */
+export function refuseGone({ missing }: Findings, config: Configuration, names: readonly string[]): void {
+  if (!missing) return;
+  const { tableName: notes = 'mikro_orm_migrations' } = config.get('migrations');
+  const rows = names.map((name) => `'${name}'`).join(', ');
+  throw new SchemaError(
+    `Table ${missing} is gone, though ${notes} says that it was made: somebody has dropped it. Restore it from a backup. ` +
+      `If there is none, make a backup of what is left, run: delete from ${notes} where name in (${rows}) and migrate ` +
+      'again. That makes the tables that are missing, empty, and leaves the others as they are.',
+  );
+}
+
+/** @throws SchemaError when a table is not there. */
+export function refuseMissing({ missing }: Findings): void {
+  if (!missing) return;
+  throw new SchemaError(
+    `There is no table ${missing}. Run npx mikro-orm migration:up, or call migrate(orm): it makes the table, or says how ` +
+      'to bring it back.',
+  );
+}

@@ -1,0 +1,87 @@
+import { InvalidArgumentError } from './errors.js';
+
+/** Checks a value that a caller passed. @throws InvalidArgumentError that begins with the name. */
+export type Check = (value: unknown, name: string) => void;
+
+/** The names that an object may have, each with the check of its value; one that is forgotten is a type error. */
+export type Known<T> = { readonly [K in keyof T]-?: Check };
+
+/**
+ * Checks an object by the names that it may have. A name that is mistyped would be passed over otherwise, and a filter
+ * without it gives everybody's events.
+ *
+ * @param required the names whose value may not be `undefined`, which stands for a name that is left out.
+ * @throws InvalidArgumentError when it has another name, also by inheritance, as an `AbortSignal` has, or when the value
+ *   of a name is refused.
+ */
+export function object<T extends object>(known: Known<T>, ...required: readonly (keyof T)[]): Check {
+  const checks = Object.entries<Check>(known);
+  const isRequired = new Set<PropertyKey>(required);
+  return (value, name) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      throw new InvalidArgumentError(`${name} must be an object.`);
+    }
+    for (const key in value) {
+      if (Object.hasOwn(known, key)) continue;
+      throw new InvalidArgumentError(
+        `${name} may not have '${key}'; known are ${checks.map(([each]) => each).join(', ')}.`,
+      );
+    }
+    const values: { readonly [key: string]: unknown } = { ...value };
+    for (const [key, check] of checks) if (values[key] !== undefined || isRequired.has(key)) check(values[key], key);
+  };
+}
+
+/** @param what follows `must be` in the error. */
+export function rule(what: string, holds: (value: unknown) => boolean): Check {
+  return (value, name) => {
+    if (!holds(value)) throw new InvalidArgumentError(`${name} must be ${what}.`);
+  };
+}
+
+export function oneOf(...allowed: readonly unknown[]): Check {
+  return rule(allowed.map((value) => `'${String(value)}'`).join(' or '), (value) => allowed.includes(value));
+}
+
+export function nullable(check: Check): Check {
+  return (value, name) => {
+    if (value !== null) check(value, name);
+  };
+}
+
+/** What a timer takes: 24 days; a longer one fires at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** For what is checked where it is used, as keys are. */
+export const anything: Check = () => undefined;
+export const aBoolean = rule('true or false', (value) => typeof value === 'boolean');
+export const aString = rule('a string', (value) => typeof value === 'string');
+export const strings = rule('an array of strings', (value) => isArrayOf('string', value));
+export const objects = rule('an array of objects', (value) => isArrayOf('object', value));
+export const aRecord = rule(
+  'an object',
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+);
+export const aFunction = rule('a function', (value) => typeof value === 'function');
+export const aTime = rule('a number of ms since 1970', Number.isFinite);
+export const aWholeNumber = rule('a whole number, 0 or more', isWhole);
+export const aCount = rule('a whole number, 1 or more', (value) => isWhole(value) && value !== 0);
+/** Of one timer, which must not fire at once. */
+export const aDuration = rule(
+  `a number of ms above 0, and ${MAX_TIMER_MS} at most`,
+  (value) => typeof value === 'number' && value > 0 && value <= MAX_TIMER_MS,
+);
+/** The longest that something waits, in as many timers as it takes; `Infinity` for ever. */
+export const aWait = rule('a number of ms, 0 or more', (value) => typeof value === 'number' && value >= 0);
+export const anAbortSignal = rule(
+  'an AbortSignal',
+  (value) => typeof value === 'object' && value !== null && 'aborted' in value && 'addEventListener' in value,
+);
+
+function isWhole(value: unknown): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= 0;
+}
+
+function isArrayOf(type: 'string' | 'object', value: unknown): boolean {
+  return Array.isArray(value) && value.every((each: unknown) => typeof each === type && each !== null);
+}

@@ -1,0 +1,581 @@
+import { randomBytes } from 'node:crypto';
+import { DeadlockException, type EntityManager, type Options } from '@mikro-orm/core';
+import {
+  DatabaseError,
+  EventLog,
+  MikroOrmSessionService,
+  SessionLeases,
+  migrate,
+  type ErrorContext,
+} from '../../src/index.js';
+import { keyOf, type OwnHarness, type OwnStore } from '../harnesses/harness.js';
+import { following, OFTEN_MS, onPostgresql, read } from './log-tools.js';
+import { onServers, onSqlite, Suite, withConnections, type OwnContext } from './rule.js';
+import { errorOf, expectCode, faulty, idsOf, saying, takesLock, textsOf, until } from './tools.js';
+
+/** Section O, as far as it is about errors; and what a call inside a transaction is told (E5). */
+export const failureSuite = new Suite();
+
+const SECRET = 'swordfish';
+const KEY = { appName: 'a', userId: 'u', sessionId: 's' };
+
+/** What `onError` is called with. */
+class Told {
+  readonly calls: (ErrorContext & { error: unknown })[] = [];
+  readonly onError = (error: unknown, context: ErrorContext): void => {
+    this.calls.push({ error, ...context });
+  };
+
+  get operations(): string[] {
+    return this.calls.map(({ operation }) => operation);
+  }
+
+  /** The calls since the last time it was asked. */
+  take() {
+    return this.calls.splice(0);
+  }
+}
+
+const lost = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+const deadlock = () => new DeadlockException(new Error(`update adk_sessions … ${SECRET}`));
+const ONCE = { retry: { attempts: 1 } };
+
+/** The only connection of a server's pool, or of SQLite, whose pool has no more anyway. */
+const oneConnection = ({ dialect }: OwnHarness): Options =>
+  dialect === 'sqlite' ? {} : { pool: { min: 0, max: 1, acquireTimeoutMillis: 20_000 } };
+
+failureSuite.own(
+  'O8',
+  'each call that fails tells onError of the driver’s own error, once, with its name and key',
+  async ({ scratch }) => {
+    const { orm, query } = await scratch();
+    const told = new Told();
+    const service = new MikroOrmSessionService(orm.em, { onError: told.onError });
+    const leases = new SessionLeases(orm.em, { onError: told.onError });
+    const log = new EventLog(orm.em, { onError: told.onError });
+    const session = await service.createSession({ ...KEY, state: { a: 1 } });
+    const lease = await leases.acquire(KEY, { holder: 'h' });
+    const { appName, userId } = KEY;
+    for (const table of [
+      'counters',
+      'event_parts',
+      'events',
+      'session_states',
+      'user_states',
+      'app_states',
+      'sessions',
+    ])
+      await query(`drop table adk_${table}`);
+
+    const event = saying(SECRET);
+    const calls: [string, object, () => Promise<unknown>][] = [
+      ['createSession', KEY, () => service.createSession({ ...KEY, state: { a: SECRET } })],
+      ['getSession', KEY, () => service.getSession(KEY)],
+      ['getOrCreateSession', KEY, () => service.getOrCreateSession(KEY)],
+      ['listSessions', { appName }, () => service.listSessions({ appName })],
+      ['listSessions', { appName, userId }, () => service.listSessions({ appName, userId })],
+      ['deleteSession', KEY, () => service.deleteSession(KEY)],
+      ['appendEvent', KEY, () => service.appendEvent({ session, event })],
+      ['appendEvents', KEY, () => service.appendEvents({ session, events: [event] })],
+      ['getAppState', { appName }, () => service.getAppState({ appName })],
+      ['getUserState', { appName, userId }, () => service.getUserState({ appName, userId })],
+      ['updateState', { appName }, () => service.updateState({ appName, set: { 'app:a': SECRET } })],
+      ['updateState', KEY, () => service.updateState({ ...KEY, remove: ['a'] })],
+      ['acquire', KEY, () => leases.acquire(KEY, { holder: 'h' })],
+      ['acquire', KEY, () => leases.run(KEY, { holder: 'h' }, async () => undefined)],
+      ['current', KEY, () => leases.current(KEY)],
+      ['release', KEY, () => lease.release()],
+      ['head', {}, () => log.head()],
+      ['since', { userId }, () => read(log.since(0, { userId }))],
+      ['watch', { appName, sessionId: 's' }, () => read(log.watch(0, { appName, session: 's' }))],
+      ['head', KEY, () => log.session(KEY).head()],
+      ['since', KEY, () => read(log.session(KEY).since(0))],
+      ['watch', KEY, () => read(log.session(KEY).watch(0))],
+    ];
+    for (const [operation, key, call] of calls) {
+      const error = await errorOf(call());
+      expect([operation, error]).toMatchObject([operation, { code: 'ADK_SCHEMA' }]);
+      expect(error.message).not.toMatch(/select|update|insert/);
+      const calls = told.take();
+      expect(calls).toMatchObject([{ operation, key }]);
+      expect(Object.keys(calls[0]!.key)).toEqual(Object.keys(key));
+      // The statement, which no error that is thrown holds.
+      expect(String(calls[0]!.error)).toMatch(/select|update|insert|delete/);
+    }
+  },
+);
+
+failureSuite.own('O8', 'an attempt that is tried again is no error, the last one is', async ({ orm, create }) => {
+  const told = new Told();
+  let failures = 2;
+  const em = faulty(orm.em, { statement: (text) => takesLock(text) && failures-- > 0, error: deadlock });
+  const service = new MikroOrmSessionService(em, { onError: told.onError, retry: { attempts: 3, baseDelayMs: 1 } });
+  const session = await create();
+  await service.appendEvent({ session, event: saying('x') });
+  expect(told.calls).toEqual([]);
+
+  failures = 3;
+  const error = await errorOf(service.appendEvent({ session, event: saying('y') }));
+  expect(error).toMatchObject({ code: 'ADK_DATABASE', reason: 'DeadlockException', outcome: 'none' });
+  expect(told.calls).toMatchObject([{ operation: 'appendEvent', key: keyOf(session) }]);
+  expect(String(told.calls[0]!.error)).toContain(SECRET);
+});
+
+failureSuite.own('O8', 'errors that are not the database’s are not told', async ({ orm, create }) => {
+  const told = new Told();
+  const service = new MikroOrmSessionService(orm.em, { onError: told.onError });
+  const session = await create();
+  await expectCode(service.createSession(keyOf(session)), 'ADK_SESSION_EXISTS');
+  await service.deleteSession(keyOf(session));
+  await expectCode(service.appendEvent({ session, event: saying('x') }), 'ADK_SESSION_NOT_FOUND');
+  await expectCode(service.getUserState({ appName: '', userId: '' }), 'ADK_INVALID_KEY');
+  expect(told.calls).toEqual([]);
+});
+
+failureSuite.own('O8', 'an onError that throws or rejects changes nothing', async ({ orm, create }) => {
+  const session = await create();
+  const em = faulty(orm.em, { statement: takesLock });
+  const bad: (() => unknown)[] = [
+    () => {
+      throw new Error('of the log');
+    },
+    () => Promise.reject(new Error('of the log')),
+  ];
+  const unhandled: unknown[] = [];
+  const listener = (reason: unknown) => unhandled.push(reason);
+  process.on('unhandledRejection', listener);
+  try {
+    for (const onError of bad) {
+      const service = new MikroOrmSessionService(em, { onError });
+      await expectCode(service.appendEvent({ session, event: saying('x') }), 'ADK_DATABASE');
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(unhandled).toEqual([]);
+  } finally {
+    process.off('unhandledRejection', listener);
+  }
+});
+
+failureSuite.own(
+  'O8',
+  'a catch-up that fails is told, and the append succeeds',
+  async ({ orm, create, append, fresh }) => {
+    const told = new Told();
+    const session = await create();
+    const behind = await fresh(session);
+    await append(session);
+    const em = faulty(orm.em, { statement: (text) => text.includes("'head' as kind"), error: deadlock });
+    const service = new MikroOrmSessionService(em, { onError: told.onError, ...ONCE });
+    await service.appendEvent({ session: behind, event: saying('x') });
+    expect(told.calls).toMatchObject([{ operation: 'catchUp', key: keyOf(session) }]);
+    expect((await fresh(session)).events).toHaveLength(2);
+  },
+);
+
+failureSuite.own(
+  'O8',
+  'a notification that fails is told, and the append succeeds',
+  async ({ orm, create, fresh }) => {
+    const told = new Told();
+    const session = await create();
+    const em = faulty(orm.em, { statement: (text) => text.includes('pg_notify'), error: deadlock });
+    const service = new MikroOrmSessionService(em, { onError: told.onError, ...ONCE, notify: true });
+    await service.appendEvent({ session, event: saying('x') });
+    expect(told.operations).toEqual(['notify']);
+    expect((await fresh(session)).events).toHaveLength(1);
+  },
+  onPostgresql,
+);
+
+failureSuite.own('O8', 'a renewal of a lease that fails is told', async ({ orm, create }) => {
+  const told = new Told();
+  const session = await create();
+  const em = faulty(orm.em, { statement: (text) => text.includes('set lease_expires = '), error: deadlock });
+  const lease = await new SessionLeases(em, { onError: told.onError, ttlMs: 300 }).acquire(keyOf(session), {
+    holder: 'h',
+  });
+  await until(() => told.calls.length > 0, 5);
+  await lease.release();
+  expect(told.calls[0]).toMatchObject({ operation: 'renew', key: keyOf(session) });
+});
+
+failureSuite.own('O8', 'a look at the log that fails while nobody waits is told', async ({ scratch }) => {
+  const { orm, service } = await scratch();
+  const told = new Told();
+  const session = await service.createSession(KEY);
+  await service.appendEvent({ session, event: saying('x') });
+  let isDown = false;
+  const em = faulty(orm.em, { statement: (text) => isDown && !text.startsWith('pragma'), error: deadlock });
+  // On SQLite a look begins with a pragma, and ends there while nothing changes.
+  const log = new EventLog(em, { onError: told.onError, ...ONCE, pollIntervalMs: OFTEN_MS });
+  const stop = new AbortController();
+  for await (const { event } of log.session(keyOf(session)).watch(0, {}, { signal: stop.signal })) {
+    expect(event).toBeDefined();
+    isDown = true;
+    await service.appendEvent({ session, event: saying('y') });
+    await until(() => told.calls.length > 0, 5);
+    break;
+  }
+  expect(told.calls[0]).toMatchObject({ operation: 'poll', key: keyOf(session) });
+});
+
+failureSuite.own(
+  'O8',
+  'a listener without a connection is told once, however often it tries',
+  async ({ orm, create, append }) => {
+    const told = new Told();
+    let tries = 0;
+    const listen = () => {
+      tries++;
+      throw new Error('no connection');
+    };
+    const log = new EventLog(orm.em, { onError: told.onError, listen, pollIntervalMs: OFTEN_MS });
+    const session = await create();
+    await following(
+      (signal) => log.session(keyOf(session)).watch(0, {}, { signal }),
+      async (seen) => {
+        await until(() => tries > 2, 5);
+        await append(session);
+        await until(() => seen.length === 1, 5);
+      },
+    );
+    expect(told.operations).toEqual(['listen']);
+  },
+  onPostgresql,
+);
+
+failureSuite.own(
+  'O1',
+  'a write whose answer is lost says that its outcome is not known, and one that never ran that nothing was written',
+  async ({ orm, create, stored }) => {
+    const session = await create();
+    const answer = faulty(orm.em, { answer: takesLock, commit: true, error: lost });
+    const error = await errorOf(
+      new MikroOrmSessionService(answer, ONCE).appendEvent({ session, event: saying('x', { id: 'x' }) }),
+    );
+    expect(error).toMatchObject({ code: 'ADK_DATABASE', outcome: 'unknown', driverCode: 'ECONNRESET' });
+    expect(error.message).toMatch(/^The connection to the database was lost \(ECONNRESET\)\. Whether .* not known/);
+    expect(error.message).not.toContain('Nothing was written');
+    expect(idsOf((await stored(keyOf(session)))!)).toEqual(['x']);
+
+    const refused = faulty(orm.em, { statement: takesLock, error: deadlock });
+    const other = await errorOf(
+      new MikroOrmSessionService(refused, ONCE).appendEvent({ session, event: saying('y', { id: 'y' }) }),
+    );
+    expect(other).toMatchObject({ outcome: 'none', message: expect.stringContaining('Nothing was written.') });
+    expect(idsOf((await stored(keyOf(session)))!)).toEqual(['x']);
+  },
+);
+
+failureSuite.own(
+  'O1',
+  'it is not known either when a later try says for sure that it did nothing',
+  async ({ orm, create, stored }) => {
+    for (const [i, later] of [deadlock, () => new Error('unexpected')].entries()) {
+      const session = await create();
+      // The first try is stored; the second finds its own event in the way, and fails when it looks closer.
+      let isStored = false;
+      const em = faulty(orm.em, {
+        answer: takesLock,
+        commit: true,
+        statement: (text) => isStored && text.startsWith('select'),
+        error: () => {
+          const error = isStored ? later() : lost();
+          isStored = true;
+          return error;
+        },
+      });
+      const service = new MikroOrmSessionService(em, { retry: { attempts: 2, baseDelayMs: 1 } });
+      const error = await errorOf(service.appendEvent({ session, event: saying('x', { id: `x${i}` }) }));
+      expect(error).toMatchObject({ code: 'ADK_DATABASE', outcome: 'unknown' });
+      expect(idsOf((await stored(keyOf(session)))!)).toEqual([`x${i}`]);
+    }
+  },
+  // Elsewhere a look at the tables would wait for the connection that the append has.
+  onServers,
+);
+
+/** Fails on purpose, on an ORM of its own, and expects what the error says. */
+async function expectFailure(
+  call: Promise<unknown>,
+  reason: string,
+  code: string | undefined,
+  words: RegExp,
+): Promise<DatabaseError> {
+  const error = await errorOf(call);
+  expect(error).toBeInstanceOf(DatabaseError);
+  expect(error).toMatchObject({ reason, driverCode: code, outcome: 'none' });
+  expect(error.message).toMatch(words);
+  expect(error.message).toContain('Nothing was written.');
+  expect(error.message).not.toContain(SECRET);
+  return error as DatabaseError;
+}
+
+const READ_ONLY_OF_MYSQL = [
+  'set session transaction read only',
+  'set session transaction read write',
+  'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
+] as const;
+
+/** What makes a connection read-only, what ends that, and the driver's code. */
+const READ_ONLY = {
+  sqlite: ['pragma query_only = on', 'pragma query_only = off', 'SQLITE_READONLY'],
+  postgresql: ['set default_transaction_read_only = on', 'set default_transaction_read_only = off', '25006'],
+  mysql: READ_ONLY_OF_MYSQL,
+  mariadb: READ_ONLY_OF_MYSQL,
+} as const;
+
+failureSuite.own(
+  'A12',
+  'a database that takes no writes says so',
+  async ({ harness, orm, connect, query, create, stored }) => {
+    const { em } = harness.hasConnections ? await connect(oneConnection(harness)) : orm;
+    const service = new MikroOrmSessionService(em);
+    const session = await create();
+    const handle = (await service.getSession(keyOf(session)))!;
+    const [on, off, code] = READ_ONLY[harness.dialect];
+    await query(on, [], em.fork());
+    try {
+      const words = /takes no writes.*read-only/;
+      const append = service.appendEvent({ session: handle, event: saying(SECRET) });
+      await expectFailure(append, 'ReadOnlyException', code, words);
+      const created = service.createSession({ ...keyOf(session), sessionId: 'other', state: { a: SECRET } });
+      await expectFailure(created, 'ReadOnlyException', code, words);
+    } finally {
+      await query(off, [], em.fork());
+    }
+    expect((await stored(keyOf(session)))?.events).toEqual([]);
+  },
+);
+
+failureSuite.own(
+  'A12',
+  'a file that is full says so',
+  async ({ scratch }) => {
+    const { orm, service, query } = await scratch();
+    const session = await service.createSession(KEY);
+    await query('pragma max_page_count = 1', [], orm.em.fork());
+    const append = service.appendEvent({ session, event: saying(SECRET.repeat(100_000)) });
+    await expectFailure(append, 'ServerException', 'SQLITE_FULL', /no space left/);
+  },
+  onSqlite,
+);
+
+failureSuite.own(
+  'A12',
+  'a pool whose connections are all in use says so',
+  async ({ harness, connect, create }) => {
+    const orm = await connect({
+      pool: { ...(harness.dialect === 'sqlite' ? { min: 1 } : { min: 0 }), max: 1, acquireTimeoutMillis: 200 },
+    });
+    const service = new MikroOrmSessionService(orm.em);
+    const session = await create();
+    const handle = (await service.getSession(keyOf(session)))!;
+    // Of another part of the program, which nobody can see from here.
+    const holding = orm.em.fork();
+    await holding.begin();
+    try {
+      const append = service.appendEvent({ session: handle, event: saying(SECRET) });
+      await expectFailure(append, 'ConnectionException', undefined, /No connection of the pool.*pool\.max/);
+    } finally {
+      await holding.rollback();
+    }
+  },
+  withConnections,
+);
+
+failureSuite.own(
+  'A12',
+  'a server that is not there, a login that is refused, a database that is unknown and a right that is missing say so',
+  async ({ harness, orm, connect, query }) => {
+    const url = new URL(orm.config.getClientUrl());
+    const at = async (change: (url: URL) => void) => {
+      const other = new URL(url);
+      change(other);
+      const options = { clientUrl: other.href, pool: { min: 0, max: 1 }, connect: false };
+      return new MikroOrmSessionService((await connect(options)).em, { retry: { attempts: 2, baseDelayMs: 1 } });
+    };
+    const create = (service: MikroOrmSessionService) => service.createSession({ ...KEY, state: { a: SECRET } });
+    const codes = {
+      postgresql: ['28000', '3D000', '42501'],
+      mysql: ['ER_ACCESS_DENIED_ERROR', 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],
+      mariadb: [expect.stringMatching(/^ER_ACCESS_DENIED/), 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],
+      sqlite: [],
+    }[harness.dialect];
+
+    const unreachable = await at((url) => (url.port = '9'));
+    await expectFailure(create(unreachable), 'ConnectionException', 'ECONNREFUSED', /could not be reached.*port/);
+    const nobody = await at((url) => ([url.username, url.password] = [`no_${SECRET}`, SECRET]));
+    await expectFailure(create(nobody), 'ConnectionException', codes[0], /refused the login.*user and password/);
+    const nowhere = await at((url) => (url.pathname = `no_${SECRET}`));
+    await expectFailure(create(nowhere), 'ConnectionException', codes[1], /no database of this name.*dbName/);
+
+    const reader = `adk_reader_${randomBytes(4).toString('hex')}`;
+    const password = randomBytes(8).toString('hex');
+    const isPostgres = harness.dialect === 'postgresql';
+    const account = isPostgres ? reader : `${reader}@'%'`;
+    await query(
+      isPostgres
+        ? `create role ${reader} login password '${password}'`
+        : `create user ${account} identified by '${password}'`,
+    );
+    try {
+      if (isPostgres) await query(`grant usage on schema public to ${reader}`);
+      await query(
+        `grant select on ${isPostgres ? 'adk_sessions' : `${url.pathname.slice(1)}.adk_sessions`} to ${account}`,
+      );
+      const service = await at((url) => ([url.username, url.password] = [reader, password]));
+      await expectFailure(create(service), 'ServerException', codes[2], /lacks a right.*insert/);
+    } finally {
+      if (isPostgres) await query(`drop owned by ${reader}`);
+      await query(isPostgres ? `drop role ${reader}` : `drop user ${account}`);
+    }
+  },
+  onServers,
+);
+
+failureSuite.own(
+  'A12',
+  'a statement that takes too long says so',
+  async ({ harness, connect, query }) => {
+    const { em } = await connect(oneConnection(harness));
+    const service = new MikroOrmSessionService(em);
+    await service.createSession({ ...KEY, appName: `late ${randomBytes(4).toString('hex')}` });
+    const told = new Told();
+    const [limit, slow, code] = {
+      postgresql: ['set statement_timeout = 50', "case when pg_sleep(5) is null then '' else '' end", '57014'],
+      mysql: ['set session max_execution_time = 50', "if(sleep(5) = 0, '', '')", 'ER_QUERY_TIMEOUT'],
+      mariadb: ['set session max_statement_time = 0.05', "if(sleep(5) = 0, '', '')", 'ER_STATEMENT_TIMEOUT'],
+      sqlite: [],
+    }[harness.dialect] as [string, string, string];
+    await query(limit, [], em.fork());
+    const slowed = new MikroOrmSessionService(
+      rewriting(em, (text) => text.replace("'' as state_key", `${slow} as state_key`)),
+      { onError: told.onError },
+    );
+    const session = await service.createSession({ ...KEY, appName: `late ${randomBytes(4).toString('hex')}` });
+    await expectFailure(slowed.getSession(keyOf(session)), 'ServerException', code, /its time was up/);
+    expect(told.operations).toEqual(['getSession']);
+  },
+  onServers,
+);
+
+/** An `EntityManager` whose forks run other statements. */
+function rewriting(em: EntityManager, rewrite: (text: string) => string): EntityManager {
+  const result = em.fork();
+  const fork = result.fork.bind(result);
+  result.fork = (options) => {
+    const forked = fork(options) as EntityManager & { execute(text: string, ...rest: unknown[]): Promise<unknown> };
+    const execute = forked.execute.bind(forked);
+    forked.execute = (text, ...rest) => execute(rewrite(text), ...rest);
+    return forked;
+  };
+  return result;
+}
+
+/** Every call that does not join the transaction around it. */
+const callsOf = ({ service, leases, log, orm, session }: Inside): [string, () => Promise<unknown>][] => [
+  ['createSession', () => service.createSession({ ...keyOf(session), sessionId: 'new' })],
+  ['getSession', () => service.getSession(keyOf(session))],
+  ['getOrCreateSession', () => service.getOrCreateSession({ ...keyOf(session), sessionId: 'new' })],
+  ['listSessions', () => service.listSessions(keyOf(session))],
+  ['deleteSession', () => service.deleteSession(keyOf(session))],
+  ['appendEvent', () => service.appendEvent({ session, event: saying('x') })],
+  ['updateState', () => service.updateState({ ...keyOf(session), set: { a: 1 } })],
+  ['getAppState', () => service.getAppState(keyOf(session))],
+  ['getUserState', () => service.getUserState(keyOf(session))],
+  ['acquire', () => leases.acquire(keyOf(session), { holder: 'h' })],
+  ['current', () => leases.current(keyOf(session))],
+  ['head', () => log.head()],
+  ['since', () => read(log.since(0))],
+  ['watch', () => read(log.watch(0))],
+  ['watch of a session', () => read(log.session(keyOf(session)).watch(0))],
+  ['migrate', () => migrate(orm)],
+];
+
+interface Inside {
+  orm: OwnStore['orm'];
+  service: MikroOrmSessionService;
+  leases: SessionLeases;
+  log: EventLog;
+  session: Awaited<ReturnType<OwnContext['create']>>;
+}
+
+/** On an ORM with one connection; in memory on the only one there is. */
+async function inside({ harness, orm, connect, create }: OwnContext): Promise<Inside> {
+  const own = harness.hasConnections ? await connect(oneConnection(harness)) : orm;
+  const session = await create({ state: { a: 0 } });
+  return {
+    orm: own,
+    service: new MikroOrmSessionService(own.em),
+    leases: new SessionLeases(own.em),
+    log: new EventLog(own.em),
+    session,
+  };
+}
+
+failureSuite.own(
+  'E5',
+  'inside a transaction that has the only connection each other call throws at once and names withEntityManager',
+  async (context) => {
+    const given = await inside(context);
+    const { orm, service, session } = given;
+    await orm.em.fork().transactional(async (tx) => {
+      for (const [name, call] of callsOf(given)) {
+        const error = await errorOf(call());
+        expect([name, error]).toMatchObject([name, { code: 'ADK_INSIDE_TRANSACTION' }]);
+        expect(error.message).toContain('withEntityManager(tx)');
+      }
+      // The transaction is as it was.
+      await service.withEntityManager(tx).appendEvent({ session, event: saying('joined') });
+    });
+    const after = await context.fresh(session);
+    expect(textsOf(after)).toEqual(['joined']);
+    expect(after.state).toEqual({ a: 0 });
+    await service.appendEvent({ session, event: saying('later') });
+  },
+);
+
+failureSuite.own('E5', 'so it does after em.begin() on the service’s EntityManager', async (context) => {
+  const { orm, session } = await inside(context);
+  const em = orm.em.fork();
+  const service = new MikroOrmSessionService(em);
+  await em.begin();
+  await expectCode(service.getSession(keyOf(session)), 'ADK_INSIDE_TRANSACTION');
+  expect(await service.withEntityManager(em).getSession(keyOf(session))).toBeDefined();
+  await em.rollback();
+  expect(await service.getSession(keyOf(session))).toBeDefined();
+});
+
+failureSuite.own('E5', 'a transaction of another ORM does not matter, nor does one that has ended', async (context) => {
+  const { orm, service, session } = await inside(context);
+  const { orm: other } = await context.scratch();
+  await other.em.fork().transactional(async () => {
+    await service.appendEvent({ session, event: saying('beside') });
+  });
+  let end = () => {};
+  const ended = new Promise<void>((resolve) => (end = resolve));
+  let later: Promise<unknown> | undefined;
+  await orm.em.fork().transactional(async () => {
+    later = ended.then(() => service.appendEvent({ session, event: saying('after') }));
+  });
+  end();
+  await later;
+  expect(textsOf(await context.fresh(session))).toEqual(['beside', 'after']);
+});
+
+failureSuite.own(
+  'E5',
+  'with more connections a call beside the transaction works as ever',
+  async ({ orm, service, create, fresh }) => {
+    const session = await create();
+    await expect(
+      orm.em.fork().transactional(async () => {
+        await service.appendEvent({ session, event: saying('beside') });
+        throw new Error('rolled back');
+      }),
+    ).rejects.toThrow('rolled back');
+    expect(textsOf(await fresh(session))).toEqual(['beside']);
+  },
+  onServers,
+);

@@ -1,0 +1,415 @@
+import type { Session } from '@google/adk';
+import { MikroORM, RawQueryFragment, type EntityManager, type Options } from '@mikro-orm/core';
+import fc from 'fast-check';
+import { EventLog, adkEntities, MikroOrmSessionService, SessionLeases } from '../../src/index.js';
+import { isStorable } from '../../src/keys.js';
+import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
+import { idsIn, onMysql, onPostgresql, read } from './log-tools.js';
+import { Suite, onServers, onSqlite, withConnections } from './rule.js';
+import { errorOf, idsOf, range, saying, textsOf } from './tools.js';
+
+/** Section O: what values and the settings of a connection may not do. */
+export const valueSuite = new Suite();
+
+/** Each is an app, a user, a session, an event, a state key, a holder, and text. */
+const HOSTILE = [
+  "' or 1=1 -- ",
+  "\\' or 1=1 -- ",
+  "\\\\' or 1=1 -- ",
+  "'' or ''='",
+  "') or 1=1 -- ",
+  '" or 1=1 -- ',
+  '" or ""="',
+  "');drop table adk_counters;-- ",
+  '\\',
+  "'",
+  '`',
+  "a\\'b\\\\\"c'''",
+  '? ?? \\? :name $1 ${x} {} %s',
+  '% _ \\% \\_',
+  '\n\r\b\t\x1a /* */ # --',
+  // The last byte of U+0127 and U+0227 is a quote's where a client keeps one byte of each character.
+  'ħ or 1=1 -- ',
+  'ȧ or 1=1 -- ',
+  // The last byte is a quote's or a backslash's in GBK, Big5 and SJIS, or one of these sets takes the quote or backslash
+  // behind it into the character.
+  "¿' or 1=1 -- ",
+  "¿\\' or 1=1 -- ",
+  "縗' or 1=1 -- ",
+  "表' or 1=1 -- ",
+  "表\\' or 1=1 -- ",
+  "ソ\\' or 1=1 -- ",
+  "功\\' or 1=1 -- ",
+  "誠\\\\' or 1=1 -- ",
+  "é\\' or 1=1 -- ",
+  "😀\\' or 1=1 -- ",
+  '€ é 表 😀 許功蓋',
+];
+
+/** Of the connection's modes those under which everything works. */
+const HARMLESS: Record<string, (harness: OwnHarness) => readonly string[]> = {
+  NO_BACKSLASH_ESCAPES: (harness) => (onMysql(harness) ? ["set sql_mode = 'NO_BACKSLASH_ESCAPES'"] : []),
+  ANSI_QUOTES: (harness) => (onMysql(harness) ? ["set sql_mode = 'ANSI_QUOTES'"] : []),
+  'ANSI and NO_BACKSLASH_ESCAPES': (harness) =>
+    onMysql(harness) ? ["set sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'"] : [],
+  TRADITIONAL: (harness) => (onMysql(harness) ? ["set sql_mode = 'TRADITIONAL'"] : []),
+  'no mode at all': (harness) => (onMysql(harness) ? ["set sql_mode = ''"] : []),
+  'other modes': (harness) =>
+    onMysql(harness)
+      ? [
+          "set sql_mode = 'PAD_CHAR_TO_FULL_LENGTH,PIPES_AS_CONCAT,HIGH_NOT_PRECEDENCE,IGNORE_SPACE,NO_UNSIGNED_SUBTRACTION'",
+        ]
+      : [],
+  'a character set for literals': (harness) => (onMysql(harness) ? ['set character_set_connection = latin1'] : []),
+  variables: (harness) =>
+    onMysql(harness)
+      ? [
+          "set time_zone = '+05:30'",
+          'set sql_auto_is_null = 1',
+          'set group_concat_max_len = 4',
+          'set div_precision_increment = 0',
+        ]
+      : [],
+  'an isolation level': (harness) =>
+    onMysql(harness)
+      ? ['set session transaction isolation level read committed']
+      : onPostgresql(harness)
+        ? ["set default_transaction_isolation = 'repeatable read'"]
+        : [],
+  sql_require_primary_key: ({ dialect }) => (dialect === 'mysql' ? ['set sql_require_primary_key = 1'] : []),
+  sql_generate_invisible_primary_key: ({ dialect }) =>
+    dialect === 'mysql' ? ['set sql_generate_invisible_primary_key = 1'] : [],
+  'standard_conforming_strings = off': (harness) =>
+    onPostgresql(harness) ? ['set standard_conforming_strings = off', 'set escape_string_warning = off'] : [],
+  parameters: (harness) =>
+    onPostgresql(harness)
+      ? ["set time zone '+05:30'", "set datestyle = 'German'", 'set array_nulls = off', 'set backslash_quote = off']
+      : [],
+  pragmas: (harness) =>
+    onSqlite(harness)
+      ? ['pragma reverse_unordered_selects = on', 'pragma case_sensitive_like = on', 'pragma recursive_triggers = on']
+      : [],
+};
+
+interface Refused {
+  /** What sets it. */
+  set: string;
+  /** What the error names. */
+  named: RegExp;
+  /** What the error tells to do. */
+  mend: RegExp;
+  where: (harness: OwnHarness) => boolean;
+  /** Where an append is taken, since the setting has no effect on it. */
+  isHarmlessToAppends?: (harness: OwnHarness) => boolean;
+  /** Whether the ORM cannot begin a transaction of the host's either. */
+  hasNoTransactions?: boolean;
+}
+
+const onMariadb = ({ dialect }: OwnHarness) => dialect === 'mariadb';
+
+const charset = (set: string, named = /character_set_results/): Refused => ({
+  set,
+  named,
+  mend: /utf8mb4/,
+  where: onMysql,
+});
+
+const variable = (set: string, named: RegExp, mend: RegExp): Refused => ({ set, named, mend, where: onMysql });
+
+const REFUSED: readonly Refused[] = [
+  variable('set autocommit = 0', /autocommit = 0/, /set autocommit = 1/),
+  variable('set completion_type = 1', /completion_type/, /set completion_type = 'NO_CHAIN'/),
+  variable('set completion_type = 2', /completion_type/, /set completion_type = 'NO_CHAIN'/),
+  {
+    ...variable('set sql_select_limit = 20', /sql_select_limit/, /set sql_select_limit = default/),
+    // MariaDB takes the limit off inside the block that appends.
+    isHarmlessToAppends: onMariadb,
+  },
+  variable('set foreign_key_checks = 0', /foreign_key_checks = 0/, /set foreign_key_checks = 1/),
+  variable('set unique_checks = 0', /unique_checks = 0/, /set unique_checks = 1/),
+  variable('set sql_safe_updates = 1', /sql_safe_updates = 1/, /set sql_safe_updates = 0/),
+  variable('set session transaction isolation level read uncommitted', /READ UNCOMMITTED/, /read committed/),
+  charset('set names latin1'),
+  charset('set names gbk'),
+  charset('set names big5'),
+  charset('set names sjis'),
+  charset('set names utf8mb3'),
+  charset('set names binary'),
+  charset('set character_set_results = null'),
+  charset('set character_set_client = gbk', /character_set_client/),
+  charset("set collation_connection = 'binary'", /character_set_connection = binary/),
+  {
+    set: "set sql_mode = 'ORACLE'",
+    named: /sql_mode = ORACLE/,
+    mend: /set sql_mode = default/,
+    where: onMariadb,
+    hasNoTransactions: true,
+  },
+  {
+    set: "set sql_mode = 'EMPTY_STRING_IS_NULL'",
+    named: /sql_mode = EMPTY_STRING_IS_NULL/,
+    mend: /set sql_mode = default/,
+    where: onMariadb,
+  },
+  ...['LATIN1', 'SJIS', 'BIG5', 'GBK', 'SQL_ASCII'].map((encoding) => ({
+    set: `set client_encoding = '${encoding}'`,
+    named: /client_encoding/,
+    mend: /set client_encoding = 'UTF8'/,
+    where: onPostgresql,
+  })),
+  {
+    set: 'set session_replication_role = replica',
+    named: /session_replication_role/,
+    mend: /set session_replication_role = origin/,
+    where: onPostgresql,
+  },
+  {
+    set: 'set extra_float_digits = 0',
+    named: /extra_float_digits/,
+    mend: /set extra_float_digits = 1/,
+    where: onPostgresql,
+  },
+  {
+    set: 'pragma foreign_keys = off',
+    named: /foreign_keys = off/,
+    mend: /pragma foreign_keys = on/,
+    where: (harness) => onSqlite(harness) && withConnections(harness),
+  },
+];
+
+const TABLES = ['sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states'];
+
+/** Every row of the tables, but for the positions, which a reader of the log gives. */
+async function rowsOf({ query }: Pick<OwnStore, 'query'>): Promise<unknown> {
+  const tables = await Promise.all(TABLES.map((table) => query<{ position?: unknown }>(`select * from adk_${table}`)));
+  return tables.map((rows) => rows.map(({ position: _position, ...row }) => JSON.stringify(row)).sort());
+}
+
+const execute = (em: EntityManager, sql: string) => em.getConnection().execute(sql);
+
+/** An ORM whose one connection is set so from its beginning. */
+async function connected(
+  { connect, harness }: Pick<OwnStore, 'connect'> & { harness: OwnHarness },
+  settings: readonly string[],
+  options: Options = {},
+): Promise<EntityManager> {
+  const { em } = await connect({ ...options, ...(onServers(harness) && { pool: { min: 1, max: 1 } }) });
+  for (const sql of settings) await execute(em, sql);
+  return em;
+}
+
+/** As many as `throughEveryCall` has different uses for. */
+const TEXTS_AT_ONCE = 4;
+
+const VICTIM = { appName: 'app', userId: 'victim', sessionId: 'victim' };
+
+async function writeVictim({ service }: Pick<OwnStore, 'service'>): Promise<Session> {
+  const session = await service.createSession({ ...VICTIM, state: { a: 1, 'user:a': 1, 'app:a': 1 } });
+  await service.appendEvent({ session, event: saying('secret') });
+  return session;
+}
+
+/** Gives the calls these texts for whatever they take, and expects them to find what they stored, and nothing else. */
+async function throughEveryCall(em: EntityManager, texts: readonly string[]): Promise<void> {
+  const [appName = '', userId = '', sessionId = '', text = ''] = texts;
+  const service = new MikroOrmSessionService(em);
+  const [app, user] = [{ appName }, { appName, userId }];
+  const key = { ...user, sessionId };
+  const state = { [text]: text, [`user:${text}`]: text, [`app:${text}`]: text };
+  const words = [...texts, '\0', '\ud800'].join('');
+  const event = saying(words, { id: text, author: text, branch: text, invocationId: text, timestamp: 5 });
+
+  const session = await service.createSession({ ...key, state });
+  await service.appendEvent({ session, event: { ...event, actions: { ...event.actions, stateDelta: state } } });
+  await service.appendEvent({ session, event });
+  for (const config of [{}, { numRecentEvents: 9 }, { afterTimestamp: 1 }, { numRecentEvents: 9, afterTimestamp: 1 }]) {
+    const read = await service.getSession({ ...key, config });
+    expect(read).toMatchObject({ ...user, id: sessionId, state });
+    expect(read && textsOf(read)).toEqual([words]);
+  }
+  expect(idsOf(await service.getOrCreateSession(key))).toEqual([text]);
+  for (const owner of [app, user]) {
+    for (const page of [{}, { limit: 1, order: 'desc' as const }]) {
+      const { sessions } = await service.listSessions({ ...owner, ...page });
+      expect(sessions.map(({ id, state }) => [id, state])).toEqual([[sessionId, state]]);
+    }
+  }
+  expect(await service.getUserState(user)).toEqual({ [`user:${text}`]: text });
+  expect(await service.getAppState(app)).toEqual({ [`app:${text}`]: text });
+  await service.updateState({ ...key, set: { [`user:${text}2`]: text }, remove: [`user:${text}`] });
+  expect(await service.getUserState(user)).toEqual({ [`user:${text}2`]: text });
+
+  const log = new EventLog(em);
+  for (const filter of [
+    app,
+    { userId },
+    { session: sessionId },
+    { sessionTree: sessionId },
+    { ...user, author: text },
+  ]) {
+    expect(idsIn(await read(log.since(0, { ...filter, afterTimestamp: 1 })))).toEqual([text]);
+  }
+  expect(idsIn(await read(log.session(key).since(0)))).toEqual([text]);
+
+  const leases = new SessionLeases(em);
+  await leases.run(key, { holder: text }, async ({ sessionService }) => {
+    expect(await leases.current(key)).toMatchObject({ holder: text });
+    await sessionService.appendEvent({ session, event: saying(words, { id: `${text}2` }) });
+  });
+  await em.fork().transactional(async (tx) => {
+    await service.withEntityManager(tx).appendEvent({ session, event: saying(words, { id: `${text}3` }) });
+  });
+  expect(idsOf((await service.getSession(key))!)).toEqual([text, `${text}2`, `${text}3`]);
+  await service.deleteSession(key);
+  expect(await service.getSession(key)).toBeUndefined();
+  await service.updateState({ ...user, remove: [`user:${text}2`, `app:${text}`] });
+}
+
+/** All of the texts, a few at a time. */
+async function hostile(store: OwnStore, em: EntityManager): Promise<void> {
+  await writeVictim(store);
+  const before = await rowsOf(store);
+  for (let i = 0; i < HOSTILE.length; i += TEXTS_AT_ONCE) {
+    await throughEveryCall(em, HOSTILE.slice(i, i + TEXTS_AT_ONCE));
+    expect(await rowsOf(store)).toEqual(before);
+  }
+  const text = fc.string({ unit: 'binary', minLength: 1, maxLength: 40 }).filter(isStorable);
+  const texts = fc.array(text, { minLength: TEXTS_AT_ONCE, maxLength: TEXTS_AT_ONCE });
+  await fc.assert(
+    fc.asyncProperty(texts, (random) => throughEveryCall(em, random)),
+    { numRuns: 3 },
+  );
+  expect(await rowsOf(store)).toEqual(before);
+}
+
+/** Appends to a session, by a handle that was read before. */
+function appends(em: EntityManager, session: Session): (() => Promise<unknown>)[] {
+  const service = new MikroOrmSessionService(em);
+  return [
+    () => service.appendEvent({ session, event: saying('x') }),
+    () => service.appendEvents({ session, events: [saying('x'), saying('y')] }),
+  ];
+}
+
+/** Calls in a transaction of the host's. */
+function joined(em: EntityManager, session: Session): (() => Promise<unknown>)[] {
+  const service = new MikroOrmSessionService(em);
+  return [
+    () => em.fork().transactional((tx) => service.withEntityManager(tx).appendEvent({ session, event: saying('x') })),
+    () => em.fork().transactional((tx) => service.withEntityManager(tx).deleteSession(VICTIM)),
+  ];
+}
+
+/** Every other call of the public interfaces. */
+function otherCalls(em: EntityManager): (() => Promise<unknown>)[] {
+  const service = new MikroOrmSessionService(em);
+  const [log, leases] = [new EventLog(em), new SessionLeases(em)];
+  return [
+    () => service.createSession(VICTIM),
+    () => service.createSession({ ...VICTIM, sessionId: 'another' }),
+    () => service.getSession(VICTIM),
+    () => service.getSession({ ...VICTIM, sessionId: 'none' }),
+    () => service.getOrCreateSession({ ...VICTIM, sessionId: 'none' }),
+    () => service.listSessions({ appName: VICTIM.appName }),
+    () => service.getAppState(VICTIM),
+    () => service.getUserState(VICTIM),
+    () => service.updateState({ ...VICTIM, set: { a: 2, 'user:a': 2 } }),
+    () => service.updateState({ ...VICTIM, remove: ['app:a'] }),
+    () => service.deleteSession(VICTIM),
+    () => log.head(),
+    () => read(log.since(0)),
+    () => read(log.session(VICTIM).since(0)),
+    () => leases.acquire(VICTIM, { holder: 'h' }),
+    () => leases.current(VICTIM),
+  ];
+}
+
+valueSuite.own('O7', 'no text becomes SQL, through any call', async ({ scratch }) => {
+  const store = await scratch();
+  await hostile(store, store.orm.em);
+});
+
+for (const [name, settingsOf] of Object.entries(HARMLESS)) {
+  valueSuite.own(
+    'O7',
+    `no text becomes SQL, and everything works, with ${name}`,
+    async ({ scratch, harness }) => {
+      const store = await scratch();
+      await hostile(store, await connected({ ...store, harness }, settingsOf(harness)));
+    },
+    (harness) => settingsOf(harness).length > 0 && (onServers(harness) || withConnections(harness)),
+  );
+}
+
+for (const { set, named, mend, where, isHarmlessToAppends, hasNoTransactions } of REFUSED) {
+  valueSuite.own(
+    'O7',
+    `${set} is refused by every call from the next one on, and nothing is written`,
+    async ({ scratch, harness }) => {
+      const store = await scratch();
+      const session = await writeVictim(store);
+      const before = await rowsOf(store);
+      const em = await connected({ ...store, harness }, []);
+      const find = () => new MikroOrmSessionService(em).getSession(VICTIM);
+      expect(await find()).toBeDefined();
+      const calls = otherCalls(em);
+      if (!hasNoTransactions) calls.push(...joined(em, session));
+      if (!isHarmlessToAppends?.(harness)) calls.push(...appends(em, session));
+      for (const call of calls) {
+        // With completion_type = 2 the rollback has ended the connection.
+        await execute(em, set).catch(() => execute(em, set));
+        const error = await errorOf(call());
+        expect(error).toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringMatching(named) });
+        expect(error.message).toMatch(mend);
+      }
+      expect(await rowsOf(store)).toEqual(before);
+
+      await execute(em, set).catch(() => execute(em, set));
+      const { message } = await errorOf(find());
+      await execute(em, /Run: (.*)/.exec(message)?.[1] ?? 'set names utf8mb4');
+      expect(idsOf((await find())!)).toEqual(idsOf(session));
+    },
+    where,
+  );
+}
+
+/** How long a value is in a statement's text. */
+function lengthOf(value: unknown): number {
+  if (!RawQueryFragment.isKnownFragment(value as string)) return String(value).length;
+  const { sql, params } = value as RawQueryFragment;
+  return sql.length + params.reduce<number>((sum, param) => sum + lengthOf(param), 0);
+}
+
+valueSuite.own(
+  'O7',
+  'no statement that writes events is longer than the smallest default of max_allowed_packet, 4 MB',
+  async ({ recorded, service, app }) => {
+    const long = '表'.repeat(120);
+    const key = { appName: app, userId: long, sessionId: long };
+    const statements = await recorded(async () => {
+      const session = await service.createSession(key);
+      await service.appendEvent({ session, event: saying('表'.repeat(2_000_000)) });
+      await service.appendEvents({ session, events: range(2_000).map((i) => saying('x', { id: `${long}${i}` })) });
+    });
+    const lengths = statements.map(({ text, values }) =>
+      values.reduce<number>((n, value) => n + lengthOf(value), text.length),
+    );
+    expect(Math.max(...lengths)).toBeLessThan(4 * 1024 * 1024);
+    const { sessions } = await service.listSessions(key);
+    expect(sessions).toHaveLength(1);
+    expect((await service.getSession(key))?.events).toHaveLength(2_001);
+  },
+  onMysql,
+);
+
+valueSuite.own('O7', 'a name that would take a value is refused', async ({ orm }) => {
+  const other = await MikroORM.init({
+    driver: orm.config.get('driver')!,
+    dbName: 'none',
+    entities: adkEntities({ tablePrefix: 'why?_' }),
+    connect: false,
+  });
+  const error = await errorOf(Promise.resolve().then(() => new MikroOrmSessionService(other.em)));
+  expect(error).toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringContaining("'?'") });
+  await other.close(true);
+});

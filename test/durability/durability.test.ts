@@ -1,0 +1,135 @@
+import { readFileSync } from 'node:fs';
+import { MikroORM } from '@mikro-orm/core';
+import type { AbstractSqlConnection } from '@mikro-orm/postgresql';
+import { MikroOrmSessionService, adkEntities, migrate } from '../../src/index.js';
+import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../support/servers.js';
+
+/** docs/durability.md's rows of defaults: those that begin with a database, and their `name = value`. */
+const TABLE = new Map(
+  (/<!-- durability -->(.*?)<!-- \/durability -->/s.exec(readFileSync('docs/durability.md', 'utf8'))?.[1] ?? '')
+    .split('\n')
+    .map((line) => line.split('|').map((cell) => cell.trim()))
+    .filter(([, database]) => database && !database.startsWith('-'))
+    .map(([, database = '', settings = '']) => [
+      database,
+      [...settings.matchAll(/`(\w+) = (\w+)`/g)].map(([, name = '', value = '']) => ({ name, value })),
+    ]),
+);
+
+const ROWS: Record<DatabaseName, string> = {
+  sqlite: 'SQLite',
+  'better-sqlite': 'SQLite',
+  postgresql: 'PostgreSQL',
+  mysql: 'MySQL',
+  mariadb: 'MariaDB',
+};
+
+const SYNCHRONOUS = ['off', 'normal', 'full', 'extra'];
+
+let database: TestDatabase;
+let orm: MikroORM;
+
+const query = <Row extends object>(sql: string, values: readonly unknown[] = []) =>
+  (orm.em.getConnection() as AbstractSqlConnection).execute<Row[]>(sql, [...values]);
+
+const useService = () => new MikroOrmSessionService(orm.em).createSession({ appName: 'app', userId: 'ada' });
+
+async function open(): Promise<void> {
+  orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+}
+
+async function synchronous(): Promise<string | undefined> {
+  const [row] = await query<{ synchronous: number }>('pragma synchronous');
+  return SYNCHRONOUS[row?.synchronous ?? -1];
+}
+
+/** What a setting is without a configuration, and whether the service's connection has what the server gives to all. */
+const DEFAULTS: Record<
+  DatabaseName,
+  (name: string, told: string) => Promise<{ value: string | undefined; isKept: boolean }>
+> = {
+  sqlite: async () => ({ value: await synchronous(), isKept: true }),
+  'better-sqlite': async () => ({ value: await synchronous(), isKept: true }),
+  async postgresql(name) {
+    const [row] = await query<Record<'setting' | 'boot_val' | 'reset_val', string>>(
+      'select setting, boot_val, reset_val from pg_settings where name = ?',
+      [name],
+    );
+    return { value: row?.boot_val, isKept: row?.setting === row?.reset_val };
+  },
+  async mysql(name, told) {
+    const [row] = await query<{ value: number; source: string }>(
+      `select @@global.${name} as value, variable_source as source
+       from performance_schema.variables_info where variable_name = ?`,
+      [name],
+    );
+    // MySQL does not tell the default of what somebody has configured.
+    const isDefault = row?.source === 'COMPILED';
+    return { value: isDefault ? String(row.value) : row && told, isKept: true };
+  },
+  async mariadb(name) {
+    const [row] = await query<{ value: string }>(
+      // `log_bin` has none there.
+      `select if(global_value_origin = 'COMPILE-TIME', global_value, default_value) as value
+       from information_schema.system_variables where variable_name = ?`,
+      [name],
+    );
+    return { value: row?.value, isKept: true };
+  },
+};
+
+afterEach(async () => {
+  await orm.close(true);
+  await database.drop();
+});
+
+test.each(availableDatabases())('O9 the settings of the README are those of %s and its connections', async (name) => {
+  database = await createDatabase(name);
+  await open();
+  await migrate(orm);
+  await useService();
+  const settings = TABLE.get(ROWS[name]) ?? [];
+  expect(settings).not.toEqual([]);
+  for (const { name: setting, value } of settings) {
+    expect({ setting, ...(await DEFAULTS[name](setting, value)) }).toEqual({ setting, value, isKept: true });
+  }
+});
+
+describe.each(availableDatabases().filter((name) => ROWS[name] === 'SQLite'))('on %s', (name) => {
+  test('O9 each commit waits for the disk, whoever has made the file and its mode', async () => {
+    database = await createDatabase(name);
+    await open();
+    await migrate(orm);
+    await orm.close(true);
+    for (const mode of ['delete', 'wal']) {
+      await open();
+      await query(`pragma journal_mode = ${mode}`);
+      await useService();
+      expect(await query('pragma journal_mode')).toEqual([{ journal_mode: 'wal' }]);
+      expect(await synchronous()).toBe('full');
+      await orm.close(true);
+    }
+    await open();
+  });
+
+  test("O9 the README's line changes it, and the service leaves it so", async () => {
+    database = await createDatabase(name);
+    await open();
+    await migrate(orm);
+    await useService();
+    const [, line = ''] =
+      /execute\('(pragma synchronous = normal)'\)/.exec(readFileSync('docs/durability.md', 'utf8')) ?? [];
+    await query(line);
+    for (let calls = 0; calls < 3; calls++) await useService();
+    expect(await synchronous()).toBe('normal');
+  });
+
+  test.each(['off', 'extra'])('O9 a host that has set %s before keeps it', async (mode) => {
+    database = await createDatabase(name);
+    await open();
+    await migrate(orm);
+    await query(`pragma synchronous = ${mode}`);
+    await useService();
+    expect(await synchronous()).toBe(mode);
+  });
+});

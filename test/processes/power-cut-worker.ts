@@ -1,0 +1,17 @@
+import { createEvent } from '@google/adk';
+import { BetterSqliteDriver } from '@mikro-orm/better-sqlite';
+import { MikroORM } from '@mikro-orm/core';
+import { SqliteDriver } from '@mikro-orm/sqlite';
+import { MikroOrmSessionService, adkEntities, migrate } from '../../src/index.js';
+
+/** Appends until it is killed, and prints the id of each event that is acknowledged. */
+const [name, file] = process.argv.slice(2) as [string, string];
+const driver = name === 'sqlite' ? SqliteDriver : BetterSqliteDriver;
+const orm = await MikroORM.init({ driver, dbName: file, entities: adkEntities() });
+await migrate(orm);
+const service = new MikroOrmSessionService(orm.em);
+const session = await service.createSession({ appName: 'app', userId: 'ada', sessionId: 's' });
+for (;;) {
+  const { id } = await service.appendEvent({ session, event: createEvent({ author: 'user' }) });
+  console.log(id);
+}
