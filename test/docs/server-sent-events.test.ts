@@ -1,9 +1,7 @@
 import type { Event } from '@google/adk';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { get, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { AdkEvent } from '../../entities/index.js';
 import { blocksOf, compile, type Compiled } from './blocks.js';
@@ -65,9 +63,7 @@ describe('the recipe for server-sent events', () => {
 
   beforeAll(async () => {
     const root = process.cwd();
-    const block = blocksOf(readFileSync(path.join(root, 'README.md'), 'utf8')).find(
-      ({ heading }) => heading === HEADING,
-    );
+    const block = blocksOf('docs/recipes.md').find(({ heading }) => heading === HEADING);
     lent = await given();
     await lent.orm.close();
     [compiled] = (await compile(root, [block!], Object.keys(lent))) as [Compiled];
@@ -210,7 +206,7 @@ describe('the recipe for server-sent events', () => {
     const [response] = (await once(request, 'response')) as [IncomingMessage];
     response.resume();
     expect(response.statusCode).toBe(400);
-    expect(logged).toHaveBeenCalledWith(expect.objectContaining({ code: 'ADK_INVALID_KEY' }));
+    expect(logged).toHaveBeenCalledWith(expect.objectContaining({ code: 'ADK_INVALID_ARGUMENT' }));
 
     const frames = connection(url);
     expect(idsOf(await take(frames, 1))).toEqual([1]);

@@ -23,7 +23,7 @@ class Silent extends BaseAgent {
   }
 }
 
-/** What the README says a recipe has at hand: names that its blocks use without declaring them. */
+/** What a recipe has at hand: names that its blocks use without declaring them. */
 export async function given() {
   const orm = await MikroORM.init({ dbName: ':memory:', entities: [...adkEntities(), Ticket] });
   await orm.schema.createSchema();

@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import type { Results } from '../../bench/results.js';
 import { measurementsTable } from '../../bench/table.js';
 
-/** `ADK_TEST_UPDATE=1 npx jest test/readme/measurements` writes it anew, after `npm run bench`. */
+/** `ADK_TEST_UPDATE=1 npx jest test/docs/measurements` writes it anew, after `npm run bench`. */
 test('the measurements in the README are those of the last complete run of the benchmark', async () => {
   const results = JSON.parse(await readFile('docs/benchmarks/results.json', 'utf8')) as Results;
   expect(results.isComplete).toBe(true);

@@ -1,3 +1,4 @@
+import { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import ts from 'typescript';
 import type { Given } from './given.js';
@@ -10,17 +11,29 @@ const OWN_MODULES: Record<string, string> = {
 };
 
 export interface Block {
+  /** The file that it is in. */
+  page: string;
   /** The heading above it. */
   heading: string;
   line: number;
   code: string;
 }
 
-export function blocksOf(markdown: string): Block[] {
+/** Pages whose blocks are run elsewhere: by test/schema, and by test/package. */
+export const OTHER_PAGES = ['docs/migrations.md', 'docs/testing.md'];
+
+/** The pages whose blocks are run here. */
+export function pages(): string[] {
+  const docs = readdirSync('docs').filter((file) => file.endsWith('.md') && !OTHER_PAGES.includes(`docs/${file}`));
+  return ['README.md', ...docs.map((file) => `docs/${file}`)];
+}
+
+export function blocksOf(page: string): Block[] {
+  const markdown = readFileSync(page, 'utf8');
   return [...markdown.matchAll(/^```ts\n(.*?)^```$/gms)].map(({ index, 1: code = '' }) => {
     const above = markdown.slice(0, index);
     const heading = [...above.matchAll(/^#+ (.*)$/gm)].at(-1)?.[1] ?? '';
-    return { heading, line: above.split('\n').length, code };
+    return { page, heading, line: above.split('\n').length, code };
   });
 }
 
@@ -56,7 +69,7 @@ function moduleOf(block: Block, names: readonly string[]): string {
 }
 
 export interface Compiled {
-  /** What the type checker has to say, with the line in the README. */
+  /** What the type checker has to say. */
   complaints: string[];
   run(given: Given): Promise<Record<string, unknown>>;
 }
@@ -64,7 +77,10 @@ export interface Compiled {
 /** Type-checks the blocks as strictly as the sources, and makes them runnable; no file is written. */
 export async function compile(root: string, blocks: readonly Block[], names: readonly string[]): Promise<Compiled[]> {
   const modules = new Map(
-    blocks.map((block) => [path.join(root, `test/readme/README-${block.line}.ts`), moduleOf(block, names)]),
+    blocks.map((block) => [
+      path.join(root, `test/docs/${block.page.replaceAll('/', '-')}-${block.line}.ts`),
+      moduleOf(block, names),
+    ]),
   );
   const { config } = ts.readConfigFile(path.join(root, 'tsconfig.json'), (file) => ts.sys.readFile(file)) as {
     config: object;
@@ -104,7 +120,7 @@ async function runnable(root: string, code: string): Promise<Compiled['run']> {
     modules.set(name, await import(own ? path.join(root, own) : name));
   }
   const exported: Partial<Compiled> = {};
-  // eslint-disable-next-line @typescript-eslint/no-implied-eval, @typescript-eslint/no-unsafe-call -- the README's code
+  // eslint-disable-next-line @typescript-eslint/no-implied-eval, @typescript-eslint/no-unsafe-call -- the page's code
   new Function('require', 'exports', outputText)((name: string) => modules.get(name), exported);
   if (!exported.run) throw new Error('The module of a block exports run');
   return exported.run;

@@ -1,0 +1,5 @@
+/** @type {import('jest').Config} */
+export default {
+  transform: { '\\.ts$': '@swc/jest' },
+  extensionsToTreatAsEsm: ['.ts'],
+};

@@ -1,0 +1,184 @@
+import { LogLevel, setLogLevel, type Event } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { SqliteDriver } from '@mikro-orm/sqlite';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { AdkEvent, AdkSession, AdkUserState, adkEntities } from '../../entities/index.js';
+import { FAILURES, isPassing, type Failure } from '../../src/failures.js';
+import * as api from '../../src/index.js';
+import { OTHER_PAGES, blocksOf, compile, pages, type Block, type Compiled } from './blocks.js';
+import { given, type Given } from './given.js';
+
+const root = process.cwd();
+const blocks = pages().flatMap(blocksOf);
+
+/** What a block must have done, by its page and heading; `declared` holds the block's own constants. */
+const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>) => Promise<void> | void> = {
+  'README.md adk-mikro-orm': async () => {
+    const orm = await MikroORM.init({ driver: SqliteDriver, dbName: 'sessions.db', entities: adkEntities() });
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    await orm.close();
+    expect(rows.map(({ data }) => (data as Event).content?.parts)).toEqual([
+      [{ text: 'Hello!' }],
+      [{ text: 'You said: Hello!' }],
+    ]);
+  },
+  'docs/event-log.md The event log': (_given, { messages }) =>
+    expect(messages).toMatchObject([{ author: 'support', toolCalls: [{ name: 'ask_user' }] }]),
+  'docs/leases.md Leases': async ({ orm }) => {
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);
+    expect(await orm.em.fork().find(AdkSession, {})).toMatchObject([{ leaseHolder: null, leaseToken: 1 }]);
+  },
+  // The only call there is a long-running one.
+  'docs/leases.md Go on after a crash': async ({ orm }) => expect(await orm.em.fork().count(AdkEvent)).toBe(1),
+  'docs/options.md Options of the session service': async ({ createEvent }, { strict }) => {
+    const service = strict as api.MikroOrmSessionService;
+    const [session] = (await service.listSessions({ appName: 'support' })).sessions;
+    const stale = await service.getSession({ appName: 'support', userId: 'ada', sessionId: session!.id });
+    const fresh = await service.getSession({ appName: 'support', userId: 'ada', sessionId: session!.id });
+    await service.appendEvent({ session: fresh!, event: createEvent() });
+    await expect(service.appendEvent({ session: stale!, event: createEvent() })).rejects.toMatchObject({
+      code: 'ADK_STALE_SESSION',
+    });
+  },
+  'docs/recipes.md Your entities, related to ours': (_given, { ofAda }) => expect(ofAda).toEqual([]),
+  'docs/recipes.md One transaction with your own rows': async ({ orm, Ticket, event }) => {
+    const em = orm.em.fork();
+    expect(await em.find(Ticket, { session: { userId: 'ada' } })).toMatchObject([{ title: 'Refund' }]);
+    expect(await em.count(AdkEvent, { id: event.id })).toBe(1);
+  },
+  'docs/recipes.md State outside a run': async ({ service, session }, { language }) => {
+    expect(language).toBe('pt');
+    const { appName, userId, id: sessionId } = session;
+    expect((await service.getSession({ appName, userId, sessionId }))?.state).toEqual({
+      'app:greeting': 'Hello',
+      'user:language': 'pt',
+      step: 3,
+    });
+  },
+  'docs/recipes.md Several events at once': async ({ orm }) => expect(await orm.em.fork().count(AdkEvent)).toBe(3),
+  'docs/recipes.md Resume what paused on a long-running tool': async ({ orm }) => {
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ data }) => (data as Event).content?.parts)).toMatchObject([
+      [{ functionCall: { id: 'call-1' } }],
+      [{ functionResponse: { id: 'call-1', response: { answer: 'yes' } } }],
+    ]);
+  },
+  // What it does, server-sent-events.test.ts asks for.
+  'docs/recipes.md Events to a browser, with server-sent events': (_given, { server }) =>
+    expect(server).toHaveProperty('listening', false),
+  'docs/recipes.md Delete what is old, and what is personal': async ({ orm }) => {
+    const em = orm.em.fork();
+    expect([await em.count(AdkSession), await em.count(AdkEvent), await em.count(AdkUserState)]).toEqual([0, 0, 0]);
+  },
+  'docs/recipes.md Another schema, another prefix': (_given, { entities }) =>
+    expect((entities as ReturnType<typeof adkEntities>)[0]?.meta).toMatchObject({
+      tableName: 'bot_sessions',
+      schema: 'kb',
+    }),
+  'docs/errors.md `onError`': async (_given, { logged }) => {
+    const service = logged as api.MikroOrmSessionService;
+    expect(await service.getAppState({ appName: 'support' })).toEqual({});
+  },
+  'docs/errors.md What is printed': (_given, { orm }) => expect(orm).toBeInstanceOf(MikroORM),
+  'docs/errors.md Errors': async ({ orm, event }) =>
+    expect(await orm.em.fork().count(AdkEvent, { id: event.id })).toBe(1),
+};
+
+const nameOf = ({ page, heading }: Block) => `${page} ${heading}`;
+
+describe('the code in README and docs', () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'adk-readme-'));
+  let compiled: Compiled[];
+
+  beforeAll(async () => {
+    setLogLevel(LogLevel.ERROR);
+    const lent = await given();
+    await lent.orm.close();
+    compiled = await compile(root, blocks, Object.keys(lent));
+    process.chdir(folder);
+  });
+  afterAll(() => {
+    process.chdir(root);
+    rmSync(folder, { recursive: true });
+  });
+
+  test.each(blocks.map((block, i) => [`${block.page}:${block.line} ${block.heading}`, i] as const))(
+    '%s',
+    async (_name, i) => {
+      const { complaints, run } = compiled[i]!;
+      expect(complaints).toEqual([]);
+
+      const lent = await given();
+      const declared = await run(lent);
+      await EXPECTED[nameOf(blocks[i]!)]?.(lent, declared);
+
+      await lent.orm.close();
+      if (declared.orm instanceof MikroORM) await declared.orm.close();
+    },
+  );
+
+  test('each block has something that is expected of it, and the other way round', () => {
+    expect(blocks.map(nameOf).sort()).toEqual(Object.keys(EXPECTED).sort());
+  });
+});
+
+test('the picture of the tables has their columns', async () => {
+  const orm = await MikroORM.init({ driver: SqliteDriver, dbName: ':memory:', entities: adkEntities() });
+  const expected = Object.values(orm.getMetadata().getAll()).map(({ tableName, props, primaryKeys }) => {
+    const columns = new Map(
+      props.flatMap(({ name, fieldNames }) =>
+        fieldNames.map((column) => [column, primaryKeys.includes(name)] as const),
+      ),
+    );
+    return [tableName, [...columns].map(([column, isKey]) => (isKey ? `${column} PK` : column))];
+  });
+  await orm.close();
+
+  const drawn = [...readFileSync('README.md', 'utf8').matchAll(/^ {2}(adk_\w+) \{\n(.*?)^ {2}\}$/gms)].map(
+    ([, table, columns = '']) => [
+      table,
+      [...columns.matchAll(/^ +\w+ (\w+)( PK)?/gm)].map(([, column, key = '']) => `${column}${key}`),
+    ],
+  );
+  expect(Object.fromEntries(drawn)).toEqual(Object.fromEntries(expected));
+});
+
+/** `ADK_TEST_UPDATE=1 npx jest test/docs/docs` writes it anew. */
+test('the table of failures in docs/errors.md has the words of every DatabaseError', () => {
+  const file = path.join(root, 'docs/errors.md');
+  const rows = Object.entries(FAILURES).map(
+    ([failure, { reason, what, look }]) =>
+      `| ${what} | \`${reason}\` | ${isPassing(failure as Failure) ? 'yes' : 'no'} | ${look} |`,
+  );
+  const table = ['| What happened | `reason` | Tried again | What to look at |', '| --- | --- | --- | --- |', ...rows];
+  const told = readFileSync(file, 'utf8');
+  const current = told.replace(/(?<=<!-- failures -->\n).*(?=<!-- \/failures -->)/s, () => `\n${table.join('\n')}\n\n`);
+  if (process.env['ADK_TEST_UPDATE']) writeFileSync(file, current);
+  expect(readFileSync(file, 'utf8')).toBe(current);
+});
+
+test('the table of errors has every error that is exported, and its code', () => {
+  const [, table = ''] = /<!-- errors -->(.*?)<!-- \/errors -->/s.exec(readFileSync('docs/errors.md', 'utf8')) ?? [];
+  const listed = [...table.matchAll(/^\| `(\w+)` \| `(\w+)` \|/gm)].map(([, name, code]) => ({ name, code }));
+
+  type ErrorClass = new (...args: unknown[]) => api.AdkMikroOrmError;
+  const exported = Object.entries(api)
+    .filter(([, value]) => typeof value === 'function' && value.prototype instanceof api.AdkMikroOrmError)
+    .map(([name, value]) => ({ name, code: new (value as unknown as ErrorClass)('a', 'b', 0).code }));
+  expect(listed).toHaveLength(exported.length);
+  expect(listed).toEqual(expect.arrayContaining(exported));
+});
+
+test('the README has 200 lines at most', () => {
+  expect(readFileSync('README.md', 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(200);
+});
+
+test.each([...pages(), ...OTHER_PAGES, 'CONTRIBUTING.md', 'SECURITY.md'])('the links in %s lead somewhere', (page) => {
+  const markdown = readFileSync(page, 'utf8');
+  const links = [...markdown.matchAll(/\]\((?!https?:)([^)#]*)(#[^)]*)?\)/g)].map(([, file = '']) => file);
+  const files = links.filter(Boolean).map((file) => path.join(path.dirname(page), file));
+  expect(files.filter((file) => !existsSync(file))).toEqual([]);
+});
