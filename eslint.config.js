@@ -3,6 +3,25 @@ import { defineConfig } from 'eslint/config';
 import { createNodeResolver, importX } from 'eslint-plugin-import-x';
 import tseslint from 'typescript-eslint';
 
+/** The rooms of the house, from the top down: a room imports those below it. docs/architecture.md has the picture. */
+const ROOMS = [
+  ['src/index.ts'],
+  ['src/leases'],
+  ['src/sessions'],
+  ['migrations'],
+  ['src/log'],
+  ['transaction', 'inside-transaction', 'failure-of', 'quiet-pool'].map((file) => `src/database/${file}.ts`),
+  ['src/database/stores'],
+  ['src/database/dialects'],
+  ['src/database/tables.ts'],
+  ['entities'],
+  ['src/model'],
+];
+
+const noArrowUp = ROOMS.slice(1).flatMap((room, i) =>
+  room.map((target) => ({ target, from: ROOMS.slice(0, i + 1).flat(), message: 'A room imports those below it only.' })),
+);
+
 export default defineConfig(
   { ignores: ['dist', 'coverage', 'examples/testing'] },
   tseslint.configs.strictTypeChecked,
@@ -22,6 +41,7 @@ export default defineConfig(
     },
     rules: {
       'import-x/no-cycle': ['error', { ignoreExternal: true }],
+      'import-x/no-restricted-paths': ['error', { zones: noArrowUp }],
       '@typescript-eslint/no-unnecessary-condition': 'off', // handles made by hand lack what the ADK's types promise
       '@typescript-eslint/no-dynamic-delete': 'off', // what state keys are for
       '@typescript-eslint/no-unsafe-class-instance-assignment': 'off', // entity managers are known by their base class only

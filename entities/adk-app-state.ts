@@ -1,5 +1,6 @@
 import { defineEntity, type InferEntity } from '@mikro-orm/core';
-import { KEY_LENGTHS, json, key } from './columns.js';
+import { KEY_LENGTHS } from '../src/model/keys.js';
+import { json, key } from './columns.js';
 import { naming, type Naming } from './naming.js';
 
 /** One `app:` key, shared by all sessions of an app; stored without the prefix. */

@@ -1,6 +1,7 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
+import { KEY_LENGTHS } from '../src/model/keys.js';
 import { AdkSession } from './adk-session.js';
-import { KEY_LENGTHS, json, key, time } from './columns.js';
+import { json, key, time } from './columns.js';
 import { naming, type Naming } from './naming.js';
 
 /** An event of a session; `seq` is its place in append order. */

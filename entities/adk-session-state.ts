@@ -1,6 +1,7 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
+import { KEY_LENGTHS } from '../src/model/keys.js';
 import { AdkSession } from './adk-session.js';
-import { KEY_LENGTHS, json, key } from './columns.js';
+import { json, key } from './columns.js';
 import { naming, type Naming } from './naming.js';
 
 /** One key of a session's state. */

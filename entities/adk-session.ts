@@ -1,5 +1,6 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
-import { KEY_LENGTHS, key, time } from './columns.js';
+import { KEY_LENGTHS } from '../src/model/keys.js';
+import { key, time } from './columns.js';
 import { naming, type Naming } from './naming.js';
 
 /** A conversation. Its row is the lock that appends take, and it gives out the numbers of the events. */

@@ -57,9 +57,6 @@ class LongTextType extends Type<string, string> {
   }
 }
 
-/** The longest keys, in characters: as `utf8mb4` they fill the 3,072 bytes of an InnoDB index (contract D7). */
-export const KEY_LENGTHS = { appName: 128, userId: 191, sessionId: 191, eventId: 191, stateKey: 255 } as const;
-
 // `fieldName`, not its alias `name`: MikroORM takes a `name` that equals the property's for none, and asks the host's
 // naming strategy.
 export const key = (column: string, length: number) => p.type(KeyType).fieldName(column).length(length).$type<string>();

@@ -1,4 +1,4 @@
-import { aString, object } from '../src/arguments.js';
+import { aString, object } from '../src/model/arguments.js';
 
 /** Where the tables live in a host's database. */
 export interface AdkEntityOptions {

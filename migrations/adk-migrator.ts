@@ -1,7 +1,7 @@
 import type { MikroORM } from '@mikro-orm/core';
 import { Migrator } from '@mikro-orm/migrations';
 import { dialectName } from '../entities/dialect-name.js';
-import { SchemaError } from '../src/errors.js';
+import { SchemaError } from '../src/model/errors.js';
 import { adkMigrations } from './adk-migrations.js';
 import { LEAVES_OUT_ADK_TABLES, isSkipped } from './refuse-config.js';
 import {

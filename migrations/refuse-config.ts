@@ -1,6 +1,6 @@
 import type { Configuration, MetadataStorage } from '@mikro-orm/core';
 import type { AdkEntityOptions } from '../entities/index.js';
-import { SchemaError } from '../src/errors.js';
+import { SchemaError } from '../src/model/errors.js';
 import { TABLES, tableNames } from './tables.js';
 
 /** Marks a migrator that leaves our tables to our migrations. Shared by all copies of this package in a process. */

@@ -1,7 +1,7 @@
 import type { Migration } from '@mikro-orm/migrations';
-import { mariadb } from '../src/dialects/mariadb.js';
-import { mysql } from '../src/dialects/mysql.js';
-import { SchemaError } from '../src/errors.js';
+import { mariadb } from '../src/database/dialects/mariadb.js';
+import { mysql } from '../src/database/dialects/mysql.js';
+import { SchemaError } from '../src/model/errors.js';
 
 /**
  * Refuses a MySQL server behind the `mariadb` driver and the other way round. Both speak the same protocol, but

@@ -2,8 +2,8 @@ import type { Configuration, MetadataStorage } from '@mikro-orm/core';
 import type { DialectName } from '../entities/dialect-name.js';
 import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
 import { DEFAULT_PREFIX } from '../entities/naming.js';
-import { refuseWildcard } from '../src/dialects/tables.js';
-import { SchemaError } from '../src/errors.js';
+import { refuseWildcard } from '../src/database/tables.js';
+import { SchemaError } from '../src/model/errors.js';
 
 /** Runs a query wherever its caller is: in a transaction, or in none. */
 export type Query = (sql: string, values: unknown[]) => Promise<{ name: string }[]>;

@@ -18,7 +18,7 @@ export {
   UnserializableValueError,
   type Damage,
   type DamagedEvents,
-} from './errors.js';
+} from './model/errors.js';
 export {
   EventLog,
   type EventLogOptions,
@@ -28,19 +28,19 @@ export {
   type SessionLog,
   type SessionLogFilter,
   type WatchOptions,
-} from './event-log.js';
-export type { NotificationClient } from './log-listener.js';
-export { toMessages, type Message, type MessageToolCall } from './messages.js';
-export { migrate } from './migrate.js';
-export type { ErrorContext, MikroOrmSessionServiceOptions, ReportingOptions, RetryOptions } from './options.js';
-export { interruptedToolResponses, unansweredFunctionCalls, type UnansweredFunctionCall } from './recovery.js';
+} from './log/event-log.js';
+export type { NotificationClient } from './log/listener.js';
+export { toMessages, type Message, type MessageToolCall } from './sessions/messages.js';
+export { migrate } from '../migrations/migrate.js';
+export type { ErrorContext, MikroOrmSessionServiceOptions, ReportingOptions, RetryOptions } from './model/options.js';
+export { interruptedToolResponses, unansweredFunctionCalls, type UnansweredFunctionCall } from './leases/recovery.js';
 export {
   SessionLeases,
   type AcquireOptions,
   type Lease,
   type LeaseInfo,
   type SessionLeasesOptions,
-} from './session-leases.js';
-export type { AppendEventsRequest, UpdateStateRequest } from './requests.js';
-export { MikroOrmSessionService } from './session-service.js';
-export { deriveSessionId } from './session-tree.js';
+} from './leases/session-leases.js';
+export type { AppendEventsRequest, UpdateStateRequest } from './sessions/requests.js';
+export { MikroOrmSessionService } from './sessions/session-service.js';
+export { deriveSessionId } from './model/session-tree.js';

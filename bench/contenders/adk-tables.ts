@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { byScope, type Scope } from '../../src/state.js';
-import type { SessionKey } from '../../src/keys.js';
+import type { SessionKey } from '../../src/model/keys.js';
+import { byScope, type Scope } from '../../src/model/state.js';
 import type { SessionContent } from './contender.js';
 import type { BareDriver } from './drivers/bare-driver.js';
 import { insertRows } from './fill.js';

@@ -1,5 +1,5 @@
 import type { Event } from '@google/adk';
-import type { SessionKey } from '../../src/keys.js';
+import type { SessionKey } from '../../src/model/keys.js';
 
 export const CONTENDERS = ['ours', 'peer', 'floor'] as const;
 

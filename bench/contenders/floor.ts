@@ -1,7 +1,7 @@
 import type { Event } from '@google/adk';
 import { randomUUID } from 'node:crypto';
-import type { SessionKey } from '../../src/keys.js';
-import { SCOPES, type StateEntries } from '../../src/state.js';
+import type { SessionKey } from '../../src/model/keys.js';
+import { SCOPES, type StateEntries } from '../../src/model/state.js';
 import { STATE_KEYS, STATE_TABLES, fillAdkTables, keyValues, ownerValues, stateRows } from './adk-tables.js';
 import type { Contender, SessionContent } from './contender.js';
 import type { BareDriver, Steps } from './drivers/bare-driver.js';

@@ -7,7 +7,7 @@ import {
   type MikroOrmSessionServiceOptions,
   type NotificationClient,
 } from '../../src/index.js';
-import type { SessionKey } from '../../src/keys.js';
+import type { SessionKey } from '../../src/model/keys.js';
 import type { TestDatabase } from '../../test/support/servers.js';
 import { fillAdkTables } from './adk-tables.js';
 import type { Contender, SessionContent } from './contender.js';

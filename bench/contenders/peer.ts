@@ -1,6 +1,6 @@
 import { createSession, type DatabaseSessionService, type Event, type Session } from '@google/adk';
-import type { SessionKey } from '../../src/keys.js';
-import { byScope, type Scope } from '../../src/state.js';
+import type { SessionKey } from '../../src/model/keys.js';
+import { byScope, type Scope } from '../../src/model/state.js';
 import type { Contender, SessionContent } from './contender.js';
 import type { BareDriver } from './drivers/bare-driver.js';
 import { insertRows } from './fill.js';

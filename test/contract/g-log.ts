@@ -3,11 +3,10 @@ import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { dialectName } from '../../entities/dialect-name.js';
+import { SessionStore } from '../../src/database/stores/session-store.js';
+import { Transactions } from '../../src/database/transaction.js';
 import { EventLog, MikroOrmSessionService } from '../../src/index.js';
-import { SessionStore } from '../../src/dialects/session-store.js';
-import { Transactions } from '../../src/transaction.js';
 import { keyOf, type OwnStore } from '../harnesses/harness.js';
-import { Suite, onServers, onSqlite, withConnections } from './rule.js';
 import {
   NEVER_MS,
   OFTEN_MS,
@@ -22,6 +21,7 @@ import {
   upTo,
 } from './log-tools.js';
 import { plans } from './plans.js';
+import { Suite, onServers, onSqlite, withConnections } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, plain, range, saying, until } from './tools.js';
 
 /** Of section G what all databases do: positions, and reading with and without an end. */

@@ -2,7 +2,7 @@ import type { Session } from '@google/adk';
 import { MikroORM, RawQueryFragment, type EntityManager, type Options } from '@mikro-orm/core';
 import fc from 'fast-check';
 import { EventLog, adkEntities, MikroOrmSessionService, SessionLeases } from '../../src/index.js';
-import { isStorable } from '../../src/keys.js';
+import { isStorable } from '../../src/model/keys.js';
 import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
 import { idsIn, onMysql, onPostgresql, read } from './log-tools.js';
 import { Suite, onServers, onSqlite, withConnections } from './rule.js';

@@ -5,8 +5,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { AdkEvent, AdkSession, AdkUserState, adkEntities } from '../../entities/index.js';
-import { FAILURES, isPassing, type Failure } from '../../src/failures.js';
 import * as api from '../../src/index.js';
+import { FAILURES, isPassing, type Failure } from '../../src/model/failures.js';
 import { OTHER_PAGES, blocksOf, compile, pages, type Block, type Compiled } from './blocks.js';
 import { given, type Given } from './given.js';
 

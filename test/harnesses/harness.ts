@@ -2,7 +2,7 @@ import type { BaseSessionService, Event } from '@google/adk';
 import type { EntityManager, MikroORM, Options } from '@mikro-orm/core';
 import type { DialectName } from '../../entities/dialect-name.js';
 import type { MikroOrmSessionService } from '../../src/index.js';
-import type { SessionKey } from '../../src/keys.js';
+import type { SessionKey } from '../../src/model/keys.js';
 import type { RecordedStatement } from './statement-log.js';
 
 /** A session service that the rules of contract.md are held against. */

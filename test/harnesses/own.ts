@@ -3,7 +3,7 @@ import type { AbstractSqlConnection } from '@mikro-orm/postgresql';
 import { SqliteDriver } from '@mikro-orm/sqlite';
 import { dialectName } from '../../entities/dialect-name.js';
 import { adkEntities, migrate, MikroOrmSessionService } from '../../src/index.js';
-import type { SessionKey } from '../../src/keys.js';
+import type { SessionKey } from '../../src/model/keys.js';
 import { createDatabase, type DatabaseName } from '../support/servers.js';
 import type { OwnHarness, OwnStore, StoredSession } from './harness.js';
 import { CREATE_HOST_NOTES, HostNote } from './host-note.js';

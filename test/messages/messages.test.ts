@@ -6,9 +6,9 @@ import {
   type CreateEventParams,
   type Event,
 } from '@google/adk';
-import { MikroOrmSessionService } from '../../src/index.js';
-import { toMessages } from '../../src/messages.js';
 import type { Part } from '../../examples/scripted-model.js';
+import { MikroOrmSessionService } from '../../src/index.js';
+import { toMessages } from '../../src/sessions/messages.js';
 import { KEY, call, model, text, turn, useDatabase } from '../runner/support.js';
 
 const eventOf = (parts: Part[], params: CreateEventParams = {}) =>

@@ -1,5 +1,5 @@
 import { InvalidKeyError } from '../../src/index.js';
-import { deriveSessionId, isInSessionTree } from '../../src/session-tree.js';
+import { deriveSessionId, isInSessionTree } from '../../src/model/session-tree.js';
 
 describe('deriveSessionId', () => {
   test('G3 names a subagent after its parent and branch, at any depth', () => {

@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process';
 import { readdir } from 'node:fs/promises';
 import { promisify } from 'node:util';
+import { migrate } from '../../migrations/migrate.js';
 import config from '../../mikro-orm.config.js';
-import { migrate } from '../../src/migrate.js';
 import { availableDatabases, type TestDatabase } from '../support/servers.js';
 import { INITIAL, TABLES, appliedMigrations, dialectOf, emptyDatabase, openHost, tablesWith } from './support.js';
 

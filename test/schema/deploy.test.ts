@@ -2,7 +2,7 @@ import type { MikroORM } from '@mikro-orm/core';
 import { Migration } from '@mikro-orm/migrations';
 import { AdkEvent } from '../../entities/index.js';
 import type * as Migrations from '../../migrations/index.js';
-import { migrate } from '../../src/migrate.js';
+import { migrate } from '../../migrations/migrate.js';
 import { availableDatabases } from '../support/servers.js';
 import { LineProcess } from './line-process.js';
 import { INITIAL, appliedMigrations, emptyDatabase, openHost } from './support.js';
@@ -28,7 +28,7 @@ async function migrateToNext(orm: MikroORM): Promise<void> {
       const { adkMigrations } = jest.requireActual<typeof Migrations>('../../migrations/index.js');
       return { adkMigrations: (...args: Parameters<typeof adkMigrations>) => [...adkMigrations(...args), NEXT] };
     });
-    await (await import('../../src/migrate.js')).migrate(orm);
+    await (await import('../../migrations/migrate.js')).migrate(orm);
   });
   jest.dontMock('../../migrations/index.js');
 }

@@ -1,8 +1,8 @@
 import { createInterface } from 'node:readline';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
+import { migrate } from '../../migrations/migrate.js';
 import { databaseOptions } from '../../mikro-orm.config.js';
-import { migrate } from '../../src/migrate.js';
 
 /** For each URL on stdin: connects, says so, waits for the next line, migrates and says so. */
 let orm: MikroORM | undefined;

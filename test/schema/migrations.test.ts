@@ -3,7 +3,7 @@ import path from 'node:path';
 import type { DialectName } from '../../entities/dialect-name.js';
 import { AdkSession } from '../../entities/index.js';
 import { adkMigrations } from '../../migrations/index.js';
-import { migrate } from '../../src/migrate.js';
+import { migrate } from '../../migrations/migrate.js';
 import { availableDatabases } from '../support/servers.js';
 import {
   INITIAL,
@@ -250,7 +250,7 @@ test('migrate asks for @mikro-orm/migrations where it is missing', async () => {
     jest.doMock('@mikro-orm/migrations', () => {
       throw Object.assign(new Error("Cannot find package '@mikro-orm/migrations'"), { code: 'ERR_MODULE_NOT_FOUND' });
     });
-    const isolated = await import('../../src/migrate.js');
+    const isolated = await import('../../migrations/migrate.js');
     await expect(isolated.migrate(orm)).rejects.toMatchObject({
       code: 'ADK_SCHEMA',
       message: expect.stringContaining('npm install @mikro-orm/migrations'),

@@ -1,7 +1,7 @@
 import { AbstractNamingStrategy, EntityCaseNamingStrategy } from '@mikro-orm/core';
 import { AdkCounter, AdkEvent, AdkEventPart, AdkSession, AdkSessionState } from '../../entities/index.js';
-import { migrate } from '../../src/migrate.js';
-import { MikroOrmSessionService } from '../../src/session-service.js';
+import { migrate } from '../../migrations/migrate.js';
+import { MikroOrmSessionService } from '../../src/sessions/session-service.js';
 import { availableDatabases } from '../support/servers.js';
 import { dialectOf, emptyDatabase, openHost, sessionRow } from './support.js';
 

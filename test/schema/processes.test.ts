@@ -1,4 +1,4 @@
-import { migrate } from '../../src/migrate.js';
+import { migrate } from '../../migrations/migrate.js';
 import { availableDatabases } from '../support/servers.js';
 import { LineProcess } from './line-process.js';
 import { INITIAL, TABLES, appliedMigrations, emptyDatabase, openHost, tablesWith } from './support.js';

@@ -5,7 +5,7 @@ import { MikroORM, defineEntity, p, type Options } from '@mikro-orm/core';
 import { Migration, Migrator } from '@mikro-orm/migrations';
 import { AdkEvent, AdkSession, adkEntities } from '../../entities/index.js';
 import { AdkMigrator, adkMigrations } from '../../migrations/index.js';
-import { migrate } from '../../src/migrate.js';
+import { migrate } from '../../migrations/migrate.js';
 import { availableDatabases, type TestDatabase } from '../support/servers.js';
 import {
   INITIAL,

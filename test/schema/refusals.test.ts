@@ -4,8 +4,8 @@ import path from 'node:path';
 import type { MikroORM } from '@mikro-orm/core';
 import { AdkCounter, AdkSession } from '../../entities/index.js';
 import { AdkMigrator, adkMigrations } from '../../migrations/index.js';
-import { migrate } from '../../src/migrate.js';
-import { MikroOrmSessionService } from '../../src/session-service.js';
+import { migrate } from '../../migrations/migrate.js';
+import { MikroOrmSessionService } from '../../src/sessions/session-service.js';
 import { availableDatabases } from '../support/servers.js';
 import {
   INITIAL,

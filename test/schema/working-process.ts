@@ -3,7 +3,7 @@ import { createEvent, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
 import { databaseOptions } from '../../mikro-orm.config.js';
-import { MikroOrmSessionService } from '../../src/session-service.js';
+import { MikroOrmSessionService } from '../../src/sessions/session-service.js';
 
 /** What a process appended and read between two lines. */
 export interface Work {

@@ -1,0 +1,19 @@
+import type { Platform } from '@mikro-orm/core';
+import { dialectName } from '../../../entities/dialect-name.js';
+import { SchemaError } from '../../model/errors.js';
+import type { Dialect } from './dialect.js';
+import { mariadb } from './mariadb.js';
+import { mysql } from './mysql.js';
+import { postgresql } from './postgresql.js';
+import { sqlite } from './sqlite.js';
+
+const DIALECTS = { sqlite, postgresql, mysql, mariadb };
+
+/** @throws SchemaError for a database that is not supported. */
+export function resolveDialect(platform: Platform): Dialect {
+  const name = dialectName(platform);
+  if (!name) {
+    throw new SchemaError('This database is not supported; use SQLite, PostgreSQL, MySQL or MariaDB.');
+  }
+  return DIALECTS[name];
+}

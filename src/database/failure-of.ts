@@ -1,0 +1,90 @@
+import {
+  CheckConstraintViolationException,
+  ConnectionException,
+  ConstraintViolationException,
+  DatabaseObjectExistsException,
+  DatabaseObjectNotFoundException,
+  DeadlockException,
+  DriverException,
+  ForeignKeyConstraintViolationException,
+  InvalidFieldNameException,
+  LockWaitTimeoutException,
+  NonUniqueFieldNameException,
+  NotNullConstraintViolationException,
+  ReadOnlyException,
+  ServerException,
+  SyntaxErrorException,
+  TableExistsException,
+  TableNotFoundException,
+  UniqueConstraintViolationException,
+} from '@mikro-orm/core';
+import { driverCodeOf, driverMessageOf } from '../model/errors.js';
+import type { Failure } from '../model/failures.js';
+import type { Dialect } from './dialects/dialect.js';
+
+/** MikroORM's classes; a class comes after those that extend it. */
+const CLASSES: readonly (readonly [new (previous: Error) => Error, Failure])[] = [
+  [UniqueConstraintViolationException, 'duplicate'],
+  [ForeignKeyConstraintViolationException, 'foreignKey'],
+  [CheckConstraintViolationException, 'check'],
+  [NotNullConstraintViolationException, 'notNull'],
+  [ConstraintViolationException, 'constraint'],
+  [TableExistsException, 'tableExists'],
+  [DatabaseObjectExistsException, 'objectExists'],
+  [TableNotFoundException, 'missingTable'],
+  [DatabaseObjectNotFoundException, 'missingObject'],
+  [InvalidFieldNameException, 'missingColumn'],
+  [NonUniqueFieldNameException, 'ambiguousColumn'],
+  [SyntaxErrorException, 'syntax'],
+  [ReadOnlyException, 'readOnly'],
+  [DeadlockException, 'deadlock'],
+  [LockWaitTimeoutException, 'lockTimeout'],
+  [ServerException, 'refused'],
+  [ConnectionException, 'unreachable'],
+  [DriverException, 'unknown'],
+];
+
+/** Of Node.js, which all drivers for servers pass on. */
+const NETWORK: Readonly<Record<string, Failure>> = {
+  ECONNREFUSED: 'unreachable',
+  ENOTFOUND: 'unreachable',
+  EAI_AGAIN: 'unreachable',
+  EHOSTUNREACH: 'unreachable',
+  ENETUNREACH: 'unreachable',
+  ECONNRESET: 'lostConnection',
+  EPIPE: 'lostConnection',
+  ETIMEDOUT: 'lostConnection',
+};
+
+/** What knex says, whatever the database, of a statement whose transaction has lost its connection or never began. */
+export const LOST_TRANSACTION = 'Transaction query already complete';
+
+/** What drivers and their pools give no code for. */
+const MESSAGES: readonly (readonly [string, Failure])[] = [
+  [LOST_TRANSACTION, 'lostConnection'],
+  // node-postgres, when the server goes away.
+  ['Connection terminated', 'lostConnection'],
+  ['is not queryable', 'lostConnection'],
+  // node-postgres, when no connection could be made within connectionTimeoutMillis.
+  ['timeout expired', 'unreachable'],
+  ["Can't add new command when connection is in closed state", 'lostConnection'],
+  ['Timeout acquiring a connection', 'poolTimeout'],
+  ['timeout exceeded when trying to connect', 'poolTimeout'],
+  ['Unable to acquire a connection', 'closed'],
+  ['SASL: ', 'authentication'],
+  // better-sqlite3, of a folder that is not there.
+  ['Cannot open database', 'unreachable'],
+];
+
+/** What went wrong, by the driver's code first: MikroORM has no class for most failures of connections and servers. */
+export function failureOf(error: unknown, dialect: Dialect): Failure {
+  const code = driverCodeOf(error);
+  const known = NETWORK[code ?? ''] ?? dialect.failureOf(error);
+  if (known) return known;
+  const message = code === undefined ? driverMessageOf(error) : '';
+  const [, told] = MESSAGES.find(([text]) => message.includes(text)) ?? [];
+  if (told) return told;
+  const [, failure = 'unknown'] = CLASSES.find(([Class]) => error instanceof Class) ?? [];
+  // Also without a class, where the server has given a code, it has answered.
+  return failure === 'unknown' && dialect.isAnswer(error) ? 'refused' : failure;
+}

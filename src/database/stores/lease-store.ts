@@ -1,0 +1,94 @@
+import type { SessionKey } from '../../model/keys.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
+import { SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
+
+/** A lease as the session's row has it. */
+export interface StoredLease {
+  holder: string;
+  token: number;
+  /** By the database's clock, in ms. */
+  expiresAt: number;
+  /** False once it has not been renewed in time. */
+  isHeld: boolean;
+}
+
+interface LeaseRow {
+  lease_holder: string;
+  lease_token: number | string;
+  expires: number | string;
+  now: number | string;
+}
+
+/** The statements of leases. Time is the database's, in every one of them (contract H1). */
+export class LeaseStore {
+  readonly #dialect: Dialect;
+  readonly #tables: Tables;
+  readonly #text: ReturnType<typeof texts>;
+
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#dialect = dialect;
+    this.#tables = tables;
+    this.#text = texts(dialect, tables);
+  }
+
+  /** A number that no lease has had, of whichever session (contract H2). */
+  async nextToken(sql: Sql): Promise<number> {
+    return this.#dialect.increment(sql, this.#tables.counters, 'fencing token', 1);
+  }
+
+  /** @returns whether the lease was free, and is the holder's now. */
+  async take(sql: Sql, session: SessionKey, holder: string, token: number, ttlMs: number): Promise<boolean> {
+    const values = [holder, token, ttlMs, ...sessionValues(session), token, token];
+    return (await sql.run(this.#text.take, values)).affectedRows > 0;
+  }
+
+  /** @returns whether the lease is still the one with this token. */
+  async renew(sql: Sql, session: SessionKey, token: number, ttlMs: number): Promise<boolean> {
+    return (await sql.run(this.#text.renew, [ttlMs, ...sessionValues(session), token])).affectedRows > 0;
+  }
+
+  async release(sql: Sql, session: SessionKey, token: number): Promise<void> {
+    await sql.run(this.#text.release, [...sessionValues(session), token]);
+  }
+
+  /** @returns the newest lease of a session, held or expired; undefined when it was released or there was none. */
+  async current(sql: Sql, session: SessionKey): Promise<StoredLease | undefined> {
+    return this.#read(sql, this.#text.select, session);
+  }
+
+  /** As `current`, for the caller that holds the session's lock and may have read in its transaction before. */
+  async currentUnderLock(sql: Sql, session: SessionKey): Promise<StoredLease | undefined> {
+    return this.#read(sql, this.#text.selectUnderLock, session);
+  }
+
+  async #read(sql: Sql, text: string, session: SessionKey): Promise<StoredLease | undefined> {
+    const [row] = await sql.all<LeaseRow>(text, sessionValues(session));
+    if (!row) return undefined;
+    const expiresAt = Number(row.expires);
+    return {
+      holder: row.lease_holder,
+      token: Number(row.lease_token),
+      expiresAt,
+      isHeld: expiresAt > Number(row.now),
+    };
+  }
+}
+
+function texts(dialect: Dialect, { sessions }: Tables) {
+  const { now } = dialect;
+  const expires = dialect.doubleText?.('lease_expires') ?? 'lease_expires';
+  const held = `${SESSION_WHERE} and lease_token = ? and lease_holder is not null`;
+  const select = `select lease_holder, lease_token, ${expires} as expires, ${now} as now
+      from ${sessions} where ${SESSION_WHERE} and lease_holder is not null`;
+  return {
+    // A smaller token than the row's was given out earlier and must not follow it. The row has the same one when the
+    // answer to a first try was lost.
+    take: `update ${sessions} set lease_holder = ?, lease_token = ?, lease_expires = ${now} + ?
+      where ${SESSION_WHERE} and (lease_token = ? and lease_holder is not null
+        or lease_token < ? and (lease_expires is null or lease_expires <= ${now}))`,
+    renew: `update ${sessions} set lease_expires = ${now} + ? where ${held}`,
+    release: `update ${sessions} set lease_holder = null, lease_expires = null where ${held}`,
+    select,
+    selectUnderLock: select + dialect.underLock,
+  };
+}

@@ -1,0 +1,112 @@
+import type { EntityManager, EntityMetadata } from '@mikro-orm/core';
+import { dialectName } from '../../entities/dialect-name.js';
+import { SchemaError } from '../model/errors.js';
+import type { SessionKey } from '../model/keys.js';
+import type { Scope } from '../model/state.js';
+
+const ENTITIES = {
+  sessions: 'AdkSession',
+  events: 'AdkEvent',
+  eventParts: 'AdkEventPart',
+  sessionStates: 'AdkSessionState',
+  userStates: 'AdkUserState',
+  appStates: 'AdkAppState',
+  counters: 'AdkCounter',
+} as const;
+
+/** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
+export type Tables = { readonly [Table in keyof typeof ENTITIES]: string };
+
+/** Names one session; takes `sessionValues`. */
+export const SESSION_WHERE = 'app_name = ? and user_id = ? and session_id = ?';
+
+export function sessionValues({ appName, userId, sessionId }: SessionKey): string[] {
+  return [appName, userId, sessionId];
+}
+
+/** How long the texts of a row are that is written for a session, with the session's own key, in code units. */
+export function rowLength(session: SessionKey, row: object): number {
+  const values: unknown[] = [...sessionValues(session), ...Object.values<unknown>({ ...row })];
+  return values.reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
+}
+
+/** The columns that name a session. */
+export interface SessionKeyRow {
+  app_name: string;
+  user_id: string;
+  session_id: string;
+}
+
+export function sessionKeyOf(row: SessionKeyRow): SessionKey {
+  return { appName: row.app_name, userId: row.user_id, sessionId: row.session_id };
+}
+
+const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appStates' } as const;
+
+/** The primary key of each state table; all but the last column say whose the state is, see `ownerValues`. */
+export const STATE_KEYS: Record<Scope, readonly string[]> = {
+  session: ['app_name', 'user_id', 'session_id', 'state_key'],
+  user: ['app_name', 'user_id', 'state_key'],
+  app: ['app_name', 'state_key'],
+};
+
+export function stateTable(tables: Tables, scope: Scope): string {
+  return tables[STATE_TABLES[scope]];
+}
+
+/** The values of a state table's columns before `state_key`. */
+export function ownerValues(key: SessionKey, scope: Scope): string[] {
+  return sessionValues(key).slice(0, STATE_KEYS[scope].length - 1);
+}
+
+/** @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`. */
+export function tablesOf(em: EntityManager): Tables {
+  const name = (entity: string) => {
+    const meta = em.getMetadata().find(entity);
+    if (!meta) {
+      throw new SchemaError(`The ORM does not know ${entity}. Add ...adkEntities() to 'entities' in its config.`);
+    }
+    return quoted(em, meta);
+  };
+  return {
+    sessions: name(ENTITIES.sessions),
+    events: name(ENTITIES.events),
+    eventParts: name(ENTITIES.eventParts),
+    sessionStates: name(ENTITIES.sessionStates),
+    userStates: name(ENTITIES.userStates),
+    appStates: name(ENTITIES.appStates),
+    counters: name(ENTITIES.counters),
+  };
+}
+
+/** @throws SchemaError for MikroORM's wildcard, with which each query has to say where the tables are. */
+export function refuseWildcard(schema: string | undefined): void {
+  if (schema === '*') {
+    throw new SchemaError(`schema: '*' is not supported. Name one schema: adkEntities({ schema: 'kb' }).`);
+  }
+}
+
+function quoted(em: EntityManager, meta: EntityMetadata): string {
+  const platform = em.getPlatform();
+  // MikroORM would put a value in its place.
+  if (/\?/.test(`${meta.schema}${meta.tableName}`)) {
+    throw new SchemaError("The names of schema and tables must not hold '?'. Choose another schema or tablePrefix.");
+  }
+  const schema = meta.schema ?? em.schema ?? em.config.get('schema');
+  refuseWildcard(schema);
+  const table = platform.quoteIdentifier(meta.tableName);
+  // SQLite has no schemas; MikroORM leaves them out there, too.
+  return schema && dialectName(platform) !== 'sqlite' ? `${platform.quoteIdentifier(schema)}.${table}` : table;
+}
+
+export const EVENT_COLUMNS = 'app_name, user_id, session_id, seq, event_id, timestamp, data';
+
+export function placeholders(count: number): string {
+  return Array(count).fill('?').join(', ');
+}
+
+export function placeholderRows(rows: number, columns: number): string {
+  return Array(rows)
+    .fill(`(${placeholders(columns)})`)
+    .join(', ');
+}

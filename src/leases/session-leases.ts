@@ -1,0 +1,257 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { setTimeout } from 'node:timers/promises';
+import { SessionStore } from '../database/stores/session-store.js';
+import { Transactions } from '../database/transaction.js';
+import { aDuration, aWait, object, rule } from '../model/arguments.js';
+import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
+import { checkedSessionKey, isStorable, type SessionKey } from '../model/keys.js';
+import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
+import { MikroOrmSessionService } from '../sessions/session-service.js';
+
+/** Those of the service besides are for `lease.sessionService`. */
+export interface SessionLeasesOptions extends MikroOrmSessionServiceOptions {
+  /** How long a lease outlives its holder, in ms; 30,000 by default. It is renewed six times in that time. */
+  ttlMs?: number;
+}
+
+export interface AcquireOptions {
+  /** Who asks, to be shown to others, in up to 255 characters: a host name and process id, for example. */
+  holder: string;
+  /** How long to wait for a lease that somebody else holds, in ms; 0 by default. */
+  waitMs?: number;
+}
+
+/** A lease as everybody can see it. */
+export interface LeaseInfo {
+  holder: string;
+  token: number;
+  /** When it expires unless it is renewed, in ms since 1970 by the database's clock. */
+  expiresAt: number;
+}
+
+const DEFAULT_TTL_MS = 30_000;
+const RENEWALS_PER_TTL = 6;
+const MAX_POLL_MS = 250;
+const MAX_HOLDER_LENGTH = 255;
+
+const checkOptions = object<SessionLeasesOptions>({ ...SERVICE_OPTIONS, ttlMs: aDuration });
+
+const aHolder = rule(
+  `a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs`,
+  (value) =>
+    typeof value === 'string' && value !== '' && Array.from(value).length <= MAX_HOLDER_LENGTH && isStorable(value),
+);
+
+const checkAcquire = object<AcquireOptions>({ holder: aHolder, waitMs: aWait }, 'holder');
+
+/**
+ * One writer to a session at a time, across processes. The database's clock alone decides who holds a lease, and every
+ * acquisition has a fencing token, so that a holder that was paused and overtaken cannot write (contract H1, H2).
+ *
+ * ```ts
+ * await leases.run({ appName, userId, sessionId }, { holder: hostname() }, async ({ sessionService, signal }) => {
+ *   const runner = new Runner({ appName, agent, sessionService });
+ *   for await (const event of runner.runAsync({ userId, sessionId, newMessage, abortSignal: signal })) …
+ * });
+ * ```
+ */
+export class SessionLeases {
+  readonly #em: EntityManager;
+  readonly #options: MikroOrmSessionServiceOptions;
+  readonly #ttlMs: number;
+  readonly #transactions: Transactions;
+  readonly #store: SessionStore;
+
+  /**
+   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
+   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   */
+  constructor(em: EntityManager, options: SessionLeasesOptions = {}) {
+    checkOptions(options, 'The options of SessionLeases');
+    const { ttlMs = DEFAULT_TTL_MS, ...ofService } = options;
+    this.#em = em;
+    this.#options = ofService;
+    this.#ttlMs = ttlMs;
+    this.#transactions = new Transactions(em, options);
+    this.#store = SessionStore.of(em, this.#transactions.dialect);
+  }
+
+  /**
+   * Takes a session's lease and keeps renewing it until it is released or lost.
+   *
+   * @throws LeaseHeldError when somebody else holds it, after `waitMs`.
+   * @throws SessionNotFoundError when there is no such session.
+   * @throws InvalidArgumentError when an option is not known, or the holder's name is empty, too long, or cannot be stored.
+   * @throws InsideTransactionError inside a transaction that holds the only connection of the pool.
+   */
+  async acquire(session: SessionKey, options: AcquireOptions): Promise<Lease> {
+    const key = checkedSessionKey(session);
+    checkAcquire(options, 'The options of acquire');
+    const { holder, waitMs = 0 } = options;
+    return this.#transactions.call({ operation: 'acquire', key }, () => this.#acquire(key, holder, waitMs));
+  }
+
+  async #acquire(key: SessionKey, holder: string, waitMs: number): Promise<Lease> {
+    const deadline = performance.now() + waitMs;
+    for (;;) {
+      const current = await this.#current(key);
+      if (!current) {
+        // Before the question is sent: by the database's clock the lease begins later than that, and so expires later.
+        const askedAt = performance.now();
+        const token = await this.#take(key, holder);
+        if (token !== undefined) return this.#begin(key, token, askedAt);
+        // Somebody else was quicker, or there is nothing to take.
+        await this.#checkExists(key);
+        continue;
+      }
+      const left = deadline - performance.now();
+      if (left <= 0) throw new LeaseHeldError(key.sessionId, current.holder, current.expiresAt);
+      await setTimeout(Math.min(left, MAX_POLL_MS, this.#ttlMs / RENEWALS_PER_TTL));
+    }
+  }
+
+  /**
+   * Acquires a lease, runs `work` with it, and releases it, also when `work` throws.
+   *
+   * @returns what `work` returns.
+   * @throws LeaseHeldError when somebody else holds the lease, after `waitMs`.
+   */
+  async run<T>(session: SessionKey, options: AcquireOptions, work: (lease: Lease) => Promise<T>): Promise<T> {
+    const lease = await this.acquire(session, options);
+    try {
+      return await work(lease);
+    } finally {
+      // Where that fails the lease expires by itself; what `work` came to is what the caller has to know.
+      await lease.release().catch(() => undefined);
+    }
+  }
+
+  /** @returns who holds a session's lease; undefined when nobody does, or there is no such session. */
+  async current(session: SessionKey): Promise<LeaseInfo | undefined> {
+    const key = checkedSessionKey(session);
+    return this.#transactions.call({ operation: 'current', key }, () => this.#current(key));
+  }
+
+  async #current(key: SessionKey): Promise<LeaseInfo | undefined> {
+    const found = await this.#transactions.run((sql) => this.#store.leases.current(sql, key));
+    return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
+  }
+
+  async #take(key: SessionKey, holder: string): Promise<number | undefined> {
+    // On its own: while a session's row is locked, the others' leases must not wait for the counter.
+    const token = await this.#transactions.statement((sql) => this.#store.leases.nextToken(sql));
+    const taken = await this.#transactions.statement((sql) =>
+      this.#store.leases.take(sql, key, holder, token, this.#ttlMs),
+    );
+    return taken ? token : undefined;
+  }
+
+  async #checkExists(key: SessionKey): Promise<void> {
+    const head = await this.#transactions.run((sql) => this.#store.head(sql, key));
+    if (!head) throw new SessionNotFoundError(key.sessionId);
+  }
+
+  #begin(session: SessionKey, token: number, askedAt: number): Lease {
+    const { leases } = this.#store;
+    // One try at a time: the lease's own schedule is what tries again, and its deadline what gives up.
+    const transactions = new Transactions(this.#em, { retry: { attempts: 1 } });
+    return new Lease(
+      session,
+      token,
+      MikroOrmSessionService.fenced(this.#em, this.#options, { session, token }),
+      { ttlMs: this.#ttlMs, askedAt },
+      {
+        renew: () => transactions.statement((sql) => leases.renew(sql, session, token, this.#ttlMs)),
+        release: () =>
+          this.#transactions.call({ operation: 'release', key: session }, () =>
+            this.#transactions.statement((sql) => leases.release(sql, session, token)),
+          ),
+        report: (error) => this.#transactions.report(error, { operation: 'renew', key: session }),
+      },
+    );
+  }
+}
+
+interface LeaseActions {
+  /** @returns whether the lease is still ours. */
+  renew(): Promise<boolean>;
+  release(): Promise<void>;
+  /** Told of a renewal that failed. */
+  report(error: unknown): void;
+}
+
+/** A lease that is held; got from `SessionLeases.acquire`. */
+export class Lease {
+  readonly #abort = new AbortController();
+  readonly #actions: LeaseActions;
+  readonly #ttlMs: number;
+  readonly #renewals: NodeJS.Timeout;
+  #deadline: NodeJS.Timeout;
+  #renewing: Promise<void> = Promise.resolve();
+  #isOver = false;
+
+  /** @internal */
+  constructor(
+    readonly session: SessionKey,
+    /** The fencing token: larger than that of any lease of the session before. */
+    readonly token: number,
+    /** Writes to the session only while this lease is the current one; throws `LeaseLostError` otherwise. */
+    readonly sessionService: MikroOrmSessionService,
+    { ttlMs, askedAt }: { ttlMs: number; askedAt: number },
+    actions: LeaseActions,
+  ) {
+    this.#actions = actions;
+    this.#ttlMs = ttlMs;
+    this.#deadline = this.#expectRenewal(askedAt);
+    this.#renewals = setInterval(() => {
+      this.#renewing = this.#renewing.then(() => this.#renew());
+    }, ttlMs / RENEWALS_PER_TTL);
+    // A process that has nothing else to do may end; the lease expires.
+    this.#renewals.unref();
+  }
+
+  /** Fires, with a `LeaseLostError` as its reason, when the lease is lost or released; for `runAsync({ abortSignal })`. */
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** Gives the lease back at once; no error when it is lost already. Its `sessionService` writes no more. */
+  async release(): Promise<void> {
+    if (this.#isOver) return;
+    this.#end();
+    // A renewal that is under way would come after the release and find the lease gone, which is no harm; but not after
+    // the host has closed its connections.
+    await this.#renewing;
+    await this.#actions.release();
+  }
+
+  async #renew(): Promise<void> {
+    const askedAt = performance.now();
+    try {
+      if (this.#isOver) return;
+      const isOurs = await this.#actions.renew();
+      if (!isOurs) this.#end();
+      if (this.#isOver) return;
+      clearTimeout(this.#deadline);
+      this.#deadline = this.#expectRenewal(askedAt);
+    } catch (error) {
+      this.#actions.report(error);
+      // The database is away for now; the next renewal may reach it, and the deadline is kept.
+    }
+  }
+
+  /** The lease ends for us one renewal's time before the database lets others have it (contract H3). */
+  #expectRenewal(askedAt: number): NodeJS.Timeout {
+    const leftMs = askedAt + this.#ttlMs * (1 - 1 / RENEWALS_PER_TTL) - performance.now();
+    return globalThis.setTimeout(() => this.#end(), Math.max(0, leftMs)).unref();
+  }
+
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    clearInterval(this.#renewals);
+    clearTimeout(this.#deadline);
+    this.#abort.abort(new LeaseLostError(this.session.sessionId));
+  }
+}

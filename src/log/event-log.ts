@@ -1,0 +1,408 @@
+import type { Event } from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import type { LoggedEvent } from '../database/stores/log-store.js';
+import { SessionStore, type SessionHead } from '../database/stores/session-store.js';
+import { Transactions } from '../database/transaction.js';
+import {
+  aDuration,
+  aFunction,
+  aString,
+  aTime,
+  aWholeNumber,
+  anAbortSignal,
+  anything,
+  object,
+  type Known,
+} from '../model/arguments.js';
+import { DamagedEventError } from '../model/errors.js';
+import { decodeEvent } from '../model/event-codec.js';
+import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
+import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
+import { gapsIn, type SeqRange } from '../model/seq-ranges.js';
+import { LogListener, type NotificationClient } from './listener.js';
+import { LogPoller, type Watch } from './poller.js';
+
+export interface EventLogOptions extends ReportingOptions {
+  /** How long a watcher waits between two looks at the database, in ms; 150 by default. */
+  pollIntervalMs?: number;
+  /**
+   * PostgreSQL only, without effect elsewhere: makes a client of `pg`, not yet connected, for a connection of its own
+   * on which watchers are told of commits at once. It needs `notify` on the services that write.
+   */
+  listen?: () => NotificationClient;
+  /** How failures of the database are retried, as for `MikroOrmSessionService`; a watcher throws after the last. */
+  retry?: RetryOptions;
+}
+
+/** What to read of one session's log; all conditions given must hold. */
+export interface SessionLogFilter {
+  /** The event's branch begins with this, character by character. */
+  branchPrefix?: string;
+  author?: string;
+  /** The event's author ends in this. */
+  authorSuffix?: string;
+  invocationId?: string;
+  /** Only events later than this, in ms since 1970. */
+  afterTimestamp?: number;
+  /** End after so many entries. */
+  limit?: number;
+}
+
+/** What to read of the log. */
+export interface LogFilter extends SessionLogFilter {
+  appName?: string;
+  userId?: string;
+  /** A session's id. */
+  session?: string;
+  /** A session's id; with it come the sessions of its subagents, see `deriveSessionId`. */
+  sessionTree?: string;
+}
+
+/** An event of the log, or what is wrong with it. */
+export type LogEntry = LogPlace &
+  ({ event: Event; error?: undefined } | { event?: undefined; error: DamagedEventError });
+
+export interface LogPlace {
+  /** Its place among the events of all sessions, and the cursor to go on from; absent in one session's log. */
+  position?: number;
+  /** Its number in the session, and the cursor there. */
+  seq: number;
+  appName: string;
+  userId: string;
+  sessionId: string;
+}
+
+export interface WatchOptions {
+  /** Ends the loop when it fires. */
+  signal?: AbortSignal;
+}
+
+const checkOptions = object<EventLogOptions>({
+  pollIntervalMs: aDuration,
+  listen: aFunction,
+  retry: checkRetry,
+  onError: aFunction,
+});
+
+const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal });
+
+const SESSION_FILTER: Known<SessionLogFilter> = {
+  branchPrefix: aString,
+  author: aString,
+  authorSuffix: aString,
+  invocationId: aString,
+  afterTimestamp: aTime,
+  limit: aWholeNumber,
+};
+
+const checkSessionFilter = object(SESSION_FILTER);
+
+/** `checkKeys` looks at the names and ids. */
+const checkLogFilter = object<LogFilter>({
+  appName: anything,
+  userId: anything,
+  session: anything,
+  sessionTree: anything,
+  ...SESSION_FILTER,
+});
+
+const FILTER = 'The filter';
+
+const DEFAULT_POLL_MS = 150;
+
+/** Events in memory at a time, for each reader. */
+const BATCH = 200;
+
+/**
+ * The events of all sessions, to replay and to follow live.
+ *
+ * Across sessions the cursor is the `position`. Events get theirs after their commit, from the readers of the log, so
+ * nothing ever appears behind a cursor: who remembers the last position it has seen gets every event exactly once,
+ * whatever order the writers commit in (contract G1). Inside a session the cursor is `seq`. An event that is appended
+ * again keeps its place; a reader that has passed it does not see its new content.
+ *
+ * A reader whose account may not write reads what other readers have given positions to.
+ *
+ * ```ts
+ * const log = new EventLog(orm.em);
+ * for await (const { position, event } of log.watch(await log.head(), { appName: 'support' }, { signal })) …
+ * ```
+ */
+export class EventLog {
+  readonly #transactions: Transactions;
+  readonly #store: SessionStore;
+  readonly #poller: LogPoller;
+  readonly #listener: LogListener | undefined;
+
+  /**
+   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
+   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   */
+  constructor(em: EntityManager, options: EventLogOptions = {}) {
+    checkOptions(options, 'The options of EventLog');
+    const { pollIntervalMs = DEFAULT_POLL_MS, listen } = options;
+    this.#transactions = new Transactions(em, options);
+    this.#store = SessionStore.of(em, this.#transactions.dialect);
+    this.#poller = LogPoller.of(this.#store, this.#transactions, pollIntervalMs);
+    const channel = this.#store.channel;
+    if (listen && channel) {
+      this.#listener = new LogListener(
+        listen,
+        channel,
+        () => this.#poller.wake(),
+        (error) => this.#transactions.report(error, { operation: 'listen', key: {} }),
+      );
+    }
+  }
+
+  /** @returns the position of the newest event; what is committed later comes after it. 0 when there is none. */
+  async head(): Promise<number> {
+    return this.#position({ operation: 'head', key: {} });
+  }
+
+  #position(call: ErrorContext): Promise<number> {
+    const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
+    return this.#transactions.call(call, () => this.#poller.position(report));
+  }
+
+  /**
+   * Reads the events after a position, up to those that are committed when the reading begins.
+   *
+   * @param position where to go on: the `position` of the last entry seen; 0 for the beginning.
+   * @throws InvalidArgumentError when the position is not one, or the filter has a name or a value that it cannot have.
+   * @throws InvalidKeyError when a name or an id of the filter cannot be a key.
+   */
+  since(position: number, filter: LogFilter = {}): AsyncIterable<LogEntry> {
+    aWholeNumber(position, 'position');
+    checkFilter(filter);
+    return limited(filter, this.#since(position, filter));
+  }
+
+  async *#since(position: number, filter: LogFilter): AsyncGenerator<LogEntry> {
+    const call = { operation: 'since', key: keyOf(filter) };
+    yield* this.#read(call, position, await this.#position(call), filter);
+  }
+
+  /**
+   * Reads the events after a position, and then those that come, until the signal fires or the loop is left. Where
+   * nothing happens, all watchers of a process share one query an interval.
+   *
+   * @param position as for `since`.
+   * @throws InvalidArgumentError as `since`, and when an option is not known.
+   * @throws InvalidKeyError as `since`.
+   * @throws DatabaseError from the loop, when the database stays away after all retries; go on from the last position.
+   */
+  watch(position: number, filter: LogFilter = {}, options: WatchOptions = {}): AsyncIterable<LogEntry> {
+    aWholeNumber(position, 'position');
+    checkFilter(filter);
+    checkWatchOptions(options, 'The options of watch');
+    return limited(filter, this.#watch(position, filter, options.signal));
+  }
+
+  async *#watch(position: number, filter: LogFilter, signal: AbortSignal | undefined): AsyncGenerator<LogEntry> {
+    const call = { operation: 'watch', key: keyOf(filter) };
+    yield* this.#watching(call, undefined, signal, async function* (this: EventLog, watch: Watch) {
+      const upTo = watch.head;
+      yield* this.#read(call, position, upTo, filter);
+      position = Math.max(position, upTo);
+      return () => watch.head > position;
+    });
+  }
+
+  /** One session's log; it needs no positions. */
+  session(key: SessionKey): SessionLog {
+    const session = checkedSessionKey(key);
+    return {
+      head: () =>
+        this.#transactions.call(
+          { operation: 'head', key: session },
+          async () => (await this.#transactions.run((sql) => this.#store.head(sql, session)))?.lastSeq ?? 0,
+        ),
+      since: (seq, filter = {}) => {
+        aWholeNumber(seq, 'seq');
+        checkSessionFilter(filter, FILTER);
+        return limited(filter, this.#sinceInSession(session, seq, filter));
+      },
+      watch: (seq, filter = {}, options = {}) => {
+        aWholeNumber(seq, 'seq');
+        checkSessionFilter(filter, FILTER);
+        checkWatchOptions(options, 'The options of watch');
+        return limited(filter, this.#watchSession(session, seq, filter, options.signal));
+      },
+    };
+  }
+
+  async *#sinceInSession(session: SessionKey, seq: number, filter: SessionLogFilter): AsyncGenerator<LogEntry> {
+    const call = { operation: 'since', key: session };
+    const head = await this.#transactions.call(call, () =>
+      this.#transactions.run((sql) => this.#store.head(sql, session)),
+    );
+    if (head) yield* this.#readSession(call, session, head, seq, filter);
+  }
+
+  async *#watchSession(
+    session: SessionKey,
+    seq: number,
+    filter: SessionLogFilter,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<LogEntry> {
+    let seen: SessionHead | undefined;
+    const call = { operation: 'watch', key: session };
+    yield* this.#watching(call, session, signal, async function* (this: EventLog, watch: Watch) {
+      const head = watch.sessionHead;
+      // A session that was deleted and created again begins anew.
+      if (head && seen && head.incarnation !== seen.incarnation) seq = 0;
+      if (head) {
+        yield* this.#readSession(call, session, head, seq, filter);
+        seq = Math.max(seq, head.lastSeq);
+        seen = head;
+      }
+      return () => watch.sessionHead !== head;
+    });
+  }
+
+  /**
+   * @param session to watch one session; without it the events of all.
+   * @param readOn yields what there is, and returns what tells whether there is more.
+   */
+  async *#watching(
+    call: ErrorContext,
+    session: SessionKey | undefined,
+    signal: AbortSignal | undefined,
+    readOn: (this: EventLog, watch: Watch) => AsyncGenerator<LogEntry, () => boolean>,
+  ): AsyncGenerator<LogEntry> {
+    const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
+    const watch = this.#poller.watch(report, session);
+    const stopListening = this.#listener?.start();
+    try {
+      await this.#transactions.call(call, () => watch.look());
+      while (!signal?.aborted) {
+        const entries = readOn.call(this, watch);
+        let next = await entries.next();
+        for (; !next.done; next = await entries.next()) {
+          if (signal?.aborted) return;
+          yield next.value;
+        }
+        const hasMore = next.value;
+        while (!signal?.aborted && !hasMore()) await this.#transactions.call(call, () => watch.change(signal));
+      }
+    } finally {
+      stopListening?.();
+      await watch.leave();
+    }
+  }
+
+  async *#read(call: ErrorContext, after: number, upTo: number, filter: LogFilter): AsyncGenerator<LogEntry> {
+    while (after < upTo) {
+      const range = { after, upTo, limit: BATCH };
+      const events = await this.#transactions.call(call, () =>
+        this.#transactions.run((sql) => this.#store.log.events(sql, range, filter)),
+      );
+      yield* entriesOf(events, filter);
+      if (events.length < BATCH) return;
+      after = events.at(-1)?.position ?? upTo;
+    }
+  }
+
+  async *#readSession(
+    call: ErrorContext,
+    session: SessionKey,
+    { incarnation, lastSeq }: SessionHead,
+    after: number,
+    { afterTimestamp, ...filter }: SessionLogFilter,
+  ): AsyncGenerator<LogEntry> {
+    while (after < lastSeq) {
+      const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
+      const { events, isThere } = await this.#transactions.call(call, () =>
+        this.#transactions.run(async (sql) => {
+          const events = await this.#store.log.sessionEvents(sql, session, range);
+          const isKnown = events.length > 0 || afterTimestamp !== undefined;
+          // Without events the session was deleted meanwhile, or they are missing.
+          return { events, isThere: isKnown || (await this.#store.head(sql, session))?.incarnation === incarnation };
+        }),
+      );
+      const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
+      const numbers = events.map(({ seq }) => seq);
+      // A missing event has no time, so a filter by time passes over it.
+      const gaps = isThere && afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [];
+      for (const entry of entriesOf(events, filter)) {
+        for (; gaps[0] && gaps[0].to < entry.seq; gaps.shift()) yield missing(session, gaps[0]);
+        yield entry;
+      }
+      for (const gap of gaps) yield missing(session, gap);
+      if (events.length < BATCH) return;
+      after = upTo;
+    }
+  }
+}
+
+/**
+ * The log of one session; from `EventLog.session`. Its cursor is `seq`, which begins again where a session is deleted and
+ * created under the same id: a reader that comes back to such a session has to know that, one that stays is told.
+ */
+export interface SessionLog {
+  /** @returns the number of the newest event; 0 when there is none, or no such session. */
+  head(): Promise<number>;
+  /** As `EventLog.since`, with the `seq` of the last entry seen. */
+  since(seq: number, filter?: SessionLogFilter): AsyncIterable<LogEntry>;
+  /** As `EventLog.watch`. A session that is not there yet is waited for; one that is created again is read from its start. */
+  watch(seq: number, filter?: SessionLogFilter, options?: WatchOptions): AsyncIterable<LogEntry>;
+}
+
+/** The session that a filter means, or as much of its key as it has. */
+function keyOf({ appName, userId, session }: LogFilter): Partial<SessionKey> {
+  return {
+    ...(appName !== undefined && { appName }),
+    ...(userId !== undefined && { userId }),
+    ...(session !== undefined && { sessionId: session }),
+  };
+}
+
+function checkFilter(filter: LogFilter): void {
+  checkLogFilter(filter, FILTER);
+  const { appName, userId, session, sessionTree } = filter;
+  if (appName !== undefined) checkKeys({ appName });
+  if (userId !== undefined) checkKeys({ userId });
+  if (session !== undefined) checkKeys({ sessionId: session });
+  if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
+}
+
+async function* limited({ limit }: SessionLogFilter, entries: AsyncIterable<LogEntry>): AsyncGenerator<LogEntry> {
+  if (limit === 0) return;
+  let count = 0;
+  for await (const entry of entries) {
+    yield entry;
+    if (++count === limit) return;
+  }
+}
+
+/** An event that cannot be read is given whatever the filter says: nobody can tell whether it was meant (contract G4). */
+function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
+  for (const { session, seq, position, json } of events) {
+    if (json === undefined) continue;
+    const place: LogPlace = { ...(position !== null && { position }), seq, ...session };
+    const event = decodeEvent(json ?? undefined);
+    if (!event) yield { ...place, error: new DamagedEventError(session.sessionId, seq) };
+    else if (matches(event, filter)) yield { ...place, event };
+  }
+}
+
+/** One entry for all of a gap, which the cursor moves over. */
+function missing(session: SessionKey, { from, to }: SeqRange): LogEntry {
+  return { seq: to, ...session, error: new DamagedEventError(session.sessionId, from, to) };
+}
+
+function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {
+  return (
+    (branchPrefix === undefined || text(event.branch).startsWith(branchPrefix)) &&
+    (author === undefined || event.author === author) &&
+    (authorSuffix === undefined || text(event.author).endsWith(authorSuffix)) &&
+    (invocationId === undefined || event.invocationId === invocationId)
+  );
+}
+
+/** A stored event may hold anything, and a reader goes on whatever it is (contract G4). */
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}

@@ -1,0 +1,186 @@
+interface FailureKind {
+  /** MikroORM's name for it, as text: the names of its classes are gone in a program that is minified. */
+  reason: string;
+  /** What happened. */
+  what: string;
+  /** What to look at. */
+  look: string;
+  /** Whether it may go away when the same is tried again. */
+  isPassing?: true;
+  /** Whether a statement that was sent may have taken effect: it is not the server that said so. */
+  isUncertain?: true;
+}
+
+const SERVER_LOG = "Look at the server's log.";
+const OTHER_ROWS =
+  'Look for rows, constraints or triggers of another program in the tables of adk-mikro-orm, and for rows that were changed by hand.';
+const OTHER_TABLES = 'Look for tables or columns that another program has added or changed under these names.';
+
+/** What can go wrong with a database, in the words that a `DatabaseError` tells it with; docs/errors.md has the same. */
+export const FAILURES = {
+  lostConnection: {
+    reason: 'ConnectionException',
+    what: 'The connection to the database was lost',
+    look: "Look at the server's log, and at what may close connections between here and there: a proxy, a firewall, an idle time-out.",
+    isPassing: true,
+    isUncertain: true,
+  },
+  unreachable: {
+    reason: 'ConnectionException',
+    what: 'The database could not be reached',
+    look: 'Look at host and port in the config of MikroORM, or the path of the file and the rights on its folder, and whether the server is running.',
+    isPassing: true,
+  },
+  poolTimeout: {
+    reason: 'ConnectionException',
+    what: 'No connection of the pool became free in time',
+    look: "Look for transactions that stay open, and raise 'pool.max' in the config of MikroORM; inside em.transactional use service.withEntityManager(tx).",
+  },
+  closed: {
+    reason: 'ConnectionException',
+    what: 'The connections of MikroORM are closed, or were closed during the call',
+    look: 'Close the ORM after the last call has ended.',
+  },
+  tooManyConnections: {
+    reason: 'ConnectionException',
+    what: 'The server has no connection left',
+    look: "The pools ('pool.max') of all processes together must stay below the server's limit (max_connections).",
+    isPassing: true,
+  },
+  authentication: {
+    reason: 'ConnectionException',
+    what: 'The server refused the login',
+    look: 'Look at user and password in the config of MikroORM, and at the hosts from which the account may log in.',
+  },
+  unknownDatabase: {
+    reason: 'ConnectionException',
+    what: 'The server has no database of this name',
+    look: "Look at 'dbName' or 'clientUrl' in the config of MikroORM, or create the database.",
+  },
+  notAllowed: {
+    reason: 'ServerException',
+    what: 'The account lacks a right',
+    look: 'It needs select, insert, update and delete on the tables of adk-mikro-orm, and use of their schema.',
+  },
+  readOnly: {
+    reason: 'ReadOnlyException',
+    what: 'The database takes no writes: the server, the transaction or the file is read-only',
+    look: 'Connect to the primary server, or wait for the end of a failover; on SQLite look at the rights on the file and its folder.',
+  },
+  diskFull: {
+    reason: 'ServerException',
+    what: 'The database has no space left',
+    look: "Look at the server's disk, at quotas, and at the largest size that the database or the file may have.",
+  },
+  deadlock: {
+    reason: 'DeadlockException',
+    what: 'The database broke off the transaction, which was in the way of others, each time it was tried',
+    look: "Look for transactions that lock rows of adk-mikro-orm and stay open, and raise 'retry.attempts' if the load is as meant.",
+    isPassing: true,
+  },
+  lockTimeout: {
+    reason: 'LockWaitTimeoutException',
+    what: 'Another transaction held a lock for too long',
+    look: 'Look for transactions that stay open, of this program or another.',
+    isPassing: true,
+  },
+  statementTimeout: {
+    reason: 'ServerException',
+    what: 'The server broke off the statement: its time was up, or somebody cancelled it',
+    look: "Look at the server's load, and at its limits for a statement (statement_timeout, max_execution_time, max_statement_time).",
+  },
+  tooLarge: {
+    reason: 'ServerException',
+    what: 'A value is larger than the server takes in one packet',
+    look: 'Raise max_allowed_packet on the server, or keep large content in an artifact.',
+  },
+  damagedFile: {
+    reason: 'ServerException',
+    what: 'The database found its own files damaged',
+    look: "Look at the server's log and at the disk, and keep a copy of the files before anything is mended.",
+  },
+  inputOutput: {
+    reason: 'ServerException',
+    what: 'The disk failed while the database read or wrote',
+    look: 'Look at the disk and at the log of the operating system.',
+    isUncertain: true,
+  },
+  duplicate: {
+    reason: 'UniqueConstraintViolationException',
+    what: 'A row with the same key is there already, where none should be',
+    look: OTHER_ROWS,
+  },
+  foreignKey: {
+    reason: 'ForeignKeyConstraintViolationException',
+    what: 'A row that another one belongs to is missing, or is still needed',
+    look: OTHER_ROWS,
+  },
+  check: {
+    reason: 'CheckConstraintViolationException',
+    what: 'A check on a table refused the row',
+    look: OTHER_ROWS,
+  },
+  notNull: {
+    reason: 'NotNullConstraintViolationException',
+    what: 'A column that must have a value got none',
+    look: OTHER_TABLES,
+  },
+  constraint: {
+    reason: 'ConstraintViolationException',
+    what: 'A constraint on a table refused the row',
+    look: OTHER_ROWS,
+  },
+  tableExists: {
+    reason: 'TableExistsException',
+    what: 'A table of this name is there already',
+    look: OTHER_TABLES,
+  },
+  objectExists: {
+    reason: 'DatabaseObjectExistsException',
+    what: 'Something of this name is there already',
+    look: OTHER_TABLES,
+  },
+  missingTable: { reason: 'TableNotFoundException', what: 'A table is missing', look: OTHER_TABLES },
+  missingColumn: { reason: 'InvalidFieldNameException', what: 'A column is missing', look: OTHER_TABLES },
+  missingObject: {
+    reason: 'DatabaseObjectNotFoundException',
+    what: 'Something that the statement names is missing',
+    look: OTHER_TABLES,
+  },
+  ambiguousColumn: {
+    reason: 'NonUniqueFieldNameException',
+    what: 'A column name means two columns',
+    look: OTHER_TABLES,
+  },
+  syntax: {
+    reason: 'SyntaxErrorException',
+    what: 'The server did not understand a statement',
+    look: "Look whether the driver is the server's (the one for MariaDB is not MySQL's), and whether this version of the server is supported.",
+  },
+  refused: { reason: 'ServerException', what: 'The database refused a statement', look: SERVER_LOG },
+  unknown: {
+    reason: 'DriverException',
+    what: 'The database or its driver failed',
+    look: `${SERVER_LOG} The driver's own error goes to 'onError'.`,
+    isUncertain: true,
+  },
+} as const satisfies Record<string, FailureKind>;
+
+export type Failure = keyof typeof FAILURES;
+
+/** Whether the same may work when it is tried again. */
+export function isPassing(failure: Failure): boolean {
+  const kind: FailureKind = FAILURES[failure];
+  return kind.isPassing ?? false;
+}
+
+/** Whether a statement that was sent may have taken effect. */
+export function isUncertain(failure: Failure): boolean {
+  const kind: FailureKind = FAILURES[failure];
+  return kind.isUncertain ?? false;
+}
+
+/** Whether the account, or the server as it is now, may not write. */
+export function isRefusedWrite(failure: Failure): boolean {
+  return failure === 'readOnly' || failure === 'notAllowed';
+}

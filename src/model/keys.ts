@@ -1,0 +1,83 @@
+import { InvalidKeyError } from './errors.js';
+
+/** What names a session; ADK's `CompositeSessionKey`. */
+export interface SessionKey {
+  appName: string;
+  userId: string;
+  sessionId: string;
+}
+
+/** The longest keys, in characters: as `utf8mb4` they fill the 3,072 bytes of an InnoDB index (contract D7). */
+export const KEY_LENGTHS = { appName: 128, userId: 191, sessionId: 191, eventId: 191, stateKey: 255 } as const;
+
+/** What a PostgreSQL index takes of one row: 2,704 bytes less its own overhead (contract D7). */
+const MAX_ROW_KEY_BYTES = 2_600;
+
+const NAMES = {
+  appName: 'app name',
+  userId: 'user id',
+  sessionId: 'session id',
+  eventId: 'event id',
+  stateKey: 'state key',
+} as const;
+
+type Keys = { readonly [K in keyof typeof NAMES]?: string };
+
+/**
+ * Refuses names that cannot be a row's key on every database, so that what works in a test on SQLite works on the
+ * others too (contract D7).
+ *
+ * @throws InvalidKeyError when one is missing, empty, too long, or holds NUL or half of a surrogate pair, or when all of them
+ *   together are too long for an index.
+ */
+export function checkKeys(keys: Keys): void {
+  let codeUnits = 0;
+  for (const [kind, value] of Object.entries(keys) as [keyof Keys, unknown][]) {
+    const name = NAMES[kind];
+    if (value === undefined || value === null) {
+      // As MikroORM puts it for ADK's own service.
+      throw new InvalidKeyError(`Value for AdkSession.${kind} is required, '${String(value)}' found`);
+    }
+    if (typeof value !== 'string' || value === '') {
+      throw new InvalidKeyError(`The ${name} must be a string of 1 to ${KEY_LENGTHS[kind]} characters.`);
+    }
+    codeUnits += value.length;
+    // A string has at most as many characters as code units, so most are not counted.
+    if (value.length > KEY_LENGTHS[kind] && Array.from(value).length > KEY_LENGTHS[kind]) {
+      throw new InvalidKeyError(`The ${name} is longer than ${KEY_LENGTHS[kind]} characters.`);
+    }
+    if (!isStorable(value)) {
+      throw new InvalidKeyError(`The ${name} holds NUL or half of a surrogate pair, which no database compares alike.`);
+    }
+  }
+  // A code unit takes three bytes at most.
+  if (codeUnits * 3 > MAX_ROW_KEY_BYTES && Buffer.byteLength(Object.values(keys).join('')) > MAX_ROW_KEY_BYTES) {
+    throw new InvalidKeyError(
+      `The ${Object.keys(keys)
+        .map((kind) => NAMES[kind as keyof Keys])
+        .join(', ')} together are longer than ${MAX_ROW_KEY_BYTES} bytes of UTF-8; shorten one of them.`,
+    );
+  }
+}
+
+/** Whether text is without what some database refuses or confuses: NUL, and halves of surrogate pairs. */
+export function isStorable(text: string): boolean {
+  return !/[\0\p{Surrogate}]/u.test(text);
+}
+
+/** The key of a session alone, without what the caller's object may have besides, and checked. */
+export function checkedSessionKey({ appName, userId, sessionId }: SessionKey): SessionKey {
+  const key = { appName, userId, sessionId };
+  checkKeys(key);
+  return key;
+}
+
+/** Whether one of the names is not there at all; such a session exists nowhere. */
+export function isIncomplete(key: { readonly [K in keyof SessionKey]: unknown }): boolean {
+  return [key.appName, key.userId, key.sessionId].some((name) => name === undefined || name === null);
+}
+
+/** One text for a session's key, to find and compare it by. Keys hold no NUL. */
+export function sessionIdentity({ appName, userId, sessionId }: SessionKey): string {
+  return [appName, userId, sessionId].join('\0');
+}

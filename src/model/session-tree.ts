@@ -1,0 +1,37 @@
+import { createHash } from 'node:crypto';
+import { InvalidKeyError } from './errors.js';
+import { KEY_LENGTHS, checkKeys, isStorable } from './keys.js';
+
+/** Stands between the id of a session and what its subagents' sessions are called. */
+export const SESSION_TREE_SEPARATOR = ':sub:';
+
+/**
+ * Names the session of a subagent, so that it is found again by the id of its parent's: `s1:sub:research.web`. The same
+ * names give the same id, in every process. A branch too long for an id is replaced by its SHA-256 hash.
+ *
+ * @param parent the id of the session that the subagent was started from; it may itself be derived.
+ * @param branch what tells the subagent from the session's others, such as its `branch` or its name.
+ * @returns an id of at most 191 characters.
+ * @throws InvalidKeyError when one of them is empty or holds NUL or half of a surrogate pair, or when the parent's id is
+ *   so long that not even the hash fits behind it.
+ */
+export function deriveSessionId(parent: string, branch: string): string {
+  checkKeys({ sessionId: parent });
+  // Also where it is hashed: all halves of surrogate pairs are one to a hash.
+  if (typeof branch !== 'string' || branch === '' || !isStorable(branch)) {
+    throw new InvalidKeyError('The branch must not be empty, or hold NUL or half of a surrogate pair.');
+  }
+  for (const suffix of [branch, createHash('sha256').update(branch).digest('base64url')]) {
+    const id = parent + SESSION_TREE_SEPARATOR + suffix;
+    if (Array.from(id).length <= KEY_LENGTHS.sessionId) return id;
+  }
+  throw new InvalidKeyError(
+    `The session id is too long to derive another from it: with the branch, or its hash, behind it the id would be ` +
+      `longer than ${KEY_LENGTHS.sessionId} characters.`,
+  );
+}
+
+/** Whether a session is the parent itself, or was named by `deriveSessionId` at any depth below it. */
+export function isInSessionTree(parent: string, sessionId: string): boolean {
+  return sessionId === parent || sessionId.startsWith(parent + SESSION_TREE_SEPARATOR);
+}

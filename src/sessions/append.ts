@@ -1,0 +1,255 @@
+import type { Event, Session } from '@google/adk';
+import { UniqueConstraintViolationException } from '@mikro-orm/core';
+import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { EventContent, SessionStore } from '../database/stores/session-store.js';
+import type { Transactions } from '../database/transaction.js';
+import type { Announcer } from '../log/announcer.js';
+import {
+  EventTooLargeError,
+  SessionNotFoundError,
+  StaleSessionError,
+  UnserializableValueError,
+  type Damage,
+} from '../model/errors.js';
+import { decodeEvent, encode } from '../model/event-codec.js';
+import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
+import type { MikroOrmSessionServiceOptions } from '../model/options.js';
+import { byScope, checkStateKey, setOwn, type StateEntry } from '../model/state.js';
+import { readEvents, readState, type DamageReporter } from './damage.js';
+import { applyDelta, stampDelta, winningKeys } from './delta.js';
+import { catchUp, hasOnlyReadEvents, keyOf, placeEvent, revisionOf, setRevision, type Revision } from './handle.js';
+import type { LeaseGuard } from './lease-guard.js';
+
+/** An event on its way into the database. */
+export interface PendingEvent {
+  /** The caller's object, which goes into the handle. */
+  event: Event;
+  stored: StoredEvent;
+  /** What it writes, without `temp:` keys and with the stamps of the writes. */
+  delta: Record<string, unknown>;
+  /** The same as it is stored. */
+  writes: readonly StateEntry[];
+}
+
+/** What an append came to. */
+interface Appended {
+  incarnation: string;
+  lastSeq: number;
+  /** Whether one of the events was stored before. */
+  replaced: boolean;
+  /** What was found on the way. */
+  damaged?: Damage;
+}
+
+export type NonEmpty<T> = readonly [T, ...T[]];
+
+export function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
+  return list.length > 0;
+}
+
+/** Appends events: checks and encodes them, writes them, and brings the handle up to what was written. */
+export class Appender {
+  constructor(
+    private readonly store: SessionStore,
+    private readonly transactions: Transactions,
+    private readonly leases: LeaseGuard,
+    private readonly announcer: Announcer,
+    private readonly damage: DamageReporter,
+    private readonly options: MikroOrmSessionServiceOptions,
+  ) {}
+
+  /** Checks and encodes an event, and takes the `temp:` keys out of its delta as the base class does (contract A7). */
+  prepare(session: Session, event: Event): PendingEvent {
+    const key = keyOf(session);
+    if (isIncomplete(key)) throw new SessionNotFoundError(session.id);
+    checkKeys({ ...key, eventId: event.id });
+    if (!Number.isFinite(event.timestamp)) throw new UnserializableValueError('timestamp', 'not a finite number');
+    const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
+    const delta = stampDelta(copy);
+    const writes = Object.entries(delta).map(([name, value]) => {
+      checkStateKey(key, name);
+      const stored = encode(value, `actions.stateDelta.${name}`);
+      // The handle's state shows what a later read gives (contract I6).
+      setOwn(delta, name, stored.value);
+      return { key: name, json: stored.json, eventId: event.id };
+    });
+
+    const { json } = encode(copy, '');
+    const { maxEventBytes } = this.options;
+    if (maxEventBytes !== undefined && Buffer.byteLength(json) > maxEventBytes) {
+      throw new EventTooLargeError(
+        `The event has ${Buffer.byteLength(json)} bytes, more than the ${maxEventBytes} of maxEventBytes; keep large content in an artifact.`,
+      );
+    }
+    if (Object.keys(event.actions?.stateDelta ?? {}).length > 0) event.actions.stateDelta = delta;
+    return { event, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
+  }
+
+  /** Appends prepared events and changes the handle to match. */
+  async append(handle: Session, pending: NonEmpty<PendingEvent>): Promise<void> {
+    const known = revisionOf(handle);
+    const revision = known ?? (await this.#locate(handle));
+    const { incarnation, lastSeq, replaced, damaged } = await this.#write(handle, pending, revision);
+    await this.announcer.announce();
+
+    // Committed: from here on nothing may throw (contract A11).
+    if (damaged) this.damage.tell(keyOf(handle), damaged);
+    const inStep = !replaced && incarnation === revision.incarnation && lastSeq - pending.length === revision.seq;
+    // New to a handle that only holds what was stored: the search, longer than the append in a long session, is spared.
+    const isNew = !replaced && hasOnlyReadEvents(handle, revision);
+    for (const { event, stored } of pending) {
+      // The handle may hold it, if its row was lost.
+      if (isNew && !handle.events.includes(event)) handle.events.push(event);
+      else placeEvent(handle, event);
+      if (replaced) continue;
+      applyDelta(handle.state, event);
+      handle.lastUpdateTime = stored.timestamp;
+    }
+    if (inStep && known) {
+      setRevision(handle, incarnation, lastSeq);
+    } else {
+      await this.#catchUp(handle, revision, pending);
+    }
+  }
+
+  /** Where a handle without a revision stands: after the last of its events that is stored. */
+  async #locate(handle: Session): Promise<Revision> {
+    const key = keyOf(handle);
+    const last = handle.events.at(-1);
+    return this.transactions.run(async (sql) => {
+      const head = await this.store.head(sql, key);
+      if (!head) throw new SessionNotFoundError(handle.id);
+      const stored = last && (await this.store.event(sql, key, last.id, false));
+      return { incarnation: head.incarnation, seq: stored?.seq ?? 0, eventCount: -1 };
+    });
+  }
+
+  async #write(handle: Session, pending: NonEmpty<PendingEvent>, revision: Revision): Promise<Appended> {
+    const writes = pending.map(({ event, delta, writes }) => {
+      const winning = winningKeys(handle.state, event, delta);
+      return writes.filter(({ key }) => winning.has(key));
+    });
+    const rejects = this.options.onStaleSession === 'reject';
+    const { incarnation } = revision;
+    let inTheWay: unknown;
+    try {
+      const batch = {
+        session: keyOf(handle),
+        incarnation,
+        expectedSeq: rejects ? revision.seq : undefined,
+        lease: this.leases.ruleFor(keyOf(handle)),
+        events: pending.map(({ stored }) => stored),
+        lastUpdateTime: (pending.at(-1) ?? pending[0]).stored.timestamp,
+        state: byScope(new Map(writes.flat().map((entry) => [entry.key, entry])).values()),
+      };
+      const write = (sql: Sql) => this.store.append(sql, batch);
+      const lastSeq = this.store.appendsInOneStatement(batch)
+        ? await this.transactions.statement(write)
+        : await this.transactions.transaction(write);
+      if (lastSeq !== undefined) return { incarnation, lastSeq, replaced: false };
+    } catch (error) {
+      if (!(error instanceof UniqueConstraintViolationException)) throw error;
+      inTheWay = error;
+    }
+    return this.transactions.transaction(
+      (sql) => this.#writeOneByOne(sql, keyOf(handle), pending, writes, revision, rejects),
+      inTheWay,
+    );
+  }
+
+  /** The way for what is not plain: an event that is stored already, a session that is gone, or a handle that is behind. */
+  async #writeOneByOne(
+    sql: Sql,
+    session: SessionKey,
+    pending: NonEmpty<PendingEvent>,
+    writes: readonly StateEntry[][],
+    revision: Revision,
+    rejects: boolean,
+  ): Promise<Appended> {
+    const head = await this.store.lock(sql, session);
+    if (!head) throw new SessionNotFoundError(session.sessionId);
+    await this.leases.check(sql, session);
+
+    // What is above the session's last number would be in the way of every append (contract I4); from now on it counts.
+    const highest = await this.store.highestSeq(sql, session);
+    let lastSeq = Math.max(head.lastSeq, highest);
+    if (lastSeq > head.lastSeq) await this.store.setLastSeq(sql, session, lastSeq);
+    const uncounted = { from: head.lastSeq + 1, to: lastSeq, problem: 'uncounted' } as const;
+
+    // Numbers without a row are nobody's events.
+    let unseen = Math.min(head.lastSeq, highest) - revision.seq;
+    let replaced = false;
+    for (const [i, { stored }] of pending.entries()) {
+      const existing = await this.store.event(sql, session, stored.id, true);
+      const entries = writes[i] ?? [];
+      if (existing) {
+        replaced = true;
+        if (existing.seq > revision.seq && existing.seq <= head.lastSeq) unseen--;
+        await this.#replace(sql, session, existing, stored, entries, existing.seq === lastSeq);
+      } else {
+        const { incarnation } = head;
+        const batch = { session, incarnation, expectedSeq: lastSeq, lease: undefined, events: [stored] };
+        const seq = await this.store.append(sql, {
+          ...batch,
+          lastUpdateTime: stored.timestamp,
+          state: byScope(entries),
+        });
+        if (seq !== ++lastSeq) throw new Error(`The session's lock did not hold: ${seq} instead of ${lastSeq}.`);
+      }
+    }
+    // After the fact, since only now is it known which of the unseen events are the caller's own; throwing undoes it all.
+    if (rejects && (head.incarnation !== revision.incarnation || unseen > 0))
+      throw new StaleSessionError(session.sessionId);
+    return {
+      incarnation: head.incarnation,
+      lastSeq,
+      replaced,
+      ...(uncounted.to >= uncounted.from && { damaged: { events: [uncounted], stateKeys: [] } }),
+    };
+  }
+
+  /**
+   * Gives a stored event its new content. Only what changed in its delta has an effect, and where it is not the
+   * session's newest event, only on what it wrote last (contract A5).
+   */
+  async #replace(
+    sql: Sql,
+    session: SessionKey,
+    existing: EventContent,
+    stored: StoredEvent,
+    entries: readonly StateEntry[],
+    isNewest: boolean,
+  ): Promise<void> {
+    if (existing.json === stored.json) return;
+    const event = decodeEvent(existing.json);
+    const before = event?.actions?.stateDelta ?? {};
+    const changed = entries.filter(
+      ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
+    );
+    await this.store.replaceEvent(sql, session, existing.seq, stored);
+    // Where it cannot be read what the event wrote before, only what is still its own is safe to overwrite.
+    await this.store.setState(sql, session, byScope(changed), !isNewest || !event);
+    if (isNewest) await this.store.setLastUpdateTime(sql, session, stored.timestamp);
+  }
+
+  /** Reads what a handle missed, after the lock is gone (contract E2, E3). */
+  async #catchUp(handle: Session, revision: Revision, pending: NonEmpty<PendingEvent>): Promise<void> {
+    const key = keyOf(handle);
+    setRevision(handle, revision.incarnation, revision.seq);
+    try {
+      await this.transactions.run(async (sql) => {
+        const snapshot = await this.store.snapshot(sql, key);
+        if (!snapshot) return;
+        const after = snapshot.incarnation === revision.incarnation ? revision.seq : 0;
+        const read = await this.store.events(sql, key, snapshot, { after });
+        if (!read) return;
+        const [state, missed] = [readState(snapshot.state), readEvents(read)];
+        catchUp(handle, snapshot, state.value, missed.value, pending);
+        this.damage.tell(key, missed.damaged, state.damaged);
+      });
+    } catch (error) {
+      this.transactions.report(error, { operation: 'catchUp', key });
+      // The events are committed, so this call has succeeded; the handle stays behind and catches up with its next append.
+    }
+  }
+}

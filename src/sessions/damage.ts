@@ -1,0 +1,130 @@
+import type { Event } from '@google/adk';
+import type { ReadEvents, SessionStore, StateValue } from '../database/stores/session-store.js';
+import { DamagedSessionError, type Damage, type DamagedEvents } from '../model/errors.js';
+import { decode, decodeEvent } from '../model/event-codec.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import type { MikroOrmSessionServiceOptions } from '../model/options.js';
+import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
+import { SCOPES, prefixed, scopeOf, setOwn, type Scope } from '../model/state.js';
+
+/** What of a session's rows can be read, and what is wrong with the others. */
+export interface Readable<T> {
+  value: T;
+  damaged: Damage;
+}
+
+/**
+ * The state as agents see it.
+ *
+ * @param value takes it in.
+ */
+export function readState(
+  values: readonly StateValue[],
+  value: Record<string, unknown> = {},
+): Readable<Record<string, unknown>> {
+  const stateKeys: string[] = [];
+  for (const { scope, key, json } of values) {
+    const decoded = decode(json);
+    if (decoded) setOwn(value, prefixed(scope, key), decoded.value);
+    else stateKeys.push(prefixed(scope, key));
+  }
+  return { value, damaged: { events: [], stateKeys } };
+}
+
+export function readEvents({ events, missing, uncounted }: ReadEvents): Readable<Event[]> {
+  const value: Event[] = [];
+  const unreadable: number[] = [];
+  for (const { seq, json } of events) {
+    const event = decodeEvent(json);
+    if (event) value.push(event);
+    else unreadable.push(seq);
+  }
+  const of = (problem: DamagedEvents['problem']) => (range: SeqRange) => ({ ...range, problem });
+  const damaged = [
+    ...missing.map(of('missing')),
+    ...rangesOf(unreadable).map(of('unreadable')),
+    ...uncounted.map(of('uncounted')),
+  ];
+  return { value, damaged: { events: damaged.sort((a, b) => a.from - b.from), stateKeys: [] } };
+}
+
+/** Sessions whose damage the process has been warned of. */
+const warned = new WeakMap<SessionStore, Set<string>>();
+
+/** Tells the host of damage, by the `onDamage` of the service or a warning of the process. */
+export class DamageReporter {
+  constructor(
+    private readonly store: SessionStore,
+    private readonly onDamage: MikroOrmSessionServiceOptions['onDamage'],
+  ) {}
+
+  /** Tells of damage, if there is any. Never throws, since the call that has met it goes on, or is done. */
+  tell(key: SessionKey, ...damages: readonly Damage[]): void {
+    const error = damageError(key, ...damages);
+    if (!error) return;
+    if (!this.onDamage) {
+      this.#warn(key, error);
+      return;
+    }
+    try {
+      this.onDamage(error);
+    } catch {
+      // The host's own; a session's history must not depend on it.
+    }
+  }
+
+  #warn(key: SessionKey, error: DamagedSessionError): void {
+    const identities = warned.get(this.store) ?? new Set();
+    warned.set(this.store, identities);
+    if (identities.has(sessionIdentity(key))) return;
+    identities.add(sessionIdentity(key));
+    process.emitWarning(error);
+  }
+}
+
+/** @returns undefined where there is no damage. */
+export function damageError(key: SessionKey, ...damages: readonly Damage[]): DamagedSessionError | undefined {
+  const events = damages.flatMap((damage) => damage.events);
+  const stateKeys = damages.flatMap((damage) => damage.stateKeys);
+  if (events.length + stateKeys.length === 0) return undefined;
+  return new DamagedSessionError(messageOf(key, { events, stateKeys }), key, { events, stateKeys });
+}
+
+const PROBLEMS = [
+  ['missing', 'missing'],
+  ['unreadable', 'not readable as an event'],
+  ['uncounted', "above the last_seq of the session's row"],
+] as const;
+
+const STATE_TABLES: Record<Scope, string> = { session: 'session_states', user: 'user_states', app: 'app_states' };
+
+/** How many of each kind a message names. */
+const MAX_NAMED = 10;
+
+function messageOf(key: SessionKey, { events, stateKeys }: Damage): string {
+  const found = PROBLEMS.flatMap(([problem, is]) => {
+    const ranges = events.filter((each) => each.problem === problem);
+    const numbers = ranges.map(({ from, to }) => (from === to ? String(from) : `${from}-${to}`));
+    return numbers.length > 0 ? [`event ${list(numbers)} ${is}`] : [];
+  });
+  if (stateKeys.length > 0) found.push(`state key ${list(stateKeys)} without a readable value`);
+  const scopes = new Set(stateKeys.map((name) => scopeOf(name).scope));
+  const tables = [
+    ...(events.length > 0 ? ['events'] : []),
+    ...SCOPES.filter((scope) => scopes.has(scope)).map((scope) => STATE_TABLES[scope]),
+  ];
+  return (
+    `${nameOf(key)} is damaged: ${found.join('; ')}. Look at these rows in ${tables.join(', ')}; ` +
+    `docs/damage.md says how to mend them. With onDamagedEvent: 'skip' the rest is read.`
+  );
+}
+
+function list(names: readonly string[]): string {
+  const more = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : '';
+  return names.slice(0, MAX_NAMED).join(', ') + more;
+}
+
+function nameOf({ appName, userId, sessionId }: SessionKey): string {
+  if (sessionId) return `Session ${sessionId} of user ${userId} in app ${appName}`;
+  return userId ? `The state of user ${userId} in app ${appName}` : `The state of app ${appName}`;
+}

@@ -1,0 +1,99 @@
+import type { Event, Session } from '@google/adk';
+import type { SessionHead } from '../database/stores/session-store.js';
+import type { SessionKey } from '../model/keys.js';
+import { isTemporary, setOwn } from '../model/state.js';
+
+/** How far a handle has read: which session of its id, and up to which event. */
+export interface Revision {
+  incarnation: string;
+  seq: number;
+  /** How many events the handle had then; another number now shows that somebody else put some in or took some out. */
+  eventCount: number;
+}
+
+/** What names the session of a handle. */
+export function keyOf({ appName, userId, id }: Session): SessionKey {
+  return { appName, userId, sessionId: id };
+}
+
+/** A weak key: a handle that was cloned or made by hand has no revision, and shows it. */
+const revisions = new WeakMap<Session, Revision>();
+const queues = new WeakMap<Session, Promise<unknown>>();
+
+export function revisionOf(handle: Session): Revision | undefined {
+  return revisions.get(handle);
+}
+
+export function setRevision(handle: Session, incarnation: string, seq: number): void {
+  revisions.set(handle, { incarnation, seq, eventCount: handle.events.length });
+}
+
+/** Runs appends to one handle one after the other, in the order they were called (contract A9). */
+export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
+  const turn = (queues.get(handle) ?? Promise.resolve()).then(work);
+  // The next one takes its turn also when this one fails; the failure is this one's caller's.
+  queues.set(
+    handle,
+    turn.catch(() => undefined),
+  );
+  return turn;
+}
+
+/**
+ * Brings a handle up to a snapshot in place (contract E2): adds the events it missed and takes over the keys that
+ * they wrote. Other keys stay, since they may be written directly or `temp:` (contract A4).
+ *
+ * @param state the snapshot's.
+ * @param missed the events from the one after the handle's revision to the snapshot's last.
+ * @param appended what the caller has just appended itself, and the keys it wrote.
+ */
+export function catchUp(
+  handle: Session,
+  snapshot: SessionHead,
+  state: Readonly<Record<string, unknown>>,
+  missed: readonly Event[],
+  appended: readonly { event: Event; delta: Record<string, unknown> }[],
+): void {
+  const revision = revisions.get(handle);
+  const recreated = revision?.incarnation !== snapshot.incarnation;
+
+  const written = appended.flatMap(({ delta }) => Object.keys(delta));
+  const touched = [...written, ...missed.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {}))];
+  // A handle that has seen nothing, such as one made by hand, takes over what the session was created with, too.
+  if (recreated || revision.seq === 0) touched.push(...Object.keys(state));
+  if (recreated) touched.push(...Object.keys(handle.state).filter((key) => !isTemporary(key)));
+  for (const key of touched) {
+    if (Object.hasOwn(state, key)) setOwn(handle.state, key, state[key]);
+    else delete handle.state[key];
+  }
+
+  // An object that the caller appended stays the one in the handle (contract A3), at its place among those it missed.
+  // In a session that was created again another event may have the id of one that went with the old session.
+  const kept = recreated ? appended.map(({ event }) => event) : handle.events;
+  const known = new Map(kept.map((event) => [event.id, event]));
+  const ids = new Set(missed.map((event) => event.id));
+  const before = recreated ? [] : handle.events.filter((event) => !ids.has(event.id));
+  const after = missed.map((event) => known.get(event.id) ?? event);
+  replaceContent(handle.events, before, after);
+
+  handle.lastUpdateTime = snapshot.lastUpdateTime;
+  setRevision(handle, snapshot.incarnation, snapshot.lastSeq);
+}
+
+/** In place and without spreading: an argument list ends at some hundred thousand. */
+function replaceContent(target: Event[], ...parts: readonly Event[][]): void {
+  target.length = 0;
+  for (const part of parts) for (const event of part) target.push(event);
+}
+
+/** Whether nobody else has put events into the handle, or taken some out, since it had this revision. */
+export function hasOnlyReadEvents(handle: Session, revision: Revision): boolean {
+  return handle.events.length === revision.eventCount;
+}
+
+/** Puts an event into the handle: at the place of the one with its id, or at the end (contract A5). */
+export function placeEvent(handle: Session, event: Event): void {
+  const index = handle.events.findIndex(({ id }) => id === event.id);
+  if (index >= 0) handle.events[index] = event;
+  else handle.events.push(event);
+}

@@ -1,0 +1,70 @@
+import type {
+  AppendEventRequest,
+  CreateSessionRequest,
+  DeleteSessionRequest,
+  Event,
+  GetSessionConfig,
+  GetSessionRequest,
+  ListSessionsRequest,
+  Session,
+} from '@google/adk';
+import {
+  aCount,
+  aRecord,
+  aTime,
+  aWholeNumber,
+  anything,
+  object,
+  objects,
+  oneOf,
+  nullable,
+  strings,
+  type Known,
+} from '../model/arguments.js';
+import type { SessionKey } from '../model/keys.js';
+
+export interface AppendEventsRequest {
+  session: Session;
+  /** Appended in this order. */
+  events: readonly Event[];
+}
+
+export interface UpdateStateRequest {
+  appName: string;
+  /** Needed for `user:` keys and for a session's. */
+  userId?: string;
+  /** Needed for keys without a prefix. */
+  sessionId?: string;
+  /** Keys with their prefixes, and their new values. */
+  set?: Record<string, unknown>;
+  /** Keys with their prefixes; a key that is not there is no error. */
+  remove?: readonly string[];
+}
+
+/** `null` is accepted where ADK's own services take it for nothing: requests may come from JSON. */
+const config: Known<GetSessionConfig> = {
+  numRecentEvents: nullable(aWholeNumber),
+  afterTimestamp: nullable(aTime),
+};
+
+/** `checkKeys` looks at the names and ids. Every request may have them all: a whole key is what callers have at hand. */
+const sessionKey: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
+
+/** What each call takes. ADK's `Runner`, tools and API server of 2.0.0 pass no other names. */
+export const checkRequest = {
+  createSession: object<CreateSessionRequest>({ ...sessionKey, state: nullable(aRecord) }),
+  getSession: object<GetSessionRequest>({ ...sessionKey, config: nullable(object(config)) }),
+  listSessions: object<ListSessionsRequest & SessionKey>({
+    ...sessionKey,
+    limit: aWholeNumber,
+    offset: aWholeNumber,
+    page: aCount,
+    order: oneOf('asc', 'desc'),
+  }),
+  deleteSession: object<DeleteSessionRequest>(sessionKey),
+  appendEvent: object<AppendEventRequest>({ session: aRecord, event: aRecord }, 'session', 'event'),
+  appendEvents: object<AppendEventsRequest>({ session: aRecord, events: objects }, 'session', 'events'),
+  getAppState: object(sessionKey),
+  getUserState: object(sessionKey),
+  updateState: object<UpdateStateRequest>({ ...sessionKey, set: aRecord, remove: strings }),
+};

@@ -1,0 +1,437 @@
+import {
+  BaseSessionService,
+  createSession,
+  type AppendEventRequest,
+  type CreateSessionRequest,
+  type DeleteSessionRequest,
+  type Event,
+  type GetSessionRequest,
+  type ListSessionsRequest,
+  type ListSessionsResponse,
+  type Session,
+} from '@google/adk';
+import { UniqueConstraintViolationException, type EntityManager } from '@mikro-orm/core';
+import { randomUUID } from 'node:crypto';
+import { SessionStore, ownerKey, type SessionHead, type StateValue } from '../database/stores/session-store.js';
+import { Transactions } from '../database/transaction.js';
+import { Announcer } from '../log/announcer.js';
+import {
+  InvalidKeyError,
+  SessionExistsError,
+  SessionNotFoundError,
+  UnserializableValueError,
+  type Damage,
+} from '../model/errors.js';
+import { encode } from '../model/event-codec.js';
+import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
+import { checkServiceOptions, type MikroOrmSessionServiceOptions } from '../model/options.js';
+import { byScope, checkStateKey, isTemporary, scopeOf, type Scope, type StateEntry } from '../model/state.js';
+import { Appender, isNonEmpty } from './append.js';
+import { DamageReporter, damageError, readEvents, readState } from './damage.js';
+import { inTurn, keyOf, setRevision } from './handle.js';
+import { LeaseGuard, type Fence } from './lease-guard.js';
+import { checkRequest, type AppendEventsRequest, type UpdateStateRequest } from './requests.js';
+
+/** Each try reads a session that is being deleted and created again; nobody does that more often. */
+const READ_ATTEMPTS = 5;
+
+/**
+ * ADK sessions in the host's own database, through its own MikroORM.
+ *
+ * ```ts
+ * const orm = await MikroORM.init({ driver: SqliteDriver, dbName: 'agent.db', entities: adkEntities() });
+ * const runner = new Runner({ agent, appName: 'support', sessionService: new MikroOrmSessionService(orm.em) });
+ * ```
+ *
+ * Every method may throw `InvalidArgumentError` for a request with a name that is not known or a value that it cannot
+ * have, and `InvalidKeyError` for names and ids that cannot be keys on every database, before anything is written;
+ * `SchemaError` when the tables are missing; `DatabaseError` when the database fails and trying again does not help; and
+ * `InsideTransactionError` inside a transaction that holds the only connection, which `withEntityManager` joins. No error
+ * holds SQL, stored data or credentials; `onError` is given the driver's own.
+ */
+export class MikroOrmSessionService extends BaseSessionService {
+  readonly #options: MikroOrmSessionServiceOptions;
+  readonly #store: SessionStore;
+  readonly #damage: DamageReporter;
+  #transactions: Transactions;
+  #leases: LeaseGuard;
+  #appender: Appender;
+
+  /**
+   * @param em the host's `EntityManager`. It is forked for each call; its ORM is never opened, configured or closed.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
+   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   */
+  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}) {
+    super();
+    checkServiceOptions(options, 'The options of MikroOrmSessionService');
+    this.#options = options;
+    this.#transactions = new Transactions(em, options);
+    this.#store = SessionStore.of(em, this.#transactions.dialect);
+    this.#damage = new DamageReporter(this.#store, options.onDamage);
+    [this.#leases, this.#appender] = this.#writersOf(this.#transactions, undefined);
+  }
+
+  /**
+   * A service that writes to a session only while its lease is the current one.
+   *
+   * @internal see `SessionLeases`
+   */
+  static fenced(em: EntityManager, options: MikroOrmSessionServiceOptions, fence: Fence): MikroOrmSessionService {
+    const service = new MikroOrmSessionService(em, options);
+    service.#use(service.#transactions, fence);
+    return service;
+  }
+
+  /**
+   * The same service inside the caller's transaction, so that what it writes and the caller's own rows commit or roll
+   * back together (contract E5). What fails inside is undone to a savepoint and not retried: the transaction is the
+   * caller's. After a rollback, handles that were used in it have to be read again.
+   *
+   * @param tx the `EntityManager` that `em.transactional` hands out.
+   */
+  withEntityManager(tx: EntityManager): MikroOrmSessionService {
+    const joined = new MikroOrmSessionService(tx, this.#options);
+    joined.#use(this.#transactions.join(tx), this.#leases.fence);
+    return joined;
+  }
+
+  #use(transactions: Transactions, fence: Fence | undefined): void {
+    this.#transactions = transactions;
+    [this.#leases, this.#appender] = this.#writersOf(transactions, fence);
+  }
+
+  #writersOf(transactions: Transactions, fence: Fence | undefined): [LeaseGuard, Appender] {
+    const { onUnleasedAppend, notify = false } = this.#options;
+    const leases = new LeaseGuard(this.#store.leases, onUnleasedAppend, fence);
+    const announcer = new Announcer(this.#store, transactions, notify);
+    return [leases, new Appender(this.#store, transactions, leases, announcer, this.#damage, this.#options)];
+  }
+
+  /**
+   * Creates a session. `app:` and `user:` keys of `state` go to app and user, `temp:` keys nowhere.
+   *
+   * @throws SessionExistsError when the id is taken, also by a racing call (contract D1).
+   * @throws UnserializableValueError when JSON cannot carry a value of `state`.
+   */
+  override async createSession(request: CreateSessionRequest): Promise<Session> {
+    checkRequest.createSession(request, 'The request of createSession');
+    return this.#createSession(request, 'createSession');
+  }
+
+  async #createSession(
+    { appName, userId, state, sessionId }: CreateSessionRequest,
+    operation: string,
+  ): Promise<Session> {
+    const key = { appName, userId, sessionId: sessionId || randomUUID() };
+    checkKeys(key);
+    const entries = byScope(stateEntries(key, state ?? {}, 'state'));
+    const head: SessionHead = { incarnation: randomUUID(), lastSeq: 0, lastUpdateTime: Date.now() };
+    return this.#transactions.call({ operation, key }, async () => {
+      try {
+        const snapshot = await this.#transactions.transaction(async (sql) => {
+          await this.#store.create(sql, key, head, entries);
+          return this.#store.snapshot(sql, key);
+        });
+        return this.#created(key, snapshot ?? { ...head, state: [] });
+      } catch (error) {
+        if (!(error instanceof UniqueConstraintViolationException)) throw error;
+        // A lost connection can hide that the commit went through; then it is our own session that is in the way.
+        const existing = await this.#transactions.run((sql) => this.#store.snapshot(sql, key), error);
+        if (existing?.incarnation !== head.incarnation) throw new SessionExistsError(key.sessionId);
+        return this.#created(key, existing);
+      }
+    });
+  }
+
+  /** Stored already, so damage to the state of the user or the app is told and not thrown. */
+  #created(key: SessionKey, snapshot: SessionHead & { state: readonly StateValue[] }): Session {
+    const state = readState(snapshot.state);
+    this.#damage.tell(key, state.damaged);
+    return handleOf(key, snapshot, state.value, []);
+  }
+
+  /**
+   * Reads a session with its merged state and its events in append order.
+   *
+   * @param config.numRecentEvents only the newest so many; 0 or absent for all.
+   * @param config.afterTimestamp only events later than this, in ms. Both together: the newest of those.
+   * @returns an object private to the caller; undefined when there is no such session.
+   * @throws DamagedSessionError when rows of what is asked for are missing or cannot be read, unless `onDamagedEvent` is
+   *   `skip`. A missing event has no time: for `afterTimestamp` it counts as one of the time of the event after it.
+   */
+  override async getSession(request: GetSessionRequest): Promise<Session | undefined> {
+    checkRequest.getSession(request, 'The request of getSession');
+    return this.#getSession(request, 'getSession');
+  }
+
+  async #getSession(
+    { appName, userId, sessionId, config }: GetSessionRequest,
+    operation: string,
+  ): Promise<Session | undefined> {
+    const key = { appName, userId, sessionId };
+    // The Runner says what is missing, once it has no session.
+    if (isIncomplete(key)) return undefined;
+    checkKeys(key);
+    const newest = config?.numRecentEvents || undefined;
+    const afterTimestamp = config?.afterTimestamp || undefined;
+    return this.#transactions.call({ operation, key }, async () => {
+      for (let attempt = 1; ; attempt++) {
+        const found = await this.#transactions.run(async (sql) => {
+          const snapshot = await this.#store.snapshot(sql, key);
+          if (!snapshot) return undefined;
+          return { snapshot, read: await this.#store.events(sql, key, snapshot, { after: 0, newest, afterTimestamp }) };
+        });
+        if (!found) return undefined;
+        // Otherwise the session was deleted between the two reads (contract D8).
+        if (found.read) {
+          const [state, events] = [readState(found.snapshot.state), readEvents(found.read)];
+          this.#onDamage(key, events.damaged, state.damaged);
+          return handleOf(key, found.snapshot, state.value, events.value);
+        }
+        if (attempt === READ_ATTEMPTS) return undefined;
+      }
+    });
+  }
+
+  /** @throws DamagedSessionError unless the damage is to be skipped. */
+  #onDamage(key: SessionKey, ...damages: readonly Damage[]): void {
+    if (this.#options.onDamagedEvent === 'skip') this.#damage.tell(key, ...damages);
+    else {
+      const error = damageError(key, ...damages);
+      if (error) throw error;
+    }
+  }
+
+  /**
+   * Reads a session, or creates it; racing callers all get the one session (contract D2).
+   *
+   * @throws DamagedSessionError as `getSession`; a damaged session is never created anew.
+   */
+  override async getOrCreateSession(request: CreateSessionRequest): Promise<Session> {
+    checkRequest.createSession(request, 'The request of getOrCreateSession');
+    const operation = 'getOrCreateSession';
+    const { appName, userId, sessionId } = request;
+    if (!sessionId) return this.#createSession(request, operation);
+    for (let attempt = 1; ; attempt++) {
+      const session = await this.#getSession({ appName, userId, sessionId }, operation);
+      if (session) return session;
+      try {
+        return await this.#createSession(request, operation);
+      } catch (error) {
+        if (!(error instanceof SessionExistsError) || attempt === READ_ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  /**
+   * Lists sessions with their merged state and without events; oldest update first, then by id, unless `order` is `desc`.
+   * State values that cannot be read are left out, and told to `onDamage`: once for each session, user and app.
+   *
+   * @throws InvalidArgumentError when `limit`, `offset` or `page` is not a whole number, or `page` is 0.
+   */
+  override async listSessions(request: ListSessionsRequest): Promise<ListSessionsResponse> {
+    checkRequest.listSessions(request, 'The request of listSessions');
+    const { appName, userId, limit, offset, page, order } = request;
+    const key = userId === undefined ? { appName } : { appName, userId };
+    checkKeys(key);
+
+    const skipped = (limit !== undefined && page !== undefined ? (page - 1) * limit : offset) ?? 0;
+    const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
+    return this.#transactions.call({ operation: 'listSessions', key }, () =>
+      this.#transactions.run(async (sql) => {
+        const isWhole = limit === undefined && skipped === 0;
+        const listed = limit === 0 ? [] : await this.#store.list(sql, range);
+        const states = await this.#store.statesOf(sql, range, listed, isWhole);
+        // A page that is not full is the last one, and says how many there are.
+        const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
+        const totalItems = isWhole || isLast ? skipped + listed.length : await this.#store.count(sql, range);
+        const told = new Set<string>();
+        const sessions = listed.map((session) => {
+          const key = { appName, userId: session.userId, sessionId: session.id };
+          const state = {};
+          for (const owner of [{ ...key, userId: '', sessionId: '' }, { ...key, sessionId: '' }, key]) {
+            const id = ownerKey(owner.userId, owner.sessionId);
+            const { damaged } = readState(states.get(id) ?? [], state);
+            // Damage to the state of an app is one, however many sessions show it.
+            if (!told.has(id)) this.#damage.tell(owner, damaged);
+            told.add(id);
+          }
+          return handleOf(key, session, state, []);
+        });
+        if (limit === undefined) {
+          return { sessions, page: 1, limit: totalItems, totalItems, totalPages: totalItems === 0 ? 0 : 1 };
+        }
+        return {
+          sessions,
+          page: page ?? (limit === 0 ? 1 : Math.floor(skipped / limit) + 1),
+          limit,
+          totalItems,
+          totalPages: limit === 0 ? 0 : Math.ceil(totalItems / limit),
+        };
+      }),
+    );
+  }
+
+  /**
+   * Deletes a session with its events, state and lease, at once (contract D4); one that is not there is no error.
+   *
+   * @throws LeaseLostError on the service of a lease that is lost.
+   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
+   */
+  override async deleteSession(request: DeleteSessionRequest): Promise<void> {
+    checkRequest.deleteSession(request, 'The request of deleteSession');
+    const { appName, userId, sessionId } = request;
+    const key = { appName, userId, sessionId };
+    checkKeys(key);
+    await this.#transactions.call({ operation: 'deleteSession', key }, () =>
+      this.#leases.ruleFor(key)
+        ? this.#transactions.transaction(async (sql) => {
+            if (await this.#store.lock(sql, key)) await this.#leases.check(sql, key);
+            await this.#store.delete(sql, key);
+          })
+        : this.#transactions.statement((sql) => this.#store.delete(sql, key)),
+    );
+  }
+
+  /**
+   * Appends an event and changes the handle to match. Calls on one handle take effect in the order they were made. An
+   * event that is stored already is replaced, so the same call can safely be made again (contract A5).
+   *
+   * @returns the event that was passed in, now in `session.events`; an event with `partial: true` is only returned.
+   * @throws SessionNotFoundError when the session is missing or deleted.
+   * @throws StaleSessionError with `onStaleSession: 'reject'`, when the handle is behind.
+   * @throws LeaseLostError on the service of a lease that is lost.
+   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
+   * @throws UnserializableValueError when JSON cannot carry a value of the event.
+   * @throws EventTooLargeError when its JSON is larger than `maxEventBytes`.
+   */
+  override async appendEvent(request: AppendEventRequest): Promise<Event> {
+    checkRequest.appendEvent(request, 'The request of appendEvent');
+    const { session, event } = request;
+    await this.#append(session, [event], 'appendEvent');
+    return event;
+  }
+
+  /**
+   * Appends events in one transaction, all or none, with the rules and errors of `appendEvent`.
+   *
+   * @returns the events that were passed in.
+   */
+  async appendEvents(request: AppendEventsRequest): Promise<readonly Event[]> {
+    checkRequest.appendEvents(request, 'The request of appendEvents');
+    const { session, events } = request;
+    await this.#append(session, events, 'appendEvents');
+    return events;
+  }
+
+  async #append(session: Session, events: readonly Event[], operation: string): Promise<void> {
+    // Before anything waits: what is stored is what the caller passed, whatever becomes of the objects later.
+    const pending = events.filter((event) => !event.partial).map((event) => this.#appender.prepare(session, event));
+    if (!isNonEmpty(pending)) return;
+    await this.#transactions.call({ operation, key: keyOf(session) }, () =>
+      inTurn(session, () => this.#appender.append(session, pending)),
+    );
+  }
+
+  /**
+   * @returns the app's state, keys with `app:`.
+   * @throws DamagedSessionError as `getSession`.
+   */
+  async getAppState(request: { appName: string }): Promise<Record<string, unknown>> {
+    checkRequest.getAppState(request, 'The request of getAppState');
+    const { appName } = request;
+    checkKeys({ appName });
+    return this.#readState('getAppState', { appName }, 'app');
+  }
+
+  /**
+   * @returns the user's state in an app, keys with `user:`.
+   * @throws DamagedSessionError as `getSession`.
+   */
+  async getUserState(request: { appName: string; userId: string }): Promise<Record<string, unknown>> {
+    checkRequest.getUserState(request, 'The request of getUserState');
+    const { appName, userId } = request;
+    checkKeys({ appName, userId });
+    return this.#readState('getUserState', { appName, userId }, 'user');
+  }
+
+  /**
+   * Changes state outside a run, in one transaction. Keys carry the usual prefixes: `app:`, `user:`, or none for the
+   * session's own. Handles see it when they are read again, and when they catch up with an event that writes the key.
+   *
+   * @throws InvalidKeyError for a `temp:` key, for a key whose `userId` or `sessionId` is missing, and for one that is
+   *   both set and removed.
+   * @throws SessionNotFoundError when a session's key is given and the session is not there.
+   * @throws LeaseLostError on the service of a lease that is lost, when a session's key is given.
+   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, when a session's key is given and somebody else holds its lease.
+   * @throws UnserializableValueError when JSON cannot carry a value.
+   */
+  async updateState(request: UpdateStateRequest): Promise<void> {
+    checkRequest.updateState(request, 'The request of updateState');
+    const { appName, userId, sessionId, set = {}, remove = [] } = request;
+    const key = { appName, userId: userId ?? '', sessionId: sessionId ?? '' };
+    const keys = [...Object.keys(set), ...remove];
+    for (const name of keys) {
+      const { scope } = scopeOf(name);
+      if (isTemporary(name)) throw new InvalidKeyError('A temp: key is never stored.');
+      if (scope !== 'app' && userId === undefined) throw new InvalidKeyError('A key without app: needs a userId.');
+      if (scope === 'session' && sessionId === undefined) {
+        throw new InvalidKeyError(
+          "A key without a prefix is a session's and needs a sessionId; prefix it with user: or app:.",
+        );
+      }
+      checkStateKey(key, name);
+      if (Object.hasOwn(set, name) && remove.includes(name))
+        throw new InvalidKeyError('A key is both set and removed.');
+    }
+    for (const [name, value] of Object.entries(set)) {
+      // JSON would drop it, and the old value would stay.
+      if (value === undefined) throw new UnserializableValueError(`set.${name}`, 'undefined');
+    }
+    const entries = byScope(stateEntries(key, set, 'set'));
+    const removed = byScope(remove.map((name) => ({ key: name, json: '', eventId: null })));
+    const given = {
+      appName,
+      ...(userId !== undefined && { userId }),
+      ...(sessionId !== undefined && { sessionId }),
+    };
+    await this.#transactions.call({ operation: 'updateState', key: given }, () =>
+      this.#transactions.transaction(async (sql) => {
+        if (entries.session.length + removed.session.length > 0) {
+          if (!(await this.#store.lock(sql, key))) throw new SessionNotFoundError(key.sessionId);
+          await this.#leases.check(sql, key);
+        }
+        await this.#store.setState(sql, key, entries);
+        await this.#store.removeState(sql, key, removed);
+      }),
+    );
+  }
+
+  async #readState(operation: string, given: Partial<SessionKey>, scope: Scope): Promise<Record<string, unknown>> {
+    const key = { appName: '', userId: '', sessionId: '', ...given };
+    return this.#transactions.call({ operation, key: given }, async () => {
+      const state = readState(await this.#transactions.run((sql) => this.#store.state(sql, key, scope)));
+      this.#onDamage(key, state.damaged);
+      return state.value;
+    });
+  }
+}
+
+function handleOf(key: SessionKey, head: SessionHead, state: Record<string, unknown>, events: Event[]): Session {
+  const { appName, userId, sessionId } = key;
+  const { incarnation, lastSeq, lastUpdateTime } = head;
+  const session = createSession({ id: sessionId, appName, userId, state, events, lastUpdateTime });
+  setRevision(session, incarnation, lastSeq);
+  return session;
+}
+
+/** @param path what the values are called in an error. */
+function stateEntries(session: SessionKey, state: Record<string, unknown>, path: string): StateEntry[] {
+  return Object.entries(state)
+    .filter(([name, value]) => !isTemporary(name) && value !== undefined)
+    .map(([name, value]) => {
+      checkStateKey(session, name);
+      return { key: name, json: encode(value, `${path}.${name}`).json, eventId: null };
+    });
+}
