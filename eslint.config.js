@@ -19,7 +19,11 @@ const ROOMS = [
 ];
 
 const noArrowUp = ROOMS.slice(1).flatMap((room, i) =>
-  room.map((target) => ({ target, from: ROOMS.slice(0, i + 1).flat(), message: 'A room imports those below it only.' })),
+  room.map((target) => ({
+    target,
+    from: ROOMS.slice(0, i + 1).flat(),
+    message: 'A room imports those below it only.',
+  })),
 );
 
 export default defineConfig(

@@ -232,9 +232,7 @@ function publicError(error: unknown, failure: Failure): AdkMikroOrmError {
   }
   const outcome = isObject(error) && uncertain.has(error) ? 'unknown' : 'none';
   if (failure === 'tooLarge' && outcome === 'none') {
-    return new EventTooLargeError(
-      'A value is larger than the database server takes in one packet (max_allowed_packet); nothing was written. Keep large content in an artifact.',
-    );
+    return new EventTooLargeError();
   }
   const { reason } = FAILURES[failure];
   return new DatabaseError(FAILURES[failure], reason, driverCodeOf(error), outcome);

@@ -102,6 +102,12 @@ export class UnserializableValueError extends AdkMikroOrmError {
 export class EventTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_EVENT_TOO_LARGE';
   override name = 'EventTooLargeError';
+
+  constructor(
+    message = 'A value is larger than the database server takes in one packet (max_allowed_packet); nothing was written. Keep large content in an artifact.',
+  ) {
+    super(message);
+  }
 }
 
 /** A stored event cannot be read, or events have no row: somebody has changed the table, or the disk has. */

@@ -129,6 +129,15 @@ export interface Dialect {
    */
   readonly maxTextLength?: number;
 
+  /**
+   * Called before a value is sent that cannot be in parts. Left out where the server takes any.
+   * A server that meets a packet too large closes the connection at once; when the rest of the packet is still on its
+   * way then, its answer is lost, and a lost connection would be tried again.
+   *
+   * @throws EventTooLargeError when the server would refuse it.
+   */
+  refuseTooLarge?(sql: Sql, text: string): Promise<void>;
+
   /** Does a whole append in one statement, where the database can; otherwise it is a transaction of several. */
   appendInOneStatement?(tables: Tables): OneStatementAppend;
 }

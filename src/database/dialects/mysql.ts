@@ -1,5 +1,5 @@
 import { raw } from '@mikro-orm/core';
-import { driverCodeOf } from '../../model/errors.js';
+import { EventTooLargeError, driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import type { Dialect, SeqUpdate, Sql } from './dialect.js';
 import { settingsCheck, type Setting, type SettingsCheck } from './settings.js';
@@ -213,4 +213,11 @@ export const mysql: Dialect = {
   },
 
   maxTextLength: MAX_TEXT_LENGTH,
+
+  async refuseTooLarge(sql, text) {
+    if (text.length <= MAX_TEXT_LENGTH) return;
+    const [server] = await sql.all<{ bytes: number | string }>('select @@max_allowed_packet as bytes');
+    // Two hexadecimal digits for each byte, as `literal` writes it.
+    if (2 * Buffer.byteLength(text) > Number(server?.bytes)) throw new EventTooLargeError();
+  },
 };

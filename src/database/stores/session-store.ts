@@ -332,6 +332,8 @@ export class SessionStore {
     for (const scope of SCOPES) {
       const upsert = ownOnly ? this.#text.upsertOwnState[scope] : this.#text.upsertState[scope];
       for (const packet of this.#packets(session, state[scope])) {
+        const [first] = packet;
+        if (first) await this.#dialect.refuseTooLarge?.(sql, first.json);
         const rows = packet.map((entry) => [...ownerValues(session, scope), entry.key, entry.json, entry.eventId]);
         await sql.run(
           `${upsert.insert} ${placeholderRows(rows.length, rows[0]?.length ?? 0)} ${upsert.onConflict}`,
