@@ -59,6 +59,14 @@ export function ownerValues(key: SessionKey, scope: Scope): string[] {
   return sessionValues(key).slice(0, STATE_KEYS[scope].length - 1);
 }
 
+/** Finds the state of one owner; takes `ownerValues`. */
+export function ownerWhere(scope: Scope): string {
+  return STATE_KEYS[scope]
+    .slice(0, -1)
+    .map((column) => `${column} = ?`)
+    .join(' and ');
+}
+
 /** @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`. */
 export function tablesOf(em: EntityManager): Tables {
   const name = (entity: string) => {

@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
-import { SessionStore } from '../database/stores/session-store.js';
+import { Stores } from '../database/stores/stores.js';
 import { Transactions } from '../database/transaction.js';
 import { aDuration, aWait, object, rule } from '../model/arguments.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
@@ -60,7 +60,7 @@ export class SessionLeases {
   readonly #options: MikroOrmSessionServiceOptions;
   readonly #ttlMs: number;
   readonly #transactions: Transactions;
-  readonly #store: SessionStore;
+  readonly #stores: Stores;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
@@ -74,7 +74,7 @@ export class SessionLeases {
     this.#options = ofService;
     this.#ttlMs = ttlMs;
     this.#transactions = new Transactions(em, options);
-    this.#store = SessionStore.of(em, this.#transactions.dialect);
+    this.#stores = Stores.of(em, this.#transactions.dialect);
   }
 
   /**
@@ -134,32 +134,32 @@ export class SessionLeases {
   }
 
   async #current(key: SessionKey): Promise<LeaseInfo | undefined> {
-    const found = await this.#transactions.run((sql) => this.#store.leases.current(sql, key));
+    const found = await this.#transactions.run((sql) => this.#stores.leases.current(sql, key));
     return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
   }
 
   async #take(key: SessionKey, holder: string): Promise<number | undefined> {
     // On its own: while a session's row is locked, the others' leases must not wait for the counter.
-    const token = await this.#transactions.statement((sql) => this.#store.leases.nextToken(sql));
+    const token = await this.#transactions.statement((sql) => this.#stores.leases.nextToken(sql));
     const taken = await this.#transactions.statement((sql) =>
-      this.#store.leases.take(sql, key, holder, token, this.#ttlMs),
+      this.#stores.leases.take(sql, key, holder, token, this.#ttlMs),
     );
     return taken ? token : undefined;
   }
 
   async #checkExists(key: SessionKey): Promise<void> {
-    const head = await this.#transactions.run((sql) => this.#store.head(sql, key));
+    const head = await this.#transactions.run((sql) => this.#stores.sessions.head(sql, key));
     if (!head) throw new SessionNotFoundError(key.sessionId);
   }
 
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
-    const { leases } = this.#store;
+    const { leases } = this.#stores;
     // One try at a time: the lease's own schedule is what tries again, and its deadline what gives up.
     const transactions = new Transactions(this.#em, { retry: { attempts: 1 } });
     return new Lease(
       session,
       token,
-      MikroOrmSessionService.fenced(this.#em, this.#options, { session, token }),
+      new MikroOrmSessionService(this.#em, this.#options, { fence: { session, token } }),
       { ttlMs: this.#ttlMs, askedAt },
       {
         renew: () => transactions.statement((sql) => leases.renew(sql, session, token, this.#ttlMs)),

@@ -1,4 +1,4 @@
-import type { SessionStore } from '../database/stores/session-store.js';
+import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
 import { LogPoller } from './poller.js';
 
@@ -9,7 +9,7 @@ export class Announcer {
 
   /** @param notifies whether watchers in other processes are told, too, where the database can. */
   constructor(
-    private readonly store: SessionStore,
+    private readonly stores: Stores,
     private readonly transactions: Transactions,
     private readonly notifies: boolean,
   ) {}
@@ -18,10 +18,10 @@ export class Announcer {
   async announce(): Promise<void> {
     if (this.transactions.isJoined) {
       // The server sends it with the host's commit.
-      if (this.notifies) await this.transactions.run((sql) => this.store.notify(sql));
+      if (this.notifies) await this.transactions.run((sql) => this.stores.log.notify(sql));
       return;
     }
-    LogPoller.wake(this.store);
+    LogPoller.wake(this.stores);
     if (this.notifies) await this.#send();
   }
 
@@ -38,7 +38,7 @@ export class Announcer {
       this.#next = undefined;
       // Without it watchers look by themselves, some time later.
       return this.transactions
-        .run((sql) => this.store.notify(sql))
+        .run((sql) => this.stores.log.notify(sql))
         .catch((error: unknown) => this.transactions.report(error, { operation: 'notify', key: {} }));
     });
     return this.#next;

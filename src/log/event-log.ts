@@ -1,7 +1,8 @@
 import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import type { LoggedEvent } from '../database/stores/log-store.js';
-import { SessionStore, type SessionHead } from '../database/stores/session-store.js';
+import type { SessionHead } from '../database/stores/session-store.js';
+import { Stores } from '../database/stores/stores.js';
 import { Transactions } from '../database/transaction.js';
 import {
   aDuration,
@@ -130,7 +131,7 @@ const BATCH = 200;
  */
 export class EventLog {
   readonly #transactions: Transactions;
-  readonly #store: SessionStore;
+  readonly #stores: Stores;
   readonly #poller: LogPoller;
   readonly #listener: LogListener | undefined;
 
@@ -143,9 +144,9 @@ export class EventLog {
     checkOptions(options, 'The options of EventLog');
     const { pollIntervalMs = DEFAULT_POLL_MS, listen } = options;
     this.#transactions = new Transactions(em, options);
-    this.#store = SessionStore.of(em, this.#transactions.dialect);
-    this.#poller = LogPoller.of(this.#store, this.#transactions, pollIntervalMs);
-    const channel = this.#store.channel;
+    this.#stores = Stores.of(em, this.#transactions.dialect);
+    this.#poller = LogPoller.of(this.#stores, this.#transactions, pollIntervalMs);
+    const channel = this.#stores.log.channel;
     if (listen && channel) {
       this.#listener = new LogListener(
         listen,
@@ -217,7 +218,7 @@ export class EventLog {
       head: () =>
         this.#transactions.call(
           { operation: 'head', key: session },
-          async () => (await this.#transactions.run((sql) => this.#store.head(sql, session)))?.lastSeq ?? 0,
+          async () => (await this.#transactions.run((sql) => this.#stores.sessions.head(sql, session)))?.lastSeq ?? 0,
         ),
       since: (seq, filter = {}) => {
         aWholeNumber(seq, 'seq');
@@ -236,7 +237,7 @@ export class EventLog {
   async *#sinceInSession(session: SessionKey, seq: number, filter: SessionLogFilter): AsyncGenerator<LogEntry> {
     const call = { operation: 'since', key: session };
     const head = await this.#transactions.call(call, () =>
-      this.#transactions.run((sql) => this.#store.head(sql, session)),
+      this.#transactions.run((sql) => this.#stores.sessions.head(sql, session)),
     );
     if (head) yield* this.#readSession(call, session, head, seq, filter);
   }
@@ -297,7 +298,7 @@ export class EventLog {
     while (after < upTo) {
       const range = { after, upTo, limit: BATCH };
       const events = await this.#transactions.call(call, () =>
-        this.#transactions.run((sql) => this.#store.log.events(sql, range, filter)),
+        this.#transactions.run((sql) => this.#stores.log.events(sql, range, filter)),
       );
       yield* entriesOf(events, filter);
       if (events.length < BATCH) return;
@@ -316,10 +317,13 @@ export class EventLog {
       const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
       const { events, isThere } = await this.#transactions.call(call, () =>
         this.#transactions.run(async (sql) => {
-          const events = await this.#store.log.sessionEvents(sql, session, range);
+          const events = await this.#stores.log.sessionEvents(sql, session, range);
           const isKnown = events.length > 0 || afterTimestamp !== undefined;
           // Without events the session was deleted meanwhile, or they are missing.
-          return { events, isThere: isKnown || (await this.#store.head(sql, session))?.incarnation === incarnation };
+          return {
+            events,
+            isThere: isKnown || (await this.#stores.sessions.head(sql, session))?.incarnation === incarnation,
+          };
         }),
       );
       const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);

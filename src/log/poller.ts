@@ -1,5 +1,6 @@
 import type { LogHead } from '../database/stores/log-store.js';
-import type { SessionHead, SessionStore } from '../database/stores/session-store.js';
+import type { SessionHead } from '../database/stores/session-store.js';
+import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
 import { isRefusedWrite } from '../model/failures.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -44,10 +45,10 @@ const SESSIONS_AT_ONCE = 200;
  * or not at all costs no event (contract G2).
  */
 export class LogPoller {
-  static readonly #pollers = new WeakMap<SessionStore, Map<number, LogPoller>>();
+  static readonly #pollers = new WeakMap<Stores, Map<number, LogPoller>>();
 
   readonly #transactions: Transactions;
-  readonly #store: SessionStore;
+  readonly #stores: Stores;
   readonly #intervalMs: number;
   readonly #sessions = new Map<string, WatchedSession>();
   readonly #waiters = new Set<Waiter>();
@@ -63,21 +64,21 @@ export class LogPoller {
   /** Whether the last look that failed had somebody waiting for it, who threw. */
   #wasHeard = false;
 
-  static of(store: SessionStore, transactions: Transactions, intervalMs: number): LogPoller {
-    const pollers = LogPoller.#pollers.get(store) ?? new Map<number, LogPoller>();
-    LogPoller.#pollers.set(store, pollers);
-    const poller = pollers.get(intervalMs) ?? new LogPoller(store, transactions, intervalMs);
+  static of(stores: Stores, transactions: Transactions, intervalMs: number): LogPoller {
+    const pollers = LogPoller.#pollers.get(stores) ?? new Map<number, LogPoller>();
+    LogPoller.#pollers.set(stores, pollers);
+    const poller = pollers.get(intervalMs) ?? new LogPoller(stores, transactions, intervalMs);
     pollers.set(intervalMs, poller);
     return poller;
   }
 
   /** Tells the watchers in this process of a commit. */
-  static wake(store: SessionStore): void {
-    for (const poller of LogPoller.#pollers.get(store)?.values() ?? []) poller.wake();
+  static wake(stores: Stores): void {
+    for (const poller of LogPoller.#pollers.get(stores)?.values() ?? []) poller.wake();
   }
 
-  private constructor(store: SessionStore, transactions: Transactions, intervalMs: number) {
-    this.#store = store;
+  private constructor(stores: Stores, transactions: Transactions, intervalMs: number) {
+    this.#stores = stores;
     this.#transactions = transactions;
     this.#intervalMs = intervalMs;
   }
@@ -117,7 +118,7 @@ export class LogPoller {
 
   /** Gives positions to all events that are committed now, where this account may. @returns the last position. */
   async position(report: Report): Promise<number> {
-    let head = await this.#transactions.run((sql) => this.#store.log.head(sql));
+    let head = await this.#transactions.run((sql) => this.#stores.log.head(sql));
     while (head.isPending && this.#mayWrite()) head = await this.#assignPositions(head, [{ report }]);
     return head.position;
   }
@@ -129,7 +130,7 @@ export class LogPoller {
 
   async #assignPositions(head: LogHead, told: Iterable<{ report: Report }>): Promise<LogHead> {
     try {
-      const assigned = await this.#transactions.transaction((sql) => this.#store.log.assignPositions(sql));
+      const assigned = await this.#transactions.transaction((sql) => this.#stores.log.assignPositions(sql));
       this.#readOnlySince = -Infinity;
       return assigned;
     } catch (error) {
@@ -181,7 +182,7 @@ export class LogPoller {
   }
 
   async #lookOnce(): Promise<void> {
-    const { log } = this.#store;
+    const { log } = this.#stores;
     const registrations = this.#registrations;
     const mark = await this.#transactions.run((sql) => log.changeMark(sql));
     // The mark tells of changes to what was looked at; a session that is new to us was not.
@@ -211,7 +212,7 @@ export class LogPoller {
     for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {
       const some = watched.slice(i, i + SESSIONS_AT_ONCE);
       const keys = some.map(({ key }) => key);
-      const found = await this.#transactions.run((sql) => this.#store.heads(sql, keys));
+      const found = await this.#transactions.run((sql) => this.#stores.sessions.heads(sql, keys));
       const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
       for (const session of some) {
         const head = heads.get(sessionIdentity(session.key));

@@ -1,7 +1,8 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
-import type { EventContent, SessionStore } from '../database/stores/session-store.js';
+import type { EventContent } from '../database/stores/event-store.js';
+import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
 import type { Announcer } from '../log/announcer.js';
 import {
@@ -50,7 +51,7 @@ export function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
 /** Appends events: checks and encodes them, writes them, and brings the handle up to what was written. */
 export class Appender {
   constructor(
-    private readonly store: SessionStore,
+    private readonly stores: Stores,
     private readonly transactions: Transactions,
     private readonly leases: LeaseGuard,
     private readonly announcer: Announcer,
@@ -117,9 +118,9 @@ export class Appender {
     const key = keyOf(handle);
     const last = handle.events.at(-1);
     return this.transactions.run(async (sql) => {
-      const head = await this.store.head(sql, key);
+      const head = await this.stores.sessions.head(sql, key);
       if (!head) throw new SessionNotFoundError(handle.id);
-      const stored = last && (await this.store.event(sql, key, last.id, false));
+      const stored = last && (await this.stores.events.find(sql, key, last.id, false));
       return { incarnation: head.incarnation, seq: stored?.seq ?? 0, eventCount: -1 };
     });
   }
@@ -142,8 +143,8 @@ export class Appender {
         lastUpdateTime: (pending.at(-1) ?? pending[0]).stored.timestamp,
         state: byScope(new Map(writes.flat().map((entry) => [entry.key, entry])).values()),
       };
-      const write = (sql: Sql) => this.store.append(sql, batch);
-      const lastSeq = this.store.appendsInOneStatement(batch)
+      const write = (sql: Sql) => this.stores.events.append(sql, batch);
+      const lastSeq = this.stores.events.appendsInOneStatement(batch)
         ? await this.transactions.statement(write)
         : await this.transactions.transaction(write);
       if (lastSeq !== undefined) return { incarnation, lastSeq, replaced: false };
@@ -166,21 +167,21 @@ export class Appender {
     revision: Revision,
     rejects: boolean,
   ): Promise<Appended> {
-    const head = await this.store.lock(sql, session);
+    const head = await this.stores.sessions.lock(sql, session);
     if (!head) throw new SessionNotFoundError(session.sessionId);
     await this.leases.check(sql, session);
 
     // What is above the session's last number would be in the way of every append (contract I4); from now on it counts.
-    const highest = await this.store.highestSeq(sql, session);
+    const highest = await this.stores.events.highestSeq(sql, session);
     let lastSeq = Math.max(head.lastSeq, highest);
-    if (lastSeq > head.lastSeq) await this.store.setLastSeq(sql, session, lastSeq);
+    if (lastSeq > head.lastSeq) await this.stores.sessions.setLastSeq(sql, session, lastSeq);
     const uncounted = { from: head.lastSeq + 1, to: lastSeq, problem: 'uncounted' } as const;
 
     // Numbers without a row are nobody's events.
     let unseen = Math.min(head.lastSeq, highest) - revision.seq;
     let replaced = false;
     for (const [i, { stored }] of pending.entries()) {
-      const existing = await this.store.event(sql, session, stored.id, true);
+      const existing = await this.stores.events.find(sql, session, stored.id, true);
       const entries = writes[i] ?? [];
       if (existing) {
         replaced = true;
@@ -189,7 +190,7 @@ export class Appender {
       } else {
         const { incarnation } = head;
         const batch = { session, incarnation, expectedSeq: lastSeq, lease: undefined, events: [stored] };
-        const seq = await this.store.append(sql, {
+        const seq = await this.stores.events.append(sql, {
           ...batch,
           lastUpdateTime: stored.timestamp,
           state: byScope(entries),
@@ -226,10 +227,10 @@ export class Appender {
     const changed = entries.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
-    await this.store.replaceEvent(sql, session, existing.seq, stored);
+    await this.stores.events.replace(sql, session, existing.seq, stored);
     // Where it cannot be read what the event wrote before, only what is still its own is safe to overwrite.
-    await this.store.setState(sql, session, byScope(changed), !isNewest || !event);
-    if (isNewest) await this.store.setLastUpdateTime(sql, session, stored.timestamp);
+    await this.stores.state.set(sql, session, byScope(changed), !isNewest || !event);
+    if (isNewest) await this.stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
   }
 
   /** Reads what a handle missed, after the lock is gone (contract E2, E3). */
@@ -238,10 +239,10 @@ export class Appender {
     setRevision(handle, revision.incarnation, revision.seq);
     try {
       await this.transactions.run(async (sql) => {
-        const snapshot = await this.store.snapshot(sql, key);
+        const snapshot = await this.stores.sessions.snapshot(sql, key);
         if (!snapshot) return;
         const after = snapshot.incarnation === revision.incarnation ? revision.seq : 0;
-        const read = await this.store.events(sql, key, snapshot, { after });
+        const read = await this.stores.events.read(sql, key, snapshot, { after });
         if (!read) return;
         const [state, missed] = [readState(snapshot.state), readEvents(read)];
         catchUp(handle, snapshot, state.value, missed.value, pending);

@@ -1,5 +1,7 @@
 import type { Event } from '@google/adk';
-import type { ReadEvents, SessionStore, StateValue } from '../database/stores/session-store.js';
+import type { ReadEvents } from '../database/stores/event-store.js';
+import type { StateValue } from '../database/stores/state-store.js';
+import type { Stores } from '../database/stores/stores.js';
 import { DamagedSessionError, type Damage, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -49,12 +51,12 @@ export function readEvents({ events, missing, uncounted }: ReadEvents): Readable
 }
 
 /** Sessions whose damage the process has been warned of. */
-const warned = new WeakMap<SessionStore, Set<string>>();
+const warned = new WeakMap<Stores, Set<string>>();
 
 /** Tells the host of damage, by the `onDamage` of the service or a warning of the process. */
 export class DamageReporter {
   constructor(
-    private readonly store: SessionStore,
+    private readonly stores: Stores,
     private readonly onDamage: MikroOrmSessionServiceOptions['onDamage'],
   ) {}
 
@@ -74,8 +76,8 @@ export class DamageReporter {
   }
 
   #warn(key: SessionKey, error: DamagedSessionError): void {
-    const identities = warned.get(this.store) ?? new Set();
-    warned.set(this.store, identities);
+    const identities = warned.get(this.stores) ?? new Set();
+    warned.set(this.stores, identities);
     if (identities.has(sessionIdentity(key))) return;
     identities.add(sessionIdentity(key));
     process.emitWarning(error);

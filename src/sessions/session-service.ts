@@ -12,7 +12,9 @@ import {
 } from '@google/adk';
 import { UniqueConstraintViolationException, type EntityManager } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
-import { SessionStore, ownerKey, type SessionHead, type StateValue } from '../database/stores/session-store.js';
+import type { SessionHead } from '../database/stores/session-store.js';
+import { ownerKey, type StateValue } from '../database/stores/state-store.js';
+import { Stores } from '../database/stores/stores.js';
 import { Transactions } from '../database/transaction.js';
 import { Announcer } from '../log/announcer.js';
 import {
@@ -35,6 +37,12 @@ import { checkRequest, type AppendEventsRequest, type UpdateStateRequest } from 
 /** Each try reads a session that is being deleted and created again; nobody does that more often. */
 const READ_ATTEMPTS = 5;
 
+/** @internal */
+interface Within {
+  transactions?: Transactions;
+  fence?: Fence | undefined;
+}
+
 /**
  * ADK sessions in the host's own database, through its own MikroORM.
  *
@@ -51,36 +59,35 @@ const READ_ATTEMPTS = 5;
  */
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #options: MikroOrmSessionServiceOptions;
-  readonly #store: SessionStore;
+  readonly #stores: Stores;
   readonly #damage: DamageReporter;
-  #transactions: Transactions;
-  #leases: LeaseGuard;
-  #appender: Appender;
+  readonly #transactions: Transactions;
+  readonly #leases: LeaseGuard;
+  readonly #appender: Appender;
 
   /**
    * @param em the host's `EntityManager`. It is forked for each call; its ORM is never opened, configured or closed.
    * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}) {
+  constructor(em: EntityManager, options?: MikroOrmSessionServiceOptions);
+  /**
+   * @internal
+   * @param within the transaction to join, and the lease without which no session is written to.
+   */
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
+  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, within: Within);
+  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}, { transactions, fence }: Within = {}) {
     super();
     checkServiceOptions(options, 'The options of MikroOrmSessionService');
+    const { onDamage, onUnleasedAppend, notify = false } = options;
     this.#options = options;
-    this.#transactions = new Transactions(em, options);
-    this.#store = SessionStore.of(em, this.#transactions.dialect);
-    this.#damage = new DamageReporter(this.#store, options.onDamage);
-    [this.#leases, this.#appender] = this.#writersOf(this.#transactions, undefined);
-  }
-
-  /**
-   * A service that writes to a session only while its lease is the current one.
-   *
-   * @internal see `SessionLeases`
-   */
-  static fenced(em: EntityManager, options: MikroOrmSessionServiceOptions, fence: Fence): MikroOrmSessionService {
-    const service = new MikroOrmSessionService(em, options);
-    service.#use(service.#transactions, fence);
-    return service;
+    this.#transactions = transactions ?? new Transactions(em, options);
+    this.#stores = Stores.of(em, this.#transactions.dialect);
+    this.#damage = new DamageReporter(this.#stores, onDamage);
+    this.#leases = new LeaseGuard(this.#stores.leases, onUnleasedAppend, fence);
+    const announcer = new Announcer(this.#stores, this.#transactions, notify);
+    this.#appender = new Appender(this.#stores, this.#transactions, this.#leases, announcer, this.#damage, options);
   }
 
   /**
@@ -91,21 +98,8 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @param tx the `EntityManager` that `em.transactional` hands out.
    */
   withEntityManager(tx: EntityManager): MikroOrmSessionService {
-    const joined = new MikroOrmSessionService(tx, this.#options);
-    joined.#use(this.#transactions.join(tx), this.#leases.fence);
-    return joined;
-  }
-
-  #use(transactions: Transactions, fence: Fence | undefined): void {
-    this.#transactions = transactions;
-    [this.#leases, this.#appender] = this.#writersOf(transactions, fence);
-  }
-
-  #writersOf(transactions: Transactions, fence: Fence | undefined): [LeaseGuard, Appender] {
-    const { onUnleasedAppend, notify = false } = this.#options;
-    const leases = new LeaseGuard(this.#store.leases, onUnleasedAppend, fence);
-    const announcer = new Announcer(this.#store, transactions, notify);
-    return [leases, new Appender(this.#store, transactions, leases, announcer, this.#damage, this.#options)];
+    const within = { transactions: this.#transactions.join(tx), fence: this.#leases.fence };
+    return new MikroOrmSessionService(tx, this.#options, within);
   }
 
   /**
@@ -130,14 +124,15 @@ export class MikroOrmSessionService extends BaseSessionService {
     return this.#transactions.call({ operation, key }, async () => {
       try {
         const snapshot = await this.#transactions.transaction(async (sql) => {
-          await this.#store.create(sql, key, head, entries);
-          return this.#store.snapshot(sql, key);
+          await this.#stores.sessions.create(sql, key, head);
+          await this.#stores.state.set(sql, key, entries);
+          return this.#stores.sessions.snapshot(sql, key);
         });
         return this.#created(key, snapshot ?? { ...head, state: [] });
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
         // A lost connection can hide that the commit went through; then it is our own session that is in the way.
-        const existing = await this.#transactions.run((sql) => this.#store.snapshot(sql, key), error);
+        const existing = await this.#transactions.run((sql) => this.#stores.sessions.snapshot(sql, key), error);
         if (existing?.incarnation !== head.incarnation) throw new SessionExistsError(key.sessionId);
         return this.#created(key, existing);
       }
@@ -178,9 +173,12 @@ export class MikroOrmSessionService extends BaseSessionService {
     return this.#transactions.call({ operation, key }, async () => {
       for (let attempt = 1; ; attempt++) {
         const found = await this.#transactions.run(async (sql) => {
-          const snapshot = await this.#store.snapshot(sql, key);
+          const snapshot = await this.#stores.sessions.snapshot(sql, key);
           if (!snapshot) return undefined;
-          return { snapshot, read: await this.#store.events(sql, key, snapshot, { after: 0, newest, afterTimestamp }) };
+          return {
+            snapshot,
+            read: await this.#stores.events.read(sql, key, snapshot, { after: 0, newest, afterTimestamp }),
+          };
         });
         if (!found) return undefined;
         // Otherwise the session was deleted between the two reads (contract D8).
@@ -241,11 +239,11 @@ export class MikroOrmSessionService extends BaseSessionService {
     return this.#transactions.call({ operation: 'listSessions', key }, () =>
       this.#transactions.run(async (sql) => {
         const isWhole = limit === undefined && skipped === 0;
-        const listed = limit === 0 ? [] : await this.#store.list(sql, range);
-        const states = await this.#store.statesOf(sql, range, listed, isWhole);
+        const listed = limit === 0 ? [] : await this.#stores.sessions.list(sql, range);
+        const states = await this.#stores.state.ofSessions(sql, range, listed, isWhole);
         // A page that is not full is the last one, and says how many there are.
         const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
-        const totalItems = isWhole || isLast ? skipped + listed.length : await this.#store.count(sql, range);
+        const totalItems = isWhole || isLast ? skipped + listed.length : await this.#stores.sessions.count(sql, range);
         const told = new Set<string>();
         const sessions = listed.map((session) => {
           const key = { appName, userId: session.userId, sessionId: session.id };
@@ -287,10 +285,10 @@ export class MikroOrmSessionService extends BaseSessionService {
     await this.#transactions.call({ operation: 'deleteSession', key }, () =>
       this.#leases.ruleFor(key)
         ? this.#transactions.transaction(async (sql) => {
-            if (await this.#store.lock(sql, key)) await this.#leases.check(sql, key);
-            await this.#store.delete(sql, key);
+            if (await this.#stores.sessions.lock(sql, key)) await this.#leases.check(sql, key);
+            await this.#stores.sessions.delete(sql, key);
           })
-        : this.#transactions.statement((sql) => this.#store.delete(sql, key)),
+        : this.#transactions.statement((sql) => this.#stores.sessions.delete(sql, key)),
     );
   }
 
@@ -399,11 +397,11 @@ export class MikroOrmSessionService extends BaseSessionService {
     await this.#transactions.call({ operation: 'updateState', key: given }, () =>
       this.#transactions.transaction(async (sql) => {
         if (entries.session.length + removed.session.length > 0) {
-          if (!(await this.#store.lock(sql, key))) throw new SessionNotFoundError(key.sessionId);
+          if (!(await this.#stores.sessions.lock(sql, key))) throw new SessionNotFoundError(key.sessionId);
           await this.#leases.check(sql, key);
         }
-        await this.#store.setState(sql, key, entries);
-        await this.#store.removeState(sql, key, removed);
+        await this.#stores.state.set(sql, key, entries);
+        await this.#stores.state.remove(sql, key, removed);
       }),
     );
   }
@@ -411,7 +409,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   async #readState(operation: string, given: Partial<SessionKey>, scope: Scope): Promise<Record<string, unknown>> {
     const key = { appName: '', userId: '', sessionId: '', ...given };
     return this.#transactions.call({ operation, key: given }, async () => {
-      const state = readState(await this.#transactions.run((sql) => this.#store.state(sql, key, scope)));
+      const state = readState(await this.#transactions.run((sql) => this.#stores.state.read(sql, key, scope)));
       this.#onDamage(key, state.damaged);
       return state.value;
     });

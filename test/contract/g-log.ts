@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { dialectName } from '../../entities/dialect-name.js';
-import { SessionStore } from '../../src/database/stores/session-store.js';
+import { Stores } from '../../src/database/stores/stores.js';
 import { Transactions } from '../../src/database/transaction.js';
 import { EventLog, MikroOrmSessionService } from '../../src/index.js';
 import { keyOf, type OwnStore } from '../harnesses/harness.js';
@@ -210,9 +210,9 @@ logSuite.own(
     await other.em.getConnection().execute(IMPATIENCE[harness.dialect]);
 
     const transactions = new Transactions(store.peer.em);
-    const sessions = SessionStore.of(store.peer.em, transactions.dialect);
+    const stores = Stores.of(store.peer.em, transactions.dialect);
     await transactions.transaction(async (sql) => {
-      expect(await sessions.log.assignPositions(sql)).toEqual({ position: 2, isPending: false });
+      expect(await stores.log.assignPositions(sql)).toEqual({ position: 2, isPending: false });
       for (const sessionId of ['b', 'd']) {
         const session = (await writer.getSession({ ...ALICE, sessionId }))!;
         await writer.appendEvent({ session, event: eventOf({ id: `${sessionId}2` }) });

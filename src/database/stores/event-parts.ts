@@ -2,15 +2,40 @@ import type { SessionKey } from '../../model/keys.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
 
-/** Reads the content of events that are too large for one packet, and so are kept in parts. */
+/** The content of events that are too large for one packet, and so are kept in parts. */
 export class EventParts {
   readonly #select: string;
+  readonly #insert: string;
+  readonly #delete: string;
   readonly #underLock: string;
+  readonly #length: number;
 
   constructor(dialect: Dialect, { events, eventParts }: Tables) {
+    this.#length = dialect.maxTextLength ?? Infinity;
+    this.#insert = `insert into ${eventParts} (app_name, user_id, session_id, seq, part, text) values (?, ?, ?, ?, ?, ?)`;
+    this.#delete = `delete from ${eventParts} where ${SESSION_WHERE} and seq = ?`;
     this.#select = `select part, coalesce(text, ${dialect.jsonText('data')}) as text from ${events}
       left join ${eventParts} using (app_name, user_id, session_id, seq) where ${SESSION_WHERE} and seq = ? order by part`;
     this.#underLock = dialect.underLock;
+  }
+
+  /** Whether an event's content is too large for its row. */
+  areNeededFor(json: string): boolean {
+    return json.length > this.#length;
+  }
+
+  async insert(sql: Sql, session: SessionKey, seq: number, json: string): Promise<void> {
+    for (let start = 0, part = 0; start < json.length; part++) {
+      let end = Math.min(start + this.#length, json.length);
+      // Half of a surrogate pair would not survive on its own.
+      if (/[\uD800-\uDBFF]/.test(json.charAt(end - 1)) && end < json.length) end--;
+      await sql.run(this.#insert, [...sessionValues(session), seq, part, json.slice(start, end)]);
+      start = end;
+    }
+  }
+
+  async delete(sql: Sql, session: SessionKey, seq: number): Promise<void> {
+    await sql.run(this.#delete, [...sessionValues(session), seq]);
   }
 
   /**

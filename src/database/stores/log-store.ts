@@ -64,6 +64,17 @@ export class LogStore {
     this.#text = texts(dialect, tables);
   }
 
+  /** What notifications of commits are called; undefined where the database has none. */
+  get channel(): string | undefined {
+    return this.#dialect.push?.channel(this.#tables);
+  }
+
+  /** Tells the listeners of other connections of a commit, where the database can. */
+  async notify(sql: Sql): Promise<void> {
+    const { push } = this.#dialect;
+    if (push) await sql.all(push.notify, [push.channel(this.#tables)]);
+  }
+
   /** Changes when anything was written; undefined where the database has no cheaper sign than `head`. */
   async changeMark(sql: Sql): Promise<string | undefined> {
     if (this.#dialect.changeMark === undefined) return undefined;

@@ -1,0 +1,251 @@
+import type { SessionKey } from '../../model/keys.js';
+import { gapsIn, rangesOf, type SeqRange } from '../../model/seq-ranges.js';
+import { appendCondition } from '../dialects/append-condition.js';
+import type { AppendBatch, Dialect, OneStatementAppend, Sql, StoredEvent } from '../dialects/dialect.js';
+import { EVENT_COLUMNS, SESSION_WHERE, placeholderRows, sessionValues, type Tables } from '../tables.js';
+import type { EventParts } from './event-parts.js';
+import { packets } from './packets.js';
+import type { SessionSnapshot, SessionStore } from './session-store.js';
+import type { StateStore } from './state-store.js';
+
+/** Which of the events of a snapshot are meant. */
+export interface EventRange {
+  /** Only those with a higher number. */
+  after: number;
+  /** Only events later than this, in ms. */
+  afterTimestamp?: number | undefined;
+  /** Only the newest so many. */
+  newest?: number | undefined;
+}
+
+/** A stored event. */
+export interface EventContent {
+  seq: number;
+  /** Undefined where the row has lost its content. */
+  json: string | undefined;
+}
+
+/** Events of a snapshot, and what of its numbers is damaged. */
+export interface ReadEvents {
+  /** In append order. */
+  events: EventContent[];
+  /** The numbers among those asked for that have no row. */
+  missing: SeqRange[];
+  /** The numbers of the rows that are above the session's last number. */
+  uncounted: SeqRange[];
+}
+
+/** The statements of a session's events. */
+export class EventStore {
+  readonly #dialect: Dialect;
+  readonly #table: string;
+  readonly #sessions: SessionStore;
+  readonly #state: StateStore;
+  readonly #parts: EventParts;
+  readonly #text: ReturnType<typeof texts>;
+  readonly #oneStatement: OneStatementAppend | undefined;
+
+  constructor(dialect: Dialect, tables: Tables, sessions: SessionStore, state: StateStore, parts: EventParts) {
+    this.#dialect = dialect;
+    this.#table = tables.sessions;
+    this.#sessions = sessions;
+    this.#state = state;
+    this.#parts = parts;
+    this.#text = texts(dialect, tables);
+    this.#oneStatement = dialect.appendInOneStatement?.(tables);
+  }
+
+  /** Whether `append` is one statement, which needs no transaction around it. */
+  appendsInOneStatement(batch: AppendBatch): boolean {
+    return this.#oneStatement?.takes(batch, false) ?? false;
+  }
+
+  /**
+   * Appends under the session's lock. Fails with the database's unique violation when an event is stored already.
+   *
+   * @returns the number of the last event; undefined when the session is missing or not as the batch expects it.
+   */
+  async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
+    if (this.#oneStatement?.takes(batch, sql.isInTransaction)) return this.#oneStatement.write(sql, batch);
+
+    const { session, events, lastUpdateTime, state } = batch;
+    const lastSeq = await this.#dialect.takeSeq(sql, {
+      table: this.#table,
+      count: events.length,
+      lastUpdateTime,
+      ...appendCondition(batch, this.#dialect),
+    });
+    if (lastSeq === undefined) return undefined;
+
+    await this.#insert(sql, session, lastSeq - events.length + 1, events);
+    await this.#state.set(sql, session, state);
+    return lastSeq;
+  }
+
+  /** Gives a stored event another content; for the caller that holds the session's lock. */
+  async replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
+    const inParts = this.#parts.areNeededFor(event.json);
+    await sql.run(this.#text.update, [event.timestamp, inParts ? null : event.json, ...sessionValues(session), seq]);
+    await this.#parts.delete(sql, session, seq);
+    if (inParts) await this.#parts.insert(sql, session, seq, event.json);
+  }
+
+  /** @returns undefined when the session is gone since the snapshot, or another under its id. */
+  async read(
+    sql: Sql,
+    session: SessionKey,
+    snapshot: SessionSnapshot,
+    { after, afterTimestamp, newest }: EventRange,
+  ): Promise<ReadEvents | undefined> {
+    const { incarnation, lastSeq } = snapshot;
+    const isFiltered = afterTimestamp !== undefined;
+    const first = newest === undefined || isFiltered ? after : Math.max(after, lastSeq - newest);
+    const key = sessionValues(session);
+    const rows = isFiltered
+      ? await this.#eventsSince(sql, session, snapshot, first, afterTimestamp, newest)
+      : await sql.all<EventRow>(this.#text.select, [...key, first, lastSeq, ...key, ...key, incarnation]);
+    if (rows.length === 0 && first >= lastSeq) return { events: [], missing: [], uncounted: [] };
+
+    const counted = rows.filter(({ seq }) => seq <= lastSeq);
+    const later = isFiltered ? counted.filter((row) => Number(row.is_later) === 1) : counted;
+    const asked = isFiltered && newest !== undefined ? later.slice(-newest) : later;
+    const events: EventContent[] = [];
+    for (const { seq, data } of asked) {
+      const json = data ?? (await this.#parts.read(sql, session, seq));
+      if (json !== undefined) events.push({ seq, json: json ?? undefined });
+    }
+    const numbers = events.map(({ seq }) => seq);
+    const isLastThere = counted.at(-1)?.seq === lastSeq;
+    const missing = isFiltered
+      ? await this.#missingSince(
+          sql,
+          session,
+          snapshot,
+          first,
+          asked.slice(asked.length === newest ? 1 : 0),
+          isLastThere,
+        )
+      : gapsIn(numbers, first, lastSeq);
+    const uncounted = rangesOf(rows.slice(counted.length).map(({ seq }) => seq));
+
+    // Rows show that the session was there; without any, and for what was read after them, it has to be looked for.
+    const isThere = rows.length > 0 && asked.every(({ data }) => data !== null) && !(isFiltered && missing.length > 0);
+    return isThere || (await this.#sessions.head(sql, session))?.incarnation === incarnation
+      ? { events, missing, uncounted }
+      : undefined;
+  }
+
+  /** Rows with a filter by time, and besides the session's last one, which shows that none is missing behind the others. */
+  async #eventsSince(
+    sql: Sql,
+    session: SessionKey,
+    { incarnation, lastSeq }: SessionSnapshot,
+    after: number,
+    time: number,
+    newest: number | undefined,
+  ): Promise<EventRow[]> {
+    const key = sessionValues(session);
+    const values = [time, time, ...key, after, lastSeq, time, lastSeq, ...key, ...key, incarnation];
+    if (newest !== undefined) {
+      const rows = await sql.all<EventRow>(this.#text.selectNewestSince, [...values, newest + 1]);
+      // Rows above the session's last number take the places of others.
+      if (rows.every(({ seq }) => seq <= lastSeq)) return rows.reverse();
+    }
+    return sql.all<EventRow>(this.#text.selectSince, values);
+  }
+
+  /**
+   * The missing numbers of a filter by time. A missing event has no time; it counts as one of the time of the event
+   * after it, and as one that is asked for where none comes after it.
+   */
+  async #missingSince(
+    sql: Sql,
+    session: SessionKey,
+    { lastSeq }: SessionSnapshot,
+    after: number,
+    asked: readonly EventRow[],
+    isLastThere: boolean,
+  ): Promise<SeqRange[]> {
+    const behindGaps = new Set(
+      asked.filter(({ seq, follows }) => seq > after + 1 && Number(follows) === 0).map(({ seq }) => seq),
+    );
+    if (!isLastThere) behindGaps.add(lastSeq + 1);
+    if (behindGaps.size === 0) return [];
+    const gaps = gapsIn(await this.#numbers(sql, session, after, lastSeq), after, lastSeq);
+    return gaps.filter(({ to }) => behindGaps.has(to + 1));
+  }
+
+  /** @returns the highest number among the session's events, whatever its row says; 0 without events. */
+  async highestSeq(sql: Sql, session: SessionKey): Promise<number> {
+    const [row] = await sql.all<{ seq: number }>(this.#text.selectHighestNumber, sessionValues(session));
+    return row?.seq ?? 0;
+  }
+
+  /** The numbers of the events that have a row, in order. */
+  async #numbers(sql: Sql, session: SessionKey, after: number, upTo: number): Promise<number[]> {
+    const rows = await sql.all<{ seq: number }>(this.#text.selectNumbers, [...sessionValues(session), after, upTo]);
+    return rows.map(({ seq }) => seq);
+  }
+
+  /**
+   * @param isLocked whether the caller holds the session's lock.
+   * @returns the number and content of a stored event.
+   */
+  async find(sql: Sql, session: SessionKey, eventId: string, isLocked: boolean): Promise<EventContent | undefined> {
+    const text = isLocked ? this.#text.selectOneUnderLock : this.#text.selectOne;
+    const [row] = await sql.all<EventRow>(text, [...sessionValues(session), eventId]);
+    if (!row) return undefined;
+    const json = row.data ?? (await this.#parts.read(sql, session, row.seq, isLocked));
+    return { seq: row.seq, json: json ?? undefined };
+  }
+
+  async #insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
+    const numbered = events.map((event, i) => ({ ...event, seq: firstSeq + i }));
+    for (const packet of packets(
+      this.#dialect,
+      session,
+      numbered.filter((event) => !this.#parts.areNeededFor(event.json)),
+    )) {
+      const rows = packet.map((event) => [...sessionValues(session), event.seq, event.id, event.timestamp, event.json]);
+      await sql.run(`${this.#text.insert} ${placeholderRows(rows.length, rows[0]?.length ?? 0)}`, rows.flat());
+    }
+    for (const event of numbered.filter((event) => this.#parts.areNeededFor(event.json))) {
+      const row = [...sessionValues(session), event.seq, event.id, event.timestamp, null];
+      await sql.run(`${this.#text.insert} ${placeholderRows(1, row.length)}`, row);
+      await this.#parts.insert(sql, session, event.seq, event.json);
+    }
+  }
+}
+
+interface EventRow {
+  seq: number;
+  /** Null where the event is in parts. */
+  data: string | null;
+  /** Selected with a filter by time: whether the event is later. */
+  is_later?: boolean | number;
+  /** Selected with a filter by time: whether the number before has a row. */
+  follows?: boolean | number;
+}
+
+function texts(dialect: Dialect, { sessions, events }: Tables) {
+  const event = `seq, ${dialect.jsonText('data')} as data`;
+  // With the rows above the session's last number, which no append has written.
+  const eventsWhere = (asked: string) => `where ${SESSION_WHERE} and seq > ?
+    and (${asked} or seq > (select last_seq from ${sessions} where ${SESSION_WHERE}))
+    and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
+  const since = `select seq, timestamp > ? as is_later, case when timestamp > ? then ${dialect.jsonText('data')} end as data,
+    exists (select 1 from ${events} as previous where previous.app_name = e.app_name and previous.user_id = e.user_id
+      and previous.session_id = e.session_id and previous.seq = e.seq - 1) as follows
+    from ${events} as e ${eventsWhere('seq <= ? and (timestamp > ? or seq = ?)')}`;
+  return {
+    insert: `insert into ${events} (${EVENT_COLUMNS}) values`,
+    select: `select ${event} from ${events} ${eventsWhere('seq <= ?')} order by seq`,
+    selectSince: `${since} order by seq`,
+    selectNewestSince: `${since} order by seq desc limit ?`,
+    selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
+    selectNumbers: `select seq from ${events} where ${SESSION_WHERE} and seq > ? and seq <= ? order by seq`,
+    selectOne: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
+    selectOneUnderLock: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?${dialect.underLock}`,
+    update: `update ${events} set timestamp = ?, data = ? where ${SESSION_WHERE} and seq = ?`,
+  };
+}

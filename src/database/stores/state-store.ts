@@ -1,0 +1,140 @@
+import type { SessionKey } from '../../model/keys.js';
+import { SCOPES, type Scope, type StateEntries } from '../../model/state.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
+import {
+  STATE_KEYS,
+  ownerValues,
+  ownerWhere,
+  placeholderRows,
+  placeholders,
+  stateTable,
+  type Tables,
+} from '../tables.js';
+import { packets } from './packets.js';
+
+export interface StateValue {
+  scope: Scope;
+  key: string;
+  json: string;
+}
+
+/** A row of a state table, selected with its scope as `kind`. */
+export interface StateRow {
+  kind: Scope;
+  state_key: string;
+  value: string;
+}
+
+/** The statements of state: one row for each key, in a table for each scope. */
+export class StateStore {
+  readonly #dialect: Dialect;
+  readonly #tables: Tables;
+  readonly #text: ReturnType<typeof texts>;
+
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#dialect = dialect;
+    this.#tables = tables;
+    this.#text = texts(dialect, tables);
+  }
+
+  /** @returns the state of one scope, without that of the others. */
+  async read(sql: Sql, session: SessionKey, scope: Scope): Promise<StateValue[]> {
+    return (await sql.all<StateRow>(this.#text.select[scope], ownerValues(session, scope))).map(stateValueOf);
+  }
+
+  /**
+   * The state of listed sessions, of their users and of their app, by `ownerKey`.
+   *
+   * @param all whether these are all the sessions there are, which spares naming them.
+   */
+  async ofSessions(
+    sql: Sql,
+    { appName, userId }: { appName: string; userId: string | undefined },
+    sessions: readonly { userId: string; id: string }[],
+    all: boolean,
+  ): Promise<Map<string, StateValue[]>> {
+    const states = new Map<string, StateValue[]>();
+    if (sessions.length === 0) return states;
+
+    const owner = userId === undefined ? [appName] : [appName, userId];
+    const users = all || userId !== undefined ? [] : [...new Set(sessions.map((session) => session.userId))];
+    const ids = all ? [] : sessions.map((session) => session.id);
+    const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
+    const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
+    // Also finds a session of the same id of another user on the page; it is told apart by its owner.
+    const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
+    const value = this.#dialect.jsonText('value');
+    const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
+      `select 'session' as kind, user_id, session_id, state_key, ${value} as value
+         from ${this.#tables.sessionStates} where ${ofSessions}
+       union all select 'user', user_id, '', state_key, ${value} from ${this.#tables.userStates} where ${ofUsers}
+       union all select 'app', '', '', state_key, ${value} from ${this.#tables.appStates} where app_name = ?`,
+      [...owner, ...users, ...ids, ...owner, ...users, appName],
+    );
+    for (const row of rows) {
+      const key = ownerKey(row.user_id, row.session_id);
+      const values = states.get(key);
+      if (values) values.push(stateValueOf(row));
+      else states.set(key, [stateValueOf(row)]);
+    }
+    return states;
+  }
+
+  /** @param ownOnly overwrite only what the same event wrote. */
+  async set(sql: Sql, session: SessionKey, state: StateEntries, ownOnly = false): Promise<void> {
+    for (const scope of SCOPES) {
+      const upsert = ownOnly ? this.#text.upsertOwn[scope] : this.#text.upsert[scope];
+      for (const packet of packets(this.#dialect, session, state[scope])) {
+        const [first] = packet;
+        if (first) await this.#dialect.refuseTooLarge?.(sql, first.json);
+        const rows = packet.map((entry) => [...ownerValues(session, scope), entry.key, entry.json, entry.eventId]);
+        await sql.run(
+          `${upsert.insert} ${placeholderRows(rows.length, rows[0]?.length ?? 0)} ${upsert.onConflict}`,
+          rows.flat(),
+        );
+      }
+    }
+  }
+
+  async remove(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
+    for (const scope of SCOPES) {
+      const keys = state[scope].map(({ key }) => key);
+      if (keys.length === 0) continue;
+      await sql.run(`${this.#text.delete[scope]} (${placeholders(keys.length)})`, [
+        ...ownerValues(session, scope),
+        ...keys,
+      ]);
+    }
+  }
+}
+
+/** Whose state it is: a session's, a user's where the session id is empty, the app's where both are. Keys hold no NUL. */
+export function ownerKey(userId: string, sessionId: string): string {
+  return `${userId}\0${sessionId}`;
+}
+
+export function stateValueOf({ kind, state_key, value }: StateRow): StateValue {
+  return { scope: kind, key: state_key, json: value };
+}
+
+function perScope<T>(of: (scope: Scope) => T): Record<Scope, T> {
+  return { session: of('session'), user: of('user'), app: of('app') };
+}
+
+function texts(dialect: Dialect, tables: Tables) {
+  const value = `${dialect.jsonText('value')} as value`;
+  const upsert = (ownOnly: boolean) =>
+    perScope((scope) => ({
+      insert: `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id) values`,
+      onConflict: dialect.onConflict(stateTable(tables, scope), STATE_KEYS[scope], ownOnly),
+    }));
+  return {
+    upsert: upsert(false),
+    upsertOwn: upsert(true),
+    select: perScope(
+      (scope) =>
+        `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
+    ),
+    delete: perScope((scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in`),
+  };
+}

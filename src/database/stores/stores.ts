@@ -1,0 +1,39 @@
+import type { EntityManager } from '@mikro-orm/core';
+import type { Dialect } from '../dialects/dialect.js';
+import { tablesOf, type Tables } from '../tables.js';
+import { EventParts } from './event-parts.js';
+import { EventStore } from './event-store.js';
+import { LeaseStore } from './lease-store.js';
+import { LogStore } from './log-store.js';
+import { SessionStore } from './session-store.js';
+import { StateStore } from './state-store.js';
+
+/** The statements on the tables of one ORM and schema. The text of each is built once. */
+export class Stores {
+  static readonly #all = new WeakMap<object, Map<string, Stores>>();
+
+  readonly sessions: SessionStore;
+  readonly events: EventStore;
+  readonly state: StateStore;
+  readonly leases: LeaseStore;
+  readonly log: LogStore;
+
+  /** The statements for the tables that an `EntityManager` knows. */
+  static of(em: EntityManager, dialect: Dialect): Stores {
+    const tables = tablesOf(em);
+    const all = Stores.#all.get(em.getMetadata()) ?? new Map<string, Stores>();
+    Stores.#all.set(em.getMetadata(), all);
+    const stores = all.get(tables.sessions) ?? new Stores(dialect, tables);
+    all.set(tables.sessions, stores);
+    return stores;
+  }
+
+  private constructor(dialect: Dialect, tables: Tables) {
+    const parts = new EventParts(dialect, tables);
+    this.sessions = new SessionStore(dialect, tables);
+    this.state = new StateStore(dialect, tables);
+    this.events = new EventStore(dialect, tables, this.sessions, this.state, parts);
+    this.leases = new LeaseStore(dialect, tables);
+    this.log = new LogStore(dialect, tables, parts);
+  }
+}
