@@ -88,7 +88,7 @@ async function watch(sessionId: string): Promise<void> {
   onceAbandoned(() => stop.abort());
   const orm = await openOrm();
   const log = new EventLog(orm.em);
-  for await (const { seq, event, error } of log.watch(0, { session: sessionId }, { signal: stop.signal })) {
+  for await (const { seq, event, error } of log.watch(0, { sessionId }, { signal: stop.signal })) {
     if (error) throw error;
     report({ what: 'event', seq, event });
   }

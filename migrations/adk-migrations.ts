@@ -25,7 +25,7 @@ type BundledClass = new (...args: MigrationArguments) => BundledMigration;
 export interface AdkMigration {
   /** What MikroORM's table of migrations remembers. */
   name: string;
-  class: new (...args: MigrationArguments) => Migration;
+  class: new (...args: ConstructorParameters<typeof Migration>) => Migration;
 }
 
 const MIGRATIONS: Record<DialectName, Record<string, BundledClass>> = { sqlite, postgresql, mysql, mariadb };

@@ -32,6 +32,7 @@ export {
 export type { NotificationClient } from './log/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './sessions/messages.js';
 export { migrate } from '../migrations/migrate.js';
+export type { SessionKey } from './model/keys.js';
 export type { ErrorContext, MikroOrmSessionServiceOptions, ReportingOptions, RetryOptions } from './model/options.js';
 export { interruptedToolResponses, unansweredFunctionCalls, type UnansweredFunctionCall } from './leases/recovery.js';
 export {

@@ -1,12 +1,10 @@
 import { createEvent, getFunctionCalls, getFunctionResponses, type Event, type Session } from '@google/adk';
 
-type FunctionCall = ReturnType<typeof getFunctionCalls>[number];
-
 /** A tool call that a run left without a response. */
 export interface UnansweredFunctionCall {
   /** The event that made the call. */
   event: Event;
-  functionCall: FunctionCall & { id: string };
+  functionCall: ReturnType<typeof getFunctionCalls>[number] & { id: string };
 }
 
 /** Asks for a look before a second try: an order may have been placed before the process died. */

@@ -53,8 +53,7 @@ export interface SessionLogFilter {
 export interface LogFilter extends SessionLogFilter {
   appName?: string;
   userId?: string;
-  /** A session's id. */
-  session?: string;
+  sessionId?: string;
   /** A session's id; with it come the sessions of its subagents, see `deriveSessionId`. */
   sessionTree?: string;
 }
@@ -102,7 +101,7 @@ const checkSessionFilter = object(SESSION_FILTER);
 const checkLogFilter = object<LogFilter>({
   appName: anything,
   userId: anything,
-  session: anything,
+  sessionId: anything,
   sessionTree: anything,
   ...SESSION_FILTER,
 });
@@ -355,20 +354,20 @@ export interface SessionLog {
 }
 
 /** The session that a filter means, or as much of its key as it has. */
-function keyOf({ appName, userId, session }: LogFilter): Partial<SessionKey> {
+function keyOf({ appName, userId, sessionId }: LogFilter): Partial<SessionKey> {
   return {
     ...(appName !== undefined && { appName }),
     ...(userId !== undefined && { userId }),
-    ...(session !== undefined && { sessionId: session }),
+    ...(sessionId !== undefined && { sessionId }),
   };
 }
 
 function checkFilter(filter: LogFilter): void {
   checkLogFilter(filter, FILTER);
-  const { appName, userId, session, sessionTree } = filter;
+  const { appName, userId, sessionId, sessionTree } = filter;
   if (appName !== undefined) checkKeys({ appName });
   if (userId !== undefined) checkKeys({ userId });
-  if (session !== undefined) checkKeys({ sessionId: session });
+  if (sessionId !== undefined) checkKeys({ sessionId });
   if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
 }
 

@@ -1,7 +1,5 @@
 import { getFunctionCalls, getFunctionResponses, isCompactedEvent, stringifyContent, type Event } from '@google/adk';
 
-type Part = NonNullable<NonNullable<Event['content']>['parts']>[number];
-
 /** A tool call as a user interface shows it. */
 export interface MessageToolCall {
   /** Pairs it with its response; ADK gives one to every call that a model makes. */
@@ -32,7 +30,7 @@ export interface Message {
   thoughts?: string;
   toolCalls: MessageToolCall[];
   /** Files, code that the model ran and its results, as they are in the event. */
-  attachments: Part[];
+  attachments: NonNullable<NonNullable<Event['content']>['parts']>;
   /** What went wrong, where the event reports an error. */
   error?: string;
 }
@@ -111,7 +109,13 @@ function toMessage(event: Event): Message {
   };
 }
 
-function isAttachment({ thought, inlineData, fileData, executableCode, codeExecutionResult }: Part): boolean {
+function isAttachment({
+  thought,
+  inlineData,
+  fileData,
+  executableCode,
+  codeExecutionResult,
+}: Message['attachments'][number]): boolean {
   return !thought && !!(inlineData ?? fileData ?? executableCode ?? codeExecutionResult);
 }
 

@@ -71,12 +71,12 @@ logFilterSuite.own('G3', 'by app, user and session, letter by letter', async ({ 
     [{ userId: 'alice ' }, ['e']],
     [{ userId: '_lice' }, ['f']],
     [{ userId: 'a_ice' }, []],
-    [{ session: 's' }, ['a', 'b', 'c', 'd', 'e', 'f']],
-    [{ session: 'S' }, ['g']],
-    [{ session: '%' }, ['h']],
-    [{ session: '_' }, []],
-    [{ session: '\\' }, ['i']],
-    [{ session: "'" }, ['j']],
+    [{ sessionId: 's' }, ['a', 'b', 'c', 'd', 'e', 'f']],
+    [{ sessionId: 'S' }, ['g']],
+    [{ sessionId: '%' }, ['h']],
+    [{ sessionId: '_' }, []],
+    [{ sessionId: '\\' }, ['i']],
+    [{ sessionId: "'" }, ['j']],
   ]);
 });
 
@@ -208,7 +208,7 @@ logFilterSuite.own('G3', 'all conditions given must hold', async ({ scratch }) =
   const all: LogFilter = {
     appName: 'app',
     userId: 'alice',
-    session: 's:sub:x',
+    sessionId: 's:sub:x',
     sessionTree: 's',
     author: 'my_agent',
     authorSuffix: '_agent',
@@ -219,7 +219,7 @@ logFilterSuite.own('G3', 'all conditions given must hold', async ({ scratch }) =
   };
   await expectFiltered<LogFilter>(new EventLog(orm.em), [
     [all, ['wanted']],
-    [{ ...all, session: 's' }, ['not 2']],
+    [{ ...all, sessionId: 's' }, ['not 2']],
     [{ ...all, sessionTree: 'x' }, []],
   ]);
 });
@@ -285,7 +285,7 @@ logFilterSuite.own('G3', 'a cursor, a filter or a key that is none is refused at
     { appName: '' },
     { appName: 'x'.repeat(129) },
     { userId: 'x\0' },
-    { session: '\ud800' },
+    { sessionId: '\ud800' },
     { sessionTree: '' },
     { sessionTree: 'x'.repeat(192) },
   ];
@@ -343,7 +343,7 @@ logFilterSuite.own(
     expect(idsIn(await read(log.since(0, { limit: 2 })))).toEqual(['e1', 'error']);
     // Nobody can tell whose it was.
     expect(idsIn(await read(log.since(0, { author: 'nobody' })))).toEqual(broken.map(() => 'error'));
-    expect(idsIn(await read(log.since(0, { session: 'another' })))).toEqual([]);
+    expect(idsIn(await read(log.since(0, { sessionId: 'another' })))).toEqual([]);
   },
 );
 

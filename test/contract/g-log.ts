@@ -288,7 +288,7 @@ logSuite.own('G2', 'since reads in batches of 200, and no batch before it is nee
     expect(await reads(() => read(since(1_000)))).toBe(0);
   }
   // What the database leaves out is not asked for batch by batch.
-  expect(await reads(() => read(log.since(0, { session: 'one' })))).toBe(1);
+  expect(await reads(() => read(log.since(0, { sessionId: 'one' })))).toBe(1);
 });
 
 logSuite.own('G2', 'a reader that starts again from its last cursor gets exactly the rest', async ({ scratch }) => {
@@ -765,12 +765,12 @@ logSuite.own('G2', 'every read of the log is served by an index', async ({ scrat
   const statements = await recorded(async () => {
     await service.appendEvents({ session, events: range(5).map(() => eventOf()) });
     await readSome(log.since(0), 1);
-    await readSome(log.since(0, { appName: 'app 3', userId: 'user 3', session: 's3' }), 1);
+    await readSome(log.since(0, { appName: 'app 3', userId: 'user 3', sessionId: 's3' }), 1);
     for (const filter of [
       {},
       { appName: 'app 3' },
       { userId: 'user 3' },
-      { session: 's3' },
+      { sessionId: 's3' },
       { sessionTree: 's3' },
       { afterTimestamp: 40 },
       { ...ALICE, sessionTree: 's3', afterTimestamp: 40 },

@@ -87,7 +87,7 @@ failureSuite.own(
       ['release', KEY, () => lease.release()],
       ['head', {}, () => log.head()],
       ['since', { userId }, () => read(log.since(0, { userId }))],
-      ['watch', { appName, sessionId: 's' }, () => read(log.watch(0, { appName, session: 's' }))],
+      ['watch', { appName, sessionId: 's' }, () => read(log.watch(0, { appName, sessionId: 's' }))],
       ['head', KEY, () => log.session(KEY).head()],
       ['since', KEY, () => read(log.session(KEY).since(0))],
       ['watch', KEY, () => read(log.session(KEY).watch(0))],

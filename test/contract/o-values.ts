@@ -240,13 +240,7 @@ async function throughEveryCall(em: EntityManager, texts: readonly string[]): Pr
   expect(await service.getUserState(user)).toEqual({ [`user:${text}2`]: text });
 
   const log = new EventLog(em);
-  for (const filter of [
-    app,
-    { userId },
-    { session: sessionId },
-    { sessionTree: sessionId },
-    { ...user, author: text },
-  ]) {
+  for (const filter of [app, { userId }, { sessionId }, { sessionTree: sessionId }, { ...user, author: text }]) {
     expect(idsIn(await read(log.since(0, { ...filter, afterTimestamp: 1 })))).toEqual([text]);
   }
   expect(idsIn(await read(log.session(key).since(0)))).toEqual([text]);

@@ -18,7 +18,7 @@ export interface LoggedEvent {
 export interface LogColumns {
   appName?: string | undefined;
   userId?: string | undefined;
-  session?: string | undefined;
+  sessionId?: string | undefined;
   sessionTree?: string | undefined;
   afterTimestamp?: number | undefined;
 }
@@ -174,14 +174,14 @@ function inTime<Row extends KeyRow & { timestamp: number }>(rows: readonly Row[]
     .map(({ row }) => row);
 }
 
-function conditions({ appName, userId, session, sessionTree, afterTimestamp }: LogColumns): {
+function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }: LogColumns): {
   where: string;
   values: unknown[];
 } {
   const all: [boolean, string, unknown[]][] = [
     [appName !== undefined, 'app_name = ?', [appName]],
     [userId !== undefined, 'user_id = ?', [userId]],
-    [session !== undefined, 'session_id = ?', [session]],
+    [sessionId !== undefined, 'session_id = ?', [sessionId]],
     // A range instead of `like`, which has characters of its own, and on SQLite does not tell `A` from `a`.
     [
       sessionTree !== undefined,
