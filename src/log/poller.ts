@@ -1,21 +1,10 @@
-import type { LogHead } from '../database/stores/log-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
-import { isRefusedWrite } from '../model/failures.js';
-import { sessionIdentity, type SessionKey } from '../model/keys.js';
-
-interface WatchedSession {
-  readonly key: SessionKey;
-  watchers: number;
-  /** Undefined while the session is missing. */
-  head: SessionHead | undefined;
-}
-
-interface Waiter {
-  resolve(): void;
-  reject(error: unknown): void;
-}
+import type { SessionKey } from '../model/keys.js';
+import { Positions, type Report } from './positions.js';
+import { Waiters } from './waiters.js';
+import { WatchedSessions } from './watched-sessions.js';
 
 /** A watcher's part in a poller. */
 export interface Watch {
@@ -30,40 +19,42 @@ export interface Watch {
   leave(): Promise<void>;
 }
 
-/** Tells the host of a failure that no caller is told of. */
-type Report = (error: unknown, operation: string) => void;
-
-/** How long an account that may not write is not asked to again. */
-const READ_ONLY_MS = 60_000;
-
-/** The most sessions in one statement; SQLite's expressions end at a depth of 1,000. */
-const SESSIONS_AT_ONCE = 200;
-
 /**
  * Looks for new events on behalf of all watchers of a database in this process: one cheap query an interval, however
- * many watchers there are. What it finds it keeps, and watchers compare; so a wake-up that comes too early, too late
+ * many watchers there are.
+ *
+ * A look is due when the interval is over, when a commit in this process or a notification wakes the poller, or when a
+ * watcher begins. There is one look at a time. What becomes due during a look makes it look once more, since that look
+ * may have read the tables before the commit. A look
+ *
+ * 1. asks for the database's change mark, where it has one, and ends if the mark and the watched sessions are as before;
+ * 2. gives positions to the events that are committed (`Positions`);
+ * 3. reads the heads of the sessions that are watched one by one (`WatchedSessions`);
+ * 4. wakes the watchers that wait (`Waiters`), if one of these has moved.
+ *
+ * The heads are kept here, and watchers compare them with their own place. So a wake-up that comes too early, too late
  * or not at all costs no event (contract G2).
  */
 export class LogPoller {
   static readonly #pollers = new WeakMap<Stores, Map<number, LogPoller>>();
 
-  readonly #transactions: Transactions;
   readonly #stores: Stores;
+  readonly #transactions: Transactions;
   readonly #intervalMs: number;
-  readonly #sessions = new Map<string, WatchedSession>();
-  readonly #waiters = new Set<Waiter>();
+  readonly #positions: Positions;
+  readonly #sessions: WatchedSessions;
+  readonly #waiters = new Waiters();
   readonly #watchers = new Set<{ report: Report }>();
   #head = 0;
+  /** The change mark of the last look, with the number of watchers that had come. */
   #seen: string | undefined;
-  #registrations = 0;
-  /** When this account was last told that it may not write. */
-  #readOnlySince = -Infinity;
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #isLookDue = false;
   /** Whether the last look that failed had somebody waiting for it, who threw. */
   #wasHeard = false;
 
+  /** The poller of a database and interval. */
   static of(stores: Stores, transactions: Transactions, intervalMs: number): LogPoller {
     const pollers = LogPoller.#pollers.get(stores) ?? new Map<number, LogPoller>();
     LogPoller.#pollers.set(stores, pollers);
@@ -81,14 +72,23 @@ export class LogPoller {
     this.#stores = stores;
     this.#transactions = transactions;
     this.#intervalMs = intervalMs;
+    this.#positions = new Positions(stores, transactions);
+    this.#sessions = new WatchedSessions(stores, transactions);
+  }
+
+  /** Gives positions to all events that are committed now, where this account may. @returns the last position. */
+  position(report: Report): Promise<number> {
+    return this.#positions.assign(report);
   }
 
   /**
    * @param report is told of failures while the watcher is not waiting.
-   * @param session to watch one session; without it the events of all.
+   * @param key to watch one session; without it the events of all.
    */
-  watch(report: Report, session?: SessionKey): Watch {
-    const watched = session && this.#watchSession(session);
+  watch(report: Report, key?: SessionKey): Watch {
+    const session = key && this.#sessions.add(key);
+    // A look that is under way does not know the session.
+    if (session) this.#isLookDue = true;
     const watcher = { report };
     this.#watchers.add(watcher);
     const head = () => this.#head;
@@ -97,12 +97,12 @@ export class LogPoller {
         return head();
       },
       get sessionHead() {
-        return watched?.head;
+        return session?.head;
       },
       look: () => this.#look(),
-      change: (signal) => this.#change(signal),
+      change: (signal) => this.#waiters.wait(signal),
       leave: async () => {
-        if (watched && --watched.watchers === 0) this.#sessions.delete(sessionIdentity(watched.key));
+        if (session) this.#sessions.leave(session);
         this.#watchers.delete(watcher);
         if (this.#watchers.size === 0) await this.#stop();
       },
@@ -111,51 +111,19 @@ export class LogPoller {
 
   wake(): void {
     if (this.#watchers.size === 0) return;
-    // What a look that is under way has not seen, the next one has to.
     if (this.#looking) this.#isLookDue = true;
     else this.#lookUnasked();
-  }
-
-  /** Gives positions to all events that are committed now, where this account may. @returns the last position. */
-  async position(report: Report): Promise<number> {
-    let head = await this.#transactions.run((sql) => this.#stores.log.head(sql));
-    while (head.isPending && this.#mayWrite()) head = await this.#assignPositions(head, [{ report }]);
-    return head.position;
-  }
-
-  /** Tried again now and then: a server that is read-only during a failover is not for ever. */
-  #mayWrite(): boolean {
-    return performance.now() - this.#readOnlySince > READ_ONLY_MS;
-  }
-
-  async #assignPositions(head: LogHead, told: Iterable<{ report: Report }>): Promise<LogHead> {
-    try {
-      const assigned = await this.#transactions.transaction((sql) => this.#stores.log.assignPositions(sql));
-      this.#readOnlySince = -Infinity;
-      return assigned;
-    } catch (error) {
-      if (!isRefusedWrite(this.#transactions.failureOf(error))) throw error;
-      // Somebody else's reader gives the positions. An account may be meant to read alone, so once is enough.
-      if (this.#readOnlySince === -Infinity) for (const { report } of told) report(error, 'assignPositions');
-      this.#readOnlySince = performance.now();
-      return head;
-    }
-  }
-
-  #watchSession(key: SessionKey): WatchedSession {
-    const watched = this.#sessions.get(sessionIdentity(key)) ?? { key, watchers: 0, head: undefined };
-    watched.watchers++;
-    this.#sessions.set(sessionIdentity(key), watched);
-    this.#registrations++;
-    this.#isLookDue = true;
-    return watched;
   }
 
   /** A failure goes to whoever waits; where nobody does, to the hosts' logs. The next look tries again. */
   #lookUnasked(): void {
     this.#look().catch((error: unknown) => {
-      if (!this.#wasHeard) for (const { report } of this.#watchers) report(error, 'poll');
+      if (!this.#wasHeard) this.#report(error, 'poll');
     });
+  }
+
+  #report(error: unknown, operation: string): void {
+    for (const { report } of this.#watchers) report(error, operation);
   }
 
   #look(): Promise<void> {
@@ -170,86 +138,33 @@ export class LogPoller {
         await this.#lookOnce();
       } while (this.#isLookDue);
     } catch (error) {
-      this.#wasHeard = this.#waiters.size > 0;
-      for (const waiter of this.#waiters) waiter.reject(error);
-      this.#waiters.clear();
+      this.#wasHeard = !this.#waiters.isEmpty;
+      this.#waiters.reject(error);
       throw error;
     } finally {
-      // At once: a wake-up that comes now must not take this look for one that is still to see what it tells of.
+      // In the same step as the last test of #isLookDue: a wake-up after that test must find no look under way.
       this.#looking = undefined;
       this.#schedule();
     }
   }
 
   async #lookOnce(): Promise<void> {
-    const { log } = this.#stores;
-    const registrations = this.#registrations;
-    const mark = await this.#transactions.run((sql) => log.changeMark(sql));
-    // The mark tells of changes to what was looked at; a session that is new to us was not.
-    const seen = mark === undefined ? undefined : `${mark} ${registrations}`;
+    const { added } = this.#sessions;
+    const mark = await this.#transactions.run((sql) => this.#stores.log.changeMark(sql));
+    // The mark tells of changes to what was looked at; a session that has been added since was not.
+    const seen = mark === undefined ? undefined : `${mark} ${added}`;
     if (seen !== undefined && seen === this.#seen) return;
 
-    let head = await this.#transactions.run((sql) => log.head(sql));
-    this.#found(head);
-    while (head.isPending && this.#mayWrite()) {
-      head = await this.#assignPositions(head, this.#watchers);
-      this.#found(head);
-    }
-    if (await this.#lookAtSessions()) this.#wakeWaiters();
+    await this.#positions.assign(
+      (error, operation) => this.#report(error, operation),
+      (position) => {
+        if (position <= this.#head) return;
+        this.#head = position;
+        this.#waiters.resolve();
+      },
+    );
+    if (await this.#sessions.look()) this.#waiters.resolve();
     this.#seen = seen;
-  }
-
-  #found({ position }: LogHead): void {
-    if (position <= this.#head) return;
-    this.#head = position;
-    this.#wakeWaiters();
-  }
-
-  /** @returns whether one of them has changed. */
-  async #lookAtSessions(): Promise<boolean> {
-    const watched = [...this.#sessions.values()];
-    let isChanged = false;
-    for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {
-      const some = watched.slice(i, i + SESSIONS_AT_ONCE);
-      const keys = some.map(({ key }) => key);
-      const found = await this.#transactions.run((sql) => this.#stores.sessions.heads(sql, keys));
-      const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
-      for (const session of some) {
-        const head = heads.get(sessionIdentity(session.key));
-        if (head?.incarnation === session.head?.incarnation && head?.lastSeq === session.head?.lastSeq) continue;
-        session.head = head;
-        isChanged = true;
-      }
-    }
-    return isChanged;
-  }
-
-  #wakeWaiters(): void {
-    for (const waiter of this.#waiters) waiter.resolve();
-    this.#waiters.clear();
-  }
-
-  #change(signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const finish = () => {
-        this.#waiters.delete(waiter);
-        signal?.removeEventListener('abort', finish);
-        resolve();
-      };
-      const waiter: Waiter = {
-        resolve: finish,
-        reject: (error) => {
-          signal?.removeEventListener('abort', finish);
-          reject(error instanceof Error ? error : new Error(String(error)));
-        },
-      };
-      if (signal?.aborted) {
-        resolve();
-        return;
-      }
-      signal?.addEventListener('abort', finish);
-      this.#waiters.add(waiter);
-    });
   }
 
   #schedule(): void {

@@ -1,0 +1,64 @@
+import type { SessionHead } from '../database/stores/session-store.js';
+import type { Stores } from '../database/stores/stores.js';
+import type { Transactions } from '../database/transaction.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
+
+/** A session that somebody watches. */
+export interface WatchedSession {
+  readonly key: SessionKey;
+  watchers: number;
+  /** As of the last look; undefined while the session is missing. */
+  head: SessionHead | undefined;
+}
+
+/** The most sessions in one statement; SQLite's expressions end at a depth of 1,000. */
+const SESSIONS_AT_ONCE = 200;
+
+/** The sessions that are watched one by one, and how far each of them goes. */
+export class WatchedSessions {
+  readonly #stores: Stores;
+  readonly #transactions: Transactions;
+  readonly #sessions = new Map<string, WatchedSession>();
+  #added = 0;
+
+  constructor(stores: Stores, transactions: Transactions) {
+    this.#stores = stores;
+    this.#transactions = transactions;
+  }
+
+  /** How many watchers have come since the beginning. */
+  get added(): number {
+    return this.#added;
+  }
+
+  add(key: SessionKey): WatchedSession {
+    const session = this.#sessions.get(sessionIdentity(key)) ?? { key, watchers: 0, head: undefined };
+    session.watchers++;
+    this.#sessions.set(sessionIdentity(key), session);
+    this.#added++;
+    return session;
+  }
+
+  leave(session: WatchedSession): void {
+    if (--session.watchers === 0) this.#sessions.delete(sessionIdentity(session.key));
+  }
+
+  /** Reads the heads of all of them. @returns whether one of them has changed. */
+  async look(): Promise<boolean> {
+    const watched = [...this.#sessions.values()];
+    let isChanged = false;
+    for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {
+      const some = watched.slice(i, i + SESSIONS_AT_ONCE);
+      const keys = some.map(({ key }) => key);
+      const found = await this.#transactions.run((sql) => this.#stores.sessions.heads(sql, keys));
+      const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
+      for (const session of some) {
+        const head = heads.get(sessionIdentity(session.key));
+        if (head?.incarnation === session.head?.incarnation && head?.lastSeq === session.head?.lastSeq) continue;
+        session.head = head;
+        isChanged = true;
+      }
+    }
+    return isChanged;
+  }
+}
