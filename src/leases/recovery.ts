@@ -7,7 +7,7 @@ export interface UnansweredFunctionCall {
   functionCall: ReturnType<typeof getFunctionCalls>[number] & { id: string };
 }
 
-/** Asks for a look before a second try: an order may have been placed before the process died. */
+/** Tells the model to check first: the tool may have placed an order before the process died. */
 const INTERRUPTED =
   'The run of this tool was interrupted before it returned a result. It may or may not have taken effect: ' +
   'find out before calling it again.';
@@ -25,7 +25,7 @@ const INTERRUPTED =
 export function unansweredFunctionCalls({ events }: Session): UnansweredFunctionCall[] {
   const answered = new Set<string | undefined>();
   const unanswered: UnansweredFunctionCall[] = [];
-  // From the end, so that what is answered so far is answered later: some models use an id again in their next turn.
+  // From the end, so that a response only answers calls before it: some models use an id again in their next turn.
   for (const event of events.toReversed()) {
     if (event.partial) continue;
     for (const functionCall of getFunctionCalls(event).reverse()) {

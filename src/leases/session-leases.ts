@@ -8,20 +8,20 @@ import { checkedSessionKey, isStorable, type SessionKey } from '../model/keys.js
 import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
 
-/** Those of the service besides are for `lease.sessionService`. */
+/** With the options of `MikroOrmSessionService`, which `lease.sessionService` gets. */
 export interface SessionLeasesOptions extends MikroOrmSessionServiceOptions {
-  /** How long a lease outlives its holder, in ms; 30,000 by default. It is renewed six times in that time. */
+  /** How long a lease lasts without a renewal, in ms; 30,000 by default. It is renewed six times in that time. */
   ttlMs?: number;
 }
 
 export interface AcquireOptions {
-  /** Who asks, to be shown to others, in up to 255 characters: a host name and process id, for example. */
+  /** A name for others to see, of up to 255 characters: a host name and process id, for example. */
   holder: string;
   /** How long to wait for a lease that somebody else holds, in ms; 0 by default. */
   waitMs?: number;
 }
 
-/** A lease as everybody can see it. */
+/** A lease, as any process can read it. */
 export interface LeaseInfo {
   holder: string;
   token: number;
@@ -97,11 +97,12 @@ export class SessionLeases {
     for (;;) {
       const current = await this.#current(key);
       if (!current) {
-        // Before the question is sent: by the database's clock the lease begins later than that, and so expires later.
+        // Before the statement is sent. The lease begins later than this by the database's clock, so it expires later
+        // than we expect.
         const askedAt = performance.now();
         const token = await this.#take(key, holder);
         if (token !== undefined) return this.#begin(key, token, askedAt);
-        // Somebody else was quicker, or there is nothing to take.
+        // Another process took the lease first, or the session does not exist.
         await this.#checkExists(key);
         continue;
       }
@@ -122,7 +123,7 @@ export class SessionLeases {
     try {
       return await work(lease);
     } finally {
-      // Where that fails the lease expires by itself; what `work` came to is what the caller has to know.
+      // A lease that could not be released expires. The caller needs the result or the error of `work`.
       await lease.release().catch(() => undefined);
     }
   }
@@ -139,7 +140,8 @@ export class SessionLeases {
   }
 
   async #take(key: SessionKey, holder: string): Promise<number | undefined> {
-    // On its own: while a session's row is locked, the others' leases must not wait for the counter.
+    // A statement of its own: in one transaction with `take`, a locked session row would make all leases wait for the
+    // counter.
     const token = await this.#transactions.statement((sql) => this.#stores.leases.nextToken(sql));
     const taken = await this.#transactions.statement((sql) =>
       this.#stores.leases.take(sql, key, holder, token, this.#ttlMs),
@@ -154,7 +156,7 @@ export class SessionLeases {
 
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
     const { leases } = this.#stores;
-    // One try at a time: the lease's own schedule is what tries again, and its deadline what gives up.
+    // No retries: the next renewal is the retry, and the deadline ends the lease.
     const transactions = new Transactions(this.#em, { retry: { attempts: 1 } });
     return new Lease(
       session,
@@ -177,7 +179,7 @@ interface LeaseActions {
   /** @returns whether the lease is still ours. */
   renew(): Promise<boolean>;
   release(): Promise<void>;
-  /** Told of a renewal that failed. */
+  /** Called with the error of a renewal that failed. */
   report(error: unknown): void;
 }
 
@@ -211,7 +213,9 @@ export class Lease {
     this.#renewals.unref();
   }
 
-  /** Fires, with a `LeaseLostError` as its reason, when the lease is lost or released; for `runAsync({ abortSignal })`. */
+  /**
+   * Fires, with a `LeaseLostError` as its reason, when the lease is lost or released; for `runAsync({ abortSignal })`.
+   */
   get signal(): AbortSignal {
     return this.#abort.signal;
   }
@@ -220,8 +224,7 @@ export class Lease {
   async release(): Promise<void> {
     if (this.#isOver) return;
     this.#end();
-    // A renewal that is under way would come after the release and find the lease gone, which is no harm; but not after
-    // the host has closed its connections.
+    // A renewal must not be under way when the host closes its connections after this call.
     await this.#renewing;
     await this.#actions.release();
   }
@@ -237,11 +240,11 @@ export class Lease {
       this.#deadline = this.#expectRenewal(askedAt);
     } catch (error) {
       this.#actions.report(error);
-      // The database is away for now; the next renewal may reach it, and the deadline is kept.
+      // The next renewal tries again. The deadline stays.
     }
   }
 
-  /** The lease ends for us one renewal's time before the database lets others have it (contract H3). */
+  /** The lease ends in this process one renewal interval before it expires in the database (contract H3). */
   #expectRenewal(askedAt: number): NodeJS.Timeout {
     const leftMs = askedAt + this.#ttlMs * (1 - 1 / RENEWALS_PER_TTL) - performance.now();
     return globalThis.setTimeout(() => this.#end(), Math.max(0, leftMs)).unref();

@@ -2,7 +2,7 @@ import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
 import { LogPoller } from './poller.js';
 
-/** Tells those who watch the event log that there is something new. */
+/** Tells watchers of the event log that events were written. */
 export class Announcer {
   #sending: Promise<void> | undefined;
   #next: Promise<void> | undefined;
@@ -14,10 +14,10 @@ export class Announcer {
     private readonly notifies: boolean,
   ) {}
 
-  /** For events that are written: committed, or in the host's transaction and with it. */
+  /** Called after the commit; in a host's transaction, before it. */
   async announce(): Promise<void> {
     if (this.transactions.isJoined) {
-      // The server sends it with the host's commit.
+      // PostgreSQL sends the notification when the host's transaction commits.
       if (this.notifies) await this.transactions.run((sql) => this.stores.log.notify(sql));
       return;
     }
@@ -27,7 +27,7 @@ export class Announcer {
 
   /**
    * After the commit: inside an append's transaction it would make every commit on the server wait for the one before
-   * (PostgreSQL takes a lock for all notifications). One speaks for all that happens while another is on its way.
+   * (PostgreSQL takes a lock for all notifications). Appends that end while one is being sent share the next one.
    *
    * The append waits for it: it must not be under way when the caller closes the ORM. A statement that begins on a
    * closed pool keeps the process alive for a minute.
@@ -36,7 +36,7 @@ export class Announcer {
     this.#next ??= (this.#sending ?? Promise.resolve()).then(() => {
       this.#sending = this.#next;
       this.#next = undefined;
-      // Without it watchers look by themselves, some time later.
+      // A notification that fails delays watchers until their next look.
       return this.transactions
         .run((sql) => this.stores.log.notify(sql))
         .catch((error: unknown) => this.transactions.report(error, { operation: 'notify', key: {} }));

@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 
-/** What of `pg`'s `Client` is used. */
+/** The members of `pg`'s `Client` that are used. */
 export interface NotificationClient {
   connect(): Promise<unknown>;
   query(sql: string): Promise<unknown>;
@@ -12,8 +12,8 @@ const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
 
 /**
- * Hears of commits on a connection of its own. A notification says that there is something to read, never what: one
- * that is lost, with a connection that breaks for example, costs the time until the next look and no event.
+ * Receives notifications of commits on a connection of its own. A notification only makes the next look come sooner: one
+ * that is lost, for example with its connection, delays events until the next look and loses none.
  */
 export class LogListener {
   readonly #create: () => NotificationClient;
@@ -50,10 +50,10 @@ export class LogListener {
     for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
       const { wasConnected, error } = await this.#listenOnce(signal);
       if (wasConnected) pauseMs = FIRST_PAUSE_MS;
-      // Once, however often it is tried again.
+      // Once for each loss, not for each attempt to connect again.
       if (!signal.aborted && (wasConnected || !isDown)) this.#report(error);
       isDown = true;
-      // Watchers look at intervals meanwhile.
+      // Meanwhile watchers find events at intervals.
       await setTimeout(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
@@ -77,7 +77,7 @@ export class LogListener {
       await client.connect();
       await client.query(`listen ${this.#channel}`);
       wasConnected = true;
-      // What was committed while nobody listened.
+      // Events may have been committed before the connection listened.
       this.#wake();
       await ended;
       error ??= new Error('The connection of the listener was closed.');

@@ -7,8 +7,8 @@ export type Check = (value: unknown, name: string) => void;
 export type Known<T> = { readonly [K in keyof T]-?: Check };
 
 /**
- * Checks an object by the names that it may have. A name that is mistyped would be passed over otherwise, and a filter
- * without it gives everybody's events.
+ * Checks an object by the names that it may have. Without it a mistyped name would be ignored, and a filter without its
+ * condition returns the events of all users.
  *
  * @param required the names whose value may not be `undefined`, which stands for a name that is left out.
  * @throws InvalidArgumentError when it has another name, also by inheritance, as an `AbortSignal` has, or when the value
@@ -49,10 +49,10 @@ export function nullable(check: Check): Check {
   };
 }
 
-/** What a timer takes: 24 days; a longer one fires at once. */
+/** The longest delay of a timer, 24 days; a longer one fires at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** For what is checked where it is used, as keys are. */
+/** For values that are checked where they are used, such as keys. */
 export const anything: Check = () => undefined;
 export const aBoolean = rule('true or false', (value) => typeof value === 'boolean');
 export const aString = rule('a string', (value) => typeof value === 'string');
@@ -66,12 +66,12 @@ export const aFunction = rule('a function', (value) => typeof value === 'functio
 export const aTime = rule('a number of ms since 1970', Number.isFinite);
 export const aWholeNumber = rule('a whole number, 0 or more', isWhole);
 export const aCount = rule('a whole number, 1 or more', (value) => isWhole(value) && value !== 0);
-/** Of one timer, which must not fire at once. */
+/** The delay of one timer. */
 export const aDuration = rule(
   `a number of ms above 0, and ${MAX_TIMER_MS} at most`,
   (value) => typeof value === 'number' && value > 0 && value <= MAX_TIMER_MS,
 );
-/** The longest that something waits, in as many timers as it takes; `Infinity` for ever. */
+/** A wait that may be longer than one timer; `Infinity` for ever. */
 export const aWait = rule('a number of ms, 0 or more', (value) => typeof value === 'number' && value >= 0);
 export const anAbortSignal = rule(
   'an AbortSignal',

@@ -136,7 +136,7 @@ export interface DamagedEvents {
   problem: 'missing' | 'unreadable' | 'uncounted';
 }
 
-/** What is wrong with rows of a session: nothing where both are empty. */
+/** The rows of a session that are damaged; none where both lists are empty. */
 export interface Damage {
   events: readonly DamagedEvents[];
   stateKeys: readonly string[];
@@ -177,8 +177,8 @@ export class SchemaError extends AdkMikroOrmError {
 }
 
 /**
- * A call that would wait for a connection that the transaction around it holds, since the pool has no other. Nothing was
- * read or written.
+ * The transaction around the call uses the only connection of the pool, so the call would wait for ever. Nothing was read
+ * or written.
  */
 export class InsideTransactionError extends AdkMikroOrmError {
   readonly code = 'ADK_INSIDE_TRANSACTION';

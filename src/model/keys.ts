@@ -65,14 +65,14 @@ export function isStorable(text: string): boolean {
   return !/[\0\p{Surrogate}]/u.test(text);
 }
 
-/** The key of a session alone, without what the caller's object may have besides, and checked. */
+/** Copies the three names of a session's key, without other properties of the caller's object, and checks them. */
 export function checkedSessionKey({ appName, userId, sessionId }: SessionKey): SessionKey {
   const key = { appName, userId, sessionId };
   checkKeys(key);
   return key;
 }
 
-/** Whether one of the names is not there at all; such a session exists nowhere. */
+/** Whether a name is missing (undefined or null). No session has such a key. */
 export function isIncomplete(key: { readonly [K in keyof SessionKey]: unknown }): boolean {
   return [key.appName, key.userId, key.sessionId].some((name) => name === undefined || name === null);
 }

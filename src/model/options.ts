@@ -3,7 +3,7 @@ import type { DamagedSessionError } from './errors.js';
 import type { SessionKey } from './keys.js';
 
 export interface RetryOptions {
-  /** How often a transaction is tried in all; 10 by default. */
+  /** The number of attempts, the first included; 10 by default. */
   attempts?: number;
   /** The longest wait before the second try, in ms; it doubles with each try. 10 by default. */
   baseDelayMs?: number;
@@ -11,7 +11,7 @@ export interface RetryOptions {
   maxDelayMs?: number;
 }
 
-/** What `onError` is told besides the error. */
+/** What `onError` gets besides the error. */
 export interface ErrorContext {
   /**
    * The method that was called, such as `appendEvent`; or what went on beside the calls: `catchUp`, `notify`, `rollback`,
@@ -57,11 +57,14 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions {
    */
   onDamagedEvent?: 'throw' | 'skip';
   /**
-   * Is told of damage that a call has met and gone on past: `getSession` with `onDamagedEvent: 'skip'`, `createSession`,
+   * Called with damage that a call found and did not throw: `getSession` with `onDamagedEvent: 'skip'`, `createSession`,
    * `listSessions`, and appends. What it throws is ignored. By default the process emits a warning, once for each session.
    */
   onDamage?: (error: DamagedSessionError) => void;
-  /** The most bytes of UTF-8 the JSON of an event may have; a larger one is refused with `EventTooLargeError`. No limit by default. */
+  /**
+   * The most bytes of UTF-8 the JSON of an event may have; a larger one is refused with `EventTooLargeError`. No limit
+   * by default.
+   */
   maxEventBytes?: number;
 }
 

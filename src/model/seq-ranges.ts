@@ -1,10 +1,10 @@
-/** Numbers of events, the first and the last of which belong to it. */
+/** A range of event numbers; both ends are included. */
 export interface SeqRange {
   from: number;
   to: number;
 }
 
-/** Numbers without a gap between them become one range. */
+/** Joins consecutive numbers into ranges. */
 export function rangesOf(seqs: Iterable<number>): SeqRange[] {
   const ranges: SeqRange[] = [];
   for (const seq of seqs) {
@@ -16,7 +16,7 @@ export function rangesOf(seqs: Iterable<number>): SeqRange[] {
 }
 
 /**
- * The numbers that are not there. As ranges, since a session's last number may be damaged, too, and be in the billions.
+ * The numbers that are missing, as ranges: a damaged `last_seq` may be in the billions.
  *
  * @param seqs in ascending order.
  */

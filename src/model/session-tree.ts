@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { InvalidKeyError } from './errors.js';
 import { KEY_LENGTHS, checkKeys, isStorable } from './keys.js';
 
-/** Stands between the id of a session and what its subagents' sessions are called. */
+/** Separates the id of a session from the branch of its subagent's session. */
 export const SESSION_TREE_SEPARATOR = ':sub:';
 
 /**
@@ -17,7 +17,8 @@ export const SESSION_TREE_SEPARATOR = ':sub:';
  */
 export function deriveSessionId(parent: string, branch: string): string {
   checkKeys({ sessionId: parent });
-  // Also where it is hashed: all halves of surrogate pairs are one to a hash.
+  // Also where the branch is hashed: UTF-8 encodes every half of a surrogate pair alike, so two branches would get one
+  // hash.
   if (typeof branch !== 'string' || branch === '' || !isStorable(branch)) {
     throw new InvalidKeyError('The branch must not be empty, or hold NUL or half of a surrogate pair.');
   }

@@ -26,19 +26,19 @@ export interface PendingEvent {
   /** The caller's object, which goes into the handle. */
   event: Event;
   stored: StoredEvent;
-  /** What it writes, without `temp:` keys and with the stamps of the writes. */
+  /** Its state delta without `temp:` keys, each value with its stamp. */
   delta: Record<string, unknown>;
-  /** The same as it is stored. */
+  /** The delta as rows of the state tables. */
   writes: readonly StateEntry[];
 }
 
-/** What an append came to. */
+/** The result of an append. */
 interface Appended {
   incarnation: string;
   lastSeq: number;
   /** Whether one of the events was stored before. */
   replaced: boolean;
-  /** What was found on the way. */
+  /** Damage that the append found. */
   damaged?: Damage;
 }
 
@@ -70,7 +70,7 @@ export class Appender {
     const writes = Object.entries(delta).map(([name, value]) => {
       checkStateKey(key, name);
       const stored = encode(value, `actions.stateDelta.${name}`);
-      // The handle's state shows what a later read gives (contract I6).
+      // The handle gets the value that a later read returns, not the object before its toJSON (contract I6).
       setOwn(delta, name, stored.value);
       return { key: name, json: stored.json, eventId: event.id };
     });
@@ -96,10 +96,11 @@ export class Appender {
     // Committed: from here on nothing may throw (contract A11).
     if (damaged) this.damage.tell(keyOf(handle), damaged);
     const inStep = !replaced && incarnation === revision.incarnation && lastSeq - pending.length === revision.seq;
-    // New to a handle that only holds what was stored: the search, longer than the append in a long session, is spared.
+    // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
+    // session the search takes longer than the append.
     const isNew = !replaced && hasOnlyReadEvents(handle, revision);
     for (const { event, stored } of pending) {
-      // The handle may hold it, if its row was lost.
+      // The handle has it already if its row was lost and it is appended again.
       if (isNew && !handle.events.includes(event)) handle.events.push(event);
       else placeEvent(handle, event);
       if (replaced) continue;
@@ -113,7 +114,10 @@ export class Appender {
     }
   }
 
-  /** Where a handle without a revision stands: after the last of its events that is stored. */
+  /**
+   * The revision of a handle that was not read by a service (a clone, an object literal): that of its last stored
+   * event.
+   */
   async #locate(handle: Session): Promise<Revision> {
     const key = keyOf(handle);
     const last = handle.events.at(-1);
@@ -158,7 +162,7 @@ export class Appender {
     );
   }
 
-  /** The way for what is not plain: an event that is stored already, a session that is gone, or a handle that is behind. */
+  /** For an event that is stored already, a session that does not exist, or a handle that is behind. */
   async #writeOneByOne(
     sql: Sql,
     session: SessionKey,
@@ -171,13 +175,14 @@ export class Appender {
     if (!head) throw new SessionNotFoundError(session.sessionId);
     await this.leases.check(sql, session);
 
-    // What is above the session's last number would be in the way of every append (contract I4); from now on it counts.
+    // A row above last_seq has the number that the next append would use, so every append would fail. Now last_seq
+    // covers it (contract I4).
     const highest = await this.stores.events.highestSeq(sql, session);
     let lastSeq = Math.max(head.lastSeq, highest);
     if (lastSeq > head.lastSeq) await this.stores.sessions.setLastSeq(sql, session, lastSeq);
     const uncounted = { from: head.lastSeq + 1, to: lastSeq, problem: 'uncounted' } as const;
 
-    // Numbers without a row are nobody's events.
+    // Numbers without a row are not events that the handle has missed.
     let unseen = Math.min(head.lastSeq, highest) - revision.seq;
     let replaced = false;
     for (const [i, { stored }] of pending.entries()) {
@@ -198,7 +203,8 @@ export class Appender {
         if (seq !== ++lastSeq) throw new Error(`The session's lock did not hold: ${seq} instead of ${lastSeq}.`);
       }
     }
-    // After the fact, since only now is it known which of the unseen events are the caller's own; throwing undoes it all.
+    // Checked last, because only now is it known which unseen events are the caller's own. The throw rolls everything
+    // back.
     if (rejects && (head.incarnation !== revision.incarnation || unseen > 0))
       throw new StaleSessionError(session.sessionId);
     return {
@@ -228,7 +234,7 @@ export class Appender {
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
     await this.stores.events.replace(sql, session, existing.seq, stored);
-    // Where it cannot be read what the event wrote before, only what is still its own is safe to overwrite.
+    // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     await this.stores.state.set(sql, session, byScope(changed), !isNewest || !event);
     if (isNewest) await this.stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
   }
@@ -250,7 +256,8 @@ export class Appender {
       });
     } catch (error) {
       this.transactions.report(error, { operation: 'catchUp', key });
-      // The events are committed, so this call has succeeded; the handle stays behind and catches up with its next append.
+      // The events are committed, so this call has succeeded; the handle stays behind and catches up with its next
+      // append.
     }
   }
 }

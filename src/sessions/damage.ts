@@ -9,7 +9,7 @@ import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, scopeOf, setOwn, type Scope } from '../model/state.js';
 
-/** What of a session's rows can be read, and what is wrong with the others. */
+/** What could be read from a session's rows, and which rows could not be read. */
 export interface Readable<T> {
   value: T;
   damaged: Damage;
@@ -18,7 +18,7 @@ export interface Readable<T> {
 /**
  * The state as agents see it.
  *
- * @param value takes it in.
+ * @param value the object that the state is written into.
  */
 export function readState(
   values: readonly StateValue[],
@@ -60,7 +60,7 @@ export class DamageReporter {
     private readonly onDamage: MikroOrmSessionServiceOptions['onDamage'],
   ) {}
 
-  /** Tells of damage, if there is any. Never throws, since the call that has met it goes on, or is done. */
+  /** Reports damage, if there is any. Never throws, since the call that found it goes on or is already committed. */
   tell(key: SessionKey, ...damages: readonly Damage[]): void {
     const error = damageError(key, ...damages);
     if (!error) return;
@@ -71,7 +71,7 @@ export class DamageReporter {
     try {
       this.onDamage(error);
     } catch {
-      // The host's own; a session's history must not depend on it.
+      // An error in the host's callback must not make a session unreadable.
     }
   }
 

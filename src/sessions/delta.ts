@@ -1,9 +1,12 @@
 import { BaseSessionService, State, createSession, type Event } from '@google/adk';
 
-/** What a key has on the object that shows whether a write to it carries a stamp. */
+/**
+ * The value of every key of the state that `stampDelta` applies a delta to. A key that still has it afterwards was
+ * written with an older stamp.
+ */
 const UNTOUCHED = Symbol('untouched');
 
-/** On a plain object `__proto__` is not a key but the prototype (contract B5). */
+/** On a plain object an assignment to `__proto__` sets the prototype, not a key (contract B5). */
 function withoutPrototype(): Record<string, unknown> {
   return Object.create(null) as Record<string, unknown>;
 }
@@ -29,7 +32,7 @@ export function stampDelta(event: Event): Record<string, unknown> {
   const written = Object.keys(event.actions?.stateDelta ?? {});
   if (written.length === 0) return {};
 
-  // Written just now, so that only a delta without a stamp, which always applies, can overwrite it.
+  // Stamped with now, so a write with an older stamp does not apply. A write without a stamp always applies.
   const state = withoutPrototype();
   const clock = new State(state);
   for (const name of written) clock.set(name, UNTOUCHED);
@@ -46,7 +49,9 @@ export function stampDelta(event: Event): Record<string, unknown> {
   return delta;
 }
 
-/** The keys of a stamped delta that a state would take; the state is left as it is. */
+/**
+ * The keys of a stamped delta whose writes are newer than those in the state. The state is restored before it returns.
+ */
 export function winningKeys(state: Record<string, unknown>, event: Event, delta: Record<string, unknown>): Set<string> {
   const names = Object.keys(delta);
   const before = names.map((name) => Object.getOwnPropertyDescriptor(state, name));

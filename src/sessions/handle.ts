@@ -7,7 +7,7 @@ import { isTemporary, setOwn } from '../model/state.js';
 export interface Revision {
   incarnation: string;
   seq: number;
-  /** How many events the handle had then; another number now shows that somebody else put some in or took some out. */
+  /** The number of events in the handle at that time. If it differs now, other code has added or removed events. */
   eventCount: number;
 }
 
@@ -16,7 +16,7 @@ export function keyOf({ appName, userId, id }: Session): SessionKey {
   return { appName, userId, sessionId: id };
 }
 
-/** A weak key: a handle that was cloned or made by hand has no revision, and shows it. */
+/** By object, so a clone or an object literal has no revision. */
 const revisions = new WeakMap<Session, Revision>();
 const queues = new WeakMap<Session, Promise<unknown>>();
 
@@ -31,7 +31,7 @@ export function setRevision(handle: Session, incarnation: string, seq: number): 
 /** Runs appends to one handle one after the other, in the order they were called (contract A9). */
 export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
   const turn = (queues.get(handle) ?? Promise.resolve()).then(work);
-  // The next one takes its turn also when this one fails; the failure is this one's caller's.
+  // The next append runs also when this one fails; the error goes to this append's caller only.
   queues.set(
     handle,
     turn.catch(() => undefined),
@@ -59,7 +59,7 @@ export function catchUp(
 
   const written = appended.flatMap(({ delta }) => Object.keys(delta));
   const touched = [...written, ...missed.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {}))];
-  // A handle that has seen nothing, such as one made by hand, takes over what the session was created with, too.
+  // A handle that has read nothing, such as an object literal, also gets the state that the session was created with.
   if (recreated || revision.seq === 0) touched.push(...Object.keys(state));
   if (recreated) touched.push(...Object.keys(handle.state).filter((key) => !isTemporary(key)));
   for (const key of touched) {
@@ -67,8 +67,8 @@ export function catchUp(
     else delete handle.state[key];
   }
 
-  // An object that the caller appended stays the one in the handle (contract A3), at its place among those it missed.
-  // In a session that was created again another event may have the id of one that went with the old session.
+  // The caller's event object stays in the handle (contract A3), at its place among the events that were missed.
+  // In a session that was created again, an event may have the id of an event of the deleted session.
   const kept = recreated ? appended.map(({ event }) => event) : handle.events;
   const known = new Map(kept.map((event) => [event.id, event]));
   const ids = new Set(missed.map((event) => event.id));
@@ -80,7 +80,7 @@ export function catchUp(
   setRevision(handle, snapshot.incarnation, snapshot.lastSeq);
 }
 
-/** In place and without spreading: an argument list ends at some hundred thousand. */
+/** In place, without `push(...parts)`: an argument list is limited to about a hundred thousand entries. */
 function replaceContent(target: Event[], ...parts: readonly Event[][]): void {
   target.length = 0;
   for (const part of parts) for (const event of part) target.push(event);

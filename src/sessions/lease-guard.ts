@@ -18,7 +18,9 @@ export class LeaseGuard {
     readonly fence: Fence | undefined,
   ) {}
 
-  /** A service with a lease writes to other sessions, too: a tool's that is an agent, under another app name. */
+  /**
+   * A service with a lease also writes to sessions without one: an `AgentTool` has its session under another app name.
+   */
   ruleFor(session: SessionKey): LeaseRule | undefined {
     const { fence } = this;
     if (fence && sessionIdentity(fence.session) === sessionIdentity(session)) return { token: fence.token };

@@ -2,7 +2,7 @@ import { getFunctionCalls, getFunctionResponses, isCompactedEvent, stringifyCont
 
 /** A tool call as a user interface shows it. */
 export interface MessageToolCall {
-  /** Pairs it with its response; ADK gives one to every call that a model makes. */
+  /** The id that its response has, too. ADK gives one to every call of a model. */
   id?: string;
   name: string;
   /** Empty where the call itself is not among the events. */
@@ -17,14 +17,14 @@ export interface MessageToolCall {
 
 /** An event as a user interface shows it. */
 export interface Message {
-  /** The event's. */
+  /** The id of the event. */
   id: string;
   role: 'user' | 'agent';
   /** `user`, or the name of the agent. */
   author: string;
-  /** The event's, in milliseconds since 1970. */
+  /** The time of the event, in ms since 1970. */
   timestamp: number;
-  /** What was written or spoken; empty where there is only something else. */
+  /** The written or spoken text; empty where the event has none. */
   text: string;
   /** The model's reasoning, where it gave any. */
   thoughts?: string;

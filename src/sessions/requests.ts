@@ -41,16 +41,16 @@ export interface UpdateStateRequest {
   remove?: readonly string[];
 }
 
-/** `null` is accepted where ADK's own services take it for nothing: requests may come from JSON. */
+/** `null` is accepted where ADK's own services treat it as absent: requests may come from JSON. */
 const config: Known<GetSessionConfig> = {
   numRecentEvents: nullable(aWholeNumber),
   afterTimestamp: nullable(aTime),
 };
 
-/** `checkKeys` looks at the names and ids. Every request may have them all: a whole key is what callers have at hand. */
+/** `checkKeys` checks the values. Every request may have all three names, so that callers can pass a whole key. */
 const sessionKey: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
 
-/** What each call takes. ADK's `Runner`, tools and API server of 2.0.0 pass no other names. */
+/** The names that each request may have. ADK's `Runner`, tools and API server of 2.0.0 pass no others. */
 export const checkRequest = {
   createSession: object<CreateSessionRequest>({ ...sessionKey, state: nullable(aRecord) }),
   getSession: object<GetSessionRequest>({ ...sessionKey, config: nullable(object(config)) }),

@@ -34,7 +34,10 @@ import { inTurn, keyOf, setRevision } from './handle.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
 import { checkRequest, type AppendEventsRequest, type UpdateStateRequest } from './requests.js';
 
-/** Each try reads a session that is being deleted and created again; nobody does that more often. */
+/**
+ * A try fails when the session is deleted, or deleted and created again, between two statements. Five times in a row is
+ * a bug.
+ */
 const READ_ATTEMPTS = 5;
 
 /** @internal */
@@ -55,7 +58,7 @@ interface Within {
  * have, and `InvalidKeyError` for names and ids that cannot be keys on every database, before anything is written;
  * `SchemaError` when the tables are missing; `DatabaseError` when the database fails and trying again does not help; and
  * `InsideTransactionError` inside a transaction that holds the only connection, which `withEntityManager` joins. No error
- * holds SQL, stored data or credentials; `onError` is given the driver's own.
+ * holds SQL, stored data or credentials; `onError` gets the driver's own error.
  */
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #options: MikroOrmSessionServiceOptions;
@@ -131,7 +134,7 @@ export class MikroOrmSessionService extends BaseSessionService {
         return this.#created(key, snapshot ?? { ...head, state: [] });
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
-        // A lost connection can hide that the commit went through; then it is our own session that is in the way.
+        // When the answer to the commit was lost, the retry finds the session that this call has created.
         const existing = await this.#transactions.run((sql) => this.#stores.sessions.snapshot(sql, key), error);
         if (existing?.incarnation !== head.incarnation) throw new SessionExistsError(key.sessionId);
         return this.#created(key, existing);
@@ -139,7 +142,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     });
   }
 
-  /** Stored already, so damage to the state of the user or the app is told and not thrown. */
+  /** Damage to the state of the user or the app goes to `onDamage` and is not thrown, since the session is stored. */
   #created(key: SessionKey, snapshot: SessionHead & { state: readonly StateValue[] }): Session {
     const state = readState(snapshot.state);
     this.#damage.tell(key, state.damaged);
@@ -165,7 +168,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     operation: string,
   ): Promise<Session | undefined> {
     const key = { appName, userId, sessionId };
-    // The Runner says what is missing, once it has no session.
+    // Not an error: the Runner reports the missing name itself when it gets no session.
     if (isIncomplete(key)) return undefined;
     checkKeys(key);
     const newest = config?.numRecentEvents || undefined;
@@ -241,7 +244,7 @@ export class MikroOrmSessionService extends BaseSessionService {
         const isWhole = limit === undefined && skipped === 0;
         const listed = limit === 0 ? [] : await this.#stores.sessions.list(sql, range);
         const states = await this.#stores.state.ofSessions(sql, range, listed, isWhole);
-        // A page that is not full is the last one, and says how many there are.
+        // A page that is not full is the last one: the total follows from it without a count.
         const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
         const totalItems = isWhole || isLast ? skipped + listed.length : await this.#stores.sessions.count(sql, range);
         const told = new Set<string>();
@@ -251,7 +254,7 @@ export class MikroOrmSessionService extends BaseSessionService {
           for (const owner of [{ ...key, userId: '', sessionId: '' }, { ...key, sessionId: '' }, key]) {
             const id = ownerKey(owner.userId, owner.sessionId);
             const { damaged } = readState(states.get(id) ?? [], state);
-            // Damage to the state of an app is one, however many sessions show it.
+            // All sessions of an app have its state; its damage is reported once.
             if (!told.has(id)) this.#damage.tell(owner, damaged);
             told.add(id);
           }
@@ -324,7 +327,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   async #append(session: Session, events: readonly Event[], operation: string): Promise<void> {
-    // Before anything waits: what is stored is what the caller passed, whatever becomes of the objects later.
+    // Before the first await: the caller may change the objects after this call has returned its promise.
     const pending = events.filter((event) => !event.partial).map((event) => this.#appender.prepare(session, event));
     if (!isNonEmpty(pending)) return;
     await this.#transactions.call({ operation, key: keyOf(session) }, () =>
@@ -384,7 +387,7 @@ export class MikroOrmSessionService extends BaseSessionService {
         throw new InvalidKeyError('A key is both set and removed.');
     }
     for (const [name, value] of Object.entries(set)) {
-      // JSON would drop it, and the old value would stay.
+      // JSON.stringify drops undefined, so the key would silently keep its old value.
       if (value === undefined) throw new UnserializableValueError(`set.${name}`, 'undefined');
     }
     const entries = byScope(stateEntries(key, set, 'set'));

@@ -2,7 +2,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
 
-/** The content of events that are too large for one packet, and so are kept in parts. */
+/** The content of events that are too large for one packet, in rows of `adk_event_parts`. */
 export class EventParts {
   readonly #select: string;
   readonly #insert: string;
@@ -39,7 +39,7 @@ export class EventParts {
   }
 
   /**
-   * Reads an event's row once more, with its parts: since the first time it may have been replaced, or deleted.
+   * Reads an event's row again, with its parts: the event may have been replaced or deleted since the first read.
    *
    * @param isLocked whether the caller holds the session's lock.
    * @returns null where the row has lost its content or a part of it; undefined where the row is gone.
@@ -51,9 +51,9 @@ export class EventParts {
     ]);
     const [first] = rows;
     if (!first) return undefined;
-    // Not in parts any more, or without any.
+    // The event was replaced by one without parts, or its parts are missing.
     if (first.part === null) return first.text;
-    // Without the last part the JSON ends too early, which is seen when it is parsed.
+    // A missing last part is noticed when the JSON is parsed.
     return rows.every(({ part }, i) => part === i) ? rows.map(({ text }) => text).join('') : null;
   }
 }

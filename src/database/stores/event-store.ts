@@ -8,13 +8,13 @@ import { packets } from './packets.js';
 import type { SessionSnapshot, SessionStore } from './session-store.js';
 import type { StateStore } from './state-store.js';
 
-/** Which of the events of a snapshot are meant. */
+/** Selects events of a snapshot. */
 export interface EventRange {
   /** Only those with a higher number. */
   after: number;
   /** Only events later than this, in ms. */
   afterTimestamp?: number | undefined;
-  /** Only the newest so many. */
+  /** Only this many of the newest. */
   newest?: number | undefined;
 }
 
@@ -25,7 +25,7 @@ export interface EventContent {
   json: string | undefined;
 }
 
-/** Events of a snapshot, and what of its numbers is damaged. */
+/** Events of a snapshot, and the numbers that are damaged. */
 export interface ReadEvents {
   /** In append order. */
   events: EventContent[];
@@ -128,14 +128,14 @@ export class EventStore {
       : gapsIn(numbers, first, lastSeq);
     const uncounted = rangesOf(rows.slice(counted.length).map(({ seq }) => seq));
 
-    // Rows show that the session was there; without any, and for what was read after them, it has to be looked for.
+    // A row that was read shows that the session existed then. Without rows, and after further reads, look again.
     const isThere = rows.length > 0 && asked.every(({ data }) => data !== null) && !(isFiltered && missing.length > 0);
     return isThere || (await this.#sessions.head(sql, session))?.incarnation === incarnation
       ? { events, missing, uncounted }
       : undefined;
   }
 
-  /** Rows with a filter by time, and besides the session's last one, which shows that none is missing behind the others. */
+  /** Rows later than a time, and the session's last row: if it is missing, events after the others are. */
   async #eventsSince(
     sql: Sql,
     session: SessionKey,
@@ -148,7 +148,7 @@ export class EventStore {
     const values = [time, time, ...key, after, lastSeq, time, lastSeq, ...key, ...key, incarnation];
     if (newest !== undefined) {
       const rows = await sql.all<EventRow>(this.#text.selectNewestSince, [...values, newest + 1]);
-      // Rows above the session's last number take the places of others.
+      // Rows above last_seq have used up the limit.
       if (rows.every(({ seq }) => seq <= lastSeq)) return rows.reverse();
     }
     return sql.all<EventRow>(this.#text.selectSince, values);
@@ -229,7 +229,7 @@ interface EventRow {
 
 function texts(dialect: Dialect, { sessions, events }: Tables) {
   const event = `seq, ${dialect.jsonText('data')} as data`;
-  // With the rows above the session's last number, which no append has written.
+  // Also the rows above last_seq, which are damage to report.
   const eventsWhere = (asked: string) => `where ${SESSION_WHERE} and seq > ?
     and (${asked} or seq > (select last_seq from ${sessions} where ${SESSION_WHERE}))
     and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;

@@ -2,7 +2,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
 
-/** A lease as the session's row has it. */
+/** The lease in a session's row. */
 export interface StoredLease {
   holder: string;
   token: number;
@@ -19,7 +19,7 @@ interface LeaseRow {
   now: number | string;
 }
 
-/** The statements of leases. Time is the database's, in every one of them (contract H1). */
+/** The statements of leases. All of them use the database's clock (contract H1). */
 export class LeaseStore {
   readonly #dialect: Dialect;
   readonly #tables: Tables;
@@ -31,7 +31,7 @@ export class LeaseStore {
     this.#text = texts(dialect, tables);
   }
 
-  /** A number that no lease has had, of whichever session (contract H2). */
+  /** @returns a number that no lease of any session has had (contract H2). */
   async nextToken(sql: Sql): Promise<number> {
     return this.#dialect.increment(sql, this.#tables.counters, 'fencing token', 1);
   }
@@ -56,7 +56,7 @@ export class LeaseStore {
     return this.#read(sql, this.#text.select, session);
   }
 
-  /** As `current`, for the caller that holds the session's lock and may have read in its transaction before. */
+  /** As `current`, for a caller that holds the session's lock: reads the newest version of the row. */
   async currentUnderLock(sql: Sql, session: SessionKey): Promise<StoredLease | undefined> {
     return this.#read(sql, this.#text.selectUnderLock, session);
   }
@@ -81,8 +81,9 @@ function texts(dialect: Dialect, { sessions }: Tables) {
   const select = `select lease_holder, lease_token, ${expires} as expires, ${now} as now
       from ${sessions} where ${SESSION_WHERE} and lease_holder is not null`;
   return {
-    // A smaller token than the row's was given out earlier and must not follow it. The row has the same one when the
-    // answer to a first try was lost.
+    // A token that is smaller than the row's was given out earlier, and must not replace it. It equals the row's when
+    // this
+    // statement is a retry after a lost answer.
     take: `update ${sessions} set lease_holder = ?, lease_token = ?, lease_expires = ${now} + ?
       where ${SESSION_WHERE} and (lease_token = ? and lease_holder is not null
         or lease_token < ? and (lease_expires is null or lease_expires <= ${now}))`,

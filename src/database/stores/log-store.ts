@@ -14,7 +14,7 @@ export interface LoggedEvent {
   json: string | null | undefined;
 }
 
-/** What of a log is asked for, as far as columns can tell. */
+/** The conditions of a filter that are columns. */
 export interface LogColumns {
   appName?: string | undefined;
   userId?: string | undefined;
@@ -23,16 +23,16 @@ export interface LogColumns {
   afterTimestamp?: number | undefined;
 }
 
-/** Events after one place, up to and with another. */
+/** Events after one position, up to and including another. */
 export interface LogRange {
   after: number;
   upTo: number;
   limit: number;
 }
 
-/** The same in one session. */
+/** The same with the numbers of one session. */
 export interface SessionLogRange extends LogRange {
-  /** Of the session whose events are meant. */
+  /** The session must still be this one. */
   incarnation: string;
   /** Only events later than this, in ms. */
   afterTimestamp?: number | undefined;

@@ -15,7 +15,7 @@ import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 
 /** A session's row. */
 export interface SessionHead {
-  /** Which of the sessions that ever had this id it is. */
+  /** Differs for each session that is created, also when an id is used again after a deletion. */
   incarnation: string;
   lastSeq: number;
   lastUpdateTime: number;
@@ -63,7 +63,7 @@ export class SessionStore {
     return row && headOf(row);
   }
 
-  /** Of several sessions those that exist. */
+  /** @returns the rows of those sessions that exist. */
   async heads(sql: Sql, sessions: readonly SessionKey[]): Promise<{ key: SessionKey; head: SessionHead }[]> {
     const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
     const rows = await sql.all<HeadRow & SessionKeyRow>(
@@ -73,7 +73,7 @@ export class SessionStore {
     return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
   }
 
-  /** Session and state in one statement, so that they fit together (contract D8). */
+  /** Reads session and state in one statement, as of one moment (contract D8). */
   async snapshot(sql: Sql, session: SessionKey): Promise<SessionSnapshot | undefined> {
     const rows = await sql.all<SnapshotRow>(this.#text.selectSnapshot, [
       ...sessionValues(session),
@@ -90,7 +90,7 @@ export class SessionStore {
     return row && headOf(row);
   }
 
-  /** Counts the events up to this number as the session's own; for the caller that holds the session's lock. */
+  /** Sets `last_seq`. The caller holds the session's lock. */
   async setLastSeq(sql: Sql, session: SessionKey, lastSeq: number): Promise<void> {
     await sql.run(this.#text.updateLastSeq, [lastSeq, ...sessionValues(session)]);
   }
@@ -99,7 +99,7 @@ export class SessionStore {
     await sql.run(this.#text.updateTime, [time, ...sessionValues(session)]);
   }
 
-  /** Events and session state go by the foreign keys' cascade. */
+  /** The foreign keys' cascade deletes events and session state. */
   async delete(sql: Sql, session: SessionKey): Promise<void> {
     await sql.run(this.#text.delete, sessionValues(session));
   }
@@ -116,7 +116,7 @@ export class SessionStore {
   async list(sql: Sql, { appName, userId, descending, limit, offset }: SessionPage): Promise<ListedSession[]> {
     const owner = userId === undefined ? [appName] : [appName, userId];
     const text = this.#text.list[userId === undefined ? 'ofApp' : 'ofUser'][descending ? 'newestFirst' : 'oldestFirst'];
-    // An offset needs a limit on MySQL and SQLite; no table is larger than this one.
+    // MySQL and SQLite take an offset only with a limit. This one is larger than any table.
     const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
     const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
     const rows = await sql.all<ListRow>(text, [...values, most, offset]);
@@ -127,7 +127,7 @@ export class SessionStore {
 interface HeadRow {
   incarnation: string;
   last_seq: number;
-  /** A number, or a number as text. */
+  /** A double, as a number or as text. */
   updated: number | string;
 }
 
@@ -136,7 +136,7 @@ interface ListRow extends HeadRow {
   session_id: string;
 }
 
-/** A session's row, or one of its state's. */
+/** The session's row, or a row of its state. */
 type SnapshotRow = HeadRow & (StateRow | { kind: 'head' });
 
 function headOf(row: HeadRow): SessionHead {
@@ -145,7 +145,7 @@ function headOf(row: HeadRow): SessionHead {
 
 function texts(dialect: Dialect, tables: Tables) {
   const { sessions } = tables;
-  // Another name than the column's, or `order by` would take the text.
+  // Not under the column's name, or `order by` would sort by the text.
   const head = `incarnation, last_seq, ${dialect.doubleText?.('last_update_time') ?? 'last_update_time'} as updated`;
   const value = `${dialect.jsonText('value')} as value`;
   const list = (ofUser: string) => {

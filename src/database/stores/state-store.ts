@@ -61,7 +61,7 @@ export class StateStore {
     const ids = all ? [] : sessions.map((session) => session.id);
     const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
     const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
-    // Also finds a session of the same id of another user on the page; it is told apart by its owner.
+    // May also find a session with the same id of another user of the page; `ownerKey` tells them apart.
     const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
     const value = this.#dialect.jsonText('value');
     const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
@@ -108,7 +108,10 @@ export class StateStore {
   }
 }
 
-/** Whose state it is: a session's, a user's where the session id is empty, the app's where both are. Keys hold no NUL. */
+/**
+ * One text for the owner of state: a session; a user, if the session id is empty; the app, if both are. Keys have no
+ * NUL.
+ */
 export function ownerKey(userId: string, sessionId: string): string {
   return `${userId}\0${sessionId}`;
 }
