@@ -33,6 +33,7 @@ import { DamageReporter, damageError, readEvents, readState } from './damage.js'
 import { inTurn, keyOf, setRevision } from './handle.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
 import { checkRequest, type AppendEventsRequest, type UpdateStateRequest } from './requests.js';
+import { Turns } from './turns.js';
 
 /**
  * A try fails when the session is deleted, or deleted and created again, between two statements. Five times in a row is
@@ -63,6 +64,7 @@ interface Within {
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #options: MikroOrmSessionServiceOptions;
   readonly #stores: Stores;
+  readonly #turns: Turns;
   readonly #damage: DamageReporter;
   readonly #transactions: Transactions;
   readonly #leases: LeaseGuard;
@@ -87,6 +89,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     this.#options = options;
     this.#transactions = transactions ?? new Transactions(em, options);
     this.#stores = Stores.of(em, this.#transactions.dialect);
+    this.#turns = Turns.of(this.#stores);
     this.#damage = new DamageReporter(this.#stores, onDamage);
     this.#leases = new LeaseGuard(this.#stores.leases, onUnleasedAppend, fence);
     const announcer = new Announcer(this.#stores, this.#transactions, notify);
@@ -124,7 +127,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     checkKeys(key);
     const entries = byScope(stateEntries(key, state ?? {}, 'state'));
     const head: SessionHead = { incarnation: randomUUID(), lastSeq: 0, lastUpdateTime: Date.now() };
-    return this.#transactions.call({ operation, key }, async () => {
+    return this.#write(operation, key, async () => {
       try {
         const snapshot = await this.#transactions.transaction(async (sql) => {
           await this.#stores.sessions.create(sql, key, head);
@@ -285,7 +288,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     const { appName, userId, sessionId } = request;
     const key = { appName, userId, sessionId };
     checkKeys(key);
-    await this.#transactions.call({ operation: 'deleteSession', key }, () =>
+    await this.#write('deleteSession', key, () =>
       this.#leases.ruleFor(key)
         ? this.#transactions.transaction(async (sql) => {
             if (await this.#stores.sessions.lock(sql, key)) await this.#leases.check(sql, key);
@@ -330,9 +333,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     // Before the first await: the caller may change the objects after this call has returned its promise.
     const pending = events.filter((event) => !event.partial).map((event) => this.#appender.prepare(session, event));
     if (!isNonEmpty(pending)) return;
-    await this.#transactions.call({ operation, key: keyOf(session) }, () =>
-      inTurn(session, () => this.#appender.append(session, pending)),
-    );
+    await this.#write(operation, keyOf(session), () => inTurn(session, () => this.#appender.append(session, pending)));
   }
 
   /**
@@ -397,16 +398,25 @@ export class MikroOrmSessionService extends BaseSessionService {
       ...(userId !== undefined && { userId }),
       ...(sessionId !== undefined && { sessionId }),
     };
-    await this.#transactions.call({ operation: 'updateState', key: given }, () =>
+    const isOfSession = entries.session.length + removed.session.length > 0;
+    const change = () =>
       this.#transactions.transaction(async (sql) => {
-        if (entries.session.length + removed.session.length > 0) {
+        if (isOfSession) {
           if (!(await this.#stores.sessions.lock(sql, key))) throw new SessionNotFoundError(key.sessionId);
           await this.#leases.check(sql, key);
         }
         await this.#stores.state.set(sql, key, entries);
         await this.#stores.state.remove(sql, key, removed);
-      }),
-    );
+      });
+    if (isOfSession) await this.#write('updateState', key, change);
+    else await this.#transactions.call({ operation: 'updateState', key: given }, change);
+  }
+
+  /** Runs a call that writes to a session, after those of this process that were made before. */
+  #write<T>(operation: string, key: SessionKey, work: () => Promise<T>): Promise<T> {
+    // Not in the host's transaction: the call before it may wait for a lock of that transaction.
+    const run = this.#transactions.isJoined ? work : () => this.#turns.run(key, work);
+    return this.#transactions.call({ operation, key }, run);
   }
 
   async #readState(operation: string, given: Partial<SessionKey>, scope: Scope): Promise<Record<string, unknown>> {

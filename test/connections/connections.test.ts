@@ -115,6 +115,38 @@ function eventOf(id: string): Event {
       expect(session.events).toHaveLength(1);
     });
 
+    test('O6 writes to a session that is locked take one connection, and other sessions go on', async () => {
+      const free = { ...key, sessionId: `free ${key.sessionId}`.slice(0, 100) };
+      await service.createSession(key);
+      const other = await MikroORM.init({ ...database.options, entities: adkEntities() });
+      try {
+        const em = other.em.fork();
+        await em.begin();
+        const { appName, userId, sessionId } = key;
+        await em.findOneOrFail(
+          AdkSession,
+          { appName, userId, id: sessionId },
+          { lockMode: LockMode.PESSIMISTIC_WRITE },
+        );
+        const waiting = (['a', 'b', 'c'] as const).map(async (id) => {
+          const session = (await service.getSession(key))!;
+          await new MikroOrmSessionService(orm.em).appendEvent({ session, event: eventOf(id) });
+        });
+        const changed = service.updateState({ ...key, set: { seen: true } });
+        await server.until((sessions) => sessions.some(({ waitsForLock }) => waitsForLock));
+
+        const session = await service.createSession(free);
+        await service.appendEvent({ session, event: createEvent({ id: 'free', author: 'agent' }) });
+        expect((await server.list()).filter(({ waitsForLock }) => waitsForLock)).toHaveLength(1);
+        await service.deleteSession(free);
+        await em.rollback();
+        await Promise.all([...waiting, changed]);
+      } finally {
+        await other.close(true);
+      }
+      expect((await readTables(orm.em, key.sessionId)).ids.sort()).toEqual(['a', 'b', 'c']);
+    });
+
     test('E4 a call whose connection attempt gets no answer in time is tried again', async () => {
       const session = await service.createSession(key);
       const server = new URL(database.url);
