@@ -11,6 +11,7 @@ export {
   InvalidKeyError,
   LeaseHeldError,
   LeaseLostError,
+  LogWentBackError,
   SchemaError,
   SessionExistsError,
   SessionNotFoundError,

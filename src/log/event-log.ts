@@ -15,7 +15,7 @@ import {
   object,
   type Known,
 } from '../model/arguments.js';
-import { DamagedEventError } from '../model/errors.js';
+import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
@@ -172,6 +172,7 @@ export class EventLog {
    * @param position where to go on: the `position` of the last entry seen; 0 for the beginning.
    * @throws InvalidArgumentError when the position is not one, or the filter has a name or a value that it cannot have.
    * @throws InvalidKeyError when a name or an id of the filter cannot be a key.
+   * @throws LogWentBackError from the loop, when the log ends before the position.
    */
   since(position: number, filter: LogFilter = {}): AsyncIterable<LogEntry> {
     aWholeNumber(position, 'position');
@@ -181,7 +182,9 @@ export class EventLog {
 
   async *#since(position: number, filter: LogFilter): AsyncGenerator<LogEntry> {
     const call = { operation: 'since', key: keyOf(filter) };
-    yield* this.#read(call, position, await this.#position(call), filter);
+    const upTo = await this.#position(call);
+    if (upTo < position) throw new LogWentBackError(upTo);
+    yield* this.#read(call, position, upTo, filter);
   }
 
   /**
@@ -191,6 +194,7 @@ export class EventLog {
    * @param position as for `since`.
    * @throws InvalidArgumentError as `since`, and when an option is not known.
    * @throws InvalidKeyError as `since`.
+   * @throws LogWentBackError from the loop, when the log ends before the position, also when it goes back meanwhile.
    * @throws DatabaseError from the loop, when the database stays away after all retries; go on from the last position.
    */
   watch(position: number, filter: LogFilter = {}, options: WatchOptions = {}): AsyncIterable<LogEntry> {
@@ -203,10 +207,13 @@ export class EventLog {
   async *#watch(position: number, filter: LogFilter, signal: AbortSignal | undefined): AsyncGenerator<LogEntry> {
     const call = { operation: 'watch', key: keyOf(filter) };
     yield* this.#watching(call, undefined, signal, async function* (this: EventLog, watch: Watch) {
+      // A look that began before the caller's may have read an older head.
+      if (watch.head < position) await this.#transactions.call(call, () => watch.look());
       const upTo = watch.head;
+      if (upTo < position) throw new LogWentBackError(upTo);
       yield* this.#read(call, position, upTo, filter);
-      position = Math.max(position, upTo);
-      return () => watch.head > position;
+      position = upTo;
+      return () => watch.head !== position;
     });
   }
 
@@ -238,7 +245,9 @@ export class EventLog {
     const head = await this.#transactions.call(call, () =>
       this.#transactions.run((sql) => this.#stores.sessions.head(sql, session)),
     );
-    if (head) yield* this.#readSession(call, session, head, seq, filter);
+    if (!head) return;
+    if (head.lastSeq < seq) throw new LogWentBackError(head.lastSeq);
+    yield* this.#readSession(call, session, head, seq, filter);
   }
 
   async *#watchSession(
@@ -250,10 +259,15 @@ export class EventLog {
     let seen: SessionHead | undefined;
     const call = { operation: 'watch', key: session };
     yield* this.#watching(call, session, signal, async function* (this: EventLog, watch: Watch) {
+      if (watch.sessionHead && watch.sessionHead.lastSeq < seq) {
+        // A look that began before the caller's may have read an older head.
+        await this.#transactions.call(call, () => watch.look());
+      }
       const head = watch.sessionHead;
       // A session that was deleted and created again begins anew.
       if (head && seen && head.incarnation !== seen.incarnation) seq = 0;
       if (head) {
+        if (head.lastSeq < seq) throw new LogWentBackError(head.lastSeq);
         yield* this.#readSession(call, session, head, seq, filter);
         seq = Math.max(seq, head.lastSeq);
         seen = head;

@@ -158,7 +158,8 @@ export class LogPoller {
     await this.#positions.assign(
       (error, operation) => this.#report(error, operation),
       (position) => {
-        if (position <= this.#head) return;
+        // Also when it is lower: the database may have gone back (contract O2).
+        if (position === this.#head) return;
         this.#head = position;
         this.#waiters.resolve();
       },

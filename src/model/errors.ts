@@ -123,6 +123,23 @@ export class DamagedEventError extends AdkMikroOrmError {
   }
 }
 
+/**
+ * A reader's cursor is ahead of the log: the database went back, by a failover to a replica that was behind or by a
+ * restore (contract O2). The events that the reader has seen after `position` are gone. New ones get the same positions.
+ */
+export class LogWentBackError extends AdkMikroOrmError {
+  readonly code = 'ADK_LOG_WENT_BACK';
+  override name = 'LogWentBackError';
+
+  /** @param position the newest position, or in the log of one session the newest `seq`: the cursor to go on from. */
+  constructor(readonly position: number) {
+    super(
+      `The log ends at ${position}, before the position asked for: the database was restored or failed over to an older state. ` +
+        `Drop what you keep of later events, and go on from ${position}.`,
+    );
+  }
+}
+
 /** Events of one session, by their numbers, that have the same problem. */
 export interface DamagedEvents {
   /** The first number. */

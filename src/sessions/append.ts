@@ -38,6 +38,8 @@ interface Appended {
   lastSeq: number;
   /** Whether one of the events was stored before. */
   replaced: boolean;
+  /** Whether the session had fewer events than the handle has read: a failover or a restore took it back. */
+  wentBack: boolean;
   /** Damage that the append found. */
   damaged?: Damage;
 }
@@ -90,7 +92,7 @@ export class Appender {
   async append(handle: Session, pending: NonEmpty<PendingEvent>): Promise<void> {
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(handle));
-    const { incarnation, lastSeq, replaced, damaged } = await this.#write(handle, pending, revision);
+    const { incarnation, lastSeq, replaced, wentBack, damaged } = await this.#write(handle, pending, revision);
     await this.announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
@@ -110,7 +112,7 @@ export class Appender {
     if (inStep && known) {
       setRevision(handle, incarnation, lastSeq);
     } else {
-      await this.#catchUp(handle, revision, pending);
+      await this.#catchUp(handle, revision, pending, incarnation !== revision.incarnation || wentBack);
     }
   }
 
@@ -151,7 +153,9 @@ export class Appender {
       const lastSeq = this.stores.events.appendsInOneStatement(batch)
         ? await this.transactions.statement(write)
         : await this.transactions.transaction(write);
-      if (lastSeq !== undefined) return { incarnation, lastSeq, replaced: false };
+      if (lastSeq !== undefined) {
+        return { incarnation, lastSeq, replaced: false, wentBack: lastSeq - pending.length < revision.seq };
+      }
     } catch (error) {
       if (!(error instanceof UniqueConstraintViolationException)) throw error;
       inTheWay = error;
@@ -180,6 +184,7 @@ export class Appender {
     const highest = await this.stores.events.highestSeq(sql, session);
     let lastSeq = Math.max(head.lastSeq, highest);
     if (lastSeq > head.lastSeq) await this.stores.sessions.setLastSeq(sql, session, lastSeq);
+    const wentBack = revision.seq > lastSeq;
     const uncounted = { from: head.lastSeq + 1, to: lastSeq, problem: 'uncounted' } as const;
 
     // Numbers without a row are not events that the handle has missed.
@@ -205,12 +210,13 @@ export class Appender {
     }
     // Checked last, because only now is it known which unseen events are the caller's own. The throw rolls everything
     // back.
-    if (rejects && (head.incarnation !== revision.incarnation || unseen > 0))
+    if (rejects && (head.incarnation !== revision.incarnation || unseen > 0 || wentBack))
       throw new StaleSessionError(session.sessionId);
     return {
       incarnation: head.incarnation,
       lastSeq,
       replaced,
+      wentBack,
       ...(uncounted.to >= uncounted.from && { damaged: { events: [uncounted], stateKeys: [] } }),
     };
   }
@@ -239,19 +245,25 @@ export class Appender {
     if (isNewest) await this.stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
   }
 
-  /** Reads what a handle missed, after the lock is gone (contract E2, E3). */
-  async #catchUp(handle: Session, revision: Revision, pending: NonEmpty<PendingEvent>): Promise<void> {
+  /**
+   * Reads what a handle missed, after the lock is gone (contract E2, E3).
+   *
+   * @param isAnew whether what the handle has read is not the session's history any more, so that all of it is read.
+   */
+  async #catchUp(handle: Session, revision: Revision, pending: NonEmpty<PendingEvent>, isAnew: boolean): Promise<void> {
     const key = keyOf(handle);
-    setRevision(handle, revision.incarnation, revision.seq);
+    // Should the reading fail, the next append has to find the handle behind.
+    setRevision(handle, isAnew ? '' : revision.incarnation, revision.seq);
     try {
       await this.transactions.run(async (sql) => {
         const snapshot = await this.stores.sessions.snapshot(sql, key);
         if (!snapshot) return;
-        const after = snapshot.incarnation === revision.incarnation ? revision.seq : 0;
-        const read = await this.stores.events.read(sql, key, snapshot, { after });
+        // Deleted and created again since the append.
+        const isAnother = isAnew || snapshot.incarnation !== revision.incarnation;
+        const read = await this.stores.events.read(sql, key, snapshot, { after: isAnother ? 0 : revision.seq });
         if (!read) return;
         const [state, missed] = [readState(snapshot.state), readEvents(read)];
-        catchUp(handle, snapshot, state.value, missed.value, pending);
+        catchUp(handle, snapshot, state.value, missed.value, pending, isAnother);
         this.damage.tell(key, missed.damaged, state.damaged);
       });
     } catch (error) {

@@ -44,8 +44,9 @@ export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
  * they wrote. Other keys stay, since they may be written directly or `temp:` (contract A4).
  *
  * @param state the snapshot's.
- * @param missed the events from the one after the handle's revision to the snapshot's last.
+ * @param missed the events from the one after the handle's revision to the snapshot's last; with `isAnew` all events.
  * @param appended what the caller has just appended itself, and the keys it wrote.
+ * @param isAnew whether the handle's events are those of another session of this id, or of a history that is gone.
  */
 export function catchUp(
   handle: Session,
@@ -53,15 +54,13 @@ export function catchUp(
   state: Readonly<Record<string, unknown>>,
   missed: readonly Event[],
   appended: readonly { event: Event; delta: Record<string, unknown> }[],
+  isAnew: boolean,
 ): void {
-  const revision = revisions.get(handle);
-  const recreated = revision?.incarnation !== snapshot.incarnation;
-
   const written = appended.flatMap(({ delta }) => Object.keys(delta));
   const touched = [...written, ...missed.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {}))];
   // A handle that has read nothing, such as an object literal, also gets the state that the session was created with.
-  if (recreated || revision.seq === 0) touched.push(...Object.keys(state));
-  if (recreated) touched.push(...Object.keys(handle.state).filter((key) => !isTemporary(key)));
+  if (isAnew || revisions.get(handle)?.seq === 0) touched.push(...Object.keys(state));
+  if (isAnew) touched.push(...Object.keys(handle.state).filter((key) => !isTemporary(key)));
   for (const key of touched) {
     if (Object.hasOwn(state, key)) setOwn(handle.state, key, state[key]);
     else delete handle.state[key];
@@ -69,10 +68,10 @@ export function catchUp(
 
   // The caller's event object stays in the handle (contract A3), at its place among the events that were missed.
   // In a session that was created again, an event may have the id of an event of the deleted session.
-  const kept = recreated ? appended.map(({ event }) => event) : handle.events;
+  const kept = isAnew ? appended.map(({ event }) => event) : handle.events;
   const known = new Map(kept.map((event) => [event.id, event]));
   const ids = new Set(missed.map((event) => event.id));
-  const before = recreated ? [] : handle.events.filter((event) => !ids.has(event.id));
+  const before = isAnew ? [] : handle.events.filter((event) => !ids.has(event.id));
   const after = missed.map((event) => known.get(event.id) ?? event);
   replaceContent(handle.events, before, after);
 

@@ -10,6 +10,7 @@ import { logSuite } from './g-log.js';
 import { leaseSuite } from './h-leases.js';
 import { damageSuite } from './i-damage.js';
 import { failureSuite } from './o-errors.js';
+import { historySuite } from './o-history.js';
 import { valueSuite } from './o-values.js';
 import type { Suite } from './rule.js';
 
@@ -27,5 +28,6 @@ export const suites: readonly Suite[] = [
   leaseSuite,
   damageSuite,
   failureSuite,
+  historySuite,
   valueSuite,
 ];
