@@ -77,8 +77,8 @@ export class LogPoller {
   }
 
   /** Gives positions to all events that are committed now, where this account may. @returns the last position. */
-  position(report: Report): Promise<number> {
-    return this.#positions.assign(report);
+  async position(report: Report): Promise<number> {
+    return (await this.#positions.assign(report)).position;
   }
 
   /**
@@ -155,7 +155,7 @@ export class LogPoller {
     const seen = mark === undefined ? undefined : `${mark} ${added}`;
     if (seen !== undefined && seen === this.#seen) return;
 
-    await this.#positions.assign(
+    const { isPending } = await this.#positions.assign(
       (error, operation) => this.#report(error, operation),
       (position) => {
         // Also when it is lower: the database may have gone back (contract O2).
@@ -165,7 +165,8 @@ export class LogPoller {
       },
     );
     if (await this.#sessions.look()) this.#waiters.resolve();
-    this.#seen = seen;
+    // Events without a position are to be tried again, though nothing changes in the tables.
+    this.#seen = isPending ? undefined : seen;
   }
 
   #schedule(): void {

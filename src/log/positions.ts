@@ -1,20 +1,19 @@
 import type { LogHead } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
-import { isRefusedWrite } from '../model/failures.js';
 
 /** Tells the host of a failure that no caller is told of. */
 export type Report = (error: unknown, operation: string) => void;
 
-/** How long an account that may not write is not asked to again. */
-const READ_ONLY_MS = 60_000;
+/** How long a database that takes no writes is not asked to, in ms: after a failover positions come soon (contract O4). */
+const READ_ONLY_MS = 500;
 
 /** Gives positions to committed events, on behalf of those who read the log (contract G1). */
 export class Positions {
   readonly #stores: Stores;
   readonly #transactions: Transactions;
-  /** When this account was last told that it may not write, by `performance.now()`. */
-  #readOnlySince = -Infinity;
+  /** Writes are not tried before this, by `performance.now()`. */
+  #mayWriteAt = -Infinity;
 
   constructor(stores: Stores, transactions: Transactions) {
     this.#stores = stores;
@@ -24,35 +23,31 @@ export class Positions {
   /**
    * Gives positions to all events that are committed now, where this account may write.
    *
-   * @param report is told, once, that the account may not write: then other readers give the positions.
+   * @param report is told, once until a write succeeds, that a write was refused: then other readers give the positions.
    * @param onPosition is called with the last position before the first transaction and after each.
-   * @returns the last position.
+   * @returns the last position, and whether there are events that could not be given one.
    */
-  async assign(report: Report, onPosition: (position: number) => void = () => undefined): Promise<number> {
+  async assign(report: Report, onPosition: (position: number) => void = () => undefined): Promise<LogHead> {
     let head = await this.#transactions.run((sql) => this.#stores.log.head(sql));
     onPosition(head.position);
-    while (head.isPending && this.#mayWrite()) {
+    while (head.isPending && performance.now() >= this.#mayWriteAt) {
       head = await this.#assignSome(head, report);
       onPosition(head.position);
     }
-    return head.position;
-  }
-
-  /** Tried again now and then: a server that is read-only during a failover is not for ever. */
-  #mayWrite(): boolean {
-    return performance.now() - this.#readOnlySince > READ_ONLY_MS;
+    return head;
   }
 
   async #assignSome(head: LogHead, report: Report): Promise<LogHead> {
     try {
       const assigned = await this.#transactions.transaction((sql) => this.#stores.log.assignPositions(sql));
-      this.#readOnlySince = -Infinity;
+      this.#mayWriteAt = -Infinity;
       return assigned;
     } catch (error) {
-      if (!isRefusedWrite(this.#transactions.failureOf(error))) throw error;
-      // Once is enough: an account may be meant to read alone.
-      if (this.#readOnlySince === -Infinity) report(error, 'assignPositions');
-      this.#readOnlySince = performance.now();
+      const failure = this.#transactions.failureOf(error);
+      if (failure !== 'readOnly' && failure !== 'notAllowed') throw error;
+      if (this.#mayWriteAt === -Infinity) report(error, 'assignPositions');
+      // An account without the right to write is meant to read only; a read-only server may be one during a failover.
+      this.#mayWriteAt = failure === 'notAllowed' ? Infinity : performance.now() + READ_ONLY_MS;
       return head;
     }
   }

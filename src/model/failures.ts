@@ -179,8 +179,3 @@ export function isUncertain(failure: Failure): boolean {
   const kind: FailureKind = FAILURES[failure];
   return kind.isUncertain ?? false;
 }
-
-/** Whether the account, or the server as it is now, may not write. */
-export function isRefusedWrite(failure: Failure): boolean {
-  return failure === 'readOnly' || failure === 'notAllowed';
-}

@@ -348,6 +348,33 @@ failureSuite.own(
   },
 );
 
+failureSuite.own('O4', 'positions are given soon after a read-only moment has ended', async ({ harness, scratch }) => {
+  const store = await scratch();
+  const { em } = harness.hasConnections ? await store.connect(oneConnection(harness)) : store.orm;
+  const refused: unknown[] = [];
+  const log = new EventLog(em, { pollIntervalMs: OFTEN_MS, onError: (error) => refused.push(error) });
+  expect(await log.head()).toBe(0);
+  const [on, off, code] = READ_ONLY[harness.dialect];
+  const session = await store.service.createSession(KEY);
+  await store.service.appendEvent({ session, event: saying('a') });
+  await store.query(on, [], em.fork());
+  try {
+    await following(
+      (signal) => log.watch(0, {}, { signal }),
+      async (seen) => {
+        await until(() => refused.length > 0);
+        expect(seen).toEqual([]);
+        await store.query(off, [], em.fork());
+        // Far longer than a second, for a busy machine, and far shorter than the minute for which it was given up once.
+        await until(() => seen.length === 1, 10, 20_000);
+      },
+    );
+  } finally {
+    await store.query(off, [], em.fork());
+  }
+  expect(refused).toMatchObject([{ code }]);
+});
+
 failureSuite.own(
   'A12',
   'a file that is full says so',

@@ -68,8 +68,12 @@ export function takesLock(text: string): boolean {
 }
 
 /** Waits until something is so, asking again and again; long enough for a machine that has much else to do. */
-export async function until(isSo: () => boolean | Promise<boolean>, intervalMs = 0): Promise<void> {
-  const deadline = Date.now() + 120_000;
+export async function until(
+  isSo: () => boolean | Promise<boolean>,
+  intervalMs = 0,
+  patienceMs = 120_000,
+): Promise<void> {
+  const deadline = Date.now() + patienceMs;
   while (!(await isSo())) {
     if (Date.now() > deadline) throw new Error('It never came about');
     await setTimeout(intervalMs);
