@@ -140,7 +140,12 @@ export class MikroOrmSessionService extends BaseSessionService {
         // When the answer to the commit was lost, the retry finds the session that this call has created.
         const existing = await this.#transactions.run((sql) => this.#stores.sessions.snapshot(sql, key), error);
         if (existing?.incarnation !== head.incarnation) throw new SessionExistsError(key.sessionId);
-        return this.#created(key, existing);
+        // With a synchronous standby a read shows a commit that the standby may not have. A write waits for the standby.
+        const confirmed = await this.#transactions.transaction(async (sql) => {
+          await this.#stores.sessions.lock(sql, key);
+          return this.#stores.sessions.snapshot(sql, key);
+        }, error);
+        return this.#created(key, confirmed ?? existing);
       }
     });
   }

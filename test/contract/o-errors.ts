@@ -317,6 +317,16 @@ const READ_ONLY_OF_MYSQL = [
   'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
 ] as const;
 
+failureSuite.own('O1', 'a createSession that finds its own session writes before it answers', async (context) => {
+  const { orm, recorded, stored } = context;
+  const service = new MikroOrmSessionService(faulty(orm.em, { commit: true, error: lost }));
+  const key = { ...KEY, sessionId: 'found again' };
+  const statements = await recorded(() => service.createSession({ ...key, state: { a: 1 } }));
+  const found = statements.findLastIndex(({ text }) => text.startsWith('insert into'));
+  expect(statements.slice(found).filter(({ text }) => text.startsWith('update'))).toHaveLength(1);
+  expect((await stored(key))?.state).toMatchObject({ a: 1 });
+});
+
 /** What makes a connection read-only, what ends that, and the driver's code. */
 const READ_ONLY = {
   sqlite: ['pragma query_only = on', 'pragma query_only = off', 'SQLITE_READONLY'],
