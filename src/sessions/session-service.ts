@@ -293,14 +293,22 @@ export class MikroOrmSessionService extends BaseSessionService {
     const { appName, userId, sessionId } = request;
     const key = { appName, userId, sessionId };
     checkKeys(key);
-    await this.#write('deleteSession', key, () =>
-      this.#leases.ruleFor(key)
-        ? this.#transactions.transaction(async (sql) => {
-            if (await this.#stores.sessions.lock(sql, key)) await this.#leases.check(sql, key);
-            await this.#stores.sessions.delete(sql, key);
-          })
-        : this.#transactions.statement((sql) => this.#stores.sessions.delete(sql, key)),
-    );
+    await this.#write('deleteSession', key, async () => {
+      const found = await this.#transactions.run((sql) => this.#stores.sessions.head(sql, key));
+      if (!found) return;
+      // By its incarnation: when the answer is lost, somebody may create the session anew before the next try.
+      const { incarnation } = found;
+      if (!this.#leases.ruleFor(key)) {
+        await this.#transactions.statement((sql) => this.#stores.sessions.delete(sql, key, incarnation));
+        return;
+      }
+      await this.#transactions.transaction(async (sql) => {
+        const locked = await this.#stores.sessions.lock(sql, key);
+        if (locked?.incarnation !== incarnation) return;
+        await this.#leases.check(sql, key);
+        await this.#stores.sessions.delete(sql, key, incarnation);
+      });
+    });
   }
 
   /**

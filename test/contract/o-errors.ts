@@ -317,6 +317,37 @@ const READ_ONLY_OF_MYSQL = [
   'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
 ] as const;
 
+failureSuite.own(
+  'O1',
+  'a deleteSession whose answer was lost spares the session that somebody has made since',
+  async ({ orm, another, stored }) => {
+    for (const [i, onUnleasedAppend] of (['allow', 'reject'] as const).entries()) {
+      const key = { ...KEY, sessionId: `anew ${i}` };
+      await another.createSession(key);
+      let isLost = false;
+      const em = faulty(orm.em, {
+        answer: (text) => text.startsWith('delete from'),
+        commit: true,
+        error: () => {
+          isLost = true;
+          return lost();
+        },
+        // At the first statement of the second try.
+        before: async () => {
+          if (!isLost) return;
+          isLost = false;
+          const anew = await another.createSession(key);
+          await another.appendEvent({ session: anew, event: saying('x', { id: `x${i}` }) });
+        },
+      });
+      const service = new MikroOrmSessionService(em, { onUnleasedAppend, retry: { attempts: 2, baseDelayMs: 1 } });
+      await service.deleteSession(key);
+      expect(idsOf((await stored(key))!)).toEqual([`x${i}`]);
+    }
+  },
+  withConnections,
+);
+
 failureSuite.own('O1', 'a createSession that finds its own session writes before it answers', async (context) => {
   const { orm, recorded, stored } = context;
   const service = new MikroOrmSessionService(faulty(orm.em, { commit: true, error: lost }));

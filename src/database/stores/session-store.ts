@@ -100,8 +100,8 @@ export class SessionStore {
   }
 
   /** The foreign keys' cascade deletes events and session state. */
-  async delete(sql: Sql, session: SessionKey): Promise<void> {
-    await sql.run(this.#text.delete, sessionValues(session));
+  async delete(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
+    await sql.run(this.#text.delete, [...sessionValues(session), incarnation]);
   }
 
   async count(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
@@ -177,7 +177,7 @@ function texts(dialect: Dialect, tables: Tables) {
     lock: `update ${sessions} set last_seq = last_seq where ${SESSION_WHERE}`,
     updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
-    delete: `delete from ${sessions} where ${SESSION_WHERE}`,
+    delete: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
     list: { ofApp: list(''), ofUser: list(' and user_id = ?') },
     countOfApp: count,
     countOfUser: `${count} and user_id = ?`,
