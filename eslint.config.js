@@ -27,7 +27,7 @@ const noArrowUp = ROOMS.slice(1).flatMap((room, i) =>
 );
 
 export default defineConfig(
-  { ignores: ['dist', 'coverage', 'examples/testing'] },
+  { ignores: ['dist', 'coverage', 'examples/testing', 'test/mikro-orm-7/copy'] },
   tseslint.configs.strictTypeChecked,
   {
     languageOptions: {
