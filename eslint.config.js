@@ -13,7 +13,7 @@ const ROOMS = [
   ['transaction', 'inside-transaction', 'failure-of', 'quiet-pool'].map((file) => `src/database/${file}.ts`),
   ['src/database/stores'],
   ['src/database/dialects'],
-  ['src/database/tables.ts'],
+  ['src/database/tables.ts', 'src/database/mikro-orm.ts'],
   ['entities'],
   ['src/model'],
 ];

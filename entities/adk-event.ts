@@ -2,35 +2,37 @@ import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS } from '../src/model/keys.js';
 import { AdkSession } from './adk-session.js';
 import { json, key, time } from './columns.js';
+import { withCollatedType, withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** An event of a session; `seq` is its place in append order. */
 export const adkEvent = ({ named, table }: Naming) =>
-  defineEntity({
-    name: 'AdkEvent',
-    ...table('events'),
-    properties: {
-      session: () =>
-        p
-          .manyToOne(AdkSession)
-          .primary()
-          .joinColumns('app_name', 'user_id', 'session_id')
-          .foreignKeyName(named('events_session'))
-          .index(false)
-          .deleteRule('cascade')
-          .updateRule('no action'),
-      /** 1, 2, 3 … without gaps inside the session. */
-      seq: p.integer().fieldName('seq').primary().autoincrement(false),
-      id: key('event_id', KEY_LENGTHS.eventId),
-      timestamp: time('timestamp'),
-      /** The event as ADK has it; null where it is kept in parts, see `AdkEventPart`. */
-      data: json('data').nullable(),
-      /** Its place among the events of all sessions; null until a reader of the log has given it one. */
-      position: p.bigint('number').fieldName('position').nullable(),
-    },
-    indexes: [{ name: named('events_position'), properties: ['position', 'seq'] }],
-    uniques: [{ name: named('events_event_id'), properties: ['session', 'id'] }],
-  });
+  withSharedClass(
+    defineEntity({
+      name: 'AdkEvent',
+      ...table('events'),
+      properties: {
+        session: () =>
+          withCollatedType(p.manyToOne(AdkSession))
+            .primary()
+            .joinColumns('app_name', 'user_id', 'session_id')
+            .foreignKeyName(named('events_session'))
+            .index(false)
+            .deleteRule('cascade')
+            .updateRule('no action'),
+        /** 1, 2, 3 … without gaps inside the session. */
+        seq: p.integer().fieldName('seq').primary().autoincrement(false),
+        id: key('event_id', KEY_LENGTHS.eventId),
+        timestamp: time('timestamp'),
+        /** The event as ADK has it; null where it is kept in parts, see `AdkEventPart`. */
+        data: json('data').nullable(),
+        /** Its place among the events of all sessions; null until a reader of the log has given it one. */
+        position: p.bigint('number').fieldName('position').nullable(),
+      },
+      indexes: [{ name: named('events_position'), properties: ['position', 'seq'] }],
+      uniques: [{ name: named('events_event_id'), properties: ['session', 'id'] }],
+    }),
+  );
 
 export const AdkEvent = adkEvent(naming());
 export type AdkEvent = InferEntity<typeof AdkEvent>;

@@ -2,29 +2,31 @@ import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS } from '../src/model/keys.js';
 import { AdkSession } from './adk-session.js';
 import { json, key } from './columns.js';
+import { withCollatedType, withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** One key of a session's state. */
 export const adkSessionState = ({ named, table }: Naming) =>
-  defineEntity({
-    name: 'AdkSessionState',
-    ...table('session_states'),
-    properties: {
-      session: () =>
-        p
-          .manyToOne(AdkSession)
-          .primary()
-          .joinColumns('app_name', 'user_id', 'session_id')
-          .foreignKeyName(named('session_states_session'))
-          .index(false)
-          .deleteRule('cascade')
-          .updateRule('no action'),
-      key: key('state_key', KEY_LENGTHS.stateKey).primary(),
-      value: json('value'),
-      /** The event that wrote the value; null when it was set at creation or outside a run. */
-      eventId: key('event_id', KEY_LENGTHS.eventId).nullable(),
-    },
-  });
+  withSharedClass(
+    defineEntity({
+      name: 'AdkSessionState',
+      ...table('session_states'),
+      properties: {
+        session: () =>
+          withCollatedType(p.manyToOne(AdkSession))
+            .primary()
+            .joinColumns('app_name', 'user_id', 'session_id')
+            .foreignKeyName(named('session_states_session'))
+            .index(false)
+            .deleteRule('cascade')
+            .updateRule('no action'),
+        key: key('state_key', KEY_LENGTHS.stateKey).primary(),
+        value: json('value'),
+        /** The event that wrote the value; null when it was set at creation or outside a run. */
+        eventId: key('event_id', KEY_LENGTHS.eventId).nullable(),
+      },
+    }),
+  );
 
 export const AdkSessionState = adkSessionState(naming());
 export type AdkSessionState = InferEntity<typeof AdkSessionState>;

@@ -1,35 +1,38 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS } from '../src/model/keys.js';
 import { key, time } from './columns.js';
+import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /** A conversation. Its row is the lock that appends take, and it gives out the numbers of the events. */
 export const adkSession = ({ named, table }: Naming) =>
-  defineEntity({
-    name: 'AdkSession',
-    ...table('sessions'),
-    properties: {
-      appName: key('app_name', KEY_LENGTHS.appName).primary(),
-      userId: key('user_id', KEY_LENGTHS.userId).primary(),
-      id: key('session_id', KEY_LENGTHS.sessionId).primary(),
-      /** Tells a session from one that was deleted and created again under the same id. */
-      incarnation: p.string().fieldName('incarnation').length(36),
-      /** The number of the newest event, 0 when there is none. */
-      lastSeq: p.integer().fieldName('last_seq').default(0),
-      createTime: time('create_time'),
-      lastUpdateTime: time('last_update_time'),
-      /** Who holds the lease, see `SessionLeases`; null when nobody does. */
-      leaseHolder: p.string().fieldName('lease_holder').length(255).nullable(),
-      /** The fencing token of the newest lease; stays when it is released. */
-      leaseToken: p.bigint('number').fieldName('lease_token').default(0),
-      /** By the database's clock. */
-      leaseExpires: time('lease_expires').nullable(),
-    },
-    indexes: [
-      { name: named('sessions_user_update'), properties: ['appName', 'userId', 'lastUpdateTime', 'id'] },
-      { name: named('sessions_app_update'), properties: ['appName', 'lastUpdateTime', 'id', 'userId'] },
-    ],
-  });
+  withSharedClass(
+    defineEntity({
+      name: 'AdkSession',
+      ...table('sessions'),
+      properties: {
+        appName: key('app_name', KEY_LENGTHS.appName).primary(),
+        userId: key('user_id', KEY_LENGTHS.userId).primary(),
+        id: key('session_id', KEY_LENGTHS.sessionId).primary(),
+        /** Tells a session from one that was deleted and created again under the same id. */
+        incarnation: p.string().fieldName('incarnation').length(36),
+        /** The number of the newest event, 0 when there is none. */
+        lastSeq: p.integer().fieldName('last_seq').default(0),
+        createTime: time('create_time'),
+        lastUpdateTime: time('last_update_time'),
+        /** Who holds the lease, see `SessionLeases`; null when nobody does. */
+        leaseHolder: p.string().fieldName('lease_holder').length(255).nullable(),
+        /** The fencing token of the newest lease; stays when it is released. */
+        leaseToken: p.bigint('number').fieldName('lease_token').defaultRaw('0'),
+        /** By the database's clock. */
+        leaseExpires: time('lease_expires').nullable(),
+      },
+      indexes: [
+        { name: named('sessions_user_update'), properties: ['appName', 'userId', 'lastUpdateTime', 'id'] },
+        { name: named('sessions_app_update'), properties: ['appName', 'lastUpdateTime', 'id', 'userId'] },
+      ],
+    }),
+  );
 
 export const AdkSession = adkSession(naming());
 export type AdkSession = InferEntity<typeof AdkSession>;

@@ -1,5 +1,6 @@
 import { type EntityProperty, type Platform, Type, ValidationError, p } from '@mikro-orm/core';
 import { dialectName } from './dialect-name.js';
+import { withCollatedType } from './mikro-orm.js';
 
 /**
  * Binary and without padding: with a server's default collation `alice`, `Alice`, `alice ` and `alicé` can be
@@ -59,7 +60,8 @@ class LongTextType extends Type<string, string> {
 
 // `fieldName`, not its alias `name`: MikroORM takes a `name` that equals the property's for none, and asks the host's
 // naming strategy.
-export const key = (column: string, length: number) => p.type(KeyType).fieldName(column).length(length).$type<string>();
+export const key = (column: string, length: number) =>
+  withCollatedType(p.type(KeyType)).fieldName(column).length(length).$type<string>();
 
 export const json = (column: string) => p.type(JsonTextType).fieldName(column).$type<unknown>();
 

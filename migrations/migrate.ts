@@ -1,9 +1,10 @@
 import { setTimeout } from 'node:timers/promises';
-import type { Connection, MikroORM, Transaction } from '@mikro-orm/core';
+import type { MikroORM, Transaction } from '@mikro-orm/core';
 import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
 import { dialectName } from '../entities/dialect-name.js';
 import { resolveDialect } from '../src/database/dialects/resolve.js';
 import { hasOneConnection, refuseInside } from '../src/database/inside-transaction.js';
+import { inTransaction } from '../src/database/mikro-orm.js';
 import { Transactions } from '../src/database/transaction.js';
 import { SchemaError, driverCodeOf } from '../src/model/errors.js';
 
@@ -45,7 +46,7 @@ export async function migrate(orm: MikroORM): Promise<void> {
   await ensureTable(storage);
 
   if ((await pending()).length > 0) {
-    await locked(connection, MIGRATION_LOCKS[dialect], async (transaction) => {
+    await locked(orm, MIGRATION_LOCKS[dialect], async (transaction) => {
       storage.setMasterMigration(transaction);
       for (const { name, class: Class } of await pending()) {
         const migration = new Class(driver, orm.config);
@@ -98,28 +99,31 @@ async function ensureTable(storage: MigrationStorage): Promise<void> {
 
 /** Runs `work` in a transaction while no other process does. */
 async function locked(
-  connection: Connection,
+  orm: MikroORM,
   { take, release }: { take: readonly string[]; release: readonly string[] },
   work: (transaction: Transaction) => Promise<void>,
 ): Promise<void> {
-  await patiently(() =>
-    connection.transactional(async (transaction) => {
-      const run = async (statements: readonly string[]) => {
-        for (const sql of statements) {
-          const row = (await connection.execute(sql, [], 'get', transaction)) as { locked?: number | null } | undefined;
-          if (row?.locked !== undefined && row.locked !== 1) {
-            throw new SchemaError('Another process has been migrating for a minute. Try again when it has finished.');
-          }
+  await patiently(async () => {
+    const em = orm.em.fork({ disableContextResolution: true });
+    const connection = em.getConnection();
+    const run = async (statements: readonly string[], transaction: Transaction) => {
+      for (const sql of statements) {
+        const row = (await connection.execute(sql, [], 'get', transaction)) as { locked?: number | null } | undefined;
+        if (row?.locked !== undefined && row.locked !== 1) {
+          throw new SchemaError('Another process has been migrating for a minute. Try again when it has finished.');
         }
-      };
-      await run(take);
+      }
+    };
+    await inTransaction(em, async () => {
+      const transaction: unknown = em.getTransactionContext();
+      await run(take, transaction);
       try {
         await work(transaction);
       } finally {
-        await run(release);
+        await run(release, transaction);
       }
-    }),
-  );
+    });
+  });
 }
 
 /** Waits for a writer of the same SQLite file. Its own busy timeout is shorter, and is not heard in every place. */

@@ -14,19 +14,28 @@ import type { Dialect, Sql } from './dialects/dialect.js';
 import { resolveDialect } from './dialects/resolve.js';
 import { LOST_TRANSACTION, failureOf } from './failure-of.js';
 import { hasOneConnection, refuseInside } from './inside-transaction.js';
+import {
+  changeOf,
+  firstRowsOf,
+  inTransaction,
+  isSqlEntityManager,
+  mustWaitForLocks,
+  prepareConnection,
+  rowsOf,
+  rowsOfSecond,
+  withWrites,
+  type SqlEntityManager,
+} from './mikro-orm.js';
 import { quietPool } from './quiet-pool.js';
-
-/** What a MikroORM `EntityManager` of an SQL driver has; named here so that no driver package is imported. */
-interface SqlEntityManager extends EntityManager {
-  execute<T>(text: string, values: readonly unknown[], method: 'all' | 'run'): Promise<T>;
-}
-
-function isSqlEntityManager(em: EntityManager): em is SqlEntityManager {
-  return 'execute' in em && typeof em.execute === 'function';
-}
 
 /** Errors of writes that may be stored all the same: the answer to one of the tries was lost (contract O1). */
 const uncertain = new WeakSet<object>();
+
+/** How long a try waits for a lock of SQLite where the driver does not, as `BUSY_TIMEOUT_MS` is where it does. */
+const LOCK_TIMEOUT_MS = 10_000;
+
+/** How often it looks, at random and at most. */
+const LOCK_LOOKS_MS = 10;
 
 export interface TransactionOptions extends ReportingOptions {
   retry?: RetryOptions;
@@ -110,24 +119,17 @@ export class Transactions {
    * @param after the error that a write of the same call ended with before, which may be stored nonetheless.
    */
   async transaction<T>(work: (sql: Sql) => Promise<T>, after?: unknown): Promise<T> {
-    return this.#retried(async (write) => {
+    return this.#retried((write) => {
       const em = this.#fork();
-      const outer: unknown = em.getTransactionContext();
-      await em.begin({ ctx: outer });
-      try {
-        const result = await work(sqlOf(em, this.dialect));
-        // Before this the server undoes what it has, also when the connection is lost.
-        write.isSent = true;
-        await em.commit();
-        return result;
-      } catch (error) {
-        // What went wrong first is what the caller has to know.
-        await em.rollback().catch((failed: unknown) => {
+      return inTransaction(em, () => work(sqlOf(em, this.dialect)), {
+        beforeCommit: () => {
+          write.isSent = true;
+        },
+        rollbackFailed: (failed, first) => {
           // Where the connection is lost the server rolls back by itself.
-          if (this.failureOf(error) !== 'lostConnection') this.report(failed, { operation: 'rollback', key: {} });
-        });
-        throw error;
-      }
+          if (this.failureOf(first) !== 'lostConnection') this.report(failed, { operation: 'rollback', key: {} });
+        },
+      });
     }, after);
   }
 
@@ -136,7 +138,9 @@ export class Transactions {
     if (this.#joined) return this.transaction(work);
     return this.#retried((write) => {
       write.isSent = true;
-      return work(sqlOf(this.#fork(), this.dialect));
+      const em = this.#fork();
+      const sql = sqlOf(em, this.dialect);
+      return withWrites(em, () => work(sql));
     });
   }
 
@@ -165,9 +169,12 @@ export class Transactions {
 
   async #retried<T>(attempt: (write: { isSent: boolean }) => Promise<T>, after?: unknown): Promise<T> {
     let mayBeStored = isObject(after) && uncertain.has(after);
+    let patience = Date.now() + LOCK_TIMEOUT_MS;
     for (let tries = 1; ; tries++) {
       const write = { isSent: false };
       try {
+        const opening = prepareConnection(this.#em);
+        if (opening) await opening;
         quietPool(this.#em, this.dialect);
         // A host's transaction has SQLite's only connection already; waiting for another one would never end.
         if (!this.#joined) await this.dialect.prepare?.(this.#em, sqlOf(this.#fork(), this.dialect));
@@ -181,11 +188,17 @@ export class Transactions {
         // In a host's transaction nothing is stored before its commit.
         mayBeStored ||= write.isSent && !this.#joined && isUncertain(failure);
         if (mayBeStored && isObject(error)) uncertain.add(error);
+        if (!this.#joined && failure === 'lockTimeout' && mustWaitForLocks(this.#em) && Date.now() < patience) {
+          await setTimeout(Math.random() * LOCK_LOOKS_MS);
+          tries--;
+          continue;
+        }
         if (this.#joined || tries >= this.#retry.attempts || !isPassing(failure)) throw error;
       }
       const longest = Math.min(this.#retry.maxDelayMs, this.#retry.baseDelayMs * 2 ** (tries - 1));
       // At random, or transactions that met once meet again.
       await setTimeout(Math.random() * longest);
+      patience = Date.now() + LOCK_TIMEOUT_MS;
     }
   }
 }
@@ -214,9 +227,10 @@ function sqlOf(em: SqlEntityManager, dialect: Dialect): Sql {
   };
   return {
     isInTransaction,
-    allOfEach: (text, values = []) => em.execute(text, literals(values), 'all'),
-    all: (text, values = []) => em.execute(text, literals(values), 'all'),
-    run: (text, values = []) => em.execute(text, literals(values), 'run'),
+    all: (text, values = []) => rowsOf(em, text, literals(values)),
+    allOfFirst: (text, values = []) => firstRowsOf(em, text, literals(values)),
+    allOfSecond: (texts, values = []) => rowsOfSecond(em, texts, literals(values)),
+    run: (text, values = []) => changeOf(em, text, literals(values)),
   };
 }
 

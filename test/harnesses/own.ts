@@ -4,6 +4,7 @@ import { SqliteDriver } from '@mikro-orm/sqlite';
 import { dialectName } from '../../entities/dialect-name.js';
 import { adkEntities, migrate, MikroOrmSessionService } from '../../src/index.js';
 import type { SessionKey } from '../../src/model/keys.js';
+import { isReadByMysql2, isSynchronous } from '../support/mikro-orm.js';
 import { createDatabase, type DatabaseName } from '../support/servers.js';
 import type { OwnHarness, OwnStore, StoredSession } from './harness.js';
 import { CREATE_HOST_NOTES, HostNote } from './host-note.js';
@@ -16,12 +17,12 @@ export function ownHarness(name: DatabaseName): OwnHarness {
     name,
     dialect: isFile ? 'sqlite' : name,
     hasConnections: true,
-    isSynchronous: name === 'better-sqlite',
+    isSynchronous: isSynchronous(name),
     async open() {
       const { options, drop } = await createDatabase(name);
-      return openStore(options, drop, name !== 'better-sqlite');
+      return openStore(options, drop, !isSynchronous(name));
     },
-    double: (column) => (name === 'mysql' ? `cast(${column} as char)` : column),
+    double: (column) => (isReadByMysql2(name) ? `cast(${column} as char)` : column),
     get unreachable() {
       const secret = 'hunter2';
       if (isFile) return { options: { dbName: `/dev/null/${secret}/agent.db` }, secret };

@@ -8,6 +8,7 @@ import { MariaDbDriver } from '@mikro-orm/mariadb';
 import { MySqlDriver } from '@mikro-orm/mysql';
 import { PostgreSqlDriver, type AbstractSqlConnection } from '@mikro-orm/postgresql';
 import { SqliteDriver } from '@mikro-orm/sqlite';
+import { isMikroOrm7 } from './mikro-orm.js';
 
 export const FILE_DATABASES = ['sqlite', 'better-sqlite'] as const;
 export const SERVERS = ['postgresql', 'mysql', 'mariadb'] as const;
@@ -46,7 +47,9 @@ export function isChosen(name: DatabaseName): boolean {
 }
 
 export function availableDatabases(): DatabaseName[] {
-  return [...FILE_DATABASES, ...SERVERS.filter(serverUrl)].filter(isChosen);
+  // On MikroORM 7 `sqlite` is what `better-sqlite` is on MikroORM 6.
+  const files = FILE_DATABASES.filter((name) => !(isMikroOrm7 && name === 'better-sqlite'));
+  return [...files, ...SERVERS.filter(serverUrl)].filter(isChosen);
 }
 
 /** Begins the names of one run's databases, so that its end can sweep what failed tests left and nothing else. */

@@ -10,8 +10,10 @@ export interface Sql {
   readonly isInTransaction: boolean;
   /** @returns the rows. */
   all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
-  /** For several statements in one text. @returns the rows of each. */
-  allOfEach<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[][]>;
+  /** For a statement that gives several results. @returns the rows of the first. */
+  allOfFirst<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
+  /** Runs two statements on one connection, the values going to the second. @returns the rows of the second. */
+  allOfSecond<Row extends object>(texts: readonly [string, string], values?: readonly unknown[]): Promise<Row[]>;
   /** @returns how many rows the statement found to change, and the number that MySQL's `last_insert_id(…)` left. */
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
 }

@@ -60,14 +60,14 @@ export const mariadb: Dialect = {
         batch.state[scope].map(({ key, json, eventId }) => [...ownerValues(batch.session, scope), key, json, eventId]),
       );
       const text = blockText(tables, condition.where, events.length, batch);
-      const [rows] = await sql.allOfEach<{ last_seq: number | null }>(text, [
+      const [row] = await sql.allOfFirst<{ last_seq: number | null }>(text, [
         batch.events.length,
         batch.lastUpdateTime,
         ...condition.values,
         ...events.flat(),
         ...states.flat(2),
       ]);
-      return rows?.[0]?.last_seq ?? undefined;
+      return row?.last_seq ?? undefined;
     },
   }),
 };

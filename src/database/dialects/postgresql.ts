@@ -213,9 +213,7 @@ async function runPrepared<Row extends object>(
   let number = 0;
   const prepare = `prepare ${name} as ${text.replace(/\?/g, () => `$${++number}`)}`;
   try {
-    // In one message, and so on one connection.
-    const [, rows = []] = await sql.allOfEach<Row>(`${prepare}; ${execute}`, values);
-    return rows;
+    return await sql.allOfSecond<Row>([prepare, execute], values);
   } catch (error) {
     // It came to another connection than before.
     if (driverCodeOf(error) !== PREPARED_ALREADY) throw error;

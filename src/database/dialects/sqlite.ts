@@ -1,6 +1,7 @@
 import { raw, type EntityManager } from '@mikro-orm/core';
 import { SchemaError, driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
+import { mustWaitForLocks } from '../mikro-orm.js';
 import type { Dialect, Sql } from './dialect.js';
 import { returning } from './returning.js';
 import { settingsCheck, type Setting } from './settings.js';
@@ -52,8 +53,8 @@ const prepared = new WeakMap<object, Promise<void>>();
 async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
   const { min = 1, max = 1 } = em.config.get('pool') ?? {};
   if (min !== 1 || max !== 1) throw new SchemaError(ONE_CONNECTION);
-  // Without these a second process that writes to the file fails at once (contract E6).
-  await sql.all(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
+  // Without it a second process that writes to the file fails at once (contract E6).
+  if (!mustWaitForLocks(em)) await sql.all(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
   const [journal] = await sql.all<{ journal_mode: string }>('pragma journal_mode');
   const isWal = journal?.journal_mode === 'wal';
   await syncCommits(sql, isWal);

@@ -1,0 +1,48 @@
+/**
+ * What differs between MikroORM 6 and 7 in entities; `src/database/mikro-orm.ts` has all the rest. It is told by what an
+ * object has, never by a version.
+ */
+
+const CLASSES: unique symbol = Symbol.for('adk-mikro-orm.entity-classes');
+
+interface Schema {
+  readonly meta: { readonly className: string; readonly class?: unknown };
+}
+
+/** MikroORM 7 makes a schema's class with the schema, MikroORM 6 when an ORM reads it. */
+function hasClass(schema: Schema): schema is Schema & { setClass(entityClass: unknown): void } {
+  return schema.meta.class !== undefined;
+}
+
+/**
+ * MikroORM 6 tells entities apart by their names, MikroORM 7 by their classes. There all schemas of one name get the same
+ * class, also those of another copy of this package in the process: otherwise `find(AdkSession)`, and a relation of a
+ * host's to `AdkSession`, would mean another entity than the one that `adkEntities` with options has made.
+ */
+export function withSharedClass<S extends Schema>(schema: S): S {
+  if (hasClass(schema)) {
+    const shared = globalThis as { [CLASSES]?: Map<string, unknown> };
+    const classes = (shared[CLASSES] ??= new Map());
+    const { className } = schema.meta;
+    if (!classes.has(className)) classes.set(className, schema.meta.class);
+    schema.setClass(classes.get(className));
+  }
+  return schema;
+}
+
+interface CollatedBuilder<Builder> {
+  collation: unknown;
+  ignoreSchemaChanges(...changes: string[]): Builder;
+}
+
+function comparesCollations<Builder extends object>(builder: Builder): builder is Builder & CollatedBuilder<Builder> {
+  return 'collation' in builder && 'ignoreSchemaChanges' in builder;
+}
+
+/**
+ * For a column whose type says its collation, and for one that refers to it. The schema generator of MikroORM 7 reads the
+ * two apart from the database and would find them different from the entity's each time.
+ */
+export function withCollatedType<Builder extends object>(builder: Builder): Builder {
+  return comparesCollations(builder) ? builder.ignoreSchemaChanges('type', 'collation') : builder;
+}
