@@ -1,6 +1,7 @@
 import { TransactionContext, type EntityManager } from '@mikro-orm/core';
 import { InsideTransactionError } from '../model/errors.js';
 import type { Dialect } from './dialects/dialect.js';
+import { hasEnded } from './mikro-orm.js';
 
 /** Whether the pool of an ORM has one connection at most, by its config. */
 export function hasOneConnection(em: EntityManager, { defaultPoolMax }: Dialect): boolean {
@@ -21,11 +22,7 @@ export function refuseInside(em: EntityManager): void {
   const isOurs = around?.getConnection() === em.getConnection();
   // Through the transaction of another ORM, where MikroORM takes the two for one by their name, nothing can be seen.
   const asked = isOurs ? around : around?.name === em.name ? undefined : em;
-  const transaction = asked?.getTransactionContext<{ isCompleted?(): boolean }>();
+  const transaction = asked?.getTransactionContext<object>();
+  // After `em.transactional` its transaction stays the context of what was begun in it and goes on.
   if (transaction && !hasEnded(transaction)) throw new InsideTransactionError();
-}
-
-/** After `em.transactional` its transaction stays the context of what was begun in it and goes on. */
-function hasEnded(transaction: { isCompleted?(): boolean }): boolean {
-  return transaction.isCompleted?.() ?? false;
 }

@@ -56,11 +56,16 @@ export function prepareConnection(em: EntityManager): Promise<void> | undefined 
   const connection = kyselyConnectionOf(em);
   if (!connection) return undefined;
   refuseClosed(connection);
-  return opened.has(connection) ? undefined : open(connection);
+  return opened.has(connection) ? undefined : open(em, connection);
 }
 
-async function open(connection: KyselyConnection): Promise<void> {
-  await connection.ensureConnection();
+async function open(em: EntityManager, connection: KyselyConnection): Promise<void> {
+  try {
+    await connection.ensureConnection();
+  } catch (error) {
+    // better-sqlite3 gives a TypeError where it cannot open the file; it is no mistake of the caller's.
+    throw error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
+  }
   if (isSynchronous(await nativeClientOf(connection))) impatient.add(connection);
   opened.add(connection);
 }
@@ -105,8 +110,24 @@ async function withoutWaiting<T>(connection: KyselyConnection, work: () => Promi
 
 function execute(em: SqlEntityManager, text: string, values: readonly unknown[], method: 'all' | 'run') {
   const connection = kyselyConnectionOf(em);
-  if (connection) refuseClosed(connection);
-  return em.execute(text, values, method);
+  return connection ? executeOnKysely(em, connection, text, values, method) : em.execute(text, values, method);
+}
+
+async function executeOnKysely(
+  em: SqlEntityManager,
+  connection: KyselyConnection,
+  text: string,
+  values: readonly unknown[],
+  method: 'all' | 'run',
+): Promise<unknown> {
+  refuseClosed(connection);
+  try {
+    return await em.execute(text, values, method);
+  } catch (error) {
+    // For the host's log (contract O8); knex puts it into the message, and mysql2 has it here.
+    if (error instanceof Error && !('sql' in error)) Object.assign(error, { sql: text });
+    throw error;
+  }
 }
 
 export async function rowsOf<Row extends object>(
@@ -249,4 +270,15 @@ async function stepped<T>(
     });
     throw error;
   }
+}
+
+/** Whether what `em.getTransactionContext()` gives is a transaction that has ended. */
+export function hasEnded(transaction: object): boolean {
+  const { isCompleted, isCommitted, isRolledBack } = transaction as {
+    isCompleted?: () => boolean;
+    isCommitted?: boolean;
+    isRolledBack?: boolean;
+  };
+  // knex has the first, kysely the others.
+  return isCompleted?.call(transaction) ?? (isCommitted === true || isRolledBack === true);
 }

@@ -102,24 +102,36 @@ export function faulty(em: EntityManager, faults: Faults): EntityManager {
   result.fork = (options) => {
     const forked = fork(options) as EntityManager & { execute(text: string, ...rest: unknown[]): Promise<unknown> };
     const execute = forked.execute.bind(forked);
+    const begin = forked.begin.bind(forked);
     const commit = forked.commit.bind(forked);
+    let isBegun = false;
+    const afterCommit = () => {
+      if (!faults.commit) return;
+      delete faults.answer;
+      delete faults.commit;
+      throw errorOfFaults(faults);
+    };
+    forked.begin = async (...args) => {
+      await begin(...args);
+      isBegun = true;
+    };
+    forked.commit = async () => {
+      await commit();
+      afterCommit();
+    };
     forked.execute = async (text, ...rest) => {
       await faults.before?.(text);
       if (faults.statement?.(text)) throw errorOfFaults(faults);
       const answer = await execute(text, ...rest);
-      if (!forked.isInTransaction() && faults.answer?.(text)) {
+      // The transactions of MikroORM 7 are statements, too.
+      if (text === 'begin') isBegun = true;
+      if (text === 'commit') afterCommit();
+      if (!isBegun && faults.answer?.(text)) {
         delete faults.answer;
         delete faults.commit;
         throw errorOfFaults(faults);
       }
       return answer;
-    };
-    forked.commit = async () => {
-      await commit();
-      if (!faults.commit) return;
-      delete faults.answer;
-      delete faults.commit;
-      throw errorOfFaults(faults);
     };
     return forked;
   };
