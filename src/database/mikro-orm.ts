@@ -66,7 +66,8 @@ async function open(em: EntityManager, connection: KyselyConnection): Promise<vo
     // better-sqlite3 gives a TypeError where it cannot open the file; it is no mistake of the caller's.
     throw error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
   }
-  if (isSynchronous(await nativeClientOf(connection))) impatient.add(connection);
+  const client = await nativeClientOf(connection);
+  if (isSynchronous(client) && client.memory !== true) impatient.add(connection);
   opened.add(connection);
 }
 
@@ -81,6 +82,8 @@ export function mustWaitForLocks(em: EntityManager): boolean {
 
 /** What of a synchronous SQLite driver is used; better-sqlite3 and libSQL have it. */
 interface SynchronousSqlite {
+  /** In memory nobody else has a lock. */
+  memory?: unknown;
   pragma(source: string, options?: { simple: true }): unknown;
 }
 

@@ -11,7 +11,7 @@ import {
 import { keyOf, type OwnHarness, type OwnStore } from '../harnesses/harness.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
 import { following, OFTEN_MS, onPostgresql, read } from './log-tools.js';
-import { onServers, onSqlite, Suite, type OwnContext } from './rule.js';
+import { onServers, onSqlite, Suite, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, idsOf, saying, takesLock, textsOf, until } from './tools.js';
 
 /** Section O, as far as it is about errors; and what a call inside a transaction is told (E5). */
@@ -38,7 +38,7 @@ class Told {
 }
 
 /** In the message, or beside it on MikroORM 7. */
-const sqlIn = (error: unknown) => String(Object(error).sql ?? error);
+const sqlIn = (error: unknown) => String((error as { sql?: unknown }).sql ?? error);
 
 const lost = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
 const deadlock = () => new DeadlockException(new Error(`update adk_sessions … ${SECRET}`));
@@ -463,7 +463,7 @@ failureSuite.own(
   'A12',
   'a server that is not there, a login that is refused, a database that is unknown and a right that is missing say so',
   async ({ harness, orm, connect, query }) => {
-    const url = new URL(orm.config.getClientUrl());
+    const url = new URL(orm.config.get('clientUrl')!);
     const at = async (change: (url: URL) => void) => {
       const other = new URL(url);
       change(other);
