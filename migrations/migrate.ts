@@ -4,7 +4,7 @@ import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
 import { dialectName } from '../entities/dialect-name.js';
 import { resolveDialect } from '../src/database/dialects/resolve.js';
 import { hasOneConnection, refuseInside } from '../src/database/inside-transaction.js';
-import { inTransaction } from '../src/database/mikro-orm.js';
+import { inTransaction, prepareConnection } from '../src/database/mikro-orm.js';
 import { Transactions } from '../src/database/transaction.js';
 import { SchemaError, driverCodeOf } from '../src/model/errors.js';
 
@@ -31,6 +31,7 @@ export async function migrate(orm: MikroORM): Promise<void> {
   const tablesPlace = tables.placeFor(orm.config, { dialect, ...options });
   refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
+  await prepareConnection(orm.em);
   await new Transactions(orm.em).checkSettings();
   const connection = orm.em.getConnection();
   const driver = orm.em.getDriver() as MigrationDriver;

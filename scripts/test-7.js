@@ -46,11 +46,21 @@ for (const file of listed.stdout.split('\0')) {
   cpSync(from, path.join(copy, file), { preserveTimestamps: true });
 }
 
+// What stays MikroORM 6. The command line of MikroORM 7 does not work in a project that names it.
+const onlyIn6 = ['better-sqlite', 'reflection'].map((name) => `devDependencies.@mikro-orm/${name}`);
+run('npm', ['pkg', 'delete', '--loglevel=error', ...onlyIn6], { cwd: copy });
+
 const jest = path.join(repository, 'node_modules/jest/bin/jest.js');
 const config = path.join(folder, 'jest.config.js');
 const node = findNode();
 run(node, [jest, '--config', config, ...process.argv.slice(2)], {
   cwd: copy,
   // Tests start `node` by name as well.
-  env: { ...process.env, PATH: path.dirname(node) + path.delimiter + (process.env['PATH'] ?? '') },
+  env: {
+    ...process.env,
+    PATH: path.dirname(node) + path.delimiter + (process.env['PATH'] ?? ''),
+    // Where a test finds MikroORM 6, and a Node.js that it runs on.
+    ADK_TEST_MIKRO_ORM_6: repository,
+    ADK_TEST_NODE_6: process.execPath,
+  },
 });

@@ -11,11 +11,15 @@ import {
   INITIAL,
   TABLES,
   appliedMigrations,
+  checkMigrations,
+  createSchema,
   dialectOf,
+  dropSchema,
   emptyDatabase,
   everything,
   later,
   openHost,
+  pendingMigrations,
   query,
   sessionRow,
   tablesWith,
@@ -58,7 +62,7 @@ for (const name of availableDatabases())
 
     test("another program's table before anything is changed", async () => {
       const orm = await openHost(await emptyDatabase(name), { extensions: [AdkMigrator] });
-      await orm.migrator.getPendingMigrations();
+      await pendingMigrations(orm);
       await query(orm.em, 'create table adk_user_states (app_name varchar(9))');
       await query(orm.em, `insert into adk_user_states values ('theirs')`);
       const before = await everything(orm, name);
@@ -107,23 +111,23 @@ for (const name of availableDatabases())
     test.each([true, false])('F5 migration:check sees our tables, snapshot: %p', async (snapshot) => {
       const migrations = { snapshot, path: await emptyFolder() };
       const orm = await openHost(await emptyDatabase(name), { extensions: [AdkMigrator], migrations });
-      await expect(orm.migrator.checkMigrationNeeded()).rejects.toThrow(refusal('no table adk_', 'migration:up'));
+      await expect(checkMigrations(orm)).rejects.toThrow(refusal('no table adk_', 'migration:up'));
       await orm.migrator.up();
-      expect(await orm.migrator.checkMigrationNeeded()).toBe(false);
+      expect(await checkMigrations(orm)).toBe(false);
 
       await query(orm.em, 'alter table adk_sessions drop column lease_holder');
-      await expect(orm.migrator.checkMigrationNeeded()).rejects.toThrow(refusal('adk_sessions', 'lease_holder'));
+      await expect(checkMigrations(orm)).rejects.toThrow(refusal('adk_sessions', 'lease_holder'));
       await expect(orm.migrator.up()).rejects.toThrow(refusal('adk_sessions', 'lease_holder'));
       await query(orm.em, 'drop table adk_event_parts');
-      await expect(orm.migrator.checkMigrationNeeded()).rejects.toThrow(refusal('no table adk_event_parts'));
+      await expect(checkMigrations(orm)).rejects.toThrow(refusal('no table adk_event_parts'));
     });
 
     test('AdkMigrator leaves schema:create and schema:drop as they are', async () => {
       const orm = await openHost(await emptyDatabase(name), { extensions: [AdkMigrator] });
-      await orm.migrator.checkMigrationNeeded().catch(() => undefined);
-      await orm.schema.createSchema();
+      await checkMigrations(orm).catch(() => undefined);
+      await createSchema(orm);
       expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
-      await orm.schema.dropSchema();
+      await dropSchema(orm);
       expect(await tablesWith('adk_', orm, name)).toEqual([]);
     });
 

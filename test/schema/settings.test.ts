@@ -22,7 +22,7 @@ describe.each(['mysql', 'mariadb'] as const)('%s', (name) => {
       pool: { min: 1, max: 1 },
       entities: adkEntities(),
       extensions: [Migrator],
-      migrations: { migrationsList: adkMigrations(name), snapshot: false },
+      migrations: { migrationsList: adkMigrations(name), snapshot: false, silent: true },
     });
   });
   afterEach(async () => {

@@ -1,6 +1,6 @@
 import { MikroORM, type EntityManager, type Options } from '@mikro-orm/core';
 import { Migrator } from '@mikro-orm/migrations';
-import type { AbstractSqlConnection } from '@mikro-orm/postgresql';
+import { AbstractSqlConnection } from '@mikro-orm/postgresql';
 import { adkEntities, type AdkEntityOptions } from '../../entities/index.js';
 import type { DialectName } from '../../entities/dialect-name.js';
 import { adkMigrations } from '../../migrations/index.js';
@@ -25,6 +25,10 @@ export async function emptyDatabase(name: DatabaseName): Promise<TestDatabase> {
   return database;
 }
 
+/** Knex, which MikroORM 6 runs on, warns of every migration on MySQL that `create table` commits. */
+export const quietDriver: Options =
+  'getKnex' in AbstractSqlConnection.prototype ? { driverOptions: { log: { warn: () => undefined } } } : {};
+
 /** A host's ORM with the entities and the migrations of this package, and what the host adds. */
 export async function openHost(
   database: TestDatabase,
@@ -32,8 +36,7 @@ export async function openHost(
 ): Promise<MikroORM> {
   const orm = await MikroORM.init({
     ...database.options,
-    // Knex warns of every migration on MySQL that `create table` commits.
-    driverOptions: { log: { warn: () => undefined } },
+    ...quietDriver,
     extensions: [Migrator],
     ...options,
     entities: [...adkEntities(place), ...(options.entities ?? [])],
@@ -84,6 +87,26 @@ export async function appliedMigrations(orm: MikroORM): Promise<string[]> {
   const rows = await query<{ name: string }>(orm.em, 'select name from mikro_orm_migrations order by id');
   return rows.map((row) => row.name);
 }
+
+/** Calls what MikroORM 6 and 7 give different names. */
+function call<Result>(target: object, six: string, seven: string): Promise<Result> {
+  const method = Reflect.get(target, six in target ? six : seven) as () => Promise<Result>;
+  return method.call(target);
+}
+
+export const pendingMigrations = ({ migrator }: MikroORM) =>
+  call<{ name: string }[]>(migrator, 'getPendingMigrations', 'getPending');
+
+/** @returns whether the next `migration:create` would write something. */
+export const checkMigrations = ({ migrator }: MikroORM) =>
+  call<boolean>(migrator, 'checkMigrationNeeded', 'checkSchema');
+
+export const createMigration = ({ migrator }: MikroORM) =>
+  call<{ diff: { up: string[]; down: string[] } }>(migrator, 'createMigration', 'create');
+
+export const createSchema = ({ schema }: MikroORM) => call(schema, 'createSchema', 'create');
+
+export const dropSchema = ({ schema }: MikroORM) => call(schema, 'dropSchema', 'drop');
 
 export const INITIAL = 'Migration20261121000000_adk_initial';
 

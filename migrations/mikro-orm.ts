@@ -1,0 +1,96 @@
+import { types } from 'node:util';
+import type { Migrator } from '@mikro-orm/migrations';
+import { SchemaError } from '../src/model/errors.js';
+
+/**
+ * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`. It is told by what an object has, never by a version;
+ * `src/database/mikro-orm.ts` has what differs elsewhere.
+ */
+
+/** Methods of `Migrator`, by the names that 6 and 7 give them. */
+const METHODS = {
+  create: ['createMigration', 'create'],
+  createInitial: ['createInitialMigration', 'createInitial'],
+  check: ['checkMigrationNeeded', 'checkSchema'],
+  getExecuted: ['getExecutedMigrations', 'getExecuted'],
+  getSchemaFromSnapshot: ['getSchemaFromSnapshot'],
+} as const;
+
+type Method = (this: Migrator, ...args: unknown[]) => unknown;
+
+/** @throws SchemaError when there is none: the change to it would be left out without a word. */
+function methodOf(migrator: Migrator, names: readonly string[]): { name: string; method: Method } {
+  const name = names.find((candidate) => candidate in migrator);
+  if (name === undefined) {
+    throw new SchemaError(
+      `The Migrator of this @mikro-orm/migrations has no ${names.join(' and no ')}, so adk-mikro-orm doesn't know it. ` +
+        'Install a version that the peerDependencies of adk-mikro-orm name.',
+    );
+  }
+  return { name, method: Reflect.get(migrator, name) as Method };
+}
+
+/**
+ * Changes a method in the prototype of a subclass of `Migrator`, whichever name it has.
+ *
+ * @param change what is done instead; `inherited` does what MikroORM does, with the arguments of the call.
+ */
+export function changeMethod<M extends Migrator>(
+  prototype: M,
+  names: keyof typeof METHODS,
+  change: (migrator: M, inherited: () => unknown) => unknown,
+): void {
+  const { name, method } = methodOf(prototype, METHODS[names]);
+  Object.defineProperty(prototype, name, {
+    configurable: true,
+    writable: true,
+    value: function (this: M, ...args: unknown[]) {
+      return change(this, () => Reflect.apply(method, this, args));
+    },
+  });
+}
+
+/** The names of the migrations that are noted as done. Makes MikroORM's table for them where there is none. */
+export async function executedNames(migrator: Migrator): Promise<Set<string>> {
+  await methodOf(migrator, METHODS.getExecuted).method.call(migrator);
+  return new Set(await migrator.getStorage().executed());
+}
+
+type Selection = Parameters<Migrator['down']>[0];
+
+/**
+ * What `down` is to revert. Without a selection MikroORM 7 reverts the last migration that is noted, and nothing when this
+ * migrator doesn't have it, as when `migrate(orm)` came last. MikroORM 6 reverts the last one that it has.
+ */
+export async function lastKnown(migrator: Migrator, selection: Selection): Promise<Selection> {
+  const isEmpty = selection === undefined || Object.keys(selection).length === 0;
+  if (!('discoverMigrations' in migrator) || !isEmpty) return selection;
+  const executed = await executedNames(migrator);
+  const discover = Reflect.get(migrator, 'discoverMigrations') as (this: Migrator) => Promise<{ name: string }[]>;
+  const known = new Set((await discover.call(migrator)).map(({ name }) => name));
+  const last = [...executed].findLast((name) => known.has(name));
+  return last === undefined ? selection : { migrations: [last] };
+}
+
+/** The part of MikroORM's `DatabaseSchema` that is used here; its package is no dependency of ours. */
+export interface Schema {
+  getTables(): { name: string }[];
+}
+
+function isSchema(value: unknown): value is Schema {
+  return typeof value === 'object' && value !== null && 'getTables' in value && typeof value.getTables === 'function';
+}
+
+/**
+ * Changes what `getSchemaFromSnapshot` found: with MikroORM 6 a schema, with MikroORM 7 a promise of one.
+ *
+ * @returns what was found, as it was found.
+ * @throws SchemaError when it is something else.
+ */
+export function changeSchema(found: unknown, change: (schema: Schema) => void): unknown {
+  if (types.isPromise(found)) return found.then((schema) => changeSchema(schema, change));
+  if (found === undefined) return found;
+  if (!isSchema(found)) throw new SchemaError('MikroORM has read a snapshot in a way that adk-mikro-orm doesn’t know.');
+  change(found);
+  return found;
+}
