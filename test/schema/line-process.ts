@@ -8,8 +8,13 @@ export class LineProcess {
   readonly #child: ChildProcess;
   readonly #lines: AsyncIterator<string, undefined>;
 
-  constructor(script: string) {
-    this.#child = spawn(process.execPath, ['--import', 'tsx', path.join('test', 'schema', script)], {
+  /**
+   * @param node the program to run it with.
+   * @param cwd the copy of the repository that has it, and whose packages it finds.
+   */
+  constructor(script: string, { node = process.execPath, cwd = process.cwd() } = {}) {
+    this.#child = spawn(node, ['--import', 'tsx', path.join('test', 'schema', script)], {
+      cwd,
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     this.#lines = createInterface({ input: this.#child.stdout! })[Symbol.asyncIterator]();
