@@ -69,7 +69,7 @@ async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
 async function syncCommits(sql: Sql, isWal: boolean): Promise<void> {
   const [setting] = await sql.all<{ synchronous: number }>('pragma synchronous');
   const isLowered = isWal && setting?.synchronous === NORMAL && (await lowersInWal(sql));
-  if (setting?.synchronous === FULL || isLowered) await sql.all('pragma synchronous = full');
+  if (setting?.synchronous === FULL || isLowered) await sql.run('pragma synchronous = full');
 }
 
 async function lowersInWal(sql: Sql): Promise<boolean> {
