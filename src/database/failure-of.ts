@@ -71,6 +71,11 @@ const MESSAGES: readonly (readonly [string, Failure])[] = [
   ['Timeout acquiring a connection', 'poolTimeout'],
   ['timeout exceeded when trying to connect', 'poolTimeout'],
   ['Unable to acquire a connection', 'closed'],
+  // kysely, node-postgres, mysql2 and better-sqlite3, when the host closes the ORM during a call.
+  ['driver has already been destroyed', 'closed'],
+  ['Cannot use a pool after calling end on the pool', 'closed'],
+  ['Pool is closed', 'closed'],
+  ['The database connection is not open', 'closed'],
   ['SASL: ', 'authentication'],
   // better-sqlite3, of a folder that is not there.
   ['Cannot open database', 'unreachable'],

@@ -243,8 +243,11 @@ export class DatabaseError extends AdkMikroOrmError {
  * make are not under jest.
  */
 export function driverCodeOf(error: unknown): string | undefined {
-  const code: unknown = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' ? code : undefined;
+  if (typeof error !== 'object' || error === null) return undefined;
+  const { code, errno }: { code?: unknown; errno?: unknown } = error;
+  if (typeof code === 'string') return code;
+  // mysql2 has names for the numbers of MySQL, and not for all of MariaDB.
+  return typeof errno === 'number' && errno > 0 ? String(errno) : undefined;
 }
 
 /** An error's message, for what drivers give no code for; it may hold SQL and stays inside. */

@@ -1,4 +1,5 @@
 import { driverCodeOf } from '../../model/errors.js';
+import type { Failure } from '../../model/failures.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import {
   EVENT_COLUMNS,
@@ -12,7 +13,7 @@ import {
 } from '../tables.js';
 import { appendCondition } from './append-condition.js';
 import type { AppendBatch, Dialect } from './dialect.js';
-import { mysql, mysqlSettingList, mysqlSettings, MAX_TEXT_LENGTH } from './mysql.js';
+import { driverNumberOf, mysql, mysqlSettingList, mysqlSettings, MAX_TEXT_LENGTH } from './mysql.js';
 import { refused, type Setting } from './settings.js';
 
 const ORACLE: Setting = {
@@ -33,9 +34,18 @@ const settings = mysqlSettings([
   },
 ]);
 
+/** What mysql2, which knows the errors of MySQL, has no name for, or another. */
+const FAILURES_BY_NUMBER: Readonly<Record<number, Failure>> = {
+  1927: 'lostConnection',
+  1969: 'statementTimeout',
+  4151: 'authentication',
+};
+
 /** MySQL's, but for a block of statements that the server runs in one round trip. */
 export const mariadb: Dialect = {
   ...mysql,
+
+  failureOf: (error) => FAILURES_BY_NUMBER[driverNumberOf(error)] ?? mysql.failureOf(error),
 
   settings: {
     ...settings,

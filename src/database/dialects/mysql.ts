@@ -52,7 +52,7 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_ERROR_DURING_COMMIT: 'unknown',
 };
 
-function driverNumberOf(error: unknown): number {
+export function driverNumberOf(error: unknown): number {
   return typeof error === 'object' && error !== null && 'errno' in error ? Number(error.errno) : Number.NaN;
 }
 
