@@ -1,6 +1,5 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { BetterSqliteDriver } from '@mikro-orm/better-sqlite';
 import { adkMigrations } from '../../migrations/index.js';
 import {
   AdkMikroOrmError,
@@ -11,6 +10,7 @@ import {
   adkEntities,
   migrate,
 } from '../../src/index.js';
+import { BetterSqliteDriver } from '../support/mikro-orm.js';
 
 const ADA = { appName: 'shop', userId: 'ada', sessionId: 's' };
 

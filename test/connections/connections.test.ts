@@ -9,6 +9,7 @@ import { keyOf } from '../processes/protocol.js';
 import { readTables, upTo } from '../processes/tables.js';
 import { SERVERS, availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
 import { ServerSessions, hasPacketLimit } from './server-sessions.js';
+import { connectionOptions, isMikroOrm7 } from '../support/mikro-orm.js';
 
 const available = SERVERS.filter((name) => availableDatabases().includes(name));
 const POOL_SIZE = 2;
@@ -164,7 +165,7 @@ function eventOf(id: string): Event {
       const other = await MikroORM.init({
         ...database.options,
         clientUrl: url.href,
-        driverOptions: { connection },
+        driverOptions: connectionOptions(connection),
         entities: adkEntities(),
         connect: false,
       });
@@ -183,7 +184,12 @@ function eventOf(id: string): Event {
     test('E5 a transaction of the host whose connection ends leaves nothing, and the next one works', async () => {
       const session = await service.createSession(key);
       await service.appendEvent({ session, event: eventOf('before') });
-      const lost = orm.em.fork().transactional(async (tx) => {
+      // Not closed on PostgreSQL: there MikroORM 7 loses the pool's slot of its own transaction, and would wait for it.
+      const host =
+        isMikroOrm7 && name === 'postgresql'
+          ? await MikroORM.init({ ...database.options, entities: adkEntities() })
+          : orm;
+      const lost = host.em.fork().transactional(async (tx) => {
         const joined = service.withEntityManager(tx);
         const inside = await joined.getSession(key);
         await joined.appendEvent({ session: inside!, event: eventOf('lost') });
@@ -193,7 +199,7 @@ function eventOf(id: string): Event {
       await expect(lost).rejects.toMatchObject({ code: 'ADK_DATABASE' });
 
       await expectStored(['before']);
-      await orm.em.fork().transactional(async (tx) => {
+      await host.em.fork().transactional(async (tx) => {
         await service.withEntityManager(tx).appendEvent({ session, event: eventOf('after') });
       });
       await expectStored(['before', 'after']);

@@ -1,8 +1,8 @@
 import { createEvent } from '@google/adk';
-import { BetterSqliteDriver } from '@mikro-orm/better-sqlite';
 import { MikroORM } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
 import { MikroOrmSessionService, adkEntities, migrate } from '../../src/index.js';
+import { BetterSqliteDriver } from '../support/mikro-orm.js';
 
 /** Appends until it is killed, and prints the id of each event that is acknowledged. */
 const [name, file] = process.argv.slice(2) as [string, string];

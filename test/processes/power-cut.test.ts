@@ -4,11 +4,11 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
-import { BetterSqliteDriver } from '@mikro-orm/better-sqlite';
 import { MikroORM } from '@mikro-orm/core';
 import { AdkEvent, adkEntities } from '../../entities/index.js';
 import { FILE_DATABASES, isChosen } from '../support/servers.js';
 import { WorkerBundle } from './worker-bundle.js';
+import { BetterSqliteDriver } from '../support/mikro-orm.js';
 
 const ACKNOWLEDGED = 40;
 

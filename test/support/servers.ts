@@ -3,12 +3,11 @@ import { mkdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { MikroORM, type Options } from '@mikro-orm/core';
-import { BetterSqliteDriver } from '@mikro-orm/better-sqlite';
 import { MariaDbDriver } from '@mikro-orm/mariadb';
 import { MySqlDriver } from '@mikro-orm/mysql';
 import { PostgreSqlDriver, type AbstractSqlConnection } from '@mikro-orm/postgresql';
 import { SqliteDriver } from '@mikro-orm/sqlite';
-import { isMikroOrm7 } from './mikro-orm.js';
+import { BetterSqliteDriver, isMikroOrm7 } from './mikro-orm.js';
 
 export const FILE_DATABASES = ['sqlite', 'better-sqlite'] as const;
 export const SERVERS = ['postgresql', 'mysql', 'mariadb'] as const;
