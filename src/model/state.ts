@@ -1,4 +1,3 @@
-import { State } from '@google/adk';
 import { checkKeys, type SessionKey } from './keys.js';
 
 /** Whose a key of the state is: the session's, the user's (`user:`) or the app's (`app:`). */
@@ -6,7 +5,9 @@ export type Scope = 'session' | 'user' | 'app';
 
 export const SCOPES: readonly Scope[] = ['session', 'user', 'app'];
 
-const PREFIXES: Record<Scope, string> = { session: '', user: State.USER_PREFIX, app: State.APP_PREFIX };
+// Those of ADK's `State`. Migrations load this file, and each `mikro-orm` command would wait a second for ADK to load.
+const PREFIXES: Record<Scope, string> = { session: '', user: 'user:', app: 'app:' };
+const TEMPORARY_PREFIX = 'temp:';
 
 /** Splits `user:theme` into its scope and the key it is stored under. */
 export function scopeOf(key: string): { scope: Scope; key: string } {
@@ -22,7 +23,7 @@ export function prefixed(scope: Scope, key: string): string {
 }
 
 export function isTemporary(key: string): boolean {
-  return key.startsWith(State.TEMP_PREFIX);
+  return key.startsWith(TEMPORARY_PREFIX);
 }
 
 /** Sets an own key; plain assignment of `__proto__` would change the object's prototype (contract B5). */

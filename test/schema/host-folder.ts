@@ -10,6 +10,12 @@ import { dialectOf } from './support.js';
 const run = promisify(execFile);
 const repository = path.resolve(__dirname, '../..');
 
+/** What builds the package: also on MikroORM 7, for which a copy of the repository is tested, the packages of the repository. */
+const builders = path.join(process.env['ADK_TEST_MIKRO_ORM_6'] ?? repository, 'node_modules');
+
+/** Where the packages of a scope are that the tests run with. */
+const scopeOf = (name: string) => path.join(path.dirname(require.resolve(`${name}/package.json`)), '..');
+
 /** What MikroORM keeps as the schema before: a file that `migration:create` and `up` write, or nothing. */
 export type Snapshot = 'snapshot from before our package' | 'no snapshot yet' | 'snapshot: false';
 
@@ -43,7 +49,7 @@ export async function installPackage(): Promise<string> {
   for (const name of (await readdir(repository)).filter((file) => file.startsWith('tsconfig'))) {
     await cp(path.join(repository, name), path.join(copy, name));
   }
-  await symlink(path.join(repository, 'node_modules'), path.join(copy, 'node_modules'), 'junction');
+  await symlink(builders, path.join(copy, 'node_modules'), 'junction');
   // Types are checked by test/package, where what `npm pack` makes by itself is installed.
   await run(process.execPath, ['scripts/build.js', '--noCheck', '--declaration', 'false'], { cwd: copy });
   await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd: copy });
@@ -52,8 +58,8 @@ export async function installPackage(): Promise<string> {
   await mkdir(installed, { recursive: true });
   const [tarball] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
   await run('tar', ['-xzf', path.join(root, tarball!), '--strip-components=1', '-C', installed]);
-  for (const scope of ['@google', '@mikro-orm']) {
-    await symlink(path.join(repository, 'node_modules', scope), path.join(root, 'node_modules', scope), 'junction');
+  for (const [scope, name] of Object.entries({ '@google': '@google/adk', '@mikro-orm': '@mikro-orm/core' })) {
+    await symlink(scopeOf(name), path.join(root, 'node_modules', scope), 'junction');
   }
   await rm(copy, { recursive: true });
   return root;
@@ -79,7 +85,8 @@ export class HostFolder {
       JSON.stringify({
         type: 'module',
         dependencies: { '@mikro-orm/cli': '*' },
-        'mikro-orm': { configPaths: ['./mikro-orm.config.js'], useTsNode: false },
+        // What keeps MikroORM 6, and 7, from looking for a compiler.
+        'mikro-orm': { configPaths: ['./mikro-orm.config.js'], useTsNode: false, preferTs: false },
       }),
     );
     await host.#write('ticket.js', NO_ENTITY);
@@ -165,7 +172,7 @@ async function documentedConfig(database: TestDatabase, snapshot: Snapshot, home
   const dialect = dialectOf(database.name);
   const docs = await readFile(path.join(repository, 'docs/migrations.md'), 'utf8');
   const block = blocksOf('docs/migrations.md').find(({ heading }) => heading === 'Beside your own migrations');
-  const list = `migrations: { migrationsList: [...adkMigrations('postgresql'), ...yourMigrations] }`;
+  const list = `migrations: { path: './migrations', migrationsList: [...adkMigrations('postgresql'), ...yourMigrations] }`;
   const folder = `migrations: { path: './migrations' }`;
   if (!docs.includes(`\`${folder}\``)) throw new Error('docs/migrations.md no longer shows how to keep a folder');
   // The test can run what is emitted as CommonJS without a compiler.

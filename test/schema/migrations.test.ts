@@ -1,9 +1,11 @@
 import { readdir } from 'node:fs/promises';
 import path from 'node:path';
+import { State } from '@google/adk';
 import type { DialectName } from '../../entities/dialect-name.js';
 import { AdkSession } from '../../entities/index.js';
 import { adkMigrations } from '../../migrations/index.js';
 import { migrate } from '../../migrations/migrate.js';
+import { isTemporary, prefixed } from '../../src/model/state.js';
 import { MIGRATION_LOCKS } from '../../migrations/lock.js';
 import { SERVERS, availableDatabases, executeOnServer } from '../support/servers.js';
 import {
@@ -306,4 +308,16 @@ test('migrate asks for @mikro-orm/migrations where it is missing', async () => {
     });
   });
   jest.dontMock('@mikro-orm/migrations');
+});
+
+test('the mikro-orm command does not have to load ADK', async () => {
+  await jest.isolateModulesAsync(async () => {
+    jest.doMock('@google/adk', () => {
+      throw new Error('ADK is loaded');
+    });
+    await import('../../migrations/index.js');
+  });
+  jest.dontMock('@google/adk');
+  expect([prefixed('app', ''), prefixed('user', '')]).toEqual([State.APP_PREFIX, State.USER_PREFIX]);
+  expect(isTemporary(State.TEMP_PREFIX)).toBe(true);
 });
