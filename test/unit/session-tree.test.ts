@@ -1,4 +1,4 @@
-import { InvalidKeyError } from '../../src/index.js';
+import { InvalidKeyError } from '../../src/model/errors.js';
 import { deriveSessionId, isInSessionTree } from '../../src/model/session-tree.js';
 
 describe('deriveSessionId', () => {
