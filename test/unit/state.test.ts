@@ -71,9 +71,7 @@ describe('setOwn', () => {
   test('what it has set can be overwritten and deleted, as after an assignment', () => {
     const target: Record<string, unknown> = {};
     setOwn(target, 'a', 1);
-    expect(Object.getOwnPropertyDescriptor(target, 'a')).toEqual(
-      Object.getOwnPropertyDescriptor({ a: 1 }, 'a'),
-    );
+    expect(Object.getOwnPropertyDescriptor(target, 'a')).toEqual(Object.getOwnPropertyDescriptor({ a: 1 }, 'a'));
   });
 
   test('B5 a setter of the prototype is not called', () => {
