@@ -37,8 +37,11 @@ export function encode(value: unknown, path: string): Encoded {
   }
 }
 
-/** @returns whether some `toJSON` converts the value, or a part of it. */
-function check(value: unknown, path: string, ancestors: object[]): boolean {
+/**
+ * @param isResult whether a `toJSON` has returned the value; JSON does not call the one that the value itself may have.
+ * @returns whether some `toJSON` converts the value, or a part of it.
+ */
+function check(value: unknown, path: string, ancestors: object[], isResult = false): boolean {
   switch (typeof value) {
     case 'number':
       if (!Number.isFinite(value)) throw new UnserializableValueError(path, String(value));
@@ -49,24 +52,24 @@ function check(value: unknown, path: string, ancestors: object[]): boolean {
     case 'symbol':
       throw new UnserializableValueError(path, `a ${typeof value}`);
     case 'object':
-      return value !== null && checkObject(value, path, ancestors);
+      return value !== null && checkObject(value, path, ancestors, isResult);
     default:
       return false;
   }
 }
 
-function checkObject(value: object, path: string, ancestors: object[]): boolean {
+function checkObject(value: object, path: string, ancestors: object[], isResult: boolean): boolean {
   if (ancestors.includes(value)) throw new UnserializableValueError(path, 'a cycle');
   // Before their `toJSON`: a Buffer has one, and comes back as an object with a list of numbers.
   if (ArrayBuffer.isView(value)) throw new UnserializableValueError(path, `a ${tagOf(value)}`);
 
   ancestors.push(value);
   let isConverted = false;
-  if ('toJSON' in value && typeof value.toJSON === 'function') {
+  if (!isResult && 'toJSON' in value && typeof value.toJSON === 'function') {
     const converted: unknown = Reflect.apply(value.toJSON, value, []);
     if (converted === undefined) throw new UnserializableValueError(path, 'undefined after its toJSON');
     if (converted === null && tagOf(value) === 'Date') throw new UnserializableValueError(path, 'an invalid Date');
-    check(converted, path, ancestors);
+    check(converted, path, ancestors, true);
     isConverted = true;
   } else if (Array.isArray(value)) {
     isConverted = checkArray(value, path, ancestors);
