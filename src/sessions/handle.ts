@@ -56,12 +56,12 @@ export function catchUp(
   appended: readonly { event: Event; delta: Record<string, unknown> }[],
   isAnew: boolean,
 ): void {
-  const written = appended.flatMap(({ delta }) => Object.keys(delta));
-  const touched = [...written, ...missed.flatMap((event) => Object.keys(event.actions?.stateDelta ?? {}))];
+  const deltas = [...appended.map(({ delta }) => delta), ...missed.map((event) => event.actions?.stateDelta ?? {})];
   // A handle that has read nothing, such as an object literal, also gets the state that the session was created with.
-  if (isAnew || revisions.get(handle)?.seq === 0) touched.push(...Object.keys(state));
-  if (isAnew) touched.push(...Object.keys(handle.state).filter((key) => !isTemporary(key)));
-  for (const key of touched) {
+  if (isAnew || revisions.get(handle)?.seq === 0) deltas.push(state);
+  const touched = deltas.flatMap((delta) => Object.keys(delta));
+  const old = isAnew ? Object.keys(handle.state).filter((key) => !isTemporary(key)) : [];
+  for (const key of [...touched, ...old]) {
     if (Object.hasOwn(state, key)) setOwn(handle.state, key, state[key]);
     else delete handle.state[key];
   }
