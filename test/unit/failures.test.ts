@@ -1,6 +1,6 @@
 import * as mikroOrm from '@mikro-orm/core';
 import { DatabaseError } from '../../src/model/errors.js';
-import { FAILURES, isPassing, isRefusedWrite, isUncertain, type Failure } from '../../src/model/failures.js';
+import { FAILURES, isPassing, isUncertain, type Failure } from '../../src/model/failures.js';
 
 const NAMES = Object.keys(FAILURES) as Failure[];
 
@@ -16,10 +16,6 @@ test('E4 what may pass is tried again: lost connections, deadlocks, time-outs of
 
 test('O1 only an answer of the server says that nothing was written', () => {
   expect(NAMES.filter(isUncertain).sort()).toEqual(['inputOutput', 'lostConnection', 'unknown']);
-});
-
-test('what the server or the account refuses to write is apart from other failures', () => {
-  expect(NAMES.filter(isRefusedWrite).sort()).toEqual(['notAllowed', 'readOnly']);
 });
 
 test("each reason is the name of a class of MikroORM's errors", () => {

@@ -100,6 +100,23 @@ describe('tool calls', () => {
     expect(toMessages(events).map(({ toolCalls }) => toolCalls[0]!.response)).toEqual([{ turn: 1 }, { turn: 2 }]);
   });
 
+  test('of several calls those are long-running whose ids the event names', () => {
+    const isLongRunning = (longRunningToolIds?: string[]) =>
+      toMessages([{ ...eventOf(calling('a', 'b')), longRunningToolIds }])[0]!.toolCalls.map(
+        (call) => call.isLongRunning,
+      );
+    expect(isLongRunning(['b', 'c'])).toEqual([false, true]);
+    expect(isLongRunning([])).toEqual([false, false]);
+    // As in a bare event.
+    expect(isLongRunning(undefined)).toEqual([false, false]);
+  });
+
+  test('a response without content is empty, apart from none', () => {
+    const empty = eventOf([{ functionResponse: { id: 'a', name: 'order' } }]);
+    const [message] = toMessages([eventOf(calling('a', 'b')), empty]);
+    expect(message!.toolCalls.map(({ response }) => response)).toEqual([{}, undefined]);
+  });
+
   const missing = { name: 'order', args: {}, isLongRunning: false, isCallMissing: true };
 
   test('a response whose call is not among the events is a message of its own that says so', () => {
@@ -160,6 +177,13 @@ test('files, code and its results are attachments, as they are', () => {
   const [message] = toMessages([eventOf([...text('Look:'), ...parts])]);
   expect(message).toMatchObject({ text: 'Look:', attachments: parts });
   expect(toMessages([eventOf(parts.slice(0, 1), { author: 'user' })])).toHaveLength(1);
+});
+
+test('a file among the thoughts is no attachment', () => {
+  const image = { inlineData: { mimeType: 'image/png', data: 'aGk=' } };
+  expect(toMessages([eventOf([{ ...image, thought: true }])])).toEqual([]);
+  const [message] = toMessages([eventOf([{ ...image, thought: true }, image])]);
+  expect(message!.attachments).toEqual([image]);
 });
 
 test('an error shows its message, or else its code', () => {
