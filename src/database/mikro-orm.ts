@@ -39,11 +39,20 @@ function kyselyConnectionOf(em: EntityManager): KyselyConnection | undefined {
 
 const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 
-/** The connections that were open when they were used; by then MikroORM 7 has made what it makes on demand. */
+/** The connections that were seen open; one that is not any more was closed by the host. */
 const opened = new WeakSet<object>();
+
+/** Those of them that have been looked at. */
+const known = new WeakSet<object>();
 
 /** Those whose driver stops the process while it waits for a lock; the waiting is done here instead. */
 const impatient = new WeakSet<object>();
+
+/** For the closing of an ORM whose connection is not used before. */
+export function noteConnection(em: EntityManager): void {
+  const connection = kyselyConnectionOf(em);
+  if (connection?.connected) opened.add(connection);
+}
 
 /**
  * Comes before each piece of work. MikroORM 7 would open a connection again that the host has closed, and in memory a new
@@ -56,7 +65,7 @@ export function prepareConnection(em: EntityManager): Promise<void> | undefined 
   const connection = kyselyConnectionOf(em);
   if (!connection) return undefined;
   refuseClosed(connection);
-  return opened.has(connection) ? undefined : open(em, connection);
+  return known.has(connection) ? undefined : open(em, connection);
 }
 
 async function open(em: EntityManager, connection: KyselyConnection): Promise<void> {
@@ -69,6 +78,7 @@ async function open(em: EntityManager, connection: KyselyConnection): Promise<vo
   const client = await nativeClientOf(connection);
   if (isSynchronous(client) && client.memory !== true) impatient.add(connection);
   opened.add(connection);
+  known.add(connection);
 }
 
 function refuseClosed(connection: KyselyConnection): void {

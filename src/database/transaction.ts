@@ -20,6 +20,7 @@ import {
   inTransaction,
   isSqlEntityManager,
   mustWaitForLocks,
+  noteConnection,
   prepareConnection,
   rowsOf,
   rowsOfSecond,
@@ -57,6 +58,7 @@ export class Transactions {
       throw new SchemaError('The EntityManager has no SQL driver; use SQLite, PostgreSQL, MySQL or MariaDB.');
     this.dialect = resolveDialect(em.getPlatform());
     this.#em = em;
+    noteConnection(em);
     this.#retry = {
       attempts: retry.attempts ?? 10,
       baseDelayMs: retry.baseDelayMs ?? 10,

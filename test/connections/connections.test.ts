@@ -203,6 +203,7 @@ function eventOf(id: string): Event {
         await service.withEntityManager(tx).appendEvent({ session, event: eventOf('after') });
       });
       await expectStored(['before', 'after']);
+      if (host !== orm) await server.end();
     });
 
     if (hasPacketLimit(name)) {
