@@ -172,6 +172,40 @@ test('the table of errors has every error that is exported, and its code', () =>
   expect(listed).toEqual(expect.arrayContaining(exported));
 });
 
+test('the table of versions in the README has the versions that are required and tested', () => {
+  const readme = readFileSync('README.md', 'utf8');
+  const cells = (row: string) =>
+    readme
+      .split('\n')
+      .find((line) => line.startsWith(`| ${row} |`))!
+      .split(' | ')
+      .slice(1);
+  const versions = (file: string) => JSON.parse(readFileSync(file, 'utf8')) as Record<string, Record<string, string>>;
+  const [ours, on7] = [versions('package.json'), versions('test/mikro-orm-7/package.json')];
+  const tested = [ours['devDependencies']!['@mikro-orm/core']!, on7['dependencies']!['@mikro-orm/core']!];
+  const required = ours['peerDependencies']!['@mikro-orm/core']!.split(' || ');
+  const expected = required.map((range, i) => `\`${range}\`, tested with ${tested[i]}`);
+  expect(cells('versions').map((cell) => cell.replace(' |', ''))).toEqual(expected);
+
+  const servers = { 6: new Set<string>(), 7: new Set<string>() };
+  const matrix = readFileSync('.github/workflows/ci.yml', 'utf8').matchAll(/\{ script: (.*?), .*(postgresql.*?) \}/g);
+  for (const [, script, list = ''] of matrix) {
+    for (const [, name, version] of list.matchAll(/(\w+): '?([\d.]+)/g)) {
+      servers[script === 'test' ? 6 : 7].add(`${name} ${version}`);
+    }
+  }
+  const named = cells('servers tested').map((cell) =>
+    cell
+      .replace(' |', '')
+      .split('; ')
+      .flatMap((each) => {
+        const [name = '', ...numbers] = each.split(/,? /);
+        return numbers.map((number) => `${name.toLowerCase()} ${number}`);
+      }),
+  );
+  expect(named.map((list) => list.sort())).toEqual([[...servers[6]].sort(), [...servers[7]].sort()]);
+});
+
 test('the README has 200 lines at most', () => {
   expect(readFileSync('README.md', 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(200);
 });
