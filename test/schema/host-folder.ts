@@ -28,9 +28,11 @@ export const Ticket = defineEntity({ name: 'Ticket', properties: { id: p.integer
 
 const NO_ENTITY = 'export const Ticket = [];';
 
-/** A folder that has this package, packed and installed, in its `node_modules`; hosts live in folders below it. */
-export async function installPackage(): Promise<string> {
-  const root = await mkdtemp(path.join(tmpdir(), 'adk-hosts-'));
+/**
+ * @param root a folder of the test's own.
+ * @returns the package, packed by a build that checks no types.
+ */
+export async function packPackage(root: string): Promise<string> {
   // Packed in a copy, for the build begins by removing `dist`, and other tests build too.
   const copy = path.join(root, 'copy');
   await mkdir(copy);
@@ -51,17 +53,23 @@ export async function installPackage(): Promise<string> {
   }
   await symlink(builders, path.join(copy, 'node_modules'), 'junction');
   // Types are checked by test/package, where what `npm pack` makes by itself is installed.
-  await run(process.execPath, ['scripts/build.js', '--noCheck', '--declaration', 'false'], { cwd: copy });
+  await run(process.execPath, ['scripts/build.js', '--noCheck'], { cwd: copy });
   await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd: copy });
+  await rm(copy, { recursive: true });
+  const [tarball] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
+  return path.join(root, tarball!);
+}
 
+/** A folder that has this package, packed and installed, in its `node_modules`; hosts live in folders below it. */
+export async function installPackage(): Promise<string> {
+  const root = await mkdtemp(path.join(tmpdir(), 'adk-hosts-'));
+  const tarball = await packPackage(root);
   const installed = path.join(root, 'node_modules/adk-mikro-orm');
   await mkdir(installed, { recursive: true });
-  const [tarball] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
-  await run('tar', ['-xzf', path.join(root, tarball!), '--strip-components=1', '-C', installed]);
+  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed]);
   for (const [scope, name] of Object.entries({ '@google': '@google/adk', '@mikro-orm': '@mikro-orm/core' })) {
     await symlink(scopeOf(name), path.join(root, 'node_modules', scope), 'junction');
   }
-  await rm(copy, { recursive: true });
   return root;
 }
 
