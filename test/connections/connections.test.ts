@@ -5,6 +5,7 @@ import { createEvent, type Event } from '@google/adk';
 import { LockMode, MikroORM } from '@mikro-orm/core';
 import { AdkSession, adkEntities } from '../../entities/index.js';
 import { MikroOrmSessionService, migrate } from '../../src/index.js';
+import { faulty } from '../contract/tools.js';
 import { keyOf } from '../processes/protocol.js';
 import { readTables, upTo } from '../processes/tables.js';
 import { SERVERS, availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
@@ -179,6 +180,17 @@ function eventOf(id: string): Event {
       }
       expect(attempts).toBeGreaterThan(1);
       await expectStored(['a']);
+    });
+
+    test('E4 transactions whose connections end cost the pool no connection', async () => {
+      let left = 2 * POOL_SIZE;
+      const before = async (text: string) => {
+        if (left > 0 && text.includes('adk_session_states') && left-- > 0) await server.end();
+      };
+      const dying = new MikroOrmSessionService(faulty(orm.em, { before }), { retry: { attempts: 30 } });
+      await dying.createSession({ ...key, state: { last: 'a' } });
+      expect(left).toBe(0);
+      expect((await server.until(() => true)).length).toBeLessThanOrEqual(POOL_SIZE);
     });
 
     test('E5 a transaction of the host whose connection ends leaves nothing, and the next one works', async () => {
