@@ -325,8 +325,12 @@ const READ_ONLY_OF_MYSQL = [
 failureSuite.own(
   'O1',
   'a deleteSession whose answer was lost spares the session that somebody has made since',
-  async ({ orm, another, stored }) => {
-    for (const [i, onUnleasedAppend] of (['allow', 'reject'] as const).entries()) {
+  async ({ harness, orm, connect, stored }) => {
+    // Of another process: in this one the call would wait for the delete.
+    const another = new MikroOrmSessionService((await connect()).em);
+    // With `reject` the second try is a transaction, which keeps others from writing to a file of SQLite.
+    const rules = harness.dialect === 'sqlite' ? (['allow'] as const) : (['allow', 'reject'] as const);
+    for (const [i, onUnleasedAppend] of rules.entries()) {
       const key = { ...KEY, sessionId: `anew ${i}` };
       await another.createSession(key);
       let isLost = false;

@@ -188,7 +188,9 @@ test('the table of versions in the README has the versions that are required and
   expect(cells('versions').map((cell) => cell.replace(' |', ''))).toEqual(expected);
 
   const servers = { 6: new Set<string>(), 7: new Set<string>() };
-  const matrix = readFileSync('.github/workflows/ci.yml', 'utf8').matchAll(/\{ script: (.*?), .*(postgresql.*?) \}/g);
+  const matrix = readFileSync('.github/workflows/ci.yml', 'utf8').matchAll(
+    /\{\s*script: (.*?),\s.*?(postgresql.*?)\s\}/gs,
+  );
   for (const [, script, list = ''] of matrix) {
     for (const [, name, version] of list.matchAll(/(\w+): '?([\d.]+)/g)) {
       servers[script === 'test' ? 6 : 7].add(`${name} ${version}`);

@@ -224,7 +224,10 @@ async function runPrepared<Row extends object>(
 function asciiLiteral(text: string): string {
   const escaped = text
     .replace(/['\\]/g, '$&$&')
-    .replace(/[^\0-\x7f]+/g, (run) => Buffer.from(run, 'utf16le').swap16().toString('hex').replace(/.{4}/g, '\\u$&'));
+    // In runs of limited length: on one of some megabytes the regular expression runs out of stack.
+    .replace(/[^\0-\x7f]{1,4096}/g, (run) =>
+      Buffer.from(run, 'utf16le').swap16().toString('hex').replace(/.{4}/g, '\\u$&'),
+    );
   return `E'${escaped}'`;
 }
 
