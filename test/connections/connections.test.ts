@@ -60,6 +60,24 @@ function eventOf(id: string): Event {
       expect(stored.state).toMatchObject(stored.folded);
     }
 
+    /** Runs `work` while another process has the session's row locked, until `unlock` is called. */
+    async function whileLocked(work: (unlock: () => Promise<void>) => Promise<void>): Promise<void> {
+      const other = await MikroORM.init({ ...database.options, entities: adkEntities() });
+      try {
+        const em = other.em.fork();
+        await em.begin();
+        const { appName, userId, sessionId } = key;
+        await em.findOneOrFail(
+          AdkSession,
+          { appName, userId, id: sessionId },
+          { lockMode: LockMode.PESSIMISTIC_WRITE },
+        );
+        await work(() => em.rollback());
+      } finally {
+        await other.close(true);
+      }
+    }
+
     test('E4 every call works after the server has ended the connections that it would use', async () => {
       const session = await service.createSession(key);
       await server.end();
@@ -95,24 +113,13 @@ function eventOf(id: string): Event {
 
     test('E4 an append whose connection ends inside its transaction is stored once', async () => {
       const session = await service.createSession(key);
-      const other = await MikroORM.init({ ...database.options, entities: adkEntities() });
-      try {
-        const em = other.em.fork();
-        await em.begin();
-        const { appName, userId, sessionId } = key;
-        await em.findOneOrFail(
-          AdkSession,
-          { appName, userId, id: sessionId },
-          { lockMode: LockMode.PESSIMISTIC_WRITE },
-        );
+      await whileLocked(async (unlock) => {
         const appended = service.appendEvent({ session, event: eventOf('a') });
         const sessions = await server.until((sessions) => sessions.some(({ waitsForLock }) => waitsForLock));
         await server.end(sessions.flatMap(({ id, waitsForLock }) => (waitsForLock ? [id] : [])));
-        await em.rollback();
+        await unlock();
         await appended;
-      } finally {
-        await other.close(true);
-      }
+      });
       await expectStored(['a']);
       expect(session.events).toHaveLength(1);
     });
@@ -120,16 +127,7 @@ function eventOf(id: string): Event {
     test('O6 writes to a session that is locked take one connection, and other sessions go on', async () => {
       const free = { ...key, sessionId: `free ${key.sessionId}`.slice(0, 100) };
       await service.createSession(key);
-      const other = await MikroORM.init({ ...database.options, entities: adkEntities() });
-      try {
-        const em = other.em.fork();
-        await em.begin();
-        const { appName, userId, sessionId } = key;
-        await em.findOneOrFail(
-          AdkSession,
-          { appName, userId, id: sessionId },
-          { lockMode: LockMode.PESSIMISTIC_WRITE },
-        );
+      await whileLocked(async (unlock) => {
         const waiting = (['a', 'b', 'c'] as const).map(async (id) => {
           const session = (await service.getSession(key))!;
           await new MikroOrmSessionService(orm.em).appendEvent({ session, event: eventOf(id) });
@@ -141,11 +139,9 @@ function eventOf(id: string): Event {
         await service.appendEvent({ session, event: createEvent({ id: 'free', author: 'agent' }) });
         expect((await server.list()).filter(({ waitsForLock }) => waitsForLock)).toHaveLength(1);
         await service.deleteSession(free);
-        await em.rollback();
+        await unlock();
         await Promise.all([...waiting, changed]);
-      } finally {
-        await other.close(true);
-      }
+      });
       expect((await readTables(orm.em, key.sessionId)).ids.sort()).toEqual(['a', 'b', 'c']);
     });
 
