@@ -1,6 +1,6 @@
 /**
- * What differs between MikroORM 6 and 7 in entities; `src/database/mikro-orm.ts` has all the rest. It is told by what an
- * object has, never by a version.
+ * What differs between MikroORM 6 and 7 in entities; `src/database/mikro-orm.ts` has all the rest. The major is
+ * found out by the members of an object, never by a version.
  */
 
 const CLASSES: unique symbol = Symbol.for('adk-mikro-orm.entity-classes');

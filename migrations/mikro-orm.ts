@@ -3,8 +3,8 @@ import type { Migrator } from '@mikro-orm/migrations';
 import { SchemaError } from '../src/model/errors.js';
 
 /**
- * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`. It is told by what an object has, never by a version;
- * `src/database/mikro-orm.ts` has what differs elsewhere.
+ * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`; `src/database/mikro-orm.ts` has what differs
+ * elsewhere. The major is found out by the members of an object, never by a version.
  */
 
 /** Methods of `Migrator`, by the names that 6 and 7 give them. */

@@ -1,7 +1,7 @@
 /**
  * The one place that knows what differs between MikroORM 6, which runs on knex, and MikroORM 7, which runs on kysely;
- * `entities/mikro-orm.ts` has what differs in entities. It is told by what an object has, never by a version. No result is
- * taken as it comes: one of an unexpected shape is an error.
+ * `entities/mikro-orm.ts` has what differs in entities. The major is found out by the members of an object, never by a
+ * version. Every result is checked: one of an unexpected shape is an error.
  */
 import type { Connection, EntityManager } from '@mikro-orm/core';
 
@@ -14,12 +14,12 @@ export function isSqlEntityManager(em: EntityManager): em is SqlEntityManager {
   return 'execute' in em && typeof em.execute === 'function';
 }
 
-/** What of kysely is used. */
+/** The members of kysely that are used. */
 interface Kysely {
   connection(): { execute<T>(work: (client: Kysely) => Promise<T>): Promise<T> };
 }
 
-/** What of a connection of MikroORM 7 is used. */
+/** The members of a connection of MikroORM 7 that are used. */
 interface KyselyConnection {
   getClient(): Kysely;
   ensureConnection(): Promise<void>;
@@ -39,13 +39,13 @@ function kyselyConnectionOf(em: EntityManager): KyselyConnection | undefined {
 
 const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 
-/** The connections that were seen open; one that is not any more was closed by the host. */
+/** The connections that have been open once. If one of them is not open now, the host has closed it. */
 const opened = new WeakSet<object>();
 
-/** Those of them that have been looked at. */
+/** The connections whose driver has been looked at. */
 const known = new WeakSet<object>();
 
-/** Those whose driver stops the process while it waits for a lock; the waiting is done here instead. */
+/** The connections whose driver blocks the event loop while it waits for a lock; `Transactions` waits instead. */
 const impatient = new WeakSet<object>();
 
 /** For the closing of an ORM whose connection is not used before. */
@@ -90,7 +90,7 @@ export function mustWaitForLocks(em: EntityManager): boolean {
   return impatient.has(em.getConnection());
 }
 
-/** What of a synchronous SQLite driver is used; better-sqlite3 and libSQL have it. */
+/** The members of a synchronous SQLite driver that are used; better-sqlite3 and libSQL have them. */
 interface SynchronousSqlite {
   /** In memory nobody else has a lock. */
   memory?: unknown;
