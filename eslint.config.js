@@ -5,12 +5,14 @@ import tseslint from 'typescript-eslint';
 
 /** The rooms of the house, from the top down: a room imports those below it. docs/architecture.md has the picture. */
 const ROOMS = [
+  ['src/cli'],
   ['src/index.ts'],
   ['src/leases'],
   ['src/sessions'],
   ['migrations'],
-  ['src/log'],
-  ['transaction', 'inside-transaction', 'failure-of', 'quiet-pool'].map((file) => `src/database/${file}.ts`),
+  ['src/log', 'src/maintenance'],
+  ['src/transfer'],
+  ['confirm', 'transaction', 'inside-transaction', 'failure-of', 'quiet-pool'].map((file) => `src/database/${file}.ts`),
   ['src/database/stores'],
   ['src/database/dialects'],
   ['src/database/tables.ts', 'src/database/mikro-orm.ts'],
@@ -27,7 +29,7 @@ const noArrowUp = ROOMS.slice(1).flatMap((room, i) =>
 );
 
 export default defineConfig(
-  { ignores: ['dist', 'coverage', 'examples/testing', 'test/mikro-orm-7/copy'] },
+  { ignores: ['dist', 'coverage', 'examples/testing', 'test/mikro-orm-7/copy', 'test/schema/previous-version.js'] },
   tseslint.configs.strictTypeChecked,
   {
     languageOptions: {

@@ -19,6 +19,8 @@ export default {
   },
   transformIgnorePatterns: [`/node_modules/(?!(${esModules.join('|')})/)`],
   modulePathIgnorePatterns: ['<rootDir>/dist/', '<rootDir>/test/mikro-orm-7/'],
+  // Clusters of servers, which `npm run test:fire -- ha` starts.
+  testPathIgnorePatterns: ['/node_modules/', '<rootDir>/test/fire/ha/'],
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
   testTimeout: 300_000,

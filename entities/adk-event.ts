@@ -1,11 +1,11 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS } from '../src/model/keys.js';
 import { AdkSession } from './adk-session.js';
-import { json, key, time } from './columns.js';
+import { optionalJson, key, time } from './columns.js';
 import { withCollatedType, withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
-/** An event of a session; `seq` is its place in append order. */
+/** An event of a session; `seq` is its number in the order of appends. */
 export const adkEvent = ({ named, table }: Naming) =>
   withSharedClass(
     defineEntity({
@@ -25,8 +25,8 @@ export const adkEvent = ({ named, table }: Naming) =>
         id: key('event_id', KEY_LENGTHS.eventId),
         timestamp: time('timestamp'),
         /** The event as ADK has it; null where it is kept in parts, see `AdkEventPart`. */
-        data: json('data').nullable(),
-        /** Its place among the events of all sessions; null until a reader of the log has given it one. */
+        data: optionalJson('data'),
+        /** Its position among the events of all sessions; null until a reader of the log has numbered it. */
         position: p.bigint('number').fieldName('position').nullable(),
       },
       indexes: [{ name: named('events_position'), properties: ['position', 'seq'] }],

@@ -1,10 +1,10 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
-import { KEY_LENGTHS } from '../src/model/keys.js';
-import { key, time } from './columns.js';
+import { KEY_LENGTHS, TITLE_LENGTH } from '../src/model/keys.js';
+import { optionalJson, key, time } from './columns.js';
 import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
-/** A conversation. Its row is the lock that appends take, and it gives out the numbers of the events. */
+/** A conversation. Each append locks this row, and numbers its events by `lastSeq`. */
 export const adkSession = ({ named, table }: Naming) =>
   withSharedClass(
     defineEntity({
@@ -18,6 +18,8 @@ export const adkSession = ({ named, table }: Naming) =>
         incarnation: p.string().fieldName('incarnation').length(36),
         /** The number of the newest event, 0 when there is none. */
         lastSeq: p.integer().fieldName('last_seq').default(0),
+        /** The number of the oldest event that is kept; above `lastSeq` when all were trimmed. */
+        firstSeq: p.integer().fieldName('first_seq').default(1),
         createTime: time('create_time'),
         lastUpdateTime: time('last_update_time'),
         /** Who holds the lease, see `SessionLeases`; null when nobody does. */
@@ -26,6 +28,12 @@ export const adkSession = ({ named, table }: Naming) =>
         leaseToken: p.bigint('number').fieldName('lease_token').defaultRaw('0'),
         /** By the database's clock. */
         leaseExpires: time('lease_expires').nullable(),
+        /** When it was deleted with `deletion: 'soft'`, by the database's clock; null while it is not deleted. */
+        deletedAt: time('deleted_at').nullable(),
+        /** For lists of sessions that people read. */
+        title: key('title', TITLE_LENGTH).nullable(),
+        /** An object of strings. */
+        labels: optionalJson('labels'),
       },
       indexes: [
         { name: named('sessions_user_update'), properties: ['appName', 'userId', 'lastUpdateTime', 'id'] },

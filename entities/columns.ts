@@ -4,7 +4,8 @@ import { withCollatedType } from './mikro-orm.js';
 
 /**
  * Binary and without padding: with a server's default collation `alice`, `Alice`, `alice ` and `alicé` can be
- * one user (contract D6). PostgreSQL's "C" also spares its indexes from changing order with an operating system's locales.
+ * one user (contract D6). With PostgreSQL's "C" an update of the operating system's locales does not change the order of
+ * indexes.
  */
 const BINARY_COLLATION = {
   sqlite: '',
@@ -35,20 +36,31 @@ class KeyType extends Type<string, string> {
  * JSON kept as the text that `JSON.stringify` gave: `jsonb` and MySQL's `JSON` reorder keys and refuse NUL or lone
  * surrogates (contract C1).
  */
-class JsonTextType extends Type<unknown, string> {
-  override convertToDatabaseValue(value: unknown): string {
+class JsonTextType extends Type<unknown, string | null> {
+  override convertToDatabaseValue(value: unknown): string | null {
     const text: string | undefined = JSON.stringify(value);
     if (text === undefined) throw ValidationError.invalidType(JsonTextType, value, 'JS');
     return text;
   }
 
-  override convertToJSValue(value: unknown, platform: Platform): unknown {
-    // node-postgres has parsed a json column already; parsing again would turn the string "5" into a number.
-    return typeof value === 'string' && dialectName(platform) !== 'postgresql' ? JSON.parse(value) : value;
+  // node-postgres parses a json column itself: then "5" and 5 cannot be told apart, nor JSON's null and SQL's.
+  override convertToJSValueSQL(column: string, platform: Platform): string {
+    return dialectName(platform) === 'postgresql' ? `${column}::text` : column;
+  }
+
+  override convertToJSValue(value: unknown): unknown {
+    return typeof value === 'string' ? JSON.parse(value) : value;
   }
 
   override getColumnType(_prop: EntityProperty, platform: Platform): string {
     return dialectName(platform) === 'postgresql' ? 'json' : longText(platform);
+  }
+}
+
+/** JSON in a nullable column. `null` is stored as SQL's null, never as JSON's. */
+class OptionalJsonTextType extends JsonTextType {
+  override convertToDatabaseValue(value: unknown): string | null {
+    return value === null ? null : super.convertToDatabaseValue(value);
   }
 }
 
@@ -58,12 +70,15 @@ class LongTextType extends Type<string, string> {
   }
 }
 
-// `fieldName`, not its alias `name`: MikroORM takes a `name` that equals the property's for none, and asks the host's
+// `fieldName`, not its alias `name`: where `name` equals the name of the property, MikroORM ignores it and uses the host's
 // naming strategy.
 export const key = (column: string, length: number) =>
   withCollatedType(p.type(KeyType)).fieldName(column).length(length).$type<string>();
 
 export const json = (column: string) => p.type(JsonTextType).fieldName(column).$type<unknown>();
+
+export const optionalJson = (column: string) =>
+  p.type(OptionalJsonTextType).fieldName(column).$type<unknown>().nullable();
 
 export const text = (column: string) => p.type(LongTextType).fieldName(column).$type<string>();
 

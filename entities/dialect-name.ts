@@ -1,20 +1,32 @@
 import type { Platform } from '@mikro-orm/core';
+import { SchemaError } from '../src/model/errors.js';
 
 /** The databases this package speaks to. */
 export type DialectName = 'sqlite' | 'postgresql' | 'mysql' | 'mariadb';
 
 /**
- * Tells which database a MikroORM platform stands for; the only place that decides it.
- * By the types that it declares: importing the classes would import every driver, and a bundler gives them other names.
+ * Finds out which database a MikroORM platform is for; no other place decides that. It looks at the column types that the
+ * platform declares: to import its class is to import every driver, and a bundler changes the name of the class.
  */
 export function dialectName(platform: Platform): DialectName | undefined {
   switch (platform.getBooleanTypeDeclarationSQL()) {
     case 'integer':
       return 'sqlite';
     case 'tinyint(1)':
-      // In a condition MySQL compares JSON with a document, MariaDB, which has no such type, with its text.
+      // MariaDB has no JSON type: in conditions its platform compares JSON as text, that of MySQL as a document.
       return typeof platform.convertJsonToDatabaseValue({}, { mode: 'query' }) === 'string' ? 'mariadb' : 'mysql';
     default:
       return platform.getJsonDeclarationSQL() === 'jsonb' ? 'postgresql' : undefined;
   }
+}
+
+/** What is thrown for every other database. */
+export const unsupportedDatabase = () =>
+  new SchemaError('adk-mikro-orm runs on SQLite, PostgreSQL, MySQL and MariaDB only.');
+
+/** @throws SchemaError for a database that is not supported. */
+export function supportedDialect(platform: Platform): DialectName {
+  const name = dialectName(platform);
+  if (!name) throw unsupportedDatabase();
+  return name;
 }

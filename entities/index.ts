@@ -1,4 +1,5 @@
 import { adkAppState } from './adk-app-state.js';
+import { adkChange } from './adk-change.js';
 import { adkCounter } from './adk-counter.js';
 import { adkEvent } from './adk-event.js';
 import { adkEventPart } from './adk-event-part.js';
@@ -8,6 +9,7 @@ import { adkUserState } from './adk-user-state.js';
 import { naming, type AdkEntityOptions } from './naming.js';
 
 export { AdkAppState } from './adk-app-state.js';
+export { AdkChange } from './adk-change.js';
 export { AdkCounter } from './adk-counter.js';
 export { AdkEvent } from './adk-event.js';
 export { AdkEventPart } from './adk-event-part.js';
@@ -34,6 +36,7 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkSessionState(names),
     adkUserState(names),
     adkAppState(names),
+    adkChange(names),
     adkCounter(names),
   ];
 }

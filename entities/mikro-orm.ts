@@ -2,6 +2,13 @@
  * What differs between MikroORM 6 and 7 in entities; `src/database/mikro-orm.ts` has all the rest. The major is
  * found out by the members of an object, never by a version.
  */
+import type { EntityMetadata } from '@mikro-orm/core';
+
+/** MikroORM 7 finds an entity by its name as well, and its types don't say so. */
+export function entityNamed(metadata: Iterable<EntityMetadata>, name: string): EntityMetadata | undefined {
+  for (const meta of metadata) if (meta.className === name) return meta;
+  return undefined;
+}
 
 const CLASSES: unique symbol = Symbol.for('adk-mikro-orm.entity-classes');
 
@@ -40,8 +47,8 @@ function comparesCollations<Builder extends object>(builder: Builder): builder i
 }
 
 /**
- * For a column whose type says its collation, and for one that refers to it. The schema generator of MikroORM 7 reads the
- * two apart from the database and would find them different from the entity's each time.
+ * For a column whose type contains its collation, and for a foreign key to one. The schema generator of MikroORM 7 reads
+ * type and collation from the database separately, and would find a difference to the entity each time.
  */
 export function withCollatedType<Builder extends object>(builder: Builder): Builder {
   return comparesCollations(builder) ? builder.ignoreSchemaChanges('type', 'collation') : builder;

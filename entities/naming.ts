@@ -1,6 +1,6 @@
 import { aString, object } from '../src/model/arguments.js';
 
-/** Where the tables live in a host's database. */
+/** Schema and names of the tables in a host's database. */
 export interface AdkEntityOptions {
   /** The database schema of the tables (on MySQL and MariaDB: the database); by default the ORM's own. */
   schema?: string;
@@ -12,7 +12,7 @@ export const checkEntityOptions = object<AdkEntityOptions>({ schema: aString, ta
 
 export const DEFAULT_PREFIX = 'adk_';
 
-/** How one set of entities is named; MikroORM's naming strategies are the host's and must not change it. */
+/** The names of one set of entities. A naming strategy of the host's must not change them. */
 export interface Naming {
   /** Adds the prefix to the name of an index or a constraint. */
   named(suffix: string): string;

@@ -5,6 +5,9 @@ import type { Content, Part } from './scripted-model.js';
 
 const WIDTH = 79;
 
+/** The longest bar. */
+const BAR = 30;
+
 const isColored = process.stdout.isTTY && !process.env.NO_COLOR;
 const colored = (code: number) => (text: string) => (isColored ? `\x1b[${code}m${text}\x1b[0m` : text);
 const bold = colored(1);
@@ -21,10 +24,14 @@ export function title({
   title = 'A conversation that survives kill -9',
   database,
   model,
-}: Record<'database' | 'model', string> & { title?: string }): void {
+}: {
+  title?: string;
+  database: string;
+  model?: string;
+}): void {
   line(bold(title));
   line(dim(`database  ${database}`));
-  line(dim(`model     ${model}`));
+  if (model) line(dim(`model     ${model}`));
 }
 
 export function heading(text: string): void {
@@ -44,6 +51,39 @@ export function note(text: string): void {
 export function said(who: string, text: string): void {
   line(`  ${bold(who.padEnd(6))} ${text}`);
 }
+
+export interface Bar {
+  name: string;
+  value: number;
+  /** How long the bar would be without what is missing; that is drawn light. */
+  of?: number | undefined;
+  /** In the place of the number. */
+  shown?: string;
+  more?: string;
+}
+
+export function bars(heading: string, hint: string, rows: readonly Bar[]): void {
+  subheading(heading, hint);
+  const most = Math.max(1, ...rows.map(({ value, of = value }) => of));
+  for (const { name, value, of = value, shown = value.toLocaleString('en-US'), more = '' } of rows) {
+    const [full, whole] = [barLength(value / most), barLength(of / most)];
+    const bar = green('█'.repeat(full)) + dim('░'.repeat(whole - full)) + ' '.repeat(BAR - whole);
+    line(`    ${name.padEnd(12)} ${bar} ${shown.padStart(8)}${more && dim(`  ${more}`)}`);
+  }
+}
+
+/** How far something is: one line, written over on a terminal; elsewhere only when it is done. */
+export function gauge(what: string, done: number, total: number): void {
+  const isDone = done >= total;
+  if (!isDone && !process.stdout.isTTY) return;
+  const bar = '█'.repeat(barLength(done / total)).padEnd(BAR, '░');
+  const start = process.stdout.isTTY ? '\r' : '';
+  process.stdout.write(`${start}  ${what.padEnd(14)} ${green(bar)} ${done.toLocaleString('en-US').padStart(8)}`);
+  if (isDone) line();
+}
+
+/** What is there is seen. */
+const barLength = (part: number) => (part > 0 ? Math.max(1, Math.round(part * BAR)) : 0);
 
 /** What a run yields, as it happens. */
 export function progress(event: Event): void {

@@ -10,11 +10,11 @@ import * as mysql from './mysql.js';
 import * as postgresql from './postgresql.js';
 import { refuseDroppingConfig } from './refuse-config.js';
 import * as sqlite from './sqlite.js';
-import { TABLES, lookAtTables, placeFor, refuseDifferent, type Query } from './tables.js';
+import { LATER, TABLES, lookAtTables, placeFor, refuseDifferent, type Query } from './tables.js';
 
 type MigrationArguments = ConstructorParameters<typeof Migration>;
 
-/** MikroORM declares `up` abstract, which a subclass of an unknown class could not call. */
+/** Has `up`, which subclasses call; MikroORM declares it as abstract. */
 declare class BundledMigration extends Migration {
   override up(): Promise<void> | void;
 }
@@ -23,7 +23,7 @@ type BundledClass = new (...args: MigrationArguments) => BundledMigration;
 
 /** An entry of MikroORM's `migrations.migrationsList`. */
 export interface AdkMigration {
-  /** What MikroORM's table of migrations remembers. */
+  /** Its name in MikroORM's table of migrations. */
   name: string;
   class: new (...args: ConstructorParameters<typeof Migration>) => Migration;
 }
@@ -62,13 +62,13 @@ export function adkMigrations(dialect: DialectName, options: AdkEntityOptions = 
     }));
 }
 
-/** Keeps apart, in one table of migrations, sets of tables that live in different places of one database. */
+/** Added to a migration's name: sets of tables with different schemas and prefixes share one table of migrations. */
 function nameOf({ schema, tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): string {
   if (!schema && tablePrefix === DEFAULT_PREFIX) return '';
   return `[${schema ? `${schema}.` : ''}${tablePrefix}]`;
 }
 
-/** The migration with another schema and prefix than the ones its SQL is written with. */
+/** A migration whose SQL has the schema and prefix of `options`. */
 function placed(
   Bundled: BundledClass,
   dialect: DialectName,
@@ -90,17 +90,22 @@ function placed(
     override async up(): Promise<void> {
       refuseDroppingConfig(this.config, this.driver.getMetadata(), options);
       if (isFirst) await this.#refuseStrangers();
-      // Asked first: PostgreSQL wants the right to create schemas even for one that exists.
+      // Looked up first: PostgreSQL requires the right to create schemas even for one that exists.
       if (this.#schema && !(await this.#hasSchema(this.#schema))) {
         super.addSql(`create schema if not exists ${quoted(this.#schema)}`);
       }
       await super.up();
     }
 
-    /** `create table if not exists` would take them for ours, and the next statement fail. */
+    /**
+     * `create table if not exists` leaves a table of the same name as it is, and a later statement would fail. A table
+     * that the first migration has made passes: another process may have come no further yet, or was killed there.
+     *
+     * @throws SchemaError when a table has other columns.
+     */
     async #refuseStrangers(): Promise<void> {
       const query: Query = async (sql, values) => (await this.execute(sql, values)) as { name: string }[];
-      refuseDifferent(await lookAtTables(query, placeFor(this.config, { dialect, ...options })));
+      refuseDifferent(await lookAtTables(query, placeFor(this.config, { dialect, ...options }), LATER));
     }
 
     async #hasSchema(schema: string): Promise<boolean> {
@@ -109,13 +114,14 @@ function placed(
     }
 
     override addSql(sql: Parameters<Migration['addSql']>[0]): void {
-      super.addSql(typeof sql === 'string' ? this.#inPlace(sql) : sql);
+      super.addSql(typeof sql === 'string' ? this.inPlace(sql) : sql);
     }
 
-    #inPlace(sql: string): string {
+    /** Replaces `adk_…` in a statement; overrides that of `PlacedMigration` where the migration is one. */
+    inPlace(sql: string): string {
       return sql.replace(/(["`]?)\badk_(\w+)\1/g, (_match, _quote, suffix: string) => {
         const name = quoted(tablePrefix + suffix);
-        // An index lives in its table's schema and must not name it.
+        // An index is in the schema of its table, and its name must not contain the schema.
         return this.#schema && TABLE_SUFFIXES.has(suffix) ? `${quoted(this.#schema)}.${name}` : name;
       });
     }

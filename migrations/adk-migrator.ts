@@ -1,8 +1,7 @@
-import type { MetadataStorage, MikroORM } from '@mikro-orm/core';
+import type { EntityProperty, MetadataStorage, MikroORM } from '@mikro-orm/core';
 import { Migrator } from '@mikro-orm/migrations';
-import type { AdkEvent } from '../entities/index.js';
-import { dialectName } from '../entities/dialect-name.js';
-import { SchemaError } from '../src/model/errors.js';
+import { supportedDialect } from '../entities/dialect-name.js';
+import { entityNamed } from '../entities/mikro-orm.js';
 import { adkMigrations } from './adk-migrations.js';
 import { changeMethod, changeSchema, executedNames, lastKnown, type Schema } from './mikro-orm.js';
 import { LEAVES_OUT_ADK_TABLES, isSkipped } from './refuse-config.js';
@@ -20,9 +19,13 @@ import {
 
 type MigratorEntityManager = ConstructorParameters<typeof Migrator>[0];
 
-/** MikroORM 7 finds the columns of a relation different each time when those that it refers to say their collation. */
+/**
+ * Compares the host's relations to our entities in the way of our own. Otherwise MikroORM 7 finds their columns different
+ * each time, since the type of our keys contains a collation.
+ */
 function compareRelationsAsOurs(metadata: MetadataStorage): void {
-  const ours = metadata.find<AdkEvent>('AdkEvent')?.properties.session.ignoreSchemaChanges;
+  const properties: Record<string, EntityProperty> | undefined = entityNamed(metadata, 'AdkEvent')?.properties;
+  const ours = properties?.['session']?.ignoreSchemaChanges;
   for (const { relations } of metadata) {
     for (const relation of relations) {
       if (ours && TABLES.some(({ entity }) => entity === relation.targetMeta?.className)) {
@@ -33,12 +36,12 @@ function compareRelationsAsOurs(metadata: MetadataStorage): void {
 }
 
 /**
- * MikroORM's `Migrator`, for `extensions: [AdkMigrator]`. It leaves the tables of this package to the migrations of this
- * package: `migration:create` writes of the host's alone, and the snapshot holds the host's alone. `migration:up` and
- * `migration:check` look whether ours are there, and throw `SchemaError` when they are not.
+ * MikroORM's `Migrator`, for `extensions: [AdkMigrator]`. Only the migrations of this package change its tables:
+ * `migration:create` and snapshots leave them out. `migration:up` throws `SchemaError` when a table is gone that it has
+ * made before, and `migration:check` when a table is missing.
  */
 export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
-  /** MikroORM 7 puts its own migrator in the place of ours where no extension has this name. */
+  /** Where no extension has this name, MikroORM 7 registers its own migrator over this one. */
   static override readonly name = 'Migrator';
   readonly [LEAVES_OUT_ADK_TABLES] = true;
   readonly #em: MigratorEntityManager;
@@ -46,8 +49,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
 
   constructor(em: MigratorEntityManager) {
     super(em);
-    const dialect = dialectName(em.getPlatform());
-    if (!dialect) throw new SchemaError('adk-mikro-orm runs on SQLite, PostgreSQL, MySQL and MariaDB only.');
+    const dialect = supportedDialect(em.getPlatform());
     this.#em = em;
     this.#place = { dialect, ...placeOf(em.getMetadata()) };
     compareRelationsAsOurs(em.getMetadata());
@@ -89,7 +91,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     await super.storeCurrentSchema(schema);
   }
 
-  /** Not for longer than needed: `orm.schema` reads the same option, and there our tables are to be made and dropped. */
+  /** Sets `skipTables` for the time of `work` alone: `orm.schema` reads it too, and has to create and drop our tables. */
   async #withoutOurTables<T>(work: () => T): Promise<Awaited<T>> {
     const options = this.#em.config.get('schemaGenerator');
     const { skipTables } = options;
@@ -101,7 +103,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     }
   }
 
-  /** MikroORM takes account of `skipTables` everywhere but in snapshots that it reads, and 6 in those that it writes. */
+  /** MikroORM does not apply `skipTables` to a snapshot that it reads, nor MikroORM 6 to one that it writes. */
   #leaveOut(schema: Schema): void {
     const skipTables = [...(this.#em.config.get('schemaGenerator').skipTables ?? []), ...tableNames(this.#place)];
     const tables = schema.getTables();
@@ -118,7 +120,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
 
   /** @throws SchemaError when a table of ours is missing, or another program's; not where the database can't be reached. */
   async #refuseMissing(): Promise<void> {
-    // Not `checkConnection`: on MikroORM 7 it connects to nothing, and says that there is no connection yet.
+    // Not `checkConnection`: on MikroORM 7 it does not connect, and reports that there is no connection.
     const isReached = await this.#em
       .getConnection()
       .execute('select 1')
@@ -132,7 +134,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     refuseDifferent(findings);
   }
 
-  /** @throws SchemaError when our migrations are noted as done, and the tables are not as they made them. */
+  /** @throws SchemaError when our migrations are noted as done, and a table or a column is missing. */
   async #refuseDamage(): Promise<void> {
     const { dialect, ...options } = this.#place;
     const names = adkMigrations(dialect, options).map(({ name }) => name);

@@ -18,7 +18,7 @@ const METHODS = {
 
 type Method = (this: Migrator, ...args: unknown[]) => unknown;
 
-/** @throws SchemaError when there is none: the change to it would be left out without a word. */
+/** @throws SchemaError when the migrator has none of the names: the change would have no effect, and nobody would know. */
 function methodOf(migrator: Migrator, names: readonly string[]): { name: string; method: Method } {
   const name = names.find((candidate) => candidate in migrator);
   if (name === undefined) {

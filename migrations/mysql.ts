@@ -1,1 +1,2 @@
 export * from './mysql/Migration20261121000000_adk_initial.js';
+export * from './mysql/Migration20261122000000_adk_operations.js';

@@ -1,12 +1,13 @@
 import type { Configuration, MetadataStorage } from '@mikro-orm/core';
 import type { AdkEntityOptions } from '../entities/index.js';
+import { entityNamed } from '../entities/mikro-orm.js';
 import { SchemaError } from '../src/model/errors.js';
 import { TABLES, tableNames } from './tables.js';
 
 /** Marks a migrator that leaves our tables to our migrations. Shared by all copies of this package in a process. */
 export const LEAVES_OUT_ADK_TABLES = Symbol.for('adk-mikro-orm.leaves-out-adk-tables');
 
-/** MikroORM's own way to compare `skipTables` with a table. */
+/** Compares as MikroORM does. */
 export function isSkipped(table: string, skipTables: readonly (string | RegExp)[]): boolean {
   return skipTables.some((pattern) =>
     typeof pattern === 'string' ? pattern.toLowerCase() === table.toLowerCase() : pattern.test(table),
@@ -16,8 +17,9 @@ export function isSkipped(table: string, skipTables: readonly (string | RegExp)[
 /**
  * Refuses a config with which `migration:create` drops our tables, now or after the next `migration:up`.
  *
- * MikroORM compares the schema before with the entities. Whatever is before and is no entity's, it drops. Before is a
- * snapshot, which `migration:up` fills with all tables of the database, also those of `skipTables`, or the database.
+ * `migration:create` compares the previous schema with the entities, and drops each table that is no entity's. The previous
+ * schema is the snapshot, into which `migration:up` writes all tables of the database, also those of `skipTables`. Without
+ * a snapshot it is the database.
  *
  * @throws SchemaError that shows the line to write.
  */
@@ -39,7 +41,7 @@ export function refuseDroppingConfig(config: Configuration, metadata: MetadataSt
           'is not needed then.',
       );
     }
-    if (metadata.find(entity)?.tableName !== table) {
+    if (entityNamed(metadata, entity)?.tableName !== table) {
       throw new SchemaError(
         `With this config the next migration:create drops ${table}, for no entity has this table. Write entities: ` +
           '[...adkEntities(options), …], with the same options as for adkMigrations.',

@@ -1,6 +1,6 @@
 import type { Migration } from '@mikro-orm/migrations';
 import { mariadb } from '../src/database/dialects/mariadb.js';
-import { mysql } from '../src/database/dialects/mysql.js';
+import { mysql, wrongServer } from '../src/database/dialects/mysql.js';
 import { SchemaError } from '../src/model/errors.js';
 
 /**
@@ -14,14 +14,9 @@ import { SchemaError } from '../src/model/errors.js';
  */
 export async function requireServer(migration: Migration, driver: 'mysql' | 'mariadb'): Promise<void> {
   const [row] = (await migration.execute('select version() as version')) as { version: string }[];
-  const server = row && /mariadb/i.test(row.version) ? 'mariadb' : 'mysql';
-  if (server !== driver) {
-    throw new SchemaError(
-      `This server is ${server === 'mysql' ? 'MySQL' : 'MariaDB'}: use @mikro-orm/${server} and its driver ` +
-        `instead of @mikro-orm/${driver}.`,
-    );
-  }
-  const { settings } = driver === 'mysql' ? mysql : mariadb;
+  const wrong = wrongServer(row?.version ?? '', driver);
+  if (wrong !== undefined) throw new SchemaError(wrong);
+  const { settings } = (driver === 'mysql' ? mysql : mariadb).connections;
   try {
     await migration.execute('select ? as checked', [settings.around('')]);
   } catch (error) {

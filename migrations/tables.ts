@@ -1,11 +1,12 @@
 import type { Configuration, MetadataStorage } from '@mikro-orm/core';
 import type { DialectName } from '../entities/dialect-name.js';
 import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
+import { entityNamed } from '../entities/mikro-orm.js';
 import { DEFAULT_PREFIX } from '../entities/naming.js';
 import { refuseWildcard } from '../src/database/tables.js';
 import { SchemaError } from '../src/model/errors.js';
 
-/** Runs a query wherever its caller is: in a transaction, or in none. */
+/** Runs a query, in the caller's transaction if there is one. */
 export type Query = (sql: string, values: unknown[]) => Promise<{ name: string }[]>;
 
 /** The database and the names of one set of tables. */
@@ -13,7 +14,7 @@ export interface Place extends AdkEntityOptions {
   dialect: DialectName;
 }
 
-/** The tables of this version. Their names are what follows the prefix. */
+/** The tables of this version; `suffix` is the name after the prefix. */
 export const TABLES = adkEntities().map((entity) => {
   const { className, tableName, props } = entity.init().meta;
   return {
@@ -29,10 +30,10 @@ export const tableNames = ({ tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): 
 /**
  * What `adkEntities` was called with, read from the entities.
  *
- * @throws SchemaError when the entities are not there.
+ * @throws SchemaError when `adkEntities()` is not among the ORM's entities.
  */
 export function placeOf(metadata: MetadataStorage): AdkEntityOptions {
-  const session = metadata.find('AdkSession');
+  const session = entityNamed(metadata, 'AdkSession');
   if (!session) throw new SchemaError(`Add ...adkEntities() to 'entities' in the config of MikroORM.`);
   refuseWildcard(session.schema);
   const tablePrefix = session.tableName.replace(/sessions$/, '');
@@ -40,13 +41,13 @@ export function placeOf(metadata: MetadataStorage): AdkEntityOptions {
 }
 
 /**
- * Where the tables are for a config, in which a schema can stand that is used where entities name none.
+ * Adds the `schema` of MikroORM's config, which is that of entities that name none.
  *
  * @throws SchemaError when it is `'*'`.
  */
 export function placeFor(config: Configuration, place: Place): Place {
   const schema = place.schema ?? config.get('schema');
-  // MikroORM leaves schemas out on SQLite, too.
+  // As MikroORM does, without a schema on SQLite.
   if (!schema || place.dialect === 'sqlite') return place;
   refuseWildcard(schema);
   return { ...place, schema };
@@ -73,31 +74,40 @@ function columnsOnMySql(query: Query, table: string, schema?: string): ReturnTyp
   );
 }
 
-/** What is the matter with the tables, worst first. */
+/** What is wrong with the tables. */
 export interface Findings {
-  /** The first table that is not there. */
+  /** The first table that does not exist. */
   missing?: string;
-  /** The first table that is there and lacks a column. */
+  /** The first table that exists and lacks a column. */
   different?: { table: string; column: string };
 }
 
-/** Looks at the tables without touching them. */
+/** The tables, without their prefix, and the columns that the first migration does not make. */
+export const LATER: ReadonlySet<string> = new Set(['changes', 'first_seq', 'deleted_at', 'title', 'labels']);
+
+/**
+ * Queries the columns of the tables.
+ *
+ * @param mayLack tables, without their prefix, and columns that need not exist.
+ */
 export async function lookAtTables(
   query: Query,
   { dialect, schema, tablePrefix = DEFAULT_PREFIX }: Place,
+  mayLack: ReadonlySet<string> = new Set(),
 ): Promise<Findings> {
   const findings: Findings = {};
   for (const { suffix, columns } of TABLES) {
     const table = tablePrefix + suffix;
     const found = new Set((await COLUMNS[dialect](query, table, schema)).map((row) => row.name));
-    const column = [...columns].find((name) => !found.has(name));
+    const column = [...columns].find((name) => !found.has(name) && !mayLack.has(name));
+    if (found.size === 0 && mayLack.has(suffix)) continue;
     if (found.size === 0) findings.missing ??= table;
     else if (column) findings.different ??= { table, column };
   }
   return findings;
 }
 
-/** @throws SchemaError when a table of one of our names is another program's, or older than this version. */
+/** @throws SchemaError when a table lacks a column: it is another program's, or older than this version. */
 export function refuseDifferent({ different }: Findings): void {
   if (!different) return;
   throw new SchemaError(
@@ -109,8 +119,8 @@ export function refuseDifferent({ different }: Findings): void {
 }
 
 /**
- * @param names what the table of migrations calls those that made our tables.
- * @throws SchemaError when a table is gone that a migration made.
+ * @param names of our migrations, in MikroORM's table of migrations.
+ * @throws SchemaError when a table does not exist that a migration has made.
  */
 export function refuseGone({ missing }: Findings, config: Configuration, names: readonly string[]): void {
   if (!missing) return;
@@ -123,7 +133,7 @@ export function refuseGone({ missing }: Findings, config: Configuration, names: 
   );
 }
 
-/** @throws SchemaError when a table is not there. */
+/** @throws SchemaError when a table does not exist. */
 export function refuseMissing({ missing }: Findings): void {
   if (!missing) return;
   throw new SchemaError(

@@ -13,6 +13,7 @@ export {
   LeaseLostError,
   LogWentBackError,
   SchemaError,
+  EventConflictError,
   SessionExistsError,
   SessionNotFoundError,
   StaleSessionError,
@@ -22,16 +23,33 @@ export {
 } from './model/errors.js';
 export {
   EventLog,
+  type CompleteLogFilter,
   type EventLogOptions,
-  type LogEntry,
+  type LogCursor,
   type LogFilter,
-  type LogPlace,
   type SessionLog,
   type SessionLogFilter,
   type WatchOptions,
 } from './log/event-log.js';
+export type { LogChange, LogEntry, LogPlace } from './log/entries.js';
+export type { CompleteLogPosition, LogPosition } from './database/stores/log-store.js';
 export type { NotificationClient } from './log/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './sessions/messages.js';
+export type { BatchOptions, MaintenanceProgress, MaintenanceResult } from './maintenance/batches.js';
+export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
+export {
+  SessionMaintenance,
+  type EraseUserOptions,
+  type ImportFromOptions,
+  type ImportFromProgress,
+  type ImportOptions,
+  type EraseUserResult,
+  type PruneOptions,
+  type SessionMaintenanceOptions,
+  type StatsOptions,
+  type TrimOptions,
+} from './maintenance/session-maintenance.js';
+export type { AppStats, SessionStats } from './maintenance/stats.js';
 export { migrate } from '../migrations/migrate.js';
 export type { SessionKey } from './model/keys.js';
 export type { ErrorContext, MikroOrmSessionServiceOptions, ReportingOptions, RetryOptions } from './model/options.js';
@@ -43,6 +61,25 @@ export {
   type LeaseInfo,
   type SessionLeasesOptions,
 } from './leases/session-leases.js';
-export type { AppendEventsRequest, UpdateStateRequest } from './sessions/requests.js';
+export type { PastPlace } from './sessions/history.js';
+export type { AppendEventsRequest, ForkPlace, UpdateStateRequest } from './sessions/requests.js';
+export type {
+  FindSessionsRequest,
+  FindSessionsResponse,
+  SessionDescription,
+  SessionSummary,
+} from './sessions/summaries.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';
+export type { RefusedRow } from './transfer/foreign/read-foreign.js';
+export type { ExportFilter } from './transfer/export.js';
+export type { ImportProgress } from './transfer/import.js';
+export type {
+  AppRecord,
+  EventRecord,
+  SessionRecord,
+  StateChangeRecord,
+  StateRecord,
+  TransferRecord,
+  UserRecord,
+} from './transfer/records.js';

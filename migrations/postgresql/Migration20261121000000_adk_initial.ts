@@ -1,11 +1,11 @@
 import { Migration } from '@mikro-orm/migrations';
-import { MIGRATION_LOCKS } from '../lock.js';
+import { TRANSACTION_LOCKS } from '../lock.js';
 
 /** The tables of version 0.1. */
 export class Migration20261121000000_adk_initial extends Migration {
   override async up(): Promise<void> {
     // Two `create table if not exists` of one table at once can fail with a unique violation in the catalog.
-    for (const sql of MIGRATION_LOCKS.postgresql.take) await this.execute(sql);
+    for (const sql of TRANSACTION_LOCKS.postgresql) await this.execute(sql);
 
     this.addSql(`create table if not exists adk_app_states (
       app_name varchar(128) collate "C" not null,

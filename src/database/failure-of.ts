@@ -20,6 +20,7 @@ import {
 } from '@mikro-orm/core';
 import { driverCodeOf, driverMessageOf } from '../model/errors.js';
 import type { Failure } from '../model/failures.js';
+import { TimedOut } from './connection.js';
 import type { Dialect } from './dialects/dialect.js';
 
 /** MikroORM's classes; a class comes after those that extend it. */
@@ -56,17 +57,17 @@ const NETWORK: Readonly<Record<string, Failure>> = {
   ETIMEDOUT: 'lostConnection',
 };
 
-/** What knex says, whatever the database, of a statement whose transaction has lost its connection or never began. */
-export const LOST_TRANSACTION = 'Transaction query already complete';
-
 /** What drivers and their pools give no code for. */
 const MESSAGES: readonly (readonly [string, Failure])[] = [
-  [LOST_TRANSACTION, 'lostConnection'],
+  // knex, whatever the database, of a host's transaction that has lost its connection.
+  ['Transaction query already complete', 'lostConnection'],
   // node-postgres, when the server goes away.
   ['Connection terminated', 'lostConnection'],
   ['is not queryable', 'lostConnection'],
   // node-postgres, when no connection could be made within connectionTimeoutMillis.
   ['timeout expired', 'unreachable'],
+  // node-postgres, with query_timeout.
+  ['Query read timeout', 'lostConnection'],
   ["Can't add new command when connection is in closed state", 'lostConnection'],
   ['Timeout acquiring a connection', 'poolTimeout'],
   ['timeout exceeded when trying to connect', 'poolTimeout'],
@@ -78,18 +79,21 @@ const MESSAGES: readonly (readonly [string, Failure])[] = [
   ['The database connection is not open', 'closed'],
   ['SASL: ', 'authentication'],
   // better-sqlite3, of a folder that is not there.
-  ['Cannot open database', 'unreachable'],
+  ['Cannot open database', 'fileNotOpened'],
+  // libSQL, likewise.
+  ['Unable to open connection to local database', 'fileNotOpened'],
 ];
 
 /** What went wrong, by the driver's code first: MikroORM has no class for most failures of connections and servers. */
 export function failureOf(error: unknown, dialect: Dialect): Failure {
+  if (error instanceof TimedOut) return error.hadConnection ? 'timedOut' : 'poolTimeout';
   const code = driverCodeOf(error);
-  const known = NETWORK[code ?? ''] ?? dialect.failureOf(error);
+  const known = NETWORK[code ?? ''] ?? dialect.errors.failureOf(error);
   if (known) return known;
   const message = code === undefined ? driverMessageOf(error) : '';
   const [, told] = MESSAGES.find(([text]) => message.includes(text)) ?? [];
   if (told) return told;
   const [, failure = 'unknown'] = CLASSES.find(([Class]) => error instanceof Class) ?? [];
   // Also without a class, where the server has given a code, it has answered.
-  return failure === 'unknown' && dialect.isAnswer(error) ? 'refused' : failure;
+  return failure === 'unknown' && dialect.errors.isAnswer(error) ? 'refused' : failure;
 }

@@ -1,13 +1,14 @@
 import { TransactionContext, type EntityManager } from '@mikro-orm/core';
 import { InsideTransactionError } from '../model/errors.js';
 import type { Dialect } from './dialects/dialect.js';
-import { hasEnded } from './mikro-orm.js';
+import { hasEnded, hasSingleConnection } from './mikro-orm.js';
 
-/** Whether the pool of an ORM has one connection at most, by its config. */
-export function hasOneConnection(em: EntityManager, { defaultPoolMax }: Dialect): boolean {
+/** Whether an ORM has one connection at most, by its driver or its config. */
+export function hasOneConnection(em: EntityManager, { connections }: Dialect): boolean {
+  if (hasSingleConnection(em)) return true;
   // MikroORM hands them to knex, over its own.
   const driverOptions: { pool?: { max?: number } } = em.config.get('driverOptions');
-  return (driverOptions.pool?.max ?? em.config.get('pool')?.max ?? defaultPoolMax) === 1;
+  return (driverOptions.pool?.max ?? em.config.get('pool')?.max ?? connections.defaultPoolMax) === 1;
 }
 
 /**

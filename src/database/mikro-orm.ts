@@ -4,19 +4,34 @@
  * version. Every result is checked: one of an unexpected shape is an error.
  */
 import type { Connection, EntityManager } from '@mikro-orm/core';
+import { dialectName, unsupportedDatabase } from '../../entities/dialect-name.js';
 
 /** What a MikroORM `EntityManager` of an SQL driver has; named here so that no driver package is imported. */
 export interface SqlEntityManager extends EntityManager {
   execute(text: string, values: readonly unknown[], method: 'all' | 'run'): Promise<unknown>;
 }
 
-export function isSqlEntityManager(em: EntityManager): em is SqlEntityManager {
+function isSqlEntityManager(em: EntityManager): em is SqlEntityManager {
   return 'execute' in em && typeof em.execute === 'function';
+}
+
+/** @throws SchemaError when the driver is not one for SQL. */
+export function sqlEntityManager(em: EntityManager): SqlEntityManager {
+  if (!isSqlEntityManager(em)) throw unsupportedDatabase();
+  return em;
 }
 
 /** The members of kysely that are used. */
 interface Kysely {
-  connection(): { execute<T>(work: (client: Kysely) => Promise<T>): Promise<T> };
+  getExecutor(): {
+    readonly adapter: { readonly supportsMultipleConnections?: boolean };
+    provideConnection(consumer: (connection: KyselyDriverConnection) => Promise<void>): Promise<void>;
+  };
+}
+
+/** One object for one physical connection. */
+interface KyselyDriverConnection {
+  executeQuery(query: { sql: string; parameters: readonly unknown[] }): Promise<unknown>;
 }
 
 /** The members of a connection of MikroORM 7 that are used. */
@@ -76,7 +91,10 @@ async function open(em: EntityManager, connection: KyselyConnection): Promise<vo
     throw error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
   }
   const client = await nativeClientOf(connection);
-  if (isSynchronous(client) && client.memory !== true) impatient.add(connection);
+  // libSQL leaves a statement that met a lock open, and commits nothing until it is collected: there the driver waits.
+  const isLibSql = isObject(client) && 'sync' in client;
+  if (isSynchronous(client) && client.memory !== true && !isLibSql) impatient.add(connection);
+  if (isPool(client)) noteReserved(connection, client);
   opened.add(connection);
   known.add(connection);
 }
@@ -94,7 +112,7 @@ export function mustWaitForLocks(em: EntityManager): boolean {
 interface SynchronousSqlite {
   /** In memory nobody else has a lock. */
   memory?: unknown;
-  pragma(source: string, options?: { simple: true }): unknown;
+  pragma(source: string): unknown;
 }
 
 function isSynchronous(client: unknown): client is SynchronousSqlite {
@@ -104,19 +122,6 @@ function isSynchronous(client: unknown): client is SynchronousSqlite {
 /** @returns undefined where the host has passed a kysely of its own, which tells nobody what it runs on. */
 async function nativeClientOf(connection: KyselyConnection): Promise<unknown> {
   return connection.getNativeClient().catch(() => undefined);
-}
-
-/** For the holder of the connection: the host's own statements wait as long as the host has set. */
-async function withoutWaiting<T>(connection: KyselyConnection, work: () => Promise<T>): Promise<T> {
-  const client = impatient.has(connection) ? await nativeClientOf(connection) : undefined;
-  if (!isSynchronous(client)) return work();
-  const timeout = Number(client.pragma('busy_timeout', { simple: true }));
-  client.pragma('busy_timeout = 0');
-  try {
-    return await work();
-  } finally {
-    client.pragma(`busy_timeout = ${timeout}`);
-  }
 }
 
 // Statements
@@ -190,8 +195,9 @@ function unexpected(what: string, result: unknown): Error {
 }
 
 /**
- * Runs two statements on one connection, outside a transaction.
+ * Runs two statements in one message where MikroORM can, and so on one connection of the server behind a pooler, too.
  *
+ * @param em with a connection of its own.
  * @returns the rows of the second.
  */
 export async function rowsOfSecond<Row extends object>(
@@ -199,90 +205,240 @@ export async function rowsOfSecond<Row extends object>(
   [first, second]: readonly [string, string],
   values: readonly unknown[],
 ): Promise<Row[]> {
-  const kysely = kyselyConnectionOf(em);
-  if (!kysely) {
-    // In one message, and so on one connection. kysely would give the first result only.
-    const [, rows] = rowsIn<Row[]>(await em.execute(`${first}; ${second}`, values, 'all'));
-    return rowsIn(rows);
-  }
-  return onOneConnection(em, kysely, async () => {
+  if (kyselyConnectionOf(em)) {
+    // kysely would give the first result only.
     await execute(em, first, [], 'run');
     return rowsOf<Row>(em, second, values);
+  }
+  const [, rows] = rowsIn<Row[]>(await em.execute(`${first}; ${second}`, values, 'all'));
+  return rowsIn(rows);
+}
+
+/** Runs a statement that has neither values nor a result. */
+export async function command(em: SqlEntityManager, text: string): Promise<void> {
+  await execute(em, text, [], 'run');
+}
+
+// Connections
+
+/** A physical connection that is out of the host's pool. */
+export interface ReservedConnection {
+  /** For `em.setTransactionContext`: the statements of `em` run on this connection. */
+  readonly context: object;
+  /** The driver's object, the same whenever the connection is reserved again. */
+  readonly driverConnection: object;
+  /** Gives it back to the pool. */
+  release(): void;
+  /**
+   * Ends it, whatever is under way, so that the server rolls back and nobody gets it again. Undefined where that is not
+   * possible: the database is in this process, or the host has passed a kysely of its own.
+   */
+  readonly destroy: (() => Promise<void>) | undefined;
+}
+
+/** Whether the driver has one connection, whatever the config says, as PGlite's has. Before it is open: false. */
+export function hasSingleConnection(em: EntityManager): boolean {
+  const connection = kyselyConnectionOf(em);
+  return (
+    connection?.connected === true && connection.getClient().getExecutor().adapter.supportsMultipleConnections === false
+  );
+}
+
+/** Whether nothing can keep a statement waiting but a lock: the database is in this process. */
+export function isInProcess(em: EntityManager): boolean {
+  const connection = kyselyConnectionOf(em);
+  return connection ? !reserved.has(connection) : dialectName(em.getPlatform()) === 'sqlite';
+}
+
+/** Takes a connection out of the host's pool; waits until one is free. */
+export async function reserveConnection(em: SqlEntityManager): Promise<ReservedConnection> {
+  const connection: Connection = em.getConnection();
+  if (isKyselyConnection(connection)) return reserveOnKysely(connection);
+  await connection.ensureConnection();
+  if (!isKnexConnection(connection)) throw unexpected('a connection of knex', connection);
+  return reserveOnKnex(connection.getKnex().client);
+}
+
+/** The members of a connection of MikroORM 6 that are used; knex documents them. */
+interface KnexConnection extends Connection {
+  getKnex(): { client: KnexClient };
+}
+
+interface KnexClient {
+  acquireConnection(): Promise<object>;
+  releaseConnection(connection: object): Promise<void>;
+}
+
+function isKnexConnection(connection: Connection): connection is KnexConnection {
+  return 'getKnex' in connection;
+}
+
+/** What knex takes for a transaction, for each physical connection. */
+const knexContexts = new WeakMap<object, object>();
+
+async function reserveOnKnex(client: KnexClient): Promise<ReservedConnection> {
+  const raw: object & { __knex__disposed?: string } = await client.acquireConnection();
+  let context = knexContexts.get(raw);
+  if (!context) {
+    const own: object = {
+      __proto__: client,
+      transacting: true,
+      acquireConnection: () => Promise.resolve(raw),
+      releaseConnection: () => Promise.resolve(),
+    };
+    knexContexts.set(raw, (context = { client: own }));
+  }
+  const release = () => void client.releaseConnection(raw);
+  const end = destroyerOf(raw);
+  return {
+    context,
+    driverConnection: raw,
+    release,
+    destroy:
+      end &&
+      (async () => {
+        // knex looks for it before it hands a connection out.
+        raw.__knex__disposed = 'its transaction may be open';
+        await end();
+        release();
+      }),
+  };
+}
+
+/** The members of a pool of node-postgres or mysql2 that are used. */
+interface NativePool {
+  on(event: 'acquire' | 'release', listener: (...of: unknown[]) => void): unknown;
+}
+
+function isPool(client: unknown): client is NativePool {
+  return typeof client === 'object' && client !== null && 'on' in client && !isSynchronous(client);
+}
+
+/** The driver's connections that are out of a pool. */
+const reserved = new WeakMap<KyselyConnection, Set<object>>();
+
+/** The driver's connection of each connection of kysely. */
+const rawConnections = new WeakMap<KyselyDriverConnection, RawConnection>();
+
+function noteReserved(connection: KyselyConnection, pool: NativePool): void {
+  const out = new Set<object>();
+  reserved.set(connection, out);
+  pool.on('acquire', (raw) => {
+    if (isObject(raw)) out.add(raw);
+  });
+  pool.on('release', (...of) => {
+    for (const each of of) if (isObject(each)) out.delete(each);
   });
 }
 
-/** While `work` runs, the statements of `em` run on one connection, which goes back to the pool whatever happens. */
-async function onOneConnection<T>(
-  em: SqlEntityManager,
-  connection: KyselyConnection,
-  work: () => Promise<T>,
-): Promise<T> {
+/** The members of a connection of node-postgres or mysql2 that are used. */
+interface RawConnection {
+  on?(event: 'error', listener: () => void): unknown;
+  query?: unknown;
+}
+
+/**
+ * kysely keeps the driver's connection to itself. Which one it is shows when kysely runs a statement: for that moment
+ * each of those that are reserved takes the statement for itself and sends nothing.
+ */
+function rawOf(connection: KyselyDriverConnection, out: ReadonlySet<object>): RawConnection | undefined {
+  const known = rawConnections.get(connection);
+  if (known) return known;
+  // Without a pool: the statement would be run, and libSQL fails for it.
+  if (out.size === 0) return undefined;
+  let found: RawConnection | undefined;
+  const candidates: RawConnection[] = [...out];
+  // The class has the method; a program that observes connections may have given this one its own.
+  const own = candidates.map((raw) => Object.getOwnPropertyDescriptor(raw, 'query'));
+  for (const raw of candidates) {
+    raw.query = (_text: string, _values: unknown, done?: (error: null, rows: []) => void) => {
+      found = raw;
+      done?.(null, []);
+      return Promise.resolve({ command: '', rows: [] });
+    };
+  }
+  connection.executeQuery({ sql: '', parameters: [] }).catch(() => undefined);
+  candidates.forEach((raw, i) => {
+    const descriptor = own[i];
+    if (descriptor) Object.defineProperty(raw, 'query', descriptor);
+    else delete raw.query;
+  });
+  if (!found) return undefined;
+  // A connection of node-postgres that is lost between two statements would end the process.
+  found.on?.('error', () => undefined);
+  rawConnections.set(connection, found);
+  return found;
+}
+
+async function reserveOnKysely(connection: KyselyConnection): Promise<ReservedConnection> {
+  refuseClosed(connection);
   await connection.ensureConnection();
-  return connection
-    .getClient()
-    .connection()
-    .execute(async (client) => {
-      em.setTransactionContext(client);
-      try {
-        return await withoutWaiting(connection, work);
-      } finally {
-        em.resetTransactionContext();
-      }
-    });
+  const client = impatient.has(connection) ? await nativeClientOf(connection) : undefined;
+  const out = reserved.get(connection);
+  return new Promise((resolve, reject) => {
+    connection
+      .getClient()
+      .getExecutor()
+      .provideConnection(
+        (conn) =>
+          new Promise((release) => {
+            const raw = out && rawOf(conn, out);
+            const end = raw && destroyerOf(raw);
+            const waitAgain = isSynchronous(client) ? stopWaiting(client) : undefined;
+            resolve({
+              context: { executeQuery: conn.executeQuery.bind(conn) },
+              driverConnection: raw ?? conn,
+              release: () => {
+                waitAgain?.();
+                release();
+              },
+              destroy:
+                end &&
+                (async () => {
+                  out?.delete(raw);
+                  await end();
+                  release();
+                }),
+            });
+          }),
+      )
+      .catch(reject);
+  });
 }
 
-/** For statements that write without a transaction around them. */
-export async function withWrites<T>(em: SqlEntityManager, work: () => Promise<T>): Promise<T> {
-  const connection = kyselyConnectionOf(em);
-  return connection && impatient.has(connection) ? onOneConnection(em, connection, work) : work();
+/** For the holder of the connection: the host's own statements wait as long as the host has set. */
+function stopWaiting(client: SynchronousSqlite): () => void {
+  // libSQL has no form that gives the number alone.
+  const [{ timeout }] = client.pragma('busy_timeout') as [{ timeout: number }];
+  client.pragma('busy_timeout = 0');
+  return () => client.pragma(`busy_timeout = ${timeout}`);
 }
 
-// Transactions
-
-export interface TransactionHooks {
-  /** Before this the server undoes what it has, also when the connection is lost. */
-  beforeCommit?: () => void;
-  /** The transaction may be open still. What is thrown is the first error. */
-  rollbackFailed?: (failed: unknown, first: unknown) => void;
+/** A socket, as far as it is used. */
+interface Socket {
+  destroy(): void;
+  readonly closed?: boolean;
+  once(event: 'close', listener: () => void): unknown;
 }
 
-/** Runs `work` in a transaction of `em`, or in a savepoint where `em` is in a transaction. */
-export async function inTransaction<T>(
-  em: EntityManager,
-  work: () => Promise<T>,
-  hooks: TransactionHooks = {},
-): Promise<T> {
-  const outer: unknown = em.getTransactionContext();
-  const kysely = kyselyConnectionOf(em);
-  if (outer === undefined && kysely && isSqlEntityManager(em)) {
-    // The transactions of MikroORM 7 give the connection back after `commit` and `rollback`, and never when these fail.
-    return onOneConnection(em, kysely, () => stepped((statement) => execute(em, statement, [], 'run'), work, hooks));
-  }
-  const steps = {
-    begin: () => em.begin({ ctx: outer }),
-    commit: () => em.commit(),
-    rollback: () => em.rollback(),
+/** @returns what ends a driver's connection and its socket at once; undefined where there is no socket. */
+function destroyerOf(raw: object): (() => Promise<void>) | undefined {
+  const { destroy, stream, connection }: { destroy?: () => void; stream?: Socket; connection?: { stream?: Socket } } =
+    raw;
+  // node-postgres has it one level below; it knows that it is closed when its socket is.
+  const socket = connection?.stream ?? stream;
+  if (!destroy && !socket) return undefined;
+  return async () => {
+    destroy?.call(raw);
+    if (!socket || socket.closed === true) return;
+    const closed = new Promise<void>((resolve) => socket.once('close', resolve));
+    socket.destroy();
+    await closed;
   };
-  return stepped((statement) => steps[statement](), work, hooks);
 }
 
-async function stepped<T>(
-  run: (statement: 'begin' | 'commit' | 'rollback') => Promise<unknown>,
-  work: () => Promise<T>,
-  { beforeCommit, rollbackFailed }: TransactionHooks,
-): Promise<T> {
-  await run('begin');
-  try {
-    const result = await work();
-    beforeCommit?.();
-    await run('commit');
-    return result;
-  } catch (error) {
-    await run('rollback').catch((failed: unknown) => {
-      rollbackFailed?.(failed, error);
-    });
-    throw error;
-  }
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
 }
 
 /** Whether what `em.getTransactionContext()` gives is a transaction that has ended. */

@@ -23,12 +23,12 @@ const quiet = new WeakSet<object>();
  * was under way, with its values. Nothing else of knex's warnings is held back, and a `log.warn` of the host's in
  * `driverOptions` hears all, since it is the host's own log.
  */
-export function quietPool(em: EntityManager, { defaultPoolMax }: Dialect): void {
+export function quietPool(em: EntityManager, { connections }: Dialect): void {
   const connection = em.getConnection();
   if (quiet.has(connection)) return;
   quiet.add(connection);
   // A file has no connection that breaks; and MikroORM takes a knex that was asked for early for a connection that is set up.
-  if (defaultPoolMax === 1 || !isKnexConnection(connection)) return;
+  if (connections.defaultPoolMax === 1 || !isKnexConnection(connection)) return;
   const { logger, config } = connection.getKnex().client;
   if (config.log?.warn) return;
   const warn = logger.warn.bind(logger);

@@ -1,5 +1,6 @@
-import type { EntityManager, EntityMetadata } from '@mikro-orm/core';
+import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/core';
 import { dialectName } from '../../entities/dialect-name.js';
+import { entityNamed } from '../../entities/mikro-orm.js';
 import { SchemaError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
@@ -11,14 +12,48 @@ const ENTITIES = {
   sessionStates: 'AdkSessionState',
   userStates: 'AdkUserState',
   appStates: 'AdkAppState',
+  changes: 'AdkChange',
   counters: 'AdkCounter',
 } as const;
 
 /** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
-export type Tables = { readonly [Table in keyof typeof ENTITIES]: string };
+export type Tables = { readonly [Table in keyof typeof ENTITIES]: string } & {
+  readonly select: SelectedColumns;
+  /** The quoted name of the index of changes by session. */
+  readonly changesOfSession: string;
+};
 
-/** Names one session; takes `sessionValues`. */
-export const SESSION_WHERE = 'app_name = ? and user_id = ? and session_id = ?';
+/** The JSON columns as they are selected, so that their text comes back: as the type of the entities has it. */
+interface SelectedColumns {
+  /** Of events and changes. */
+  data: string;
+  /** Of state. */
+  value: string;
+  /** Of sessions. */
+  labels: string;
+}
+
+const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
+
+export const SESSION_COLUMNS = SESSION_KEY.join(', ');
+
+/** Finds one session; takes `sessionValues`. */
+export const SESSION_WHERE = equal(SESSION_KEY);
+
+/** Where a row of one alias is the event of another's row. */
+export function isSameEvent(one: string, other: string, otherSeq = `${other}.seq`): string {
+  return `${SESSION_KEY.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ')} and ${one}.seq = ${otherSeq}`;
+}
+
+/** Where the session is still the one that was read; takes `sessionValues` and the incarnation. */
+export function sessionStillExists({ sessions }: Tables): string {
+  return `exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
+}
+
+/** Takes the lock of a session's row by a write that changes nothing; takes `sessionValues`. */
+export function lockSession({ sessions }: Tables): string {
+  return `update ${sessions} set last_seq = last_seq where ${SESSION_WHERE}`;
+}
 
 export function sessionValues({ appName, userId, sessionId }: SessionKey): string[] {
   return [appName, userId, sessionId];
@@ -45,7 +80,7 @@ const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appSt
 
 /** The primary key of each state table; all but the last column say whose the state is, see `ownerValues`. */
 export const STATE_KEYS: Record<Scope, readonly string[]> = {
-  session: ['app_name', 'user_id', 'session_id', 'state_key'],
+  session: [...SESSION_KEY, 'state_key'],
   user: ['app_name', 'user_id', 'state_key'],
   app: ['app_name', 'state_key'],
 };
@@ -61,20 +96,36 @@ export function ownerValues(key: SessionKey, scope: Scope): string[] {
 
 /** Finds the state of one owner; takes `ownerValues`. */
 export function ownerWhere(scope: Scope): string {
-  return STATE_KEYS[scope]
-    .slice(0, -1)
-    .map((column) => `${column} = ?`)
-    .join(' and ');
+  return equal(STATE_KEYS[scope].slice(0, -1));
+}
+
+function equal(columns: readonly string[]): string {
+  return columns.map((column) => `${column} = ?`).join(' and ');
+}
+
+/** Inserts state; takes `ownerValues`, key, JSON and event id for each row. */
+export function insertIntoState(tables: Tables, scope: Scope): string {
+  return `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id)`;
+}
+
+/** Inserts events; takes `sessionValues`, number, id, timestamp and JSON for each row. */
+export function insertIntoEvents({ events }: Tables): string {
+  return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data)`;
 }
 
 /** @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`. */
 export function tablesOf(em: EntityManager): Tables {
-  const name = (entity: string) => {
-    const meta = em.getMetadata().find(entity);
+  const metaOf = (entity: string) => {
+    const meta = entityNamed(em.getMetadata(), entity);
     if (!meta) {
       throw new SchemaError(`The ORM does not know ${entity}. Add ...adkEntities() to 'entities' in its config.`);
     }
-    return quoted(em, meta);
+    return meta;
+  };
+  const name = (entity: string) => quoted(em, metaOf(entity));
+  const select = (entity: string, column: string) => {
+    const properties: Record<string, EntityProperty> = metaOf(entity).properties;
+    return properties[column]?.customType?.convertToJSValueSQL?.(column, em.getPlatform()) ?? column;
   };
   return {
     sessions: name(ENTITIES.sessions),
@@ -83,7 +134,14 @@ export function tablesOf(em: EntityManager): Tables {
     sessionStates: name(ENTITIES.sessionStates),
     userStates: name(ENTITIES.userStates),
     appStates: name(ENTITIES.appStates),
+    changes: name(ENTITIES.changes),
     counters: name(ENTITIES.counters),
+    changesOfSession: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.changes).tableName}_session`),
+    select: {
+      data: select(ENTITIES.events, 'data'),
+      value: select(ENTITIES.sessionStates, 'value'),
+      labels: select(ENTITIES.sessions, 'labels'),
+    },
   };
 }
 
@@ -106,8 +164,6 @@ function quoted(em: EntityManager, meta: EntityMetadata): string {
   // SQLite has no schemas; MikroORM leaves them out there, too.
   return schema && dialectName(platform) !== 'sqlite' ? `${platform.quoteIdentifier(schema)}.${table}` : table;
 }
-
-export const EVENT_COLUMNS = 'app_name, user_id, session_id, seq, event_id, timestamp, data';
 
 export function placeholders(count: number): string {
   return Array(count).fill('?').join(', ');

@@ -157,17 +157,24 @@ export class SessionLeases {
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
     const { leases } = this.#stores;
     // No retries: the next renewal is the retry, and the deadline ends the lease.
-    const transactions = new Transactions(this.#em, { retry: { attempts: 1 } });
+    const renewing = new Transactions(this.#em, { retry: { attempts: 1 }, timeoutMs: this.#ttlMs / RENEWALS_PER_TTL });
+    // After that time the lease has expired, and need not be released.
+    const { retry, timeoutMs, onError } = this.#options;
+    const releasing = new Transactions(this.#em, {
+      retry: { ...retry, forMs: Math.min(retry?.forMs ?? Infinity, this.#ttlMs) },
+      timeoutMs: Math.min(timeoutMs || Infinity, this.#ttlMs),
+      ...(onError && { onError }),
+    });
     return new Lease(
       session,
       token,
       new MikroOrmSessionService(this.#em, this.#options, { fence: { session, token } }),
       { ttlMs: this.#ttlMs, askedAt },
       {
-        renew: () => transactions.statement((sql) => leases.renew(sql, session, token, this.#ttlMs)),
+        renew: () => renewing.statement((sql) => leases.renew(sql, session, token, this.#ttlMs)),
         release: () =>
-          this.#transactions.call({ operation: 'release', key: session }, () =>
-            this.#transactions.statement((sql) => leases.release(sql, session, token)),
+          releasing.call({ operation: 'release', key: session }, () =>
+            releasing.statement((sql) => leases.release(sql, session, token)),
           ),
         report: (error) => this.#transactions.report(error, { operation: 'renew', key: session }),
       },

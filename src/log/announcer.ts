@@ -37,9 +37,12 @@ export class Announcer {
       this.#sending = this.#next;
       this.#next = undefined;
       // A notification that fails delays watchers until their next look.
-      return this.transactions
-        .run((sql) => this.stores.log.notify(sql))
-        .catch((error: unknown) => this.transactions.report(error, { operation: 'notify', key: {} }));
+      return (
+        this.transactions
+          // One try, since the append waits for it.
+          .run((sql) => this.stores.log.notify(sql), { retries: () => false })
+          .catch((error: unknown) => this.transactions.report(error, { operation: 'notify', key: {} }))
+      );
     });
     return this.#next;
   }

@@ -1,14 +1,18 @@
 import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
-import type { LoggedEvent } from '../database/stores/log-store.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { Aborted } from '../database/connection.js';
+import type { CompleteLogPosition, LogPosition, LoggedEvent } from '../database/stores/log-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { Stores } from '../database/stores/stores.js';
 import { Transactions } from '../database/transaction.js';
 import {
+  aBoolean,
   aDuration,
   aFunction,
   aString,
   aTime,
+  aTimeout,
   aWholeNumber,
   anAbortSignal,
   anything,
@@ -17,9 +21,11 @@ import {
 } from '../model/arguments.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
-import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
+import { checkKeys, checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
-import { gapsIn, type SeqRange } from '../model/seq-ranges.js';
+import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
+import { readComplete } from './complete-log.js';
+import type { LogChange, LogEntry, LogPlace } from './entries.js';
 import { LogListener, type NotificationClient } from './listener.js';
 import { LogPoller, type Watch } from './poller.js';
 
@@ -33,6 +39,8 @@ export interface EventLogOptions extends ReportingOptions {
   listen?: () => NotificationClient;
   /** How failures of the database are retried, as for `MikroOrmSessionService`; a watcher throws after the last. */
   retry?: RetryOptions;
+  /** How long one attempt may take, in ms, as for `MikroOrmSessionService`. */
+  timeoutMs?: number;
 }
 
 /** What to read of one session's log; all conditions given must hold. */
@@ -51,6 +59,8 @@ export interface SessionLogFilter {
 
 /** What to read of the log. */
 export interface LogFilter extends SessionLogFilter {
+  /** Events alone; `CompleteLogFilter` asks for more. */
+  changes?: false;
   appName?: string;
   userId?: string;
   sessionId?: string;
@@ -58,18 +68,43 @@ export interface LogFilter extends SessionLogFilter {
   sessionTree?: string;
 }
 
-/** An event of the log, or what is wrong with it. */
-export type LogEntry = LogPlace &
-  ({ event: Event; error?: undefined } | { event?: undefined; error: DamagedEventError });
+/**
+ * What to read of the complete log. Conditions on events leave out events alone; a change is left out by `appName`, `userId`,
+ * `sessionId` and `sessionTree`.
+ */
+export interface CompleteLogFilter extends Omit<LogFilter, 'changes'> {
+  /** Also what changed besides appended events: `LogChange`. */
+  changes: true;
+}
 
-export interface LogPlace {
-  /** Its place among the events of all sessions, and the cursor to go on from; absent in one session's log. */
-  position?: number;
-  /** Its number in the session, and the cursor there. */
-  seq: number;
-  appName: string;
-  userId: string;
-  sessionId: string;
+/** Where a reader of the log is: a position, or a position and its epoch; in the complete log an entry's `cursor`. */
+export type LogCursor = number | LogPosition | CompleteLogPosition;
+
+type AnyFilter = LogFilter | CompleteLogFilter;
+
+const checkHead = object<{ changes?: boolean }>({ changes: aBoolean });
+
+interface Cursor {
+  position: number;
+  /** Undefined where the reader keeps positions alone. */
+  epoch?: number;
+  /** Undefined where the reader has read events alone. */
+  change?: number;
+}
+
+const checkLogPosition = object<CompleteLogPosition>(
+  { position: aWholeNumber, epoch: aWholeNumber, change: aWholeNumber },
+  'position',
+  'epoch',
+);
+
+function cursorOf(cursor: LogCursor): Cursor {
+  if (typeof cursor === 'object') {
+    checkLogPosition(cursor, 'position');
+    return { ...cursor };
+  }
+  aWholeNumber(cursor, 'position');
+  return { position: cursor };
 }
 
 export interface WatchOptions {
@@ -81,6 +116,7 @@ const checkOptions = object<EventLogOptions>({
   pollIntervalMs: aDuration,
   listen: aFunction,
   retry: checkRetry,
+  timeoutMs: aTimeout,
   onError: aFunction,
 });
 
@@ -98,7 +134,8 @@ const SESSION_FILTER: Known<SessionLogFilter> = {
 const checkSessionFilter = object(SESSION_FILTER);
 
 /** `checkKeys` looks at the names and ids. */
-const checkLogFilter = object<LogFilter>({
+const checkLogFilter = object<LogFilter | CompleteLogFilter>({
+  changes: aBoolean,
   appName: anything,
   userId: anything,
   sessionId: anything,
@@ -156,64 +193,104 @@ export class EventLog {
     }
   }
 
-  /** @returns the position of the newest event; what is committed later comes after it. 0 when there is none. */
-  async head(): Promise<number> {
-    return this.#position({ operation: 'head', key: {} });
+  /**
+   * @returns the position of the newest event, 0 when there is none; what is committed later comes after it. And the epoch
+   *   that the position belongs to: who keeps both is told for sure when the log has gone back.
+   * @param options.changes whether it is to be the head of the complete log, for `changes: true`.
+   */
+  head(options: { changes: true }): Promise<CompleteLogPosition>;
+  head(options?: { changes?: boolean }): Promise<LogPosition>;
+  async head(options: { changes?: boolean } = {}): Promise<LogPosition | CompleteLogPosition> {
+    checkHead(options, 'The options of head');
+    const { change, ...head } = await this.#head({ operation: 'head', key: {} });
+    return options.changes ? { ...head, change } : head;
   }
 
-  #position(call: ErrorContext): Promise<number> {
+  #head(call: ErrorContext): Promise<CompleteLogPosition> {
     const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
-    return this.#transactions.call(call, () => this.#poller.position(report));
+    return this.#transactions.call(call, () => this.#poller.head(report));
+  }
+
+  /**
+   * @param cursor where a reader is.
+   * @throws LogWentBackError when the log is not the one that the reader has read so far.
+   */
+  async #checkCursor(call: ErrorContext, cursor: Cursor, head: CompleteLogPosition): Promise<void> {
+    const { position, epoch = head.epoch, change = 0 } = cursor;
+    if (epoch === head.epoch && position <= head.position && change <= head.change) return;
+    const end =
+      epoch < head.epoch
+        ? await this.#transactions.call(call, () =>
+            this.#transactions.run((sql) => this.#stores.log.endOfEpoch(sql, epoch)),
+          )
+        : undefined;
+    throw new LogWentBackError(Math.min(position, head.position, end ?? head.position), head.epoch);
   }
 
   /**
    * Reads the events after a position, up to those that are committed when the reading begins.
    *
-   * @param position where to go on: the `position` of the last entry seen; 0 for the beginning.
+   * @param cursor where to go on: the `position` of the last entry seen, 0 for the beginning; or an object with it and the
+   *   `epoch` that `head` gave.
    * @throws InvalidArgumentError when the position is not one, or the filter has a name or a value that it cannot have.
    * @throws InvalidKeyError when a name or an id of the filter cannot be a key.
-   * @throws LogWentBackError from the loop, when the log ends before the position.
+   * @throws LogWentBackError from the loop, when the log ends before the position, or has begun another epoch.
    */
-  since(position: number, filter: LogFilter = {}): AsyncIterable<LogEntry> {
-    aWholeNumber(position, 'position');
+  since(cursor: LogCursor, filter: CompleteLogFilter): AsyncIterable<LogEntry | LogChange>;
+  since(cursor: LogCursor, filter?: LogFilter): AsyncIterable<LogEntry>;
+  since(cursor: LogCursor, filter: LogFilter | CompleteLogFilter = {}): AsyncIterable<LogEntry | LogChange> {
+    const from = cursorOf(cursor);
     checkFilter(filter);
-    return limited(filter, this.#since(position, filter));
+    return limited(filter, this.#since(from, filter));
   }
 
-  async *#since(position: number, filter: LogFilter): AsyncGenerator<LogEntry> {
-    const call = { operation: 'since', key: keyOf(filter) };
-    const upTo = await this.#position(call);
-    if (upTo < position) throw new LogWentBackError(upTo);
-    yield* this.#read(call, position, upTo, filter);
+  async *#since(from: Cursor, filter: AnyFilter): AsyncGenerator<LogEntry | LogChange> {
+    const call = { operation: 'since', key: givenKey(filter) };
+    const head = await this.#head(call);
+    await this.#checkCursor(call, from, head);
+    yield* this.#read(call, from, head, filter);
   }
 
   /**
    * Reads the events after a position, and then those that come, until the signal fires or the loop is left. Where
    * nothing happens, all watchers of a process share one query an interval.
    *
-   * @param position as for `since`.
+   * @param cursor as for `since`.
    * @throws InvalidArgumentError as `since`, and when an option is not known.
    * @throws InvalidKeyError as `since`.
-   * @throws LogWentBackError from the loop, when the log ends before the position, also when it goes back meanwhile.
+   * @throws LogWentBackError from the loop, as `since`, also when the log goes back meanwhile.
    * @throws DatabaseError from the loop, when the database stays away after all retries; go on from the last position.
    */
-  watch(position: number, filter: LogFilter = {}, options: WatchOptions = {}): AsyncIterable<LogEntry> {
-    aWholeNumber(position, 'position');
+  watch(cursor: LogCursor, filter: CompleteLogFilter, options?: WatchOptions): AsyncIterable<LogEntry | LogChange>;
+  watch(cursor: LogCursor, filter?: LogFilter, options?: WatchOptions): AsyncIterable<LogEntry>;
+  watch(
+    cursor: LogCursor,
+    filter: LogFilter | CompleteLogFilter = {},
+    options: WatchOptions = {},
+  ): AsyncIterable<LogEntry | LogChange> {
+    const from = cursorOf(cursor);
     checkFilter(filter);
     checkWatchOptions(options, 'The options of watch');
-    return limited(filter, this.#watch(position, filter, options.signal));
+    return limited(filter, this.#watch(from, filter, options.signal));
   }
 
-  async *#watch(position: number, filter: LogFilter, signal: AbortSignal | undefined): AsyncGenerator<LogEntry> {
-    const call = { operation: 'watch', key: keyOf(filter) };
+  async *#watch(
+    from: Cursor,
+    filter: AnyFilter,
+    signal: AbortSignal | undefined,
+  ): AsyncGenerator<LogEntry | LogChange> {
+    let place = from;
+    const call = { operation: 'watch', key: givenKey(filter) };
     yield* this.#watching(call, undefined, signal, async function* (this: EventLog, watch: Watch) {
       // A look that began before the caller's may have read an older head.
-      if (watch.head < position) await this.#transactions.call(call, () => watch.look());
-      const upTo = watch.head;
-      if (upTo < position) throw new LogWentBackError(upTo);
-      yield* this.#read(call, position, upTo, filter);
-      position = upTo;
-      return () => watch.head !== position;
+      if (watch.head.position < place.position || watch.head.change < (place.change ?? 0)) {
+        await this.#transactions.call(call, () => untilAborted(watch.look(), signal));
+      }
+      const { head } = watch;
+      await this.#checkCursor(call, place, head);
+      yield* this.#read(call, place, head, filter, signal);
+      place = head;
+      return () => watch.head !== head;
     });
   }
 
@@ -261,14 +338,14 @@ export class EventLog {
     yield* this.#watching(call, session, signal, async function* (this: EventLog, watch: Watch) {
       if (watch.sessionHead && watch.sessionHead.lastSeq < seq) {
         // A look that began before the caller's may have read an older head.
-        await this.#transactions.call(call, () => watch.look());
+        await this.#transactions.call(call, () => untilAborted(watch.look(), signal));
       }
       const head = watch.sessionHead;
       // A session that was deleted and created again begins anew.
       if (head && seen && head.incarnation !== seen.incarnation) seq = 0;
       if (head) {
         if (head.lastSeq < seq) throw new LogWentBackError(head.lastSeq);
-        yield* this.#readSession(call, session, head, seq, filter);
+        yield* this.#readSession(call, session, head, seq, filter, signal);
         seq = Math.max(seq, head.lastSeq);
         seen = head;
       }
@@ -280,17 +357,17 @@ export class EventLog {
    * @param session to watch one session; without it the events of all.
    * @param readOn yields what there is, and returns what tells whether there is more.
    */
-  async *#watching(
+  async *#watching<Entry extends LogEntry | LogChange>(
     call: ErrorContext,
     session: SessionKey | undefined,
     signal: AbortSignal | undefined,
-    readOn: (this: EventLog, watch: Watch) => AsyncGenerator<LogEntry, () => boolean>,
-  ): AsyncGenerator<LogEntry> {
+    readOn: (this: EventLog, watch: Watch) => AsyncGenerator<Entry, () => boolean>,
+  ): AsyncGenerator<Entry> {
     const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
     const watch = this.#poller.watch(report, session);
     const stopListening = this.#listener?.start();
     try {
-      await this.#transactions.call(call, () => watch.look());
+      await this.#transactions.call(call, () => untilAborted(watch.look(), signal));
       while (!signal?.aborted) {
         const entries = readOn.call(this, watch);
         let next = await entries.next();
@@ -301,48 +378,94 @@ export class EventLog {
         const hasMore = next.value;
         while (!signal?.aborted && !hasMore()) await this.#transactions.call(call, () => watch.change(signal));
       }
+    } catch (error) {
+      if (!(error instanceof Aborted)) throw error;
     } finally {
       stopListening?.();
       await watch.leave();
     }
   }
 
-  async *#read(call: ErrorContext, after: number, upTo: number, filter: LogFilter): AsyncGenerator<LogEntry> {
-    while (after < upTo) {
-      const range = { after, upTo, limit: BATCH };
+  async *#read(
+    call: ErrorContext,
+    from: Cursor,
+    head: CompleteLogPosition,
+    filter: AnyFilter,
+    signal?: AbortSignal,
+  ): AsyncGenerator<LogEntry | LogChange> {
+    if (filter.changes) {
+      yield* this.#readComplete(call, from, head, filter, signal);
+      return;
+    }
+    let after = from.position;
+    while (after < head.position) {
+      const range = { after, upTo: head.position, limit: BATCH };
       const events = await this.#transactions.call(call, () =>
-        this.#transactions.run((sql) => this.#stores.log.events(sql, range, filter)),
+        this.#transactions.run((sql) => this.#stores.log.events(sql, range, filter, true), { signal }),
       );
       yield* entriesOf(events, filter);
       if (events.length < BATCH) return;
-      after = events.at(-1)?.position ?? upTo;
+      after = events.at(-1)?.position ?? head.position;
+    }
+  }
+
+  async *#readComplete(
+    call: ErrorContext,
+    from: Cursor,
+    head: CompleteLogPosition,
+    filter: CompleteLogFilter,
+    signal?: AbortSignal,
+  ): AsyncGenerator<LogEntry | LogChange> {
+    const run = <T>(work: (sql: Sql) => Promise<T>) =>
+      this.#transactions.call(call, () => this.#transactions.run(work, { signal }));
+    const { position } = from;
+    // A reader of events alone may have passed some of the changes before its position, never one behind it.
+    let after = { position, change: from.change ?? (await run((sql) => this.#stores.log.changeBefore(sql, position))) };
+    while (after.position < head.position || after.change < head.change) {
+      const range = { after, upTo: head, limit: BATCH };
+      const page = await run((sql) => readComplete(sql, this.#stores, range, filter));
+      for (const { place, ...entry } of page.entries) {
+        const cursor = { ...place, epoch: head.epoch };
+        if (entry.change) {
+          if (entry.change.change !== 'rewritten' || matches(entry.change.event, filter))
+            yield { ...entry.change, cursor };
+          continue;
+        }
+        const { logged, superseded } = entry;
+        for (const read of entriesOf([logged], filter)) {
+          yield read.event ? { ...read, cursor, superseded } : { ...read, cursor };
+        }
+      }
+      after = page.after;
     }
   }
 
   async *#readSession(
     call: ErrorContext,
     session: SessionKey,
-    { incarnation, lastSeq }: SessionHead,
+    { incarnation, firstSeq, lastSeq }: SessionHead,
     after: number,
     { afterTimestamp, ...filter }: SessionLogFilter,
+    signal?: AbortSignal,
   ): AsyncGenerator<LogEntry> {
+    after = Math.max(after, firstSeq - 1);
     while (after < lastSeq) {
       const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
-      const { events, isThere } = await this.#transactions.call(call, () =>
-        this.#transactions.run(async (sql) => {
-          const events = await this.#stores.log.sessionEvents(sql, session, range);
-          const isKnown = events.length > 0 || afterTimestamp !== undefined;
-          // Without events the session was deleted meanwhile, or they are missing.
-          return {
-            events,
-            isThere: isKnown || (await this.#stores.sessions.head(sql, session))?.incarnation === incarnation,
-          };
-        }),
+      const { events, upTo, gaps } = await this.#transactions.call(call, () =>
+        this.#transactions.run(
+          async (sql) => {
+            const events = await this.#stores.log.sessionEvents(sql, session, range);
+            const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
+            const numbers = events.map(({ seq }) => seq);
+            // A missing event has no time, so a filter by time passes over it.
+            const gaps = afterTimestamp === undefined ? gapsIn(numbers, range.after, upTo) : [];
+            // They are missing, or were deleted or trimmed since the head was read.
+            const head = gaps.length > 0 ? await this.#stores.sessions.head(sql, session) : undefined;
+            return { events, upTo, gaps: head?.incarnation === incarnation ? notBefore(gaps, head.firstSeq) : [] };
+          },
+          { signal },
+        ),
       );
-      const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
-      const numbers = events.map(({ seq }) => seq);
-      // A missing event has no time, so a filter by time passes over it.
-      const gaps = isThere && afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [];
       for (const entry of entriesOf(events, filter)) {
         for (; gaps[0] && gaps[0].to < entry.seq; gaps.shift()) yield missing(session, gaps[0]);
         yield entry;
@@ -367,16 +490,7 @@ export interface SessionLog {
   watch(seq: number, filter?: SessionLogFilter, options?: WatchOptions): AsyncIterable<LogEntry>;
 }
 
-/** The session that a filter means, or as much of its key as it has. */
-function keyOf({ appName, userId, sessionId }: LogFilter): Partial<SessionKey> {
-  return {
-    ...(appName !== undefined && { appName }),
-    ...(userId !== undefined && { userId }),
-    ...(sessionId !== undefined && { sessionId }),
-  };
-}
-
-function checkFilter(filter: LogFilter): void {
+function checkFilter(filter: AnyFilter): void {
   checkLogFilter(filter, FILTER);
   const { appName, userId, sessionId, sessionTree } = filter;
   if (appName !== undefined) checkKeys({ appName });
@@ -385,7 +499,23 @@ function checkFilter(filter: LogFilter): void {
   if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
 }
 
-async function* limited({ limit }: SessionLogFilter, entries: AsyncIterable<LogEntry>): AsyncGenerator<LogEntry> {
+/** @throws Aborted when the signal fires first. */
+async function untilAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work;
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(new Aborted());
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop);
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+async function* limited<Entry>({ limit }: SessionLogFilter, entries: AsyncIterable<Entry>): AsyncGenerator<Entry> {
   if (limit === 0) return;
   let count = 0;
   for await (const entry of entries) {

@@ -1,3 +1,5 @@
+import { Aborted } from '../database/connection.js';
+import type { CompleteLogPosition } from '../database/stores/log-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
@@ -9,7 +11,7 @@ import { WatchedSessions } from './watched-sessions.js';
 /** A watcher's part in a poller. */
 export interface Watch {
   /** As of the last look. */
-  readonly head: number;
+  readonly head: CompleteLogPosition;
   readonly sessionHead: SessionHead | undefined;
   /** Looks now. */
   look(): Promise<void>;
@@ -45,12 +47,14 @@ export class LogPoller {
   readonly #sessions: WatchedSessions;
   readonly #waiters = new Waiters();
   readonly #watchers = new Set<{ report: Report }>();
-  #head = 0;
+  #head: CompleteLogPosition = { position: 0, epoch: 0, change: 0 };
   /** The change mark of the last look, with the number of watchers that had come. */
   #seen: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #isLookDue = false;
+  /** Ends the look that is under way, when nobody waits for it any more. */
+  #end = new AbortController();
   /** Whether the last look that failed had somebody waiting for it, who threw. */
   #wasHeard = false;
 
@@ -76,9 +80,10 @@ export class LogPoller {
     this.#sessions = new WatchedSessions(stores, transactions);
   }
 
-  /** Gives positions to all events that are committed now, where this account may. @returns the last position. */
-  async position(report: Report): Promise<number> {
-    return (await this.#positions.assign(report)).position;
+  /** Gives positions to all events that are committed now, where this account may. @returns how far the log goes. */
+  async head(report: Report): Promise<CompleteLogPosition> {
+    const { position, epoch, change } = await this.#positions.assign(report);
+    return { position, epoch, change };
   }
 
   /**
@@ -99,7 +104,15 @@ export class LogPoller {
       get sessionHead() {
         return session?.head;
       },
-      look: () => this.#look(),
+      look: async () => {
+        try {
+          await this.#look();
+        } catch (error) {
+          // A look of watchers that have left was ended; this one may still be here.
+          if (!(error instanceof Aborted) || !this.#watchers.has(watcher)) throw error;
+          await this.#look();
+        }
+      },
       change: (signal) => this.#waiters.wait(signal),
       leave: async () => {
         if (session) this.#sessions.leave(session);
@@ -118,7 +131,7 @@ export class LogPoller {
   /** A failure goes to whoever waits; where nobody does, to the hosts' logs. The next look tries again. */
   #lookUnasked(): void {
     this.#look().catch((error: unknown) => {
-      if (!this.#wasHeard) this.#report(error, 'poll');
+      if (!this.#wasHeard && !(error instanceof Aborted)) this.#report(error, 'poll');
     });
   }
 
@@ -138,6 +151,7 @@ export class LogPoller {
         await this.#lookOnce();
       } while (this.#isLookDue);
     } catch (error) {
+      if (error instanceof Aborted) throw error;
       this.#wasHeard = !this.#waiters.isEmpty;
       this.#waiters.reject(error);
       throw error;
@@ -149,22 +163,25 @@ export class LogPoller {
   }
 
   async #lookOnce(): Promise<void> {
+    const { signal } = this.#end;
     const { added } = this.#sessions;
-    const mark = await this.#transactions.run((sql) => this.#stores.log.changeMark(sql));
+    const { log } = this.#stores;
+    const mark = log.hasChangeMark ? await this.#transactions.run((sql) => log.changeMark(sql), { signal }) : undefined;
     // The mark tells of changes to what was looked at; a session that has been added since was not.
     const seen = mark === undefined ? undefined : `${mark} ${added}`;
     if (seen !== undefined && seen === this.#seen) return;
 
     const { isPending } = await this.#positions.assign(
       (error, operation) => this.#report(error, operation),
-      (position) => {
+      signal,
+      ({ position, epoch, change }) => {
         // Also when it is lower: the database may have gone back (contract O2).
-        if (position === this.#head) return;
-        this.#head = position;
+        if (position === this.#head.position && epoch === this.#head.epoch && change === this.#head.change) return;
+        this.#head = { position, epoch, change };
         this.#waiters.resolve();
       },
     );
-    if (await this.#sessions.look()) this.#waiters.resolve();
+    if (await this.#sessions.look(signal)) this.#waiters.resolve();
     // Events without a position are to be tried again, though nothing changes in the tables.
     this.#seen = isPending ? undefined : seen;
   }
@@ -178,6 +195,8 @@ export class LogPoller {
   async #stop(): Promise<void> {
     clearTimeout(this.#timer);
     this.#seen = undefined;
+    this.#end.abort();
+    this.#end = new AbortController();
     // Its statements must not meet an ORM that is closed when the loop has ended: there they wait for a minute.
     await this.#looking?.catch(() => undefined);
   }

@@ -1,9 +1,13 @@
 import type { LogHead } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
+import type { Failure } from '../model/failures.js';
 
 /** Tells the host of a failure that no caller is told of. */
 export type Report = (error: unknown, operation: string) => void;
+
+/** What a reader goes on with, among the entries that have positions. */
+const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set(['readOnly', 'readOnlyFile', 'diskFull', 'notAllowed']);
 
 /** How long a database that takes no writes is not asked to, in ms: after a failover positions come soon (contract O4). */
 const READ_ONLY_MS = 500;
@@ -24,27 +28,36 @@ export class Positions {
    * Gives positions to all events that are committed now, where this account may write.
    *
    * @param report is told, once until a write succeeds, that a write was refused: then other readers give the positions.
-   * @param onPosition is called with the last position before the first transaction and after each.
+   * @param signal ends it, with `Aborted`.
+   * @param onHead is called with how far the log goes, before the first transaction and after each.
    * @returns the last position, and whether there are events that could not be given one.
    */
-  async assign(report: Report, onPosition: (position: number) => void = () => undefined): Promise<LogHead> {
-    let head = await this.#transactions.run((sql) => this.#stores.log.head(sql));
-    onPosition(head.position);
+  async assign(
+    report: Report,
+    signal?: AbortSignal,
+    onHead: (head: LogHead) => void = () => undefined,
+  ): Promise<LogHead> {
+    let head = await this.#transactions.run((sql) => this.#stores.log.head(sql), { signal });
+    onHead(head);
     while (head.isPending && performance.now() >= this.#mayWriteAt) {
-      head = await this.#assignSome(head, report);
-      onPosition(head.position);
+      head = await this.#assignSome(head, report, signal);
+      onHead(head);
     }
     return head;
   }
 
-  async #assignSome(head: LogHead, report: Report): Promise<LogHead> {
+  async #assignSome(head: LogHead, report: Report, signal: AbortSignal | undefined): Promise<LogHead> {
     try {
-      const assigned = await this.#transactions.transaction((sql) => this.#stores.log.assignPositions(sql));
+      const assigned = await this.#transactions.transaction((sql) => this.#stores.log.assignPositions(sql), {
+        // Others may give positions meanwhile, and are heard only between two tries.
+        retries: (failure) => failure !== 'readOnly',
+        signal,
+      });
       this.#mayWriteAt = -Infinity;
-      return assigned;
+      return { ...head, ...assigned };
     } catch (error) {
       const failure = this.#transactions.failureOf(error);
-      if (failure !== 'readOnly' && failure !== 'notAllowed') throw error;
+      if (!TAKES_NO_WRITES.has(failure)) throw error;
       if (this.#mayWriteAt === -Infinity) report(error, 'assignPositions');
       // An account without the right to write is meant to read only; a read-only server may be one during a failover.
       this.#mayWriteAt = failure === 'notAllowed' ? Infinity : performance.now() + READ_ONLY_MS;

@@ -44,13 +44,13 @@ export class WatchedSessions {
   }
 
   /** Reads the heads of all of them. @returns whether one of them has changed. */
-  async look(): Promise<boolean> {
+  async look(signal: AbortSignal): Promise<boolean> {
     const watched = [...this.#sessions.values()];
     let isChanged = false;
     for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {
       const some = watched.slice(i, i + SESSIONS_AT_ONCE);
       const keys = some.map(({ key }) => key);
-      const found = await this.#transactions.run((sql) => this.#stores.sessions.heads(sql, keys));
+      const found = await this.#transactions.run((sql) => this.#stores.sessions.heads(sql, keys), { signal });
       const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
       for (const session of some) {
         const head = heads.get(sessionIdentity(session.key));

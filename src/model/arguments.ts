@@ -71,6 +71,11 @@ export const aDuration = rule(
   `a number of ms above 0, and ${MAX_TIMER_MS} at most`,
   (value) => typeof value === 'number' && value > 0 && value <= MAX_TIMER_MS,
 );
+/** The delay of one timer, or none. */
+export const aTimeout = rule(
+  `a number of ms, 0 for no limit, and ${MAX_TIMER_MS} at most`,
+  (value) => typeof value === 'number' && value >= 0 && value <= MAX_TIMER_MS,
+);
 /** A wait that may be longer than one timer; `Infinity` for ever. */
 export const aWait = rule('a number of ms, 0 or more', (value) => typeof value === 'number' && value >= 0);
 export const anAbortSignal = rule(

@@ -17,8 +17,18 @@ export class SessionExistsError extends AdkMikroOrmError {
   readonly code = 'ADK_SESSION_EXISTS';
   override name = 'SessionExistsError';
 
-  constructor(sessionId: string) {
-    super(`Session with id ${sessionId} already exists. Use getOrCreateSession, or leave the id out to have one made.`);
+  constructor(sessionId: string, look = 'Use getOrCreateSession, or leave the id out to have one made.') {
+    super(`Session with id ${sessionId} already exists. ${look}`);
+  }
+}
+
+/** With `onRewrittenEvent: 'reject'`: an event is stored under this id with another content. Nothing was written. */
+export class EventConflictError extends AdkMikroOrmError {
+  readonly code = 'ADK_EVENT_CONFLICT';
+  override name = 'EventConflictError';
+
+  constructor(eventId: string) {
+    super(`Event ${eventId} is stored with another content. Append the new content as an event with an id of its own.`);
   }
 }
 
@@ -131,10 +141,16 @@ export class LogWentBackError extends AdkMikroOrmError {
   readonly code = 'ADK_LOG_WENT_BACK';
   override name = 'LogWentBackError';
 
-  /** @param position the newest position, or in the log of one session the newest `seq`: the cursor to go on from. */
-  constructor(readonly position: number) {
+  /**
+   * @param position the cursor to go on from: a position, or in the log of one session a `seq`.
+   * @param epoch the log's epoch now; undefined in the log of one session.
+   */
+  constructor(
+    readonly position: number,
+    readonly epoch?: number,
+  ) {
     super(
-      `The log ends at ${position}, before the position asked for: the database was restored or failed over to an older state. ` +
+      `The log went back to ${position}, before the position asked for: the database was restored or failed over to an older state. ` +
         `Drop what you keep of later events, and go on from ${position}.`,
     );
   }
@@ -205,7 +221,7 @@ export class InsideTransactionError extends AdkMikroOrmError {
     super(
       'The transaction around this call holds the only connection of the pool, so the call could never begin; nothing was read or written. ' +
         'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session service; ' +
-        'call EventLog, SessionLeases and migrate outside of the transaction.',
+        'call EventLog, SessionLeases, SessionMaintenance and migrate outside of the transaction.',
     );
   }
 }
@@ -245,7 +261,8 @@ export class DatabaseError extends AdkMikroOrmError {
 export function driverCodeOf(error: unknown): string | undefined {
   if (typeof error !== 'object' || error === null) return undefined;
   const { code, errno }: { code?: unknown; errno?: unknown } = error;
-  if (typeof code === 'string') return code;
+  // libSQL gives an empty one where it has none, and mariadb this one where it has no name for the number.
+  if (typeof code === 'string' && code !== '' && code !== 'UNKNOWN') return code;
   // mysql2 has names for the numbers of MySQL, and not for all of MariaDB.
   return typeof errno === 'number' && errno > 0 ? String(errno) : undefined;
 }

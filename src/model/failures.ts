@@ -5,8 +5,16 @@ interface FailureKind {
   what: string;
   /** What to look at. */
   look: string;
-  /** Whether it may go away when the same is tried again. */
-  isPassing?: true;
+  /**
+   * Whether it may go away when the same is tried again. `conflict`: another transaction is in the way, for
+   * milliseconds. `outage`: the server is gone, starts or takes no writes, for as long as a failover takes.
+   */
+  passing?: 'conflict' | 'outage';
+  /**
+   * Whether the connection may not be used again: it is lost, its transaction may be open, or it leads to a server that
+   * takes no writes, and a new one may lead to another.
+   */
+  spoilsConnection?: true;
   /** Whether a statement that was sent may have taken effect: it is not the server that said so. */
   isUncertain?: true;
 }
@@ -22,30 +30,48 @@ export const FAILURES = {
     reason: 'ConnectionException',
     what: 'The connection to the database was lost',
     look: "Look at the server's log, and at what may close connections between here and there: a proxy, a firewall, an idle time-out.",
-    isPassing: true,
+    passing: 'outage',
+    spoilsConnection: true,
     isUncertain: true,
   },
   unreachable: {
     reason: 'ConnectionException',
     what: 'The database could not be reached',
-    look: 'Look at host and port in the config of MikroORM, or the path of the file and the rights on its folder, and whether the server is running.',
-    isPassing: true,
+    look: 'Look at host and port in the config of MikroORM, and whether the server is running.',
+    passing: 'outage',
+    spoilsConnection: true,
   },
   poolTimeout: {
     reason: 'ConnectionException',
     what: 'No connection of the pool became free in time',
     look: "Look for transactions that stay open, and raise 'pool.max' in the config of MikroORM; inside em.transactional use service.withEntityManager(tx).",
+    passing: 'outage',
+  },
+  timedOut: {
+    reason: 'ConnectionException',
+    what: "The database did not answer within 'timeoutMs'",
+    look: "Look for transactions that keep rows locked, at the server's load, and at the network; raise 'timeoutMs' if the work takes that long.",
+    passing: 'outage',
+    spoilsConnection: true,
+    isUncertain: true,
+  },
+  fileNotOpened: {
+    reason: 'ConnectionException',
+    what: 'The database file could not be opened',
+    look: 'Look at the path of the file in the config of MikroORM, and at the rights on its folder.',
   },
   closed: {
     reason: 'ConnectionException',
     what: 'The connections of MikroORM are closed, or were closed during the call',
     look: 'Close the ORM after the last call has ended.',
+    spoilsConnection: true,
   },
   tooManyConnections: {
     reason: 'ConnectionException',
     what: 'The server has no connection left',
     look: "The pools ('pool.max') of all processes together must stay below the server's limit (max_connections).",
-    isPassing: true,
+    passing: 'outage',
+    spoilsConnection: true,
   },
   authentication: {
     reason: 'ConnectionException',
@@ -64,8 +90,15 @@ export const FAILURES = {
   },
   readOnly: {
     reason: 'ReadOnlyException',
-    what: 'The database takes no writes: the server, the transaction or the file is read-only',
-    look: 'Connect to the primary server, or wait for the end of a failover; on SQLite look at the rights on the file and its folder.',
+    what: 'The database takes no writes: the server or the transaction is read-only',
+    look: 'Connect to the primary server, or wait for the end of a failover.',
+    passing: 'outage',
+    spoilsConnection: true,
+  },
+  readOnlyFile: {
+    reason: 'ReadOnlyException',
+    what: 'The database takes no writes: its file is read-only',
+    look: 'Look at the rights on the file and its folder.',
   },
   diskFull: {
     reason: 'ServerException',
@@ -76,13 +109,21 @@ export const FAILURES = {
     reason: 'DeadlockException',
     what: 'The database broke off the transaction, which was in the way of others, each time it was tried',
     look: "Look for transactions that lock rows of adk-mikro-orm and stay open, and raise 'retry.attempts' if the load is as meant.",
-    isPassing: true,
+    passing: 'conflict',
   },
   lockTimeout: {
     reason: 'LockWaitTimeoutException',
     what: 'Another transaction held a lock for too long',
     look: 'Look for transactions that stay open, of this program or another.',
-    isPassing: true,
+    passing: 'conflict',
+  },
+  commitFailed: {
+    reason: 'ServerException',
+    what: 'The server failed to commit, or to learn whether it had',
+    look: "Look at the server's log: a node may have lost its cluster, or the disk be full.",
+    passing: 'outage',
+    spoilsConnection: true,
+    isUncertain: true,
   },
   statementTimeout: {
     reason: 'ServerException',
@@ -103,6 +144,7 @@ export const FAILURES = {
     reason: 'ServerException',
     what: 'The disk failed while the database read or wrote',
     look: 'Look at the disk and at the log of the operating system.',
+    spoilsConnection: true,
     isUncertain: true,
   },
   duplicate: {
@@ -157,21 +199,32 @@ export const FAILURES = {
     what: 'The server did not understand a statement',
     look: "Look whether the driver is the server's (the one for MariaDB is not MySQL's), and whether this version of the server is supported.",
   },
-  refused: { reason: 'ServerException', what: 'The database refused a statement', look: SERVER_LOG },
+  refused: {
+    reason: 'ServerException',
+    what: 'The database refused a statement',
+    look: SERVER_LOG,
+    spoilsConnection: true,
+  },
   unknown: {
     reason: 'DriverException',
     what: 'The database or its driver failed',
     look: `${SERVER_LOG} The driver's own error goes to 'onError'.`,
+    spoilsConnection: true,
     isUncertain: true,
   },
 } as const satisfies Record<string, FailureKind>;
 
 export type Failure = keyof typeof FAILURES;
 
-/** Whether the same may work when it is tried again. */
-export function isPassing(failure: Failure): boolean {
+/** @returns undefined where the same will fail again. */
+export function passingOf(failure: Failure): FailureKind['passing'] {
   const kind: FailureKind = FAILURES[failure];
-  return kind.isPassing ?? false;
+  return kind.passing;
+}
+
+export function spoilsConnection(failure: Failure): boolean {
+  const kind: FailureKind = FAILURES[failure];
+  return kind.spoilsConnection ?? false;
 }
 
 /** Whether a statement that was sent may have taken effect. */

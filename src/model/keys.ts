@@ -7,8 +7,22 @@ export interface SessionKey {
   sessionId: string;
 }
 
+/** As much of a session's key as was given, without names that are undefined. */
+export function givenKey({ appName, userId, sessionId }: GivenKey): Partial<SessionKey> {
+  return {
+    ...(appName !== undefined && { appName }),
+    ...(userId !== undefined && { userId }),
+    ...(sessionId !== undefined && { sessionId }),
+  };
+}
+
+type GivenKey = { readonly [K in keyof SessionKey]?: string | undefined };
+
 /** The longest keys, in characters: as `utf8mb4` they fill the 3,072 bytes of an InnoDB index (contract D7). */
 export const KEY_LENGTHS = { appName: 128, userId: 191, sessionId: 191, eventId: 191, stateKey: 255 } as const;
+
+/** The longest title of a session, in characters. */
+export const TITLE_LENGTH = 255;
 
 /** What a PostgreSQL index takes of one row: 2,704 bytes less its own overhead (contract D7). */
 const MAX_ROW_KEY_BYTES = 2_600;

@@ -1,10 +1,19 @@
-import { aBoolean, aCount, aFunction, aWait, aWholeNumber, object, oneOf, type Known } from './arguments.js';
+import { aBoolean, aCount, aFunction, aTimeout, aWait, aWholeNumber, object, oneOf, type Known } from './arguments.js';
 import type { DamagedSessionError } from './errors.js';
 import type { SessionKey } from './keys.js';
 
 export interface RetryOptions {
-  /** The number of attempts, the first included; 10 by default. */
+  /**
+   * The most attempts of a call, the first included. By default 10 for deadlocks and lock time-outs, and for outages as
+   * many as `forMs` has time for.
+   */
   attempts?: number;
+  /**
+   * For how long an outage is waited out, in ms from its first error; 30,000 by default, 0 for no second try. An outage is
+   * a connection that is lost or cannot be had, and a server that starts, stops, has no connection left, does not answer
+   * within `timeoutMs`, or takes no writes for now (contract O4).
+   */
+  forMs?: number;
   /** The longest wait before the second try, in ms; it doubles with each try. 10 by default. */
   baseDelayMs?: number;
   /** The longest wait before any try, in ms; 1,000 by default. */
@@ -49,8 +58,36 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions {
    * `listen` (see `EventLogOptions`). False by default: without it they look at intervals.
    */
   notify?: boolean;
-  /** How deadlocks, lock time-outs, a busy SQLite file and lost connections are retried (contract E4). */
+  /** How deadlocks, lock time-outs, a busy SQLite file and outages are retried (contract E4, O4). */
   retry?: RetryOptions;
+  /**
+   * How long one attempt of a call may take, in ms, the wait for a connection of the pool included; 30,000 by default, 0
+   * for no limit (contract O3). Then its connection is closed, and the attempt counts as an outage. Without effect on
+   * statements on SQLite, which run in this process, and inside a transaction of the host's.
+   */
+  timeoutMs?: number;
+  /**
+   * What `deleteSession` does (contract K3): `hard` (default) deletes the rows; `soft` marks the session as deleted.
+   * `restoreSession` brings it back, creating its id again deletes it for good, and so does `prune({ deletedFor })` of
+   * `SessionMaintenance`. Processes of version 0.1.0 and before don't know the mark.
+   */
+  deletion?: 'hard' | 'soft';
+  /**
+   * What an append does with an event whose id is stored with another content (contract J4): `replace` (default) stores the
+   * new content, as ADK does; `reject` throws `EventConflictError`. The same content again is no conflict.
+   */
+  onRewrittenEvent?: 'replace' | 'reject';
+  /**
+   * How many of the newest events `getSession` and `getOrCreateSession` give where the caller names no number (contract
+   * K7); all by default. A caller gets all with `numRecentEvents: 0`.
+   */
+  defaultNumRecentEvents?: number;
+  /**
+   * PostgreSQL only, without effect elsewhere: whether connections keep the plan of an append, which spares the server most
+   * of its work; true by default. Behind a pooler that resets its connections set it to false: otherwise that is found
+   * out after three appends, each with an error in the server's log.
+   */
+  preparedStatements?: boolean;
   /**
    * What `getSession` does with a session of which rows are missing or cannot be read (contract I3): `throw` (default)
    * throws `DamagedSessionError`; `skip` gives the session without them, and tells `onDamage`.
@@ -70,6 +107,7 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions {
 
 const RETRY: Known<RetryOptions> = {
   attempts: aCount,
+  forMs: aWait,
   baseDelayMs: aWait,
   maxDelayMs: aWait,
 };
@@ -81,7 +119,12 @@ export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
   onUnleasedAppend: oneOf('allow', 'reject'),
   notify: aBoolean,
   retry: checkRetry,
+  timeoutMs: aTimeout,
+  preparedStatements: aBoolean,
   maxEventBytes: aWholeNumber,
+  deletion: oneOf('hard', 'soft'),
+  onRewrittenEvent: oneOf('replace', 'reject'),
+  defaultNumRecentEvents: aCount,
   onDamagedEvent: oneOf('throw', 'skip'),
   onDamage: aFunction,
   onError: aFunction,

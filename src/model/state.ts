@@ -5,6 +5,11 @@ export type Scope = 'session' | 'user' | 'app';
 
 export const SCOPES: readonly Scope[] = ['session', 'user', 'app'];
 
+/** One value for each scope. */
+export function perScope<T>(of: (scope: Scope) => T): Record<Scope, T> {
+  return { session: of('session'), user: of('user'), app: of('app') };
+}
+
 // Those of ADK's `State`. Migrations load this file, and each `mikro-orm` command would wait a second for ADK to load.
 const PREFIXES: Record<Scope, string> = { session: '', user: 'user:', app: 'app:' };
 const TEMPORARY_PREFIX = 'temp:';
@@ -31,12 +36,22 @@ export function setOwn(target: object, key: string, value: unknown): void {
   Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
 }
 
+/** Whether JSON is an object, as state is. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 /** A key and its value as JSON text, as it is stored. */
 export interface StateEntry {
   key: string;
   json: string;
   /** The event that writes it; null outside a run. */
   eventId: string | null;
+}
+
+/** The JSON of an object of state, from keys with their prefixes and the JSON of their values, which stays the text that it is. */
+export function stateJson(values: Iterable<readonly [name: string, json: string]>): string {
+  return `{${Array.from(values, ([name, json]) => `${JSON.stringify(name)}:${json}`).join()}}`;
 }
 
 /** Entries by scope, each scope in the order of its keys, so that two transactions lock shared rows in one order. */

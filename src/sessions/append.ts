@@ -1,11 +1,13 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
+import { confirm } from '../database/confirm.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { EventContent } from '../database/stores/event-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/transaction.js';
+import type { Outcome, Transactions } from '../database/transaction.js';
 import type { Announcer } from '../log/announcer.js';
 import {
+  EventConflictError,
   EventTooLargeError,
   SessionNotFoundError,
   StaleSessionError,
@@ -42,6 +44,15 @@ interface Appended {
   wentBack: boolean;
   /** Damage that the append found. */
   damaged?: Damage;
+}
+
+/** What an append one by one has to know of its call. */
+interface OneByOne {
+  /** Whether a handle that is behind is refused. */
+  rejects: boolean;
+  outcome: Outcome;
+  /** The content of events that the tries before have met, by id. */
+  replaced: Map<string, string | undefined>;
 }
 
 export type NonEmpty<T> = readonly [T, ...T[]];
@@ -138,7 +149,7 @@ export class Appender {
     });
     const rejects = this.options.onStaleSession === 'reject';
     const { incarnation } = revision;
-    let inTheWay: unknown;
+    const outcome: Outcome = {};
     try {
       const batch = {
         session: keyOf(handle),
@@ -151,19 +162,21 @@ export class Appender {
       };
       const write = (sql: Sql) => this.stores.events.append(sql, batch);
       const lastSeq = this.stores.events.appendsInOneStatement(batch)
-        ? await this.transactions.statement(write)
-        : await this.transactions.transaction(write);
+        ? await this.transactions.statement(write, { outcome })
+        : await this.transactions.transaction(write, { outcome });
       if (lastSeq !== undefined) {
         return { incarnation, lastSeq, replaced: false, wentBack: lastSeq - pending.length < revision.seq };
       }
     } catch (error) {
       if (!(error instanceof UniqueConstraintViolationException)) throw error;
-      inTheWay = error;
     }
-    return this.transactions.transaction(
-      (sql) => this.#writeOneByOne(sql, keyOf(handle), pending, writes, revision, rejects),
-      inTheWay,
+    const replaced = new Map<string, string | undefined>();
+    const appended = await this.transactions.transaction(
+      (sql) => this.#writeOneByOne(sql, keyOf(handle), pending, writes, revision, { rejects, outcome, replaced }),
+      { outcome },
     );
+    if (appended.replaced) await confirm(this.transactions, this.stores, outcome);
+    return appended;
   }
 
   /** For an event that is stored already, a session that does not exist, or a handle that is behind. */
@@ -173,15 +186,17 @@ export class Appender {
     pending: NonEmpty<PendingEvent>,
     writes: readonly StateEntry[][],
     revision: Revision,
-    rejects: boolean,
+    { rejects, outcome, replaced: before }: OneByOne,
   ): Promise<Appended> {
     const head = await this.stores.sessions.lock(sql, session);
     if (!head) throw new SessionNotFoundError(session.sessionId);
-    await this.leases.check(sql, session);
+    // What a try of this call has stored is not refused for what came after it (contract O1).
+    const isDone = outcome.lostAnswer !== undefined && (await this.#areStored(sql, session, pending));
+    if (!isDone) await this.leases.check(sql, session);
 
     // A row above last_seq has the number that the next append would use, so every append would fail. Now last_seq
     // covers it (contract I4).
-    const highest = await this.stores.events.highestSeq(sql, session);
+    const highest = await this.stores.events.highestSeq(sql, session, head);
     let lastSeq = Math.max(head.lastSeq, highest);
     if (lastSeq > head.lastSeq) await this.stores.sessions.setLastSeq(sql, session, lastSeq);
     const wentBack = revision.seq > lastSeq;
@@ -196,7 +211,12 @@ export class Appender {
       if (existing) {
         replaced = true;
         if (existing.seq > revision.seq && existing.seq <= head.lastSeq) unseen--;
-        await this.#replace(sql, session, existing, stored, entries, existing.seq === lastSeq);
+        const isOthers = before.has(stored.id) && before.get(stored.id) !== existing.json;
+        // A try of this call may have replaced it, and somebody else after that: not to be undone.
+        if (isOthers && existing.json !== stored.json && outcome.lostAnswer !== undefined)
+          throw this.transactions.errorOf(outcome.lostAnswer);
+        before.set(stored.id, existing.json);
+        await this.#replace(sql, session, existing, stored, entries, lastSeq);
       } else {
         const { incarnation } = head;
         const batch = { session, incarnation, expectedSeq: lastSeq, lease: undefined, events: [stored] };
@@ -210,7 +230,7 @@ export class Appender {
     }
     // Checked last, because only now is it known which unseen events are the caller's own. The throw rolls everything
     // back.
-    if (rejects && (head.incarnation !== revision.incarnation || unseen > 0 || wentBack))
+    if (rejects && !isDone && (head.incarnation !== revision.incarnation || unseen > 0 || wentBack))
       throw new StaleSessionError(session.sessionId);
     return {
       incarnation: head.incarnation,
@@ -219,6 +239,15 @@ export class Appender {
       wentBack,
       ...(uncounted.to >= uncounted.from && { damaged: { events: [uncounted], stateKeys: [] } }),
     };
+  }
+
+  /** Whether all of these events are stored, as they are. */
+  async #areStored(sql: Sql, session: SessionKey, pending: NonEmpty<PendingEvent>): Promise<boolean> {
+    for (const { stored } of pending) {
+      const existing = await this.stores.events.find(sql, session, stored.id, true);
+      if (existing?.json !== stored.json) return false;
+    }
+    return true;
   }
 
   /**
@@ -231,15 +260,24 @@ export class Appender {
     existing: EventContent,
     stored: StoredEvent,
     entries: readonly StateEntry[],
-    isNewest: boolean,
+    lastSeq: number,
   ): Promise<void> {
     if (existing.json === stored.json) return;
+    const isNewest = existing.seq === lastSeq;
     const event = decodeEvent(existing.json);
+    if (event && this.options.onRewrittenEvent === 'reject') throw new EventConflictError(stored.id);
     const before = event?.actions?.stateDelta ?? {};
     const changed = entries.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
     await this.stores.events.replace(sql, session, existing.seq, stored);
+    await this.stores.changes.record(sql, {
+      session,
+      kind: 'rewritten',
+      seq: lastSeq,
+      eventSeq: existing.seq,
+      data: event && existing.json !== undefined ? existing.json : null,
+    });
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     await this.stores.state.set(sql, session, byScope(changed), !isNewest || !event);
     if (isNewest) await this.stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);

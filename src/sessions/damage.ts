@@ -117,7 +117,7 @@ function messageOf(key: SessionKey, { events, stateKeys }: Damage): string {
   ];
   return (
     `${nameOf(key)} is damaged: ${found.join('; ')}. Look at these rows in ${tables.join(', ')}; ` +
-    `docs/damage.md says how to mend them. With onDamagedEvent: 'skip' the rest is read.`
+    `docs/damage.md says how to mend them, and SessionMaintenance.repair takes them out. With onDamagedEvent: 'skip' the rest is read.`
   );
 }
 

@@ -50,7 +50,7 @@ export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
  */
 export function catchUp(
   handle: Session,
-  snapshot: SessionHead,
+  snapshot: Omit<SessionHead, 'firstSeq'>,
   state: Readonly<Record<string, unknown>>,
   missed: readonly Event[],
   appended: readonly { event: Event; delta: Record<string, unknown> }[],

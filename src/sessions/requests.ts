@@ -11,6 +11,7 @@ import type {
 import {
   aCount,
   aRecord,
+  aString,
   aTime,
   aWholeNumber,
   anything,
@@ -22,6 +23,8 @@ import {
   type Known,
 } from '../model/arguments.js';
 import type { SessionKey } from '../model/keys.js';
+import type { PastPlace } from './history.js';
+import type { FindSessionsRequest, SessionDescription } from './summaries.js';
 
 export interface AppendEventsRequest {
   session: Session;
@@ -39,6 +42,12 @@ export interface UpdateStateRequest {
   set?: Record<string, unknown>;
   /** Keys with their prefixes; a key that is not there is no error. */
   remove?: readonly string[];
+}
+
+/** Which part of a session's history a fork takes. */
+export interface ForkPlace extends PastPlace {
+  /** The id of the new session. */
+  as?: string;
 }
 
 /** `null` is accepted where ADK's own services treat it as absent: requests may come from JSON. */
@@ -62,6 +71,22 @@ export const checkRequest = {
     order: oneOf('asc', 'desc'),
   }),
   deleteSession: object<DeleteSessionRequest>(sessionKey),
+  restoreSession: object(sessionKey),
+  forkSession: object<ForkPlace>({ at: aWholeNumber, beforeInvocationId: aString, as: anything }),
+  rewindSession: object<PastPlace>({ at: aWholeNumber, beforeInvocationId: aString }),
+  findSessions: object<FindSessionsRequest>({
+    appName: anything,
+    userId: anything,
+    title: aString,
+    labels: aRecord,
+    status: oneOf('active', 'deleted'),
+    updatedAfter: aTime,
+    updatedBefore: aTime,
+    after: aString,
+    limit: aCount,
+    order: oneOf('asc', 'desc'),
+  }),
+  describeSession: object<SessionDescription>({ title: nullable(aString), labels: nullable(aRecord) }),
   appendEvent: object<AppendEventRequest>({ session: aRecord, event: aRecord }, 'session', 'event'),
   appendEvents: object<AppendEventsRequest>({ session: aRecord, events: objects }, 'session', 'events'),
   getAppState: object(sessionKey),

@@ -11,13 +11,17 @@ import {
   type Session,
 } from '@google/adk';
 import { UniqueConstraintViolationException, type EntityManager } from '@mikro-orm/core';
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { confirm } from '../database/confirm.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { ownerKey, type StateValue } from '../database/stores/state-store.js';
 import { Stores } from '../database/stores/stores.js';
-import { Transactions } from '../database/transaction.js';
+import { Transactions, type Outcome } from '../database/transaction.js';
 import { Announcer } from '../log/announcer.js';
 import {
+  InvalidArgumentError,
   InvalidKeyError,
   SessionExistsError,
   SessionNotFoundError,
@@ -25,14 +29,27 @@ import {
   type Damage,
 } from '../model/errors.js';
 import { encode } from '../model/event-codec.js';
-import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
+import { checkKeys, checkedSessionKey, givenKey, isIncomplete, type SessionKey } from '../model/keys.js';
 import { checkServiceOptions, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { Appender, isNonEmpty } from './append.js';
 import { DamageReporter, damageError, readEvents, readState } from './damage.js';
 import { inTurn, keyOf, setRevision } from './handle.js';
+import { forkSession, rewindSession, type PastPlace } from './history.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
-import { checkRequest, type AppendEventsRequest, type UpdateStateRequest } from './requests.js';
+import { checkRequest, type AppendEventsRequest, type ForkPlace, type UpdateStateRequest } from './requests.js';
+import {
+  DEFAULT_LIMIT,
+  checkLabels,
+  checkTitle,
+  cursorOf,
+  labelText,
+  placeOf,
+  summaryOf,
+  type FindSessionsRequest,
+  type FindSessionsResponse,
+  type SessionDescription,
+} from './summaries.js';
 import { Turns } from './turns.js';
 
 /**
@@ -68,6 +85,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   readonly #damage: DamageReporter;
   readonly #transactions: Transactions;
   readonly #leases: LeaseGuard;
+  readonly #announcer: Announcer;
   readonly #appender: Appender;
 
   /**
@@ -92,8 +110,15 @@ export class MikroOrmSessionService extends BaseSessionService {
     this.#turns = Turns.of(this.#stores);
     this.#damage = new DamageReporter(this.#stores, onDamage);
     this.#leases = new LeaseGuard(this.#stores.leases, onUnleasedAppend, fence);
-    const announcer = new Announcer(this.#stores, this.#transactions, notify);
-    this.#appender = new Appender(this.#stores, this.#transactions, this.#leases, announcer, this.#damage, options);
+    this.#announcer = new Announcer(this.#stores, this.#transactions, notify);
+    this.#appender = new Appender(
+      this.#stores,
+      this.#transactions,
+      this.#leases,
+      this.#announcer,
+      this.#damage,
+      options,
+    );
   }
 
   /**
@@ -126,28 +151,35 @@ export class MikroOrmSessionService extends BaseSessionService {
     const key = { appName, userId, sessionId: sessionId || randomUUID() };
     checkKeys(key);
     const entries = byScope(stateEntries(key, state ?? {}, 'state'));
-    const head: SessionHead = { incarnation: randomUUID(), lastSeq: 0, lastUpdateTime: Date.now() };
-    return this.#write(operation, key, async () => {
+    const head: SessionHead = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
+    const outcome: Outcome = {};
+    const create = async (isPurging = false): Promise<Session> => {
       try {
-        const snapshot = await this.#transactions.transaction(async (sql) => {
-          await this.#stores.sessions.create(sql, key, head);
-          await this.#stores.state.set(sql, key, entries);
-          return this.#stores.sessions.snapshot(sql, key);
-        });
+        const snapshot = await this.#transactions.transaction(
+          async (sql) => {
+            if (isPurging) await this.#stores.sessions.purge(sql, key);
+            await this.#stores.sessions.create(sql, key, head);
+            await this.#stores.state.set(sql, key, entries);
+            await this.#stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data: stateText(entries) });
+            return this.#stores.sessions.snapshot(sql, key);
+          },
+          { outcome },
+        );
         return this.#created(key, snapshot ?? { ...head, state: [] });
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
         // When the answer to the commit was lost, the retry finds the session that this call has created.
-        const existing = await this.#transactions.run((sql) => this.#stores.sessions.snapshot(sql, key), error);
+        const existing = await this.#transactions.run((sql) => this.#stores.sessions.snapshot(sql, key), {
+          outcome,
+        });
+        // The id is that of a session that is marked as deleted (contract K3).
+        if (!existing && !isPurging) return create(true);
         if (existing?.incarnation !== head.incarnation) throw new SessionExistsError(key.sessionId);
-        // With a synchronous standby a read shows a commit that the standby may not have. A write waits for the standby.
-        const confirmed = await this.#transactions.transaction(async (sql) => {
-          await this.#stores.sessions.lock(sql, key);
-          return this.#stores.sessions.snapshot(sql, key);
-        }, error);
-        return this.#created(key, confirmed ?? existing);
+        await confirm(this.#transactions, this.#stores, outcome);
+        return this.#created(key, existing);
       }
-    });
+    };
+    return this.#write(operation, key, () => create());
   }
 
   /** Damage to the state of the user or the app goes to `onDamage` and is not thrown, since the session is stored. */
@@ -160,7 +192,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   /**
    * Reads a session with its merged state and its events in append order.
    *
-   * @param config.numRecentEvents only the newest so many; 0 or absent for all.
+   * @param config.numRecentEvents only the newest so many; 0 for all. Absent stands for `defaultNumRecentEvents`, or all.
    * @param config.afterTimestamp only events later than this, in ms. Both together: the newest of those.
    * @returns an object private to the caller; undefined when there is no such session.
    * @throws DamagedSessionError when rows of what is asked for are missing or cannot be read, unless `onDamagedEvent` is
@@ -179,7 +211,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     // Not an error: the Runner reports the missing name itself when it gets no session.
     if (isIncomplete(key)) return undefined;
     checkKeys(key);
-    const newest = config?.numRecentEvents || undefined;
+    const newest = (config?.numRecentEvents ?? this.#options.defaultNumRecentEvents) || undefined;
     const afterTimestamp = config?.afterTimestamp || undefined;
     return this.#transactions.call({ operation, key }, async () => {
       for (let attempt = 1; ; attempt++) {
@@ -283,7 +315,61 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Deletes a session with its events, state and lease, at once (contract D4); one that is not there is no error.
+   * Finds sessions by what people call them and by their last update, without events and state. The pages stay right while
+   * sessions change: no session comes twice or is left out, but one that is updated meanwhile may move past the reader.
+   *
+   * @returns a page, and the cursor for the next one.
+   * @throws InvalidArgumentError also when `after` is not the `next` of a response.
+   */
+  async findSessions(request: FindSessionsRequest): Promise<FindSessionsResponse> {
+    checkRequest.findSessions(request, 'The request of findSessions');
+    const { appName, userId, title, labels = {}, status, updatedAfter, updatedBefore, after, order } = request;
+    const { limit = DEFAULT_LIMIT } = request;
+    const key = userId === undefined ? { appName } : { appName, userId };
+    checkKeys(key);
+    if (title !== undefined) checkTitle(title);
+    checkLabels(labels);
+    const filter = {
+      ...key,
+      isDeleted: status === 'deleted',
+      // An empty text asks for nothing; a session without a title is found, too.
+      title: title === '' ? undefined : title,
+      labels: Object.entries(labels).map(([name, value]) => labelText(name, value)),
+      updatedAfter,
+      updatedBefore,
+    };
+    const place = after === undefined ? undefined : placeOf(after);
+    const found = await this.#transactions.call({ operation: 'findSessions', key }, () =>
+      this.#transactions.run((sql) => this.#stores.summaries.find(sql, filter, place, order !== 'asc', limit + 1)),
+    );
+    const sessions = found.slice(0, limit).map(summaryOf);
+    const last = sessions.at(-1);
+    return { sessions, ...(found.length > limit && last && { next: cursorOf(last) }) };
+  }
+
+  /**
+   * Sets what people call a session. That is no event: `lastUpdateTime` stays, and `Session` objects don't show it.
+   *
+   * @throws InvalidArgumentError for a title or labels that cannot be stored.
+   * @throws SessionNotFoundError when there is no such session.
+   */
+  async describeSession(session: SessionKey, description: SessionDescription): Promise<void> {
+    const key = checkedSessionKey(session);
+    checkRequest.describeSession(description, 'The description');
+    const { title, labels } = description;
+    if (title) checkTitle(title);
+    if (labels) checkLabels(labels);
+    const texts = { title, labels: labels ? JSON.stringify(labels) : labels };
+    await this.#write('describeSession', key, () =>
+      this.#onlyOnce('describeSession', async (sql) => {
+        if (!(await this.#stores.summaries.describe(sql, key, texts))) throw new SessionNotFoundError(key.sessionId);
+      }),
+    );
+  }
+
+  /**
+   * Deletes a session with its events, state and lease, at once (contract D4); one that is not there is no error. With
+   * `deletion: 'soft'` the session is only marked, and `restoreSession` brings it back, without its lease.
    *
    * @throws LeaseLostError on the service of a lease that is lost.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
@@ -298,17 +384,116 @@ export class MikroOrmSessionService extends BaseSessionService {
       if (!found) return;
       // By its incarnation: when the answer is lost, somebody may create the session anew before the next try.
       const { incarnation } = found;
-      if (!this.#leases.ruleFor(key)) {
-        await this.#transactions.statement((sql) => this.#stores.sessions.delete(sql, key, incarnation));
-        return;
-      }
-      await this.#transactions.transaction(async (sql) => {
-        const locked = await this.#stores.sessions.lock(sql, key);
+      const { sessions } = this.#stores;
+      const isSoft = this.#options.deletion === 'soft';
+      const removeUnderLock = async (sql: Sql) => {
+        const locked = await sessions.lock(sql, key);
         if (locked?.incarnation !== incarnation) return;
         await this.#leases.check(sql, key);
-        await this.#stores.sessions.delete(sql, key, incarnation);
-      });
+        await (isSoft ? sessions.markDeleted(sql, key, locked) : sessions.delete(sql, key, incarnation));
+      };
+      // A session that somebody has restored since is the same one.
+      if (isSoft) await this.#onlyOnce('deleteSession', removeUnderLock);
+      else {
+        const isGuarded = this.#leases.ruleFor(key) !== undefined;
+        const remove = isGuarded ? removeUnderLock : (sql: Sql) => sessions.delete(sql, key, incarnation);
+        const outcome: Outcome = {};
+        await this.#transactions.transaction(remove, { outcome });
+        await confirm(this.#transactions, this.#stores, outcome);
+      }
     });
+  }
+
+  /**
+   * Brings a session back that was deleted with `deletion: 'soft'`: events, state, numbers and title are as they were
+   * (contract K3). `Session` objects from before it can be appended to again. A session that is not deleted stays as it is.
+   *
+   * @throws SessionNotFoundError when there is none, or nothing is left of it.
+   */
+  async restoreSession(request: SessionKey): Promise<void> {
+    checkRequest.restoreSession(request, 'The request of restoreSession');
+    const key = checkedSessionKey(request);
+    await this.#write('restoreSession', key, () =>
+      this.#onlyOnce('restoreSession', async (sql) => {
+        if (!(await this.#stores.sessions.restore(sql, key))) throw new SessionNotFoundError(key.sessionId);
+      }),
+    );
+  }
+
+  /**
+   * Makes a session of another one's past (contract K4): the events up to a place, with their ids and numbers, and the state
+   * of its own that the session had then. State of user and app is shared and stays as it is; so does the session itself.
+   *
+   * @param place.at the number of the last event to copy, 0 for none; or
+   * @param place.beforeInvocationId copy what comes before this invocation. Without both everything is copied.
+   * @param place.as the id of the new session; one is made where it is left out.
+   * @returns the new session. It was created and updated now, so that `prune` does not take it for an old one.
+   * @throws SessionNotFoundError when there is no such session.
+   * @throws SessionExistsError when `as` is taken.
+   * @throws InvalidArgumentError also when the session has no such event, or does not have it any more.
+   * @throws DamagedSessionError when its events cannot be read.
+   */
+  async forkSession(session: SessionKey, place: ForkPlace = {}): Promise<Session> {
+    const source = checkedSessionKey(session);
+    checkRequest.forkSession(place, 'The place');
+    checkPlace(place);
+    const { as: sessionId = randomUUID() } = place;
+    const key = { ...source, sessionId };
+    checkKeys(key);
+    const incarnation = randomUUID();
+    await this.#write('forkSession', key, async () => {
+      try {
+        await this.#onlyOnce('forkSession', (sql) => forkSession(sql, this.#stores, source, key, place, incarnation), {
+          locksRowsOnly: true,
+        });
+      } catch (error) {
+        if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
+        throw error;
+      }
+      await this.#announcer.announce();
+    });
+    return this.#reread(key, 'forkSession');
+  }
+
+  /**
+   * Takes a session back (contract K4): the events after a place are deleted, and the state of its own becomes what it was
+   * then. State of user and app stays as it is. The next event gets the number after the last one that is kept. `Session`
+   * objects that were read before are behind: their next append reads the session anew, or is refused with
+   * `onStaleSession: 'reject'`. A watcher of this session's log begins again, as with one that is created again.
+   *
+   * @param place.at the number of the last event to keep, 0 for none; or
+   * @param place.beforeInvocationId keep what comes before this invocation.
+   * @returns the session as it is then.
+   * @throws InvalidArgumentError also unless one of the two is given, or when the session has no such event.
+   * @throws SessionNotFoundError, DamagedSessionError as `forkSession`.
+   * @throws LeaseLostError on the service of a lease that is lost.
+   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
+   */
+  async rewindSession(session: SessionKey, place: PastPlace): Promise<Session> {
+    const key = checkedSessionKey(session);
+    checkRequest.rewindSession(place, 'The place');
+    checkPlace(place);
+    if (place.at === undefined && place.beforeInvocationId === undefined)
+      throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
+    const incarnation = randomUUID();
+    await this.#write('rewindSession', key, async () => {
+      const rewind = async (sql: Sql) => {
+        const head = await this.#stores.sessions.lock(sql, key);
+        if (!head) throw new SessionNotFoundError(key.sessionId);
+        await this.#leases.check(sql, key);
+        await rewindSession(sql, this.#stores, key, head, place, incarnation);
+      };
+      await this.#onlyOnce('rewindSession', rewind, { locksRowsOnly: true });
+      await this.#announcer.announce();
+    });
+    return this.#reread(key, 'rewindSession');
+  }
+
+  /** Reads a session that this call has just written. */
+  async #reread(key: SessionKey, operation: string): Promise<Session> {
+    const session = await this.#getSession({ ...key, config: { numRecentEvents: 0 } }, operation);
+    if (!session) throw new SessionNotFoundError(key.sessionId);
+    return session;
   }
 
   /**
@@ -406,23 +591,60 @@ export class MikroOrmSessionService extends BaseSessionService {
     }
     const entries = byScope(stateEntries(key, set, 'set'));
     const removed = byScope(remove.map((name) => ({ key: name, json: '', eventId: null })));
-    const given = {
-      appName,
-      ...(userId !== undefined && { userId }),
-      ...(sessionId !== undefined && { sessionId }),
-    };
     const isOfSession = entries.session.length + removed.session.length > 0;
+    const isOfUser = isOfSession || entries.user.length + removed.user.length > 0;
+    const owner = { appName, userId: isOfUser ? key.userId : '', sessionId: isOfSession ? key.sessionId : '' };
     const change = () =>
-      this.#transactions.transaction(async (sql) => {
+      this.#onlyOnce('updateState', async (sql) => {
+        let seq = 0;
         if (isOfSession) {
-          if (!(await this.#stores.sessions.lock(sql, key))) throw new SessionNotFoundError(key.sessionId);
+          const head = await this.#stores.sessions.lock(sql, key);
+          if (!head) throw new SessionNotFoundError(key.sessionId);
           await this.#leases.check(sql, key);
+          seq = head.lastSeq;
         }
         await this.#stores.state.set(sql, key, entries);
         await this.#stores.state.remove(sql, key, removed);
+        const data = `{"set":${stateText(entries)},"removed":${JSON.stringify(remove)}}`;
+        if (keys.length > 0) await this.#stores.changes.record(sql, { session: owner, kind: 'state', seq, data });
       });
     if (isOfSession) await this.#write('updateState', key, change);
-    else await this.#transactions.call({ operation: 'updateState', key: given }, change);
+    else await this.#transactions.call({ operation: 'updateState', key: givenKey(request) }, change);
+  }
+
+  /**
+   * Runs a transaction whose work must not be done again when the answer to its commit was lost: by then somebody else
+   * may have written the same (contract O1).
+   */
+  async #onlyOnce(
+    operation: string,
+    work: (sql: Sql) => Promise<void>,
+    options: { locksRowsOnly?: boolean } = {},
+  ): Promise<void> {
+    // In the host's transaction there is one try.
+    if (this.#transactions.isJoined) return this.#transactions.transaction(work);
+    const outcome: Outcome = {};
+    const mark = randomBytes(16).toString('base64url');
+    let isMarking = false;
+    const marked = async (sql: Sql) => {
+      // First: it waits for the try before, should the server be at its commit still.
+      isMarking = true;
+      await this.#stores.marks.set(sql, mark);
+      isMarking = false;
+      await work(sql);
+    };
+    try {
+      await this.#transactions.transaction(marked, { ...options, outcome });
+    } catch (error) {
+      // The mark is there, so the try before was committed.
+      const isDone =
+        isMarking && outcome.lostAnswer !== undefined && error instanceof UniqueConstraintViolationException;
+      if (!isDone) throw error;
+      await confirm(this.#transactions, this.#stores, outcome);
+    }
+    // A mark that stays behind takes up some bytes.
+    const unmarked = this.#transactions.run((sql) => this.#stores.marks.remove(sql, mark), { retries: () => false });
+    await unmarked.catch((error: unknown) => this.#transactions.report(error, { operation, key: {} }));
   }
 
   /** Runs a call that writes to a session, after those of this process that were made before. */
@@ -440,6 +662,12 @@ export class MikroOrmSessionService extends BaseSessionService {
       return state.value;
     });
   }
+}
+
+/** @throws InvalidArgumentError when both are given. */
+function checkPlace({ at, beforeInvocationId }: PastPlace): void {
+  if (at !== undefined && beforeInvocationId !== undefined)
+    throw new InvalidArgumentError('Give either at or beforeInvocationId.');
 }
 
 function handleOf(key: SessionKey, head: SessionHead, state: Record<string, unknown>, events: Event[]): Session {

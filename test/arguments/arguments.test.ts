@@ -31,19 +31,21 @@ afterAll(() => orm.close(true));
 /** Everything that takes options, a filter or a request: what it lists as known, and how it is called with it. */
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   MikroOrmSessionService: {
-    known: 'onStaleSession, onUnleasedAppend, notify, retry, maxEventBytes, onDamagedEvent, onDamage, onError',
+    known:
+      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError',
     call: (options) => new MikroOrmSessionService(orm.em, options),
   },
   'retry of MikroOrmSessionService': {
-    known: 'attempts, baseDelayMs, maxDelayMs',
+    known: 'attempts, forMs, baseDelayMs, maxDelayMs',
     call: (retry) => new MikroOrmSessionService(orm.em, { retry }),
   },
   SessionLeases: {
-    known: 'onStaleSession, onUnleasedAppend, notify, retry, maxEventBytes, onDamagedEvent, onDamage, onError, ttlMs',
+    known:
+      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, ttlMs',
     call: (options) => new SessionLeases(orm.em, options),
   },
   'retry of SessionLeases': {
-    known: 'attempts, baseDelayMs, maxDelayMs',
+    known: 'attempts, forMs, baseDelayMs, maxDelayMs',
     call: (retry) => new SessionLeases(orm.em, { retry }),
   },
   acquire: {
@@ -54,19 +56,22 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
     known: 'holder, waitMs',
     call: (options: object) => new SessionLeases(orm.em).run(ADA, { holder: 'me', ...options }, async () => undefined),
   },
-  EventLog: { known: 'pollIntervalMs, listen, retry, onError', call: (options) => new EventLog(orm.em, options) },
+  EventLog: {
+    known: 'pollIntervalMs, listen, retry, timeoutMs, onError',
+    call: (options) => new EventLog(orm.em, options),
+  },
   'retry of EventLog': {
-    known: 'attempts, baseDelayMs, maxDelayMs',
+    known: 'attempts, forMs, baseDelayMs, maxDelayMs',
     call: (retry) => new EventLog(orm.em, { retry }),
   },
   'since of a log': {
     known:
-      'appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
+      'changes, appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
     call: (filter) => new EventLog(orm.em).since(0, filter),
   },
   'watch of a log': {
     known:
-      'appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
+      'changes, appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
     call: (filter) => new EventLog(orm.em).watch(0, filter),
   },
   'options of watch': { known: 'signal', call: (options) => new EventLog(orm.em).watch(0, {}, options) },
@@ -178,6 +183,9 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ['notify must be true or false.', 'MikroOrmSessionService', { notify: 'yes' }],
   ['retry must be an object.', 'MikroOrmSessionService', { retry: 3 }],
   ['retry must be an object.', 'EventLog', { retry: null }],
+  ['forMs must be a number of ms, 0 or more.', 'retry of EventLog', { forMs: -1 }],
+  ['timeoutMs must be a number of ms, 0 for no limit', 'EventLog', { timeoutMs: -1 }],
+  ['timeoutMs must be a number of ms, 0 for no limit', 'MikroOrmSessionService', { timeoutMs: Infinity }],
   ['attempts must be a whole number, 1 or more.', 'retry of EventLog', { attempts: 0 }],
   ['baseDelayMs must be a number of ms, 0 or more.', 'retry of SessionLeases', { baseDelayMs: -1 }],
   ['maxDelayMs must be a number of ms, 0 or more.', 'retry of MikroOrmSessionService', { maxDelayMs: '5' }],

@@ -6,6 +6,7 @@ import { LockMode, MikroORM } from '@mikro-orm/core';
 import { AdkSession, adkEntities } from '../../entities/index.js';
 import { MikroOrmSessionService, migrate } from '../../src/index.js';
 import { faulty } from '../contract/tools.js';
+import { StatementLog } from '../harnesses/statement-log.js';
 import { keyOf } from '../processes/protocol.js';
 import { readTables, upTo } from '../processes/tables.js';
 import { SERVERS, availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
@@ -213,6 +214,40 @@ function eventOf(id: string): Event {
       await expectStored(['before', 'after']);
       if (host !== orm) await server.end();
     });
+
+    if (name === 'postgresql') {
+      test('appends that a pooler lets forget their statement are sent whole', async () => {
+        const log = new StatementLog();
+        const other = await MikroORM.init({
+          ...database.options,
+          entities: adkEntities(),
+          pool: { min: 0, max: 1 },
+          loggerFactory: log.loggerFactory,
+        });
+        try {
+          const forgetful = new MikroOrmSessionService(other.em);
+          const session = await forgetful.createSession(key);
+          const append = (id: string) => forgetful.appendEvent({ session, event: eventOf(id) });
+          const sent = async (id: string) => (await log.during(() => append(id))).map(({ text }) => text.slice(0, 19));
+          expect((await sent('a')).slice(0, 1)).toEqual(['prepare adk_append_']);
+          expect(await sent('b')).toEqual(['execute adk_append_']);
+          for (const n of upTo(8)) {
+            await other.em.getConnection().execute('discard all');
+            await append(String(n));
+          }
+          await other.em.getConnection().execute('discard all');
+          expect(await sent('c')).toEqual([expect.stringMatching(/^with taken/)]);
+          await expectStored(['a', 'b', ...upTo(8).map(String), 'c']);
+
+          const told = new MikroOrmSessionService(other.em, { preparedStatements: false });
+          const event = eventOf('d');
+          const [statement] = await log.during(() => told.appendEvent({ session, event }));
+          expect(statement?.text).toMatch(/^with taken/);
+        } finally {
+          await other.close(true);
+        }
+      });
+    }
 
     if (hasPacketLimit(name)) {
       test('a value larger than a packet to the server is refused, and nothing is written', async () => {

@@ -1,6 +1,7 @@
 import type { Event } from '@google/adk';
 import fc from 'fast-check';
 import { isDeepStrictEqual } from 'node:util';
+import { AdkSession, AdkSessionState } from '../../entities/index.js';
 import { MikroOrmSessionService } from '../../src/index.js';
 import { keyOf } from '../harnesses/harness.js';
 import { Suite, type Context } from './rule.js';
@@ -321,6 +322,19 @@ eventSuite.own(
     expect(row?.create_time).toBeGreaterThan(0);
   },
 );
+
+eventSuite.own('C1', 'the entities give JSON as it was stored', async ({ app, create, peer }) => {
+  const values = { text: '5', number: 5, quoted: '"5"', nothing: null, list: ['5', 5], tiny: 1e-7 };
+  await create({ state: values });
+  const em = peer.em.fork();
+  const rows = await em.find(AdkSessionState, { session: { appName: app } });
+  expect(Object.fromEntries(rows.map(({ key, value }) => [key, value]))).toEqual(values);
+  // A session without labels, and an event in parts, have no JSON.
+  const [session] = await em.find(AdkSession, { appName: app });
+  expect(session?.labels).toBeNull();
+  em.getUnitOfWork().computeChangeSets();
+  expect(em.getUnitOfWork().getChangeSets()).toEqual([]);
+});
 
 /** Ten events, at 10, 20, … 100. */
 async function tenEvents({ create, append }: Pick<Context, 'create' | 'append'>) {

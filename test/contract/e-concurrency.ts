@@ -273,7 +273,8 @@ concurrencySuite.own(
     expect(textsOf(await fresh(session))).toEqual(['x']);
     expect((await fresh(session)).state).toEqual({ a: 1 });
   },
-  withConnections,
+  // libSQL leaves the statement that met the lock open, and refuses to commit beside it.
+  (harness) => withConnections(harness) && harness.name !== 'libsql',
 );
 
 function isDeadlock(error: unknown): true {
@@ -575,7 +576,7 @@ concurrencySuite.own(
 concurrencySuite.own(
   'E6',
   'a connection has WAL, a busy timeout and foreign keys from its first use',
-  async ({ connect }) => {
+  async ({ connect, harness }) => {
     const { options, drop } = await createDatabase('sqlite');
     const orm = await connect({ dbName: options.dbName! });
     const execute = <T>(sql: string) => orm.em.getConnection().execute(sql) as Promise<T>;
@@ -585,7 +586,7 @@ concurrencySuite.own(
     expect(await execute('pragma journal_mode')).toEqual([{ journal_mode: 'wal' }]);
     const [{ timeout }] = await execute<[{ timeout: number }]>('pragma busy_timeout');
     // On MikroORM 7 SQLite would stop the process while it waits; there the host's statements wait as the host has set.
-    expect(timeout).toBe(isMikroOrm7 ? 0 : 10_000);
+    expect(timeout).toBe(isMikroOrm7 && harness.name !== 'libsql' ? 0 : 10_000);
     expect(await execute('pragma foreign_keys')).toEqual([{ foreign_keys: 1 }]);
     await orm.close(true);
     await drop();
@@ -611,7 +612,9 @@ concurrencySuite.own(
     let isTried = false;
     const watched = faulty(orm.em, { before: async (text) => void (isTried ||= takesLock(text)) });
     const start = performance.now();
-    const append = new MikroOrmSessionService(watched).appendEvent({ session: handle, event: saying('x') });
+    // To wait for a lock is no try that fails.
+    const waiting = new MikroOrmSessionService(watched, { retry: { attempts: 1 } });
+    const append = waiting.appendEvent({ session: handle, event: saying('x') });
     await until(() => isTried);
     await holding.commit();
     await append;

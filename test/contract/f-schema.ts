@@ -1,12 +1,13 @@
 import { createSession, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { MikroOrmSessionService } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionMaintenance, type TransferRecord } from '../../src/index.js';
 import { dialectName } from '../../entities/dialect-name.js';
 import type { OwnStore } from '../harnesses/harness.js';
 import { HostNote } from '../harnesses/host-note.js';
+import type { RecordedStatement } from '../harnesses/statement-log.js';
 import { plans } from './plans.js';
 import { Suite } from './rule.js';
-import { errorOf, eventOf, expectCode, range, saying } from './tools.js';
+import { TABLES, errorOf, eventOf, expectCode, range, saying } from './tools.js';
 
 /** Of section F what needs the service; test/schema has the rest. */
 export const schemaSuite = new Suite();
@@ -32,8 +33,7 @@ schemaSuite.own('F5', 'missing tables give a SchemaError with the command that m
   const { service, query } = await scratch();
   const key = { appName: 'a', userId: 'u', sessionId: 's' };
   const session = await service.createSession(key);
-  for (const table of ['counters', 'event_parts', 'events', 'session_states', 'user_states', 'app_states', 'sessions'])
-    await query(`drop table adk_${table}`);
+  for (const table of TABLES) await query(`drop table adk_${table}`);
   for (const call of [
     () => service.createSession(key),
     () => service.getSession(key),
@@ -110,8 +110,7 @@ schemaSuite.own('F6', 'every read is served by an index', async ({ scratch }) =>
   const store = await scratch();
   const { service, orm, query, recorded } = store;
   const session = await fill(store);
-  const plan = plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'];
-  await query(plan.analyze);
+  await query(plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'].analyze);
 
   const key = { appName: session.appName, userId: session.userId, sessionId: session.id };
   const statements = await recorded(async () => {
@@ -132,6 +131,62 @@ schemaSuite.own('F6', 'every read is served by an index', async ({ scratch }) =>
     await service.updateState({ ...key, set: { a: 1, 'app:1': 1, 'user:1': 1 }, remove: ['b', 'app:2', 'user:2'] });
     await service.deleteSession(key);
   });
+  await expectIndexes(store, statements);
+});
+
+schemaSuite.own(
+  'F6',
+  'every read of lists, pasts, transfers and the complete log is served by an index',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const { service, orm, query, recorded } = store;
+    const { appName, userId } = await fill(store);
+    const [owner, key] = [
+      { appName, userId },
+      { appName, userId, sessionId: 'session 3' },
+    ];
+    const maintenance = new SessionMaintenance(orm.em);
+    const softly = new MikroOrmSessionService(orm.em, { deletion: 'soft' });
+    const records: TransferRecord[] = [];
+    for await (const record of maintenance.exportSessions(owner)) records.push(record);
+    const log = new EventLog(orm.em);
+    await log.head();
+    // Changes of other sessions, as many as a planner needs to look for an index.
+    for (const i of range(20)) {
+      await query(`insert into adk_changes (app_name, user_id, session_id, kind, seq, time, position, number)
+      select 'elsewhere ${i}', user_id, session_id, 'state', 0, 0, 1000000, change_id + ${10_000 * (i + 1)}
+        from adk_changes where app_name = 'app'`);
+    }
+    await query(plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'].analyze);
+
+    const statements = await recorded(async () => {
+      for (const find of [
+        {},
+        { userId },
+        { title: 'x' },
+        { labels: { a: 'b' } },
+        { updatedAfter: 5 },
+        { status: 'deleted' as const },
+      ]) {
+        const page = await service.findSessions({ appName, ...find, limit: 2 });
+        if (page.next !== undefined) await service.findSessions({ appName, ...find, limit: 2, after: page.next });
+      }
+      await service.describeSession(key, { title: 'a title' });
+      const fork = await service.forkSession(key, { at: 5 });
+      await service.rewindSession({ ...key, sessionId: fork.id }, { at: 2 });
+      await softly.deleteSession({ ...key, sessionId: fork.id });
+      await service.restoreSession({ ...key, sessionId: fork.id });
+      for await (const _ of maintenance.exportSessions(owner));
+      await maintenance.importSessions(records);
+      await maintenance.importSessions(records.map((record) => ({ ...record, appName: 'imported' })));
+      for await (const _ of log.since(0, { ...key, changes: true, limit: 20 }));
+    });
+    await expectIndexes(store, statements);
+  },
+);
+
+async function expectIndexes({ orm, query }: OwnStore, statements: readonly RecordedStatement[]): Promise<void> {
+  const plan = plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'];
   const reading = statements.filter(({ text }) => /^(select|update|delete)\b/.test(text));
   expect(reading.length).toBeGreaterThan(20);
 
@@ -141,4 +196,4 @@ schemaSuite.own('F6', 'every read is served by an index', async ({ scratch }) =>
     if (found.length > 0) scans.push([text, found]);
   }
   expect(scans).toEqual([]);
-});
+}

@@ -246,13 +246,13 @@ logPushSuite.own(
         (signal) => log.watch(0, {}, { signal }),
         async (seen) => {
           await until(() => seen.length === 1);
-          expect(await log.head()).toBe(1);
+          expect((await log.head()).position).toBe(1);
           expect(idsIn(await read(log.since(0)))).toEqual(['a']);
           // A session's log needs no positions.
           expect(idsIn(await read(log.session({ ...ALICE, sessionId: 's' }).since(0)))).toEqual(['a', 'b']);
           expect((await placed(store)).filter(({ position }) => position === null)).toHaveLength(1);
 
-          expect(await writing.head()).toBe(2);
+          expect((await writing.head()).position).toBe(2);
           await until(() => seen.length === 2);
           expect(idsIn(seen)).toEqual(['a', 'b']);
           expect(positionsIn(seen)).toEqual([1, 2]);

@@ -41,7 +41,7 @@ const storing = (data: string | null): Damaging => ({
 /** PostgreSQL's column takes nothing that is not JSON. */
 const cutOff = storing('{"id": "e3", "author');
 
-const damagings = ({ harness }: OwnContext): readonly Damaging[] => [
+export const damagings = ({ harness }: OwnContext): readonly Damaging[] => [
   deleting('the first event missing', 'seq = 1', at('missing', 1)),
   deleting('one in the middle missing', 'seq = 3', at('missing', 3)),
   deleting('the last one missing', 'seq = 5', at('missing', 5)),
@@ -69,7 +69,10 @@ const damagings = ({ harness }: OwnContext): readonly Damaging[] => [
 const valuesOf = (session: Session) => [session.appName, session.userId, session.id];
 
 /** A session of the events e1 to e5, at 10 to 50, that leave `n: 5`. */
-async function five({ create, service }: Pick<OwnContext, 'create' | 'service'>, sessionId?: string): Promise<Session> {
+export async function five(
+  { create, service }: Pick<OwnContext, 'create' | 'service'>,
+  sessionId?: string,
+): Promise<Session> {
   const session = await create({ ...(sessionId && { sessionId }), state: { kept: 1 } });
   const events = upTo(5).map((n) =>
     saying(`e${n}`, { id: `e${n}`, timestamp: 10 * n, actions: { stateDelta: { n } } }),
@@ -79,7 +82,7 @@ async function five({ create, service }: Pick<OwnContext, 'create' | 'service'>,
 }
 
 /** Damages sessions of their own in every way. */
-async function* damaged(context: OwnContext): AsyncGenerator<{ damaging: Damaging; session: Session }> {
+export async function* damaged(context: OwnContext): AsyncGenerator<{ damaging: Damaging; session: Session }> {
   for (const damaging of damagings(context)) {
     const session = await five(context);
     await context.query(damaging.sql, [...(damaging.values ?? []), ...valuesOf(session)]);

@@ -1,9 +1,11 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { LogEntry } from '../../src/index.js';
+import { EventLog, type LogEntry } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
+import { Fold, expectSame, tablesOf } from '../support/fold.js';
+import type { OwnContext } from './rule.js';
 import { faulty, range } from './tools.js';
 
-export const onPostgresql = ({ dialect }: OwnHarness) => dialect === 'postgresql';
+export const onPostgresql = ({ dialect, hasConnections }: OwnHarness) => dialect === 'postgresql' && hasConnections;
 
 /** Where large events are kept in parts. */
 export const onMysql = ({ dialect }: OwnHarness) => dialect === 'mysql' || dialect === 'mariadb';
@@ -97,4 +99,9 @@ export async function expectDense(store: Pick<OwnStore, 'query'>): Promise<Place
     expect(seqs).toEqual(upTo(seqs.length));
   }
   return rows;
+}
+
+/** Expects that the complete log of an app folds to what its tables hold (contract J2). */
+export async function expectFold({ app, orm, peer }: Pick<OwnContext, 'app' | 'orm' | 'peer'>): Promise<void> {
+  expectSame(await Fold.of(new EventLog(orm.em), app), await tablesOf(peer, app));
 }

@@ -1,4 +1,4 @@
-import { EventLog, MikroOrmSessionService } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
 import type { OwnStore } from '../harnesses/harness.js';
 import { OFTEN_MS, idsIn, read } from './log-tools.js';
 import { Suite } from './rule.js';
@@ -75,7 +75,7 @@ historySuite.own('O2', 'a cursor ahead of the log is told, with the place to go 
   await withThreeEvents(store);
   const log = new EventLog(store.orm.em);
   const ofSession = log.session(KEY);
-  const newest = [await log.head(), await ofSession.head()];
+  const newest = [(await log.head()).position, await ofSession.head()];
   expect(newest).toEqual([3, 3]);
   await goBack(store);
 
@@ -87,6 +87,39 @@ historySuite.own('O2', 'a cursor ahead of the log is told, with the place to go 
   await store.service.appendEvent({ session, event: writing('d') });
   expect(idsIn(await read(log.since(2)))).toEqual(['d']);
   expect(idsIn(await read(ofSession.since(2)))).toEqual(['d']);
+});
+
+historySuite.own('O2', 'an epoch tells a reader whose cursor the log has passed again', async ({ scratch }) => {
+  const store = await scratch();
+  await withThreeEvents(store);
+  const log = new EventLog(store.orm.em, { pollIntervalMs: OFTEN_MS });
+  const cursor = await log.head();
+  expect(cursor).toEqual({ position: 3, epoch: 0 });
+  const watching = log.watch(cursor)[Symbol.asyncIterator]();
+  const next = errorOf(watching.next());
+
+  await goBack(store);
+  const maintenance = new SessionMaintenance(store.orm.em);
+  expect(await maintenance.beginLogEpoch()).toEqual({ position: 2, epoch: 1 });
+  const session = (await store.service.getSession(KEY))!;
+  for (const id of ['d', 'e', 'f']) await store.service.appendEvent({ session, event: writing(id) });
+
+  const wentBack = { code: 'ADK_LOG_WENT_BACK', position: 2, epoch: 1 };
+  // It may have looked before the epoch began.
+  expect(await next).toMatchObject({ code: 'ADK_LOG_WENT_BACK', position: 2 });
+  for (const entries of [log.since(cursor), log.watch(cursor)])
+    expect(await errorOf(read(entries))).toMatchObject(wentBack);
+  // Who was behind has seen nothing that is gone.
+  expect(await errorOf(read(log.since({ position: 1, epoch: 0 })))).toMatchObject({ ...wentBack, position: 1 });
+  expect(idsIn(await read(log.since({ position: 2, epoch: 1 })))).toEqual(['d', 'e', 'f']);
+  // A later epoch does not hide where the first one ended.
+  await maintenance.beginLogEpoch();
+  expect(await errorOf(read(log.since(cursor)))).toMatchObject({ ...wentBack, epoch: 2 });
+  expect((await log.head()).epoch).toBe(2);
+  await expectCode(
+    Promise.resolve().then(() => log.since({ position: 1 } as never)),
+    'ADK_INVALID_ARGUMENT',
+  );
 });
 
 for (const ofSession of [false, true]) {

@@ -177,12 +177,23 @@ const REFUSED: readonly Refused[] = [
   },
 ];
 
-const TABLES = ['sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states'];
+const TABLES = ['sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states', 'changes'];
 
-/** Every row of the tables, but for the positions, which a reader of the log gives. */
+/**
+ * Every row of the tables, but for the positions, which a reader of the log gives, and for what the log tells of others than
+ * the victim: that they are gone.
+ */
 async function rowsOf({ query }: Pick<OwnStore, 'query'>): Promise<unknown> {
-  const tables = await Promise.all(TABLES.map((table) => query<{ position?: unknown }>(`select * from adk_${table}`)));
-  return tables.map((rows) => rows.map(({ position: _position, ...row }) => JSON.stringify(row)).sort());
+  const tables = await Promise.all(
+    TABLES.map((table) =>
+      query<{ position?: unknown; number?: unknown }>(
+        `select * from adk_${table}${table === 'changes' ? ` where user_id = '${VICTIM.userId}'` : ''}`,
+      ),
+    ),
+  );
+  return tables.map((rows) =>
+    rows.map(({ position: _position, number: _number, ...row }) => JSON.stringify(row)).sort(),
+  );
 }
 
 const execute = (em: EntityManager, sql: string) => em.getConnection().execute(sql);

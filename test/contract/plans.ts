@@ -8,7 +8,16 @@ export interface Plan {
   scans(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
 }
 
-const TABLES = ['counters', 'sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states']
+const TABLES = [
+  'changes',
+  'counters',
+  'sessions',
+  'events',
+  'event_parts',
+  'session_states',
+  'user_states',
+  'app_states',
+]
   .map((table) => `adk_${table}`)
   .join(', ');
 

@@ -68,7 +68,8 @@ export class Suite {
   }
 }
 
-export const onServers = ({ dialect }: OwnHarness) => dialect !== 'sqlite';
+/** Several connections to one database, which PGlite does not have. */
+export const onServers = ({ dialect, hasConnections }: OwnHarness) => dialect !== 'sqlite' && hasConnections;
 
 export const onSqlite = ({ dialect }: OwnHarness) => dialect === 'sqlite';
 

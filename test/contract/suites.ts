@@ -9,6 +9,11 @@ import { logPushSuite } from './g-log-push.js';
 import { logSuite } from './g-log.js';
 import { leaseSuite } from './h-leases.js';
 import { damageSuite } from './i-damage.js';
+import { completeLogSuite } from './j-complete-log.js';
+import { pastSuite } from './k-history.js';
+import { deletionSuite } from './k-deletion.js';
+import { summarySuite } from './k-summaries.js';
+import { maintenanceSuite } from './k-maintenance.js';
 import { failureSuite } from './o-errors.js';
 import { historySuite } from './o-history.js';
 import { valueSuite } from './o-values.js';
@@ -27,6 +32,11 @@ export const suites: readonly Suite[] = [
   logPushSuite,
   leaseSuite,
   damageSuite,
+  completeLogSuite,
+  maintenanceSuite,
+  deletionSuite,
+  pastSuite,
+  summarySuite,
   failureSuite,
   historySuite,
   valueSuite,

@@ -1,7 +1,20 @@
+import { inspect } from 'node:util';
 import { createEvent, type BaseSessionService, type CreateEventParams, type Event, type Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
 import { AdkMikroOrmError } from '../../src/index.js';
+
+/** The tables, without their prefix, in an order in which they can be dropped. */
+export const TABLES = [
+  'changes',
+  'counters',
+  'event_parts',
+  'events',
+  'session_states',
+  'user_states',
+  'app_states',
+  'sessions',
+];
 
 /** What JSON makes of a value. */
 export function plain<T>(value: T): T {
@@ -46,11 +59,12 @@ export function remember(handle: Session): () => void {
 
 /** What a promise rejects with. */
 export async function errorOf(promise: Promise<unknown>): Promise<Error> {
-  const error: unknown = await promise.then(
-    () => undefined,
-    (reason: unknown) => reason,
+  const outcome = await promise.then(
+    (value) => ({ value }),
+    (error: unknown) => ({ error }),
   );
-  if (!(error instanceof Error)) throw new Error('It did not fail');
+  const error = 'error' in outcome ? outcome.error : undefined;
+  if (!(error instanceof Error)) throw new Error(`It did not fail: ${inspect(outcome)}`);
   return error;
 }
 
@@ -64,7 +78,7 @@ export async function expectCode(promise: Promise<unknown>, code: string, messag
 
 /** Whether a statement takes a session's lock; on PostgreSQL it is prepared, and only its name is to be seen. */
 export function takesLock(text: string): boolean {
-  return text.includes('last_seq = last') || text.startsWith('execute adk_append');
+  return text.includes('last_seq = last') || text.includes('execute adk_append');
 }
 
 /** Waits until something is so, asking again and again; long enough for a machine that has much else to do. */

@@ -3,7 +3,11 @@ import fc from 'fast-check';
 /** What one step of a sequence does. Numbers choose among what is there by then, so that any sequence can run. */
 export type Operation =
   | { do: 'create' | 'getOrCreate'; place: Place; state: Delta }
-  | { do: 'open' | 'delete'; place: Place }
+  | { do: 'open' | 'delete' | 'delete softly' | 'restore' | 'erase user'; place: Place }
+  | { do: 'prune' }
+  | { do: 'update state'; place: Place; state: Delta; removed: string[] }
+  | { do: 'trim'; place: Place; keepLast: number }
+  | { do: 'rewind' | 'fork'; place: Place; at: number }
   | { do: 'append'; handle: number; events: EventContent[]; how: 'in turn' | 'in parallel' | 'in one transaction' }
   | { do: 'replace newest'; handle: number; event: EventContent }
   | { do: 'retry'; handle: number; event: number }
@@ -141,7 +145,25 @@ const few = fc.option(fc.nat({ max: 4 }), { nil: undefined });
 const operation: fc.Arbitrary<Operation> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('create', 'getOrCreate'), place, state: delta }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('open'), place }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('delete'), place }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constantFrom('delete', 'delete softly', 'restore', 'restore', 'erase user'), place }),
+  },
+  { weight: 1, arbitrary: fc.constant({ do: 'prune' } as const) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('update state'),
+      place,
+      state: delta,
+      removed: fc.array(stateKey, { maxLength: 2 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('trim'), place, keepLast: fc.nat({ max: 4 }) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constantFrom('rewind', 'fork'), place, at: fc.nat({ max: 9 }) }),
+  },
   {
     weight: 8,
     arbitrary: fc.record({

@@ -1,7 +1,13 @@
-import { InMemorySessionService, type Event, type Session } from '@google/adk';
+import type { Event, Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
-import { MikroOrmSessionService, SessionExistsError, SessionNotFoundError } from '../../src/index.js';
-import type { Delta, EventContent, Operation, Place } from './operations.js';
+import {
+  MikroOrmSessionService,
+  SessionExistsError,
+  SessionMaintenance,
+  SessionNotFoundError,
+} from '../../src/index.js';
+import { PLACES, type Delta, type EventContent, type Operation, type Place } from './operations.js';
+import { Reference, isShared } from './reference.js';
 
 /** The same handle on both services. */
 interface Handle {
@@ -19,19 +25,28 @@ interface Handle {
  */
 export class Pair {
   readonly #ours: MikroOrmSessionService;
-  readonly #reference = new InMemorySessionService();
+  readonly #oursSoftly: MikroOrmSessionService;
+  readonly #maintenance: SessionMaintenance;
+  readonly #reference: Reference;
   readonly #appName: string;
   readonly #handles: Handle[] = [];
   /** Counts what was written to each session; other than before for one that was created again. */
   readonly #versions = new Map<Place, number>();
-  /** Which event wrote each `app:` and `user:` key last. */
+  /** Those of sessions that are marked as deleted. */
+  readonly #markedVersions = new Map<Place, number>();
+  /** Which event wrote each key last. */
   readonly #writers = new Map<string, string>();
-  /** Keys that only a version of an event wrote that has been replaced since; no stored event tells of them. */
+  /** Keys that no stored event tells of as they are. */
   readonly #untold = new Map<Place, Set<string>>();
+  /** Those of them that only a version of an event wrote that has been replaced since; no past tells of them. */
+  readonly #lost = new Map<Place, Set<string>>();
   #count = 0;
 
   constructor(em: EntityManager, appName: string) {
     this.#ours = new MikroOrmSessionService(em);
+    this.#oursSoftly = new MikroOrmSessionService(em, { deletion: 'soft' });
+    this.#maintenance = new SessionMaintenance(em);
+    this.#reference = new Reference(appName);
     this.#appName = appName;
   }
 
@@ -44,6 +59,22 @@ export class Pair {
         return this.#open(operation.place);
       case 'delete':
         return this.#delete(operation.place);
+      case 'delete softly':
+        return this.#deleteSoftly(operation.place);
+      case 'restore':
+        return this.#restore(operation.place);
+      case 'erase user':
+        return this.#eraseUser(operation.place);
+      case 'prune':
+        return this.#prune();
+      case 'update state':
+        return this.#updateState(operation);
+      case 'trim':
+        return this.#trim(operation);
+      case 'rewind':
+        return this.#rewind(operation);
+      case 'fork':
+        return this.#fork(operation);
       case 'read':
         return this.#read(operation);
       case 'list':
@@ -100,12 +131,19 @@ export class Pair {
         ? this.#ours.createSession(request)
         : this.#ours.getOrCreateSession(request));
       await this.#createInReference(place, structuredClone(state));
-      this.#versions.set(place, this.#count++);
-      this.#untold.set(place, new Set());
+      this.#begin(place);
       await this.#open(place, ours);
     } finally {
       now.mockRestore();
     }
+  }
+
+  /** A session that was not there. One that was marked as deleted is gone. */
+  #begin(place: Place, { untold = [], lost = [] }: { untold?: Iterable<string>; lost?: Iterable<string> } = {}): void {
+    this.#versions.set(place, this.#count++);
+    this.#markedVersions.delete(place);
+    this.#untold.set(place, new Set(untold));
+    this.#lost.set(place, new Set(lost));
   }
 
   /** B1: the reference keeps `app:` and `user:` keys of a new session in the session; another one appends them. */
@@ -135,6 +173,121 @@ export class Pair {
     await this.#reference.deleteSession(this.#key(place));
     this.#versions.delete(place);
     await this.#compareStored(place);
+  }
+
+  async #deleteSoftly(place: Place): Promise<void> {
+    await this.#oursSoftly.deleteSession(this.#key(place));
+    await this.#reference.markDeleted(place);
+    const version = this.#versions.get(place);
+    if (version !== undefined) this.#markedVersions.set(place, version);
+    this.#versions.delete(place);
+    await this.#compareStored(place);
+  }
+
+  async #restore(place: Place): Promise<void> {
+    const restore = this.#ours.restoreSession(this.#key(place));
+    const version = this.#markedVersions.get(place);
+    if (version === undefined) {
+      if (this.#versions.has(place)) await restore;
+      else await expect(restore).rejects.toThrow(SessionNotFoundError);
+    } else {
+      await restore;
+      this.#reference.restore(place);
+      // K3: a handle from before the deletion goes on.
+      this.#versions.set(place, version);
+      this.#markedVersions.delete(place);
+    }
+    await this.#compareStored(place);
+  }
+
+  async #eraseUser({ userId }: Place): Promise<void> {
+    await this.#maintenance.eraseUser({ appName: this.#appName, userId, pauseMs: 0 });
+    await this.#reference.eraseUser(userId);
+    for (const place of PLACES.filter((other) => other.userId === userId)) {
+      this.#versions.delete(place);
+      this.#markedVersions.delete(place);
+      await this.#compareStored(place);
+    }
+  }
+
+  async #prune(): Promise<void> {
+    await this.#maintenance.prune({ appName: this.#appName, deletedFor: 0, pauseMs: 0 });
+    this.#reference.prune();
+    this.#markedVersions.clear();
+    for (const place of PLACES) await this.#compareStored(place);
+  }
+
+  async #updateState({ place, state, removed }: Operation & { do: 'update state' }): Promise<void> {
+    const isStored = ([key, value]: [string, unknown]) => value !== undefined && !key.startsWith('temp:');
+    const set = Object.fromEntries(Object.entries(state).filter(isStored));
+    const remove = removed.filter((key) => !key.startsWith('temp:') && !Object.hasOwn(set, key));
+    const update = this.#ours.updateState({ ...this.#key(place), set: structuredClone(set), remove });
+    const keys = [...Object.keys(set), ...remove];
+    if (!this.#versions.has(place) && !keys.every(isShared)) {
+      await expect(update).rejects.toThrow(SessionNotFoundError);
+    } else {
+      await update;
+      this.#reference.updateState(place, structuredClone(set), remove);
+      for (const key of keys) {
+        this.#writers.set(writerKey(place, key), 'updated');
+        if (!isShared(key)) this.#untold.get(place)?.add(key);
+      }
+    }
+    await this.#compareStored(place);
+  }
+
+  async #trim({ place, keepLast }: Operation & { do: 'trim' }): Promise<void> {
+    await this.#maintenance.trim({ ...this.#key(place), keepLast, pauseMs: 0 });
+    if (!this.#versions.has(place)) return;
+    this.#reference.trim(place, keepLast);
+    await this.#compareStored(place);
+    // K2: a handle keeps what it has; the reference's would, too, but not one that is behind.
+    for (const handle of this.#handles.filter((other) => other.place === place)) await this.#readAgain(handle);
+  }
+
+  async #rewind({ place, at }: Operation & { do: 'rewind' | 'fork' }): Promise<void> {
+    if (!this.#versions.has(place)) {
+      await expect(this.#ours.rewindSession(this.#key(place), { at })).rejects.toThrow(SessionNotFoundError);
+      return;
+    }
+    const { first, last } = this.#reference.numbers(place);
+    const seq = first + (at % (last - first + 1));
+    const rewound = await this.#ours.rewindSession(this.#key(place), { at: seq });
+    if (seq < last) {
+      this.#reference.rewind(place, seq);
+      this.#reference.adopt(place, this.#lost.get(place)!, rewound);
+      this.#versions.set(place, this.#count++);
+    }
+    expect(view(rewound)).toEqual(view(await this.#compareStored(place)));
+  }
+
+  /** To the place after it that has the same user, or to itself, which is taken. */
+  async #fork({ place, at }: Operation & { do: 'rewind' | 'fork' }): Promise<void> {
+    const places = PLACES.filter(({ userId }) => userId === place.userId);
+    const to = places[(places.indexOf(place) + 1) % places.length]!;
+    if (!this.#versions.has(place)) {
+      const fork = this.#ours.forkSession(this.#key(place), { as: to.sessionId });
+      await expect(fork).rejects.toThrow(SessionNotFoundError);
+      return;
+    }
+    const { first, last } = this.#reference.numbers(place);
+    const seq = first + (at % (last - first + 1));
+    const now = jest.spyOn(Date, 'now').mockReturnValue(1.75e12 + this.#count++);
+    try {
+      const fork = this.#ours.forkSession(this.#key(place), { at: seq, as: to.sessionId });
+      if (this.#versions.has(to)) {
+        await expect(fork).rejects.toThrow(SessionExistsError);
+        return;
+      }
+      const ours = await fork;
+      await this.#reference.fork(place, to, seq);
+      this.#begin(to, { untold: this.#untold.get(place)!, lost: this.#lost.get(place)! });
+      this.#reference.adopt(to, this.#lost.get(to)!, ours);
+      await this.#open(to, ours);
+      await this.#compareStored(place);
+    } finally {
+      now.mockRestore();
+    }
   }
 
   async #append(handle: Handle, { events, how }: Operation & { do: 'append' }): Promise<void> {
@@ -191,13 +344,15 @@ export class Pair {
     // A value that the event had already must not undo what another session wrote since; the reference does that.
     const kept = Object.entries(content.stateDelta ?? {}).filter(
       ([key, value]) =>
-        !isShared(key) ||
         JSON.stringify(value ?? null) !== JSON.stringify(newest.actions?.stateDelta[key]) ||
         this.#writers.get(writerKey(handle.place, key)) === this.#writer(handle.place, newest.id),
     );
     const replacement = content.stateDelta ? { ...content, stateDelta: Object.fromEntries(kept) } : content;
 
-    for (const key of Object.keys(newest.actions?.stateDelta ?? {})) this.#untold.get(handle.place)!.add(key);
+    for (const key of Object.keys(newest.actions?.stateDelta ?? {})) {
+      this.#untold.get(handle.place)!.add(key);
+      this.#lost.get(handle.place)!.add(key);
+    }
     await this.#reference.appendEvent({ session: stored, event: eventOf(replacement, newest.id, true) });
     this.#noteWriter(handle.place, replacement.stateDelta ?? {}, newest.id);
     const ours = eventOf(replacement, newest.id);
@@ -338,7 +493,7 @@ export class Pair {
   }
 
   #noteWriter(place: Place, delta: Delta, eventId: string): void {
-    for (const key of Object.keys(delta).filter(isShared)) {
+    for (const key of Object.keys(delta)) {
       this.#writers.set(writerKey(place, key), this.#writer(place, eventId));
     }
   }
@@ -348,12 +503,9 @@ export class Pair {
   }
 }
 
-function isShared(key: string): boolean {
-  return key.startsWith('app:') || key.startsWith('user:');
-}
-
-function writerKey({ userId }: Place, key: string): string {
-  return JSON.stringify(key.startsWith('app:') ? [key] : [key, userId]);
+function writerKey({ userId, sessionId }: Place, key: string): string {
+  if (key.startsWith('app:')) return JSON.stringify([key]);
+  return JSON.stringify(key.startsWith('user:') ? [key, userId] : [key, userId, sessionId]);
 }
 
 /** C1: the reference keeps `undefined` in a delta, which in JSON would be a lost key; ours makes it null. */

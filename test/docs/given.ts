@@ -3,6 +3,7 @@ import { defineEntity, p } from '@mikro-orm/core';
 import { MikroORM } from '@mikro-orm/sqlite';
 import { AdkSession, adkEntities } from '../../entities/index.js';
 import { MikroOrmSessionService } from '../../src/index.js';
+import { createSchema } from '../schema/support.js';
 
 const Ticket = defineEntity({
   name: 'Ticket',
@@ -26,7 +27,9 @@ class Silent extends BaseAgent {
 /** What a recipe has at hand: names that its blocks use without declaring them. */
 export async function given() {
   const orm = await MikroORM.init({ dbName: ':memory:', entities: [...adkEntities(), Ticket] });
-  await orm.schema.createSchema();
+  await createSchema(orm);
+  const other = await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
+  await createSchema(other);
   const service = new MikroOrmSessionService(orm.em);
   const key = { appName: 'support', userId: 'ada' };
   const session = await service.createSession({ ...key, state: { 'user:trial': true } });
@@ -43,6 +46,7 @@ export async function given() {
   const agent = new Silent({ name: 'support' });
   return {
     orm,
+    other,
     service,
     session,
     event: createEvent({ author: 'user', content: { role: 'user', parts: [{ text: 'Hello.' }] } }),

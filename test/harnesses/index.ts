@@ -1,4 +1,6 @@
-import { FILE_DATABASES, SERVERS, availableDatabases, type DatabaseName } from '../support/servers.js';
+import { isMikroOrm7 } from '../support/mikro-orm.js';
+import { FILE_DATABASES, SERVERS, availableDatabases, isChosen, type DatabaseName } from '../support/servers.js';
+import { libsql, pglite, pgliteInMemory } from './embedded.js';
 import type { Harness } from './harness.js';
 import { inMemorySqlite, ownHarness } from './own.js';
 import { databaseReference, inMemoryReference } from './references.js';
@@ -7,6 +9,9 @@ import { databaseReference, inMemoryReference } from './references.js';
 export const HARNESSES: Readonly<Record<string, Harness>> = {
   ...Object.fromEntries([...FILE_DATABASES, ...SERVERS].map((name) => [name, ownHarness(name)])),
   'sqlite-in-memory': inMemorySqlite,
+  libsql,
+  pglite,
+  'pglite-in-memory': pgliteInMemory,
   'reference-in-memory': inMemoryReference,
   'reference-database-sqlite': databaseReference('sqlite'),
   'reference-database-postgresql': databaseReference('postgresql'),
@@ -14,6 +19,8 @@ export const HARNESSES: Readonly<Record<string, Harness>> = {
 
 /** What a harness needs to run. */
 export function isAvailable(name: string): boolean {
+  if (name === 'libsql') return isChosen(name);
+  if (name.startsWith('pglite')) return isMikroOrm7 && isChosen('pglite');
   const needed: Record<string, DatabaseName> = {
     'sqlite-in-memory': 'sqlite',
     'reference-in-memory': 'sqlite',

@@ -30,9 +30,12 @@ test('the linter refuses an import of a room above, and of nothing else', () => 
     ['src/database/stores/session-store.ts', '../transaction.js'],
     ['src/database/transaction.ts', '../sessions/session-service.js'],
     ['src/log/poller.ts', '../../migrations/migrate.js'],
+    ['src/maintenance/repair.ts', '../sessions/damage.js'],
+    ['src/index.ts', './cli/program.js'],
     ['entities/columns.ts', '../src/index.js'],
   ] as const;
   const downward = [
+    ['src/cli/run.ts', '../model/errors.js'],
     ['src/sessions/session-service.ts', '../model/keys.js'],
     ['entities/columns.ts', '../src/model/keys.js'],
   ] as const;

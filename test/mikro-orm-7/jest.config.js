@@ -7,8 +7,10 @@ const esModules = ['lodash-es', '@mikro-orm', 'kysely'];
 export default {
   ...config,
   rootDir: 'copy',
+  testEnvironment: '<rootDir>/../environment.js',
+  moduleNameMapper: { ...config.moduleNameMapper, '^@electric-sql/pglite$': '<rootDir>/../pglite.js' },
   testPathIgnorePatterns: [
-    '/node_modules/',
+    ...(config.testPathIgnorePatterns ?? []),
     // What is packed is the same; install.test.ts installs it beside MikroORM 7.
     '/test/package/package.test.ts',
     // ADK's own service needs the drivers of MikroORM 6.

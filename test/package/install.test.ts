@@ -67,4 +67,14 @@ describe('npm install in an empty folder', () => {
     expect(stderr).toBe('');
     expect(JSON.parse(stdout)).toEqual(PRINTED);
   });
+
+  test('has the command line', async () => {
+    const cli = async (command: string) => {
+      const args = ['node_modules/.bin/adk-mikro-orm', command, '--json', '--url', 'sqlite:cli.db'];
+      return JSON.parse((await run(process.execPath, args, { cwd: folder })).stdout) as unknown;
+    };
+    expect(await cli('migrate')).toMatchObject({ migrations: [expect.anything(), expect.anything()] });
+    expect(await cli('stats')).toMatchObject({ sessions: 0 });
+    expect(await cli('doctor')).not.toContainEqual(expect.objectContaining({ state: 'wrong' }));
+  });
 });

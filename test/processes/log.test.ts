@@ -97,7 +97,7 @@ test('G1 eight write, also in transactions that stay open or roll back, and thre
 
   for (const { database, orm, writers } of opened) {
     const { name } = database;
-    const head = await new EventLog(orm.em).head();
+    const { position: head } = await new EventLog(orm.em).head();
     const follows = [
       ...readers.map((reader) => () => reader.seen(name)),
       () => [...victim.seen(name), ...heir.seen(name)],

@@ -35,6 +35,9 @@ async function main(): Promise<string[]> {
   const other = await service.createSession({ ...key, sessionId: 'other' });
   await service.appendEvent({ session: other, event: event() });
   await failing('statement', service.appendEvent({ session, event: event() }));
+  const onError: () => unknown = () => Promise.reject(new Error(secret));
+  const rejecting = new MikroOrmSessionService(orm.em, { onError });
+  await failing('rejecting onError', rejecting.appendEvent({ session, event: event() }));
 
   if (!name.includes('sqlite')) await breakConnections(name as ServerName, orm, await open(), failing);
 

@@ -21,7 +21,7 @@ export class WorkerBundle {
   /** Inside the repository, since a module finds packages in the folders above it. */
   readonly path = path.resolve(`node_modules/.cache/adk-mikro-orm/worker-${randomBytes(5).toString('hex')}.mjs`);
 
-  /** @param script in this folder. */
+  /** @param script its path from this folder. */
   constructor(private readonly script: string) {}
 
   async build(): Promise<void> {

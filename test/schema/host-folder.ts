@@ -124,7 +124,8 @@ export class HostFolder {
   async createMigration(columns: string, down: string): Promise<void> {
     await this.#write('ticket.js', ENTITY(columns));
     const before = await this.files();
-    await this.mikroOrm('migration:create');
+    // With a name, since MikroORM names files by the second: the next one would overwrite one of the same second.
+    await this.mikroOrm(`migration:create -n ${before.length + 1}`);
     const [name, ...others] = (await this.files()).filter((file) => !before.includes(file));
     if (!name || others.length > 0) throw new Error(`migration:create wrote ${[name, ...others].join()}`);
     const text = await readFile(path.join(this.#folder, 'migrations', name), 'utf8');

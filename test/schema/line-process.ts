@@ -12,8 +12,8 @@ export class LineProcess {
    * @param node the program to run it with.
    * @param cwd the copy of the repository that has it, and whose packages it finds.
    */
-  constructor(script: string, { node = process.execPath, cwd = process.cwd() } = {}) {
-    this.#child = spawn(node, ['--import', 'tsx', path.join('test', 'schema', script)], {
+  constructor(script: string, { node = process.execPath, cwd = process.cwd(), args = [] as readonly string[] } = {}) {
+    this.#child = spawn(node, ['--import', 'tsx', path.join('test', 'schema', script), ...args], {
       cwd,
       stdio: ['pipe', 'pipe', 'inherit'],
     });
@@ -24,6 +24,12 @@ export class LineProcess {
     this.#child.stdin!.write(`${line}\n`);
     const { value } = await this.#lines.next();
     return value ?? 'ended';
+  }
+
+  /** Without a chance to finish anything. */
+  async kill(): Promise<void> {
+    this.#child.kill('SIGKILL');
+    await once(this.#child, 'exit');
   }
 
   async end(): Promise<void> {

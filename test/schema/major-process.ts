@@ -67,7 +67,7 @@ const commands = {
 
   up: async ({ orm }: Work) => (await orm.migrator.up()).map(({ name }) => name),
 
-  down: async ({ orm }: Work) => (await orm.migrator.down()).map(({ name }) => name),
+  down: async ({ orm }: Work) => (await orm.migrator.down({ to: 0 })).map(({ name }) => name),
 
   pending: async ({ orm }: Work) =>
     (await call<{ name: string }[]>(orm.migrator, 'getPendingMigrations', 'getPending')).map(({ name }) => name),

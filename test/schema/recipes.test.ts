@@ -9,7 +9,7 @@ import { migrate } from '../../migrations/migrate.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
 import { availableDatabases, type TestDatabase } from '../support/servers.js';
 import {
-  INITIAL,
+  MIGRATIONS,
   TABLES,
   appliedMigrations,
   checkMigrations,
@@ -18,6 +18,7 @@ import {
   dialectOf,
   dropSchema,
   emptyDatabase,
+  migrationsOf,
   everything,
   later,
   openHost,
@@ -103,7 +104,7 @@ describe.each(databases)('a host on %s', (name) => {
     const before = await pendingMigrations(orm).then(() => everything(orm, name));
 
     await orm.migrator.up();
-    expect(await appliedMigrations(orm)).toEqual([INITIAL, 'Migration20270101000000_ticket']);
+    expect(await appliedMigrations(orm)).toEqual([...MIGRATIONS, 'Migration20270101000000_ticket']);
     if (dialectOf(name) !== 'sqlite') expect(await checkMigrations(orm)).toBe(false);
 
     const em = orm.em.fork();
@@ -151,7 +152,7 @@ describe.each(databases)('a host on %s', (name) => {
     expect(await tablesWith('note', orm, name)).toEqual([]);
     expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
     await migrate(orm);
-    expect(await appliedMigrations(orm)).toEqual([INITIAL]);
+    expect(await appliedMigrations(orm)).toEqual(MIGRATIONS);
   });
 
   test('has migration:create leave our tables out', async () => {
@@ -174,7 +175,7 @@ describe.each(databases)('a host on %s', (name) => {
 
     // Not needed here; a start script that calls it all the same does no harm.
     await migrate(orm);
-    expect(await appliedMigrations(orm)).toEqual(['Migration20270101000000_all', INITIAL]);
+    expect(await appliedMigrations(orm)).toEqual(['Migration20270101000000_all', ...MIGRATIONS]);
     expect(await orm.em.fork().count(AdkSession)).toBe(1);
     if (dialectOf(name) !== 'sqlite') expect(await orm.schema.getUpdateSchemaSQL()).toBe('');
   });
@@ -243,7 +244,7 @@ for (const name of withSchemas) {
       await migrate(plain);
       await migrate(orm);
       expect(await tablesIn(orm, schema)).toEqual(TABLES.map((table) => `adk_${table}`));
-      expect(await appliedMigrations(orm)).toEqual([`${INITIAL}[${schema}.adk_]`, INITIAL]);
+      expect(await appliedMigrations(orm)).toEqual([...migrationsOf(`${schema}.adk_`), ...MIGRATIONS]);
       expect(await pendingMigrations(orm)).toEqual([]);
 
       await orm.em.fork().insert(AdkSession, sessionRow('alice'));
@@ -300,7 +301,9 @@ for (const name of databases.filter((database) => database === 'postgresql')) {
     const orm = await openHost(database, { schema: 'kb' });
     await migrate(orm);
     expect(await pendingMigrations(orm)).toEqual([]);
-    expect(await query(orm.em, 'select name from kb.mikro_orm_migrations')).toEqual([{ name: INITIAL }]);
+    expect(await query(orm.em, 'select name from kb.mikro_orm_migrations')).toEqual(
+      MIGRATIONS.map((name) => ({ name })),
+    );
     await orm.em.fork().insert(AdkSession, sessionRow('alice'));
     expect(await query(orm.em, 'select user_id from kb.adk_sessions')).toEqual([{ user_id: 'alice' }]);
     expect(await orm.schema.getUpdateSchemaSQL()).toBe('');

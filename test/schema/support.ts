@@ -6,7 +6,16 @@ import type { DialectName } from '../../entities/dialect-name.js';
 import { adkMigrations } from '../../migrations/index.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../support/servers.js';
 
-export const TABLES = ['app_states', 'counters', 'event_parts', 'events', 'session_states', 'sessions', 'user_states'];
+export const TABLES = [
+  'app_states',
+  'changes',
+  'counters',
+  'event_parts',
+  'events',
+  'session_states',
+  'sessions',
+  'user_states',
+];
 
 const cleanUps: (() => Promise<unknown>)[] = [];
 
@@ -109,6 +118,12 @@ export const createSchema = ({ schema }: MikroORM) => call(schema, 'createSchema
 export const dropSchema = ({ schema }: MikroORM) => call(schema, 'dropSchema', 'drop');
 
 export const INITIAL = 'Migration20261121000000_adk_initial';
+
+/** Our migrations, oldest first, as MikroORM's table notes them. */
+export const MIGRATIONS = [INITIAL, 'Migration20261122000000_adk_operations'];
+
+/** The same for another schema or prefix. */
+export const migrationsOf = (place: string) => MIGRATIONS.map((name) => `${name}[${place}]`);
 
 /** A row for `AdkSession`. */
 export const sessionRow = (userId: string) => ({

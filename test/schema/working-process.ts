@@ -1,9 +1,12 @@
 import { createInterface } from 'node:readline';
 import { createEvent, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { adkEntities } from '../../entities/index.js';
 import { databaseOptions } from '../../mikro-orm.config.js';
-import { MikroOrmSessionService } from '../../src/sessions/session-service.js';
+import type * as Package from '../../src/index.js';
+
+/** This version, or with the argument `previous` the one before the last migration, which has what is used here as well. */
+const version = process.argv[2] === 'previous' ? './previous-version.js' : '../../src/index.js';
+const { MikroOrmSessionService, adkEntities } = (await import(version)) as typeof Package;
 
 /** What a process appended and read between two lines. */
 export interface Work {

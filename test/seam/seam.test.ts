@@ -4,9 +4,9 @@ import {
   changeOf,
   firstRowsOf,
   hasEnded,
-  isSqlEntityManager,
   rowsOf,
   rowsOfSecond,
+  sqlEntityManager,
   type SqlEntityManager,
 } from '../../src/database/mikro-orm.js';
 import { MikroOrmSessionService, migrate } from '../../src/index.js';
@@ -112,8 +112,7 @@ describe('on SQLite', () => {
     const options = { tablePrefix: 'kb_' };
     const orm = await open([...adkEntities(options), Note]);
     await migrate(orm);
-    const { em } = orm;
-    if (!isSqlEntityManager(em)) throw new Error('It has no SQL');
+    const em = sqlEntityManager(orm.em);
     await em.execute(
       'create table notes (id integer primary key, app_name text, user_id text, session_id text)',
       [],

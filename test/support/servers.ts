@@ -40,7 +40,7 @@ export const urlVariable = (name: ServerName) => `ADK_TEST_${name.toUpperCase()}
 export const serverUrl = (name: ServerName) => process.env[urlVariable(name)];
 
 /** `ADK_TEST_DATABASES=sqlite,mysql` leaves the others out. */
-export function isChosen(name: DatabaseName): boolean {
+export function isChosen(name: DatabaseName | 'libsql' | 'pglite'): boolean {
   const chosen = process.env['ADK_TEST_DATABASES'];
   return !chosen || chosen.split(',').includes(name);
 }

@@ -1,21 +1,48 @@
 import * as mikroOrm from '@mikro-orm/core';
-import { DatabaseError } from '../../src/model/errors.js';
-import { FAILURES, isPassing, isUncertain, type Failure } from '../../src/model/failures.js';
+import { DatabaseError, driverCodeOf } from '../../src/model/errors.js';
+import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from '../../src/model/failures.js';
 
 const NAMES = Object.keys(FAILURES) as Failure[];
 
-test('E4 what may pass is tried again: lost connections, deadlocks, time-outs of locks, a server that is full or away', () => {
-  expect(NAMES.filter(isPassing).sort()).toEqual([
-    'deadlock',
-    'lockTimeout',
+test("E4 what another transaction's locks cause is tried again at once", () => {
+  expect(NAMES.filter((name) => passingOf(name) === 'conflict').sort()).toEqual(['deadlock', 'lockTimeout']);
+});
+
+test('O4 an outage is waited out: servers that are gone, starting, full, silent or read-only', () => {
+  expect(NAMES.filter((name) => passingOf(name) === 'outage').sort()).toEqual([
+    'commitFailed',
     'lostConnection',
+    'poolTimeout',
+    'readOnly',
+    'timedOut',
     'tooManyConnections',
     'unreachable',
   ]);
 });
 
+test('O5 a connection is used again only where the server has said what became of the statement, and takes writes', () => {
+  expect(NAMES.filter(spoilsConnection).sort()).toEqual([
+    'closed',
+    'commitFailed',
+    'inputOutput',
+    'lostConnection',
+    'readOnly',
+    'refused',
+    'timedOut',
+    'tooManyConnections',
+    'unknown',
+    'unreachable',
+  ]);
+});
+
 test('O1 only an answer of the server says that nothing was written', () => {
-  expect(NAMES.filter(isUncertain).sort()).toEqual(['inputOutput', 'lostConnection', 'unknown']);
+  expect(NAMES.filter(isUncertain).sort()).toEqual([
+    'commitFailed',
+    'inputOutput',
+    'lostConnection',
+    'timedOut',
+    'unknown',
+  ]);
 });
 
 test("each reason is the name of a class of MikroORM's errors", () => {
@@ -36,4 +63,14 @@ test.each(NAMES)('A12 %s is told in sentences: what happened, what was written, 
     expect(message).toMatch(/^[A-Z][^.]*[^.\s] \(40P01\)\. [A-Z][^.]*\. [A-Z].*[^.\s]\.$/);
     expect(message.includes('Nothing was written.')).toBe(outcome === 'none');
   }
+});
+
+test.each([
+  [{ code: 'ER_DUP_ENTRY', errno: 1062 }, 'ER_DUP_ENTRY'],
+  [{ code: '', errno: 5 }, '5'],
+  [{ code: 'UNKNOWN', errno: 4999 }, '4999'],
+  [{ code: 'UNKNOWN', errno: -4094 }, undefined],
+  ['text', undefined],
+])('the code of %j is %s', (error, code) => {
+  expect(driverCodeOf(error)).toBe(code);
 });

@@ -15,7 +15,7 @@ class FakeModel extends BaseLlm {
 
 test('the answer is stored, and written to the state', async () => {
   const orm = await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
-  await migrate(orm); // or: await orm.schema.createSchema();
+  await migrate(orm);
   const sessionService = new MikroOrmSessionService(orm.em);
   const agent = new LlmAgent({ name: 'assistant', model: new FakeModel({ model: 'fake' }), outputKey: 'answer' });
   const runner = new Runner({ appName: 'support', agent, sessionService });

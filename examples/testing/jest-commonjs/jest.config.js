@@ -1,6 +1,7 @@
 /** @type {import('jest').Config} */
 module.exports = {
   transform: { '\\.[jt]s$': '@swc/jest' },
-  // @google/adk requires lodash-es, which has ES modules only: jest compiles it like your own sources.
-  transformIgnorePatterns: ['/node_modules/(?!.*lodash-es/)'],
+  // These have ES modules only, which jest compiles like your own sources: lodash-es, which @google/adk requires, and
+  // MikroORM 7.
+  transformIgnorePatterns: ['/node_modules/(?!.*(lodash-es|@mikro-orm|kysely)/)'],
 };

@@ -3,18 +3,23 @@ import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
 import type { Tables } from '../tables.js';
+import type { ServerSetting } from './server-settings.js';
 import type { SettingsCheck } from './settings.js';
 
-/** Runs SQL with bound values, inside the transaction it was handed out for. */
+/** Runs statements with bound values, in the transaction that it was made for, if any. */
 export interface Sql {
+  /** The driver's object for the connection; the pool gives out the same object each time. */
+  readonly connection: object;
   readonly isInTransaction: boolean;
+  /** Whether connections may keep prepared statements. */
+  readonly mayPrepare: boolean;
   /** @returns the rows. */
   all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
   /** For a statement that gives several results. @returns the rows of the first. */
   allOfFirst<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
   /** Runs two statements on one connection, the values going to the second. @returns the rows of the second. */
   allOfSecond<Row extends object>(texts: readonly [string, string], values?: readonly unknown[]): Promise<Row[]>;
-  /** @returns how many rows the statement found to change, and the number that MySQL's `last_insert_id(…)` left. */
+  /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
 }
 
@@ -25,129 +30,185 @@ export interface StoredEvent {
   json: string;
 }
 
-/** Which appends a session takes while somebody holds its lease (contract H2). */
+/** What an append requires of the session's lease (contract H2). */
 export type LeaseRule =
-  /** Those of the lease with this token, and only while it is the current one. */
+  /** The lease with this fencing token is held. */
   | { token: number }
-  /** None but the holder's. */
+  /** No lease is held. */
   | 'unleased';
 
 /** Events to append to a session, and the state that they leave. */
 export interface AppendBatch {
   session: SessionKey;
-  /** The session must still be the one that the handle stands for, not one made later under its id. */
+  /** The `incarnation` that the handle has read; a session that was created later under the same id has another one. */
   incarnation: string;
-  /** The session's newest event must still have this number; undefined where any will do. */
+  /** The number that the session's newest event must have; undefined when it may have any. */
   expectedSeq: number | undefined;
-  /** Undefined where a lease does not matter. */
+  /** Undefined when the lease is not checked. */
   lease: LeaseRule | undefined;
   events: readonly StoredEvent[];
   lastUpdateTime: number;
   state: StateEntries;
 }
 
-/** What the databases do differently. The statements that all of them share are in `session-store.ts`. */
+/**
+ * What differs from database to database, in groups. `stores/` has the statements that all databases share. The
+ * docstring of an optional member says what happens where it is left out.
+ */
 export interface Dialect {
+  readonly connections: DialectConnections;
+  readonly errors: DialectErrors;
+  readonly sql: DialectSql;
+  readonly operations: DialectOperations;
+  /** Left out where the server accepts statements of any length: each value is sent in one piece. */
+  readonly limits?: DialectLimits;
+  /** Left out where the server cannot notify: readers of the log in other processes find a commit when they poll. */
+  readonly push?: DialectPush;
+}
+
+/** How connections have to be set up. */
+export interface DialectConnections {
   /**
-   * Called before each piece of work; sets the ORM's connection up, once. Left out where connections need nothing.
-   * @throws SchemaError when the connection lacks what the tables need, with the line that mends it.
+   * Called before each attempt outside a host's transaction; the first call sets up the ORM's connection. Left out where
+   * connections need no set-up.
+   *
+   * @throws SchemaError when the host's config does not allow it; the message says what to change in the config.
    */
   prepare?(em: EntityManager, sql: Sql): Promise<void>;
 
-  /** The server's clock in ms, which leases are measured by: the clocks of its clients differ. */
-  readonly now: string;
-
   /**
-   * Ends a `select` by the holder of a session's lock. InnoDB's plain reads show what was there at the first one of the
-   * transaction, a host's perhaps, before the lock was had.
+   * Asks the server, once for an ORM, what has to come before each statement outside a transaction and before each `begin`,
+   * so that they see what was committed through another server. Left out where one server takes all writes.
    */
-  readonly underLock: '' | ' for update';
+  clusterPrefix?(sql: Sql): Promise<string>;
 
-  /** What went wrong, by the code of the driver's error; undefined where the code does not say. */
-  failureOf(error: unknown): Failure | undefined;
-
-  /** Whether the server has answered with this error, and not the driver: what it refuses has no effect. */
-  isAnswer(error: unknown): boolean;
+  /** Refuses connections by their settings. */
+  readonly settings: SettingsCheck;
 
   /** How many connections MikroORM opens at most where its config has no `pool.max`. */
   readonly defaultPoolMax: number;
 
-  /** Selects a JSON column as its text; a driver that parses JSON itself would leave `"5"` and `5` alike. */
-  jsonText(column: string): string;
+  /** What `doctor` of the command line looks at. The first one is the server's version. */
+  readonly serverSettings: readonly ServerSetting[];
+}
 
-  /** Selects a double as text, for a driver that is not exact when it parses one (contract C3). */
+/** What a driver's error says. */
+export interface DialectErrors {
+  /** What went wrong, by the code of the driver's error; undefined where the code does not say. */
+  failureOf(error: unknown): Failure | undefined;
+
+  /** Whether the server has sent this error, and not the driver: a statement that the server refuses has no effect. */
+  isAnswer(error: unknown): boolean;
+}
+
+/** Pieces of statements. */
+export interface DialectSql {
+  /** The server's time in ms since 1970. Leases expire by it, since the clocks of the clients differ. */
+  readonly now: string;
+
+  /**
+   * The end of a `select` in a transaction that has locked the session's row. On InnoDB a plain `select` would show the
+   * rows as they were at the first `select` of the transaction, which may be the host's and older than the lock.
+   */
+  readonly underLock: '' | ' for update';
+
+  /**
+   * The end of a `select` that locks its rows and skips those that other transactions have locked. Left out where a write
+   * locks the whole database: there the transaction writes first.
+   */
+  readonly skipLocked?: string;
+
+  /**
+   * How long to leave the database alone between two transactions of maintenance, in ms, so that a writer that waits for its
+   * lock gets it. Left out where those who wait are woken.
+   */
+  readonly turnMs?: number;
+
+  /**
+   * A statement before the `begin` of a transaction that is to lock rows and not the gaps between them, into which other
+   * transactions insert. Left out where no transaction locks gaps.
+   */
+  readonly lockRowsOnly?: string;
+
+  /**
+   * Selects `table_name`, `column_name` and `type` of the columns of tables that a connection finds without a schema; takes
+   * the names of the tables as `sql` in parentheses.
+   */
+  columns(tables: string): string;
+
+  /** What orders rows of any table as they were inserted. Left out where there is no such order. */
+  readonly insertionOrder?: string;
+
+  /** A condition: a text or JSON column contains a value, byte for byte whatever its collation; not true for null. */
+  contains(column: string): string;
+
+  /** The bytes of a text or JSON column as hexadecimal digits, to read content that is damaged. */
+  hex(column: string): string;
+
+  /** How many bytes of UTF-8 a text or JSON column has. */
+  byteLength(column: string): string;
+
+  /**
+   * Selects a double as text, for a driver that does not parse doubles exactly (contract C3). Left out where the driver
+   * does: the column is selected as it is.
+   */
   doubleText?(column: string): string;
 
   /**
-   * Writes a value into the text of a statement, where the client's own way is not exact (contract C3) or depends on how
-   * the connection is set (contract O7).
+   * The SQL of a value that MikroORM would write inexactly (contract C3), or so that its meaning depends on the
+   * connection's settings (contract O7). Other values are returned as they are: MikroORM writes them.
    */
-  literal?(value: unknown): unknown;
-
-  /** The settings of a connection that are refused. */
-  readonly settings: SettingsCheck;
+  literal(value: unknown): unknown;
 
   /**
-   * What follows `insert … values …` to make it overwrite.
+   * The end of an `insert … values …` into a table of state that overwrites a row with the same key.
+   *
    * @param keyColumns the primary key.
-   * @param ownOnly overwrite only what the same event wrote, for an event that is appended again (contract A5).
+   * @param ownOnly overwrites only a row that the same event wrote, for an event that is appended again (contract A5).
    */
   onConflict(table: string, keyColumns: readonly string[], ownOnly: boolean): string;
 
   /**
-   * Takes the session's lock and `count` numbers with it, in one statement that comes first in its transaction: on
-   * SQLite a transaction that reads before it writes fails under load.
-   * @param update the `update … set` part, which adds `count` to `last_seq`.
-   * @returns the last of the numbers; undefined when `where` finds no session.
+   * An `update` that gives positions to events; its values are app name, user id, session id, number and position of
+   * each. It may lock these rows only: appends to the same sessions would wait for a larger lock.
+   */
+  setPositions(events: string, count: number): string;
+
+  /**
+   * Begins an `update` whose condition is on the columns of an index; `primary` stands for the primary key. InnoDB would scan
+   * a table that is small, and wait for rows that others have locked.
+   */
+  updateThrough(table: string, index: string): string;
+
+  /** The same for a `delete`. */
+  deleteThrough(table: string, index: string): string;
+
+  /**
+   * Selects a `mark` that changes with every write of any connection; readers of the log query the tables when it has
+   * changed. Left out where it costs as much as querying the tables: they are queried each time.
+   */
+  readonly changeMark?: string;
+}
+
+/** Operations for which the databases need different statements. */
+export interface DialectOperations {
+  /**
+   * Locks the session's row and adds `count` to its `last_seq`. This is the first statement of its transaction: on SQLite
+   * a transaction that reads first fails when it writes and another one has written in between.
+   *
+   * @returns the new `last_seq`; undefined when `where` finds no session.
    */
   takeSeq(sql: Sql, update: SeqUpdate): Promise<number | undefined>;
 
   /**
-   * Gives positions to events: an update with the values app name, user id, session id, number and position for each.
-   * It must lock no more than these rows, by their key, or appends to the same sessions would wait for it.
-   */
-  setPositions(events: string, count: number): string;
-
-  /** Selects a `mark` that changes with every write, by whomever, where that is cheaper than a look at the tables. */
-  readonly changeMark?: string;
-
-  /** Where the server can tell other connections of a commit (contract G2). */
-  readonly push?: {
-    /** What its notifications are called, for these tables. */
-    channel(tables: Tables): string;
-    /** Takes the channel. */
-    readonly notify: string;
-  };
-
-  /**
-   * Adds to a counter, which is 0 where it does not exist, and keeps it locked until the end of the transaction.
-   * @returns what it is now.
+   * Adds to a counter, and locks its row until the end of the transaction. A counter that has no row is 0.
+   *
+   * @returns the new value.
    */
   increment(sql: Sql, counters: string, name: string, by: number): Promise<number>;
 
-  /**
-   * The longest piece of text to send in one statement, in characters; none where the server takes any. MySQL and
-   * MariaDB refuse packets above `max_allowed_packet`, 16 MB by MariaDB's default.
-   */
-  readonly maxTextLength?: number;
-
-  /**
-   * Called before a value is sent that cannot be in parts. Left out where the server takes any.
-   * A server that meets a packet too large closes the connection at once; when the rest of the packet is still on its
-   * way then, its answer is lost, and a lost connection would be tried again.
-   *
-   * @throws EventTooLargeError when the server would refuse it.
-   */
-  refuseTooLarge?(sql: Sql, text: string): Promise<void>;
-
-  /** Does a whole append in one statement, where the database can; otherwise it is a transaction of several. */
+  /** Writes a whole append in one statement. Left out where that is not possible: it is a transaction of several. */
   appendInOneStatement?(tables: Tables): OneStatementAppend;
-}
-
-export interface OneStatementAppend {
-  takes(batch: AppendBatch, isInTransaction: boolean): boolean;
-  /** @returns the number of the last event; undefined when the session is missing or not as the batch expects it. */
-  write(sql: Sql, batch: AppendBatch): Promise<number | undefined>;
 }
 
 export interface SeqUpdate {
@@ -156,4 +217,34 @@ export interface SeqUpdate {
   lastUpdateTime: number;
   where: string;
   values: readonly unknown[];
+}
+
+export interface OneStatementAppend {
+  /** Whether it can write this batch; otherwise the append is a transaction of several statements. */
+  takes(batch: AppendBatch, isInTransaction: boolean): boolean;
+  /** @returns the number of the last event; undefined when the session is missing or not as the batch expects it. */
+  write(sql: Sql, batch: AppendBatch): Promise<number | undefined>;
+}
+
+/** For MySQL and MariaDB, which refuse packets above `max_allowed_packet`, 16 MB by MariaDB's default. */
+export interface DialectLimits {
+  /** The longest piece of text to send in one statement, in characters. */
+  readonly maxTextLength: number;
+
+  /**
+   * Called before a value is sent that cannot be split. A server that receives a packet that is too large sends an error
+   * and closes the connection. While the client is still sending it does not get the error, and would retry as after a
+   * lost connection.
+   *
+   * @throws EventTooLargeError when the server would refuse it.
+   */
+  refuseTooLarge(sql: Sql, text: string): Promise<void>;
+}
+
+/** How the server tells other connections of a commit (contract G2). */
+export interface DialectPush {
+  /** The name of the channel for these tables. */
+  channel(tables: Tables): string;
+  /** The statement that notifies; its value is the channel. */
+  readonly notify: string;
 }

@@ -2,8 +2,9 @@ import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import {
-  EVENT_COLUMNS,
   STATE_KEYS,
+  insertIntoEvents,
+  insertIntoState,
   ownerValues,
   placeholderRows,
   rowLength,
@@ -11,9 +12,18 @@ import {
   stateTable,
   type Tables,
 } from '../tables.js';
-import { appendCondition } from './append-condition.js';
+import { addToLastSeq, appendCondition } from './session-row.js';
 import type { AppendBatch, Dialect } from './dialect.js';
-import { driverNumberOf, mysql, mysqlSettingList, mysqlSettings, MAX_TEXT_LENGTH } from './mysql.js';
+import {
+  driverNumberOf,
+  mysql,
+  mysqlServerSettings,
+  mysqlSettingList,
+  mysqlSettings,
+  MAX_TEXT_LENGTH,
+  NEXT_SEQ,
+} from './mysql.js';
+import { longEnough, setting, unless } from './server-settings.js';
 import { refused, type Setting } from './settings.js';
 
 const ORACLE: Setting = {
@@ -34,52 +44,96 @@ const settings = mysqlSettings([
   },
 ]);
 
-/** What mysql2, which knows the errors of MySQL, has no name for, or another. */
+/** Errors of MariaDB that mysql2, which MikroORM 7 uses, does not name, or names as an error of MySQL. */
 const FAILURES_BY_NUMBER: Readonly<Record<number, Failure>> = {
   1927: 'lostConnection',
   1969: 'statementTimeout',
   4151: 'authentication',
 };
 
-/** MySQL's, but for a block of statements that the server runs in one round trip. */
+/** As on MySQL, except that an append is an anonymous block, which takes one round trip. */
 export const mariadb: Dialect = {
   ...mysql,
 
-  failureOf: (error) => FAILURES_BY_NUMBER[driverNumberOf(error)] ?? mysql.failureOf(error),
-
-  settings: {
-    ...settings,
-    // Where the mode is refused before it can be looked at.
-    refusal: (error) => (driverCodeOf(error) === 'ER_PARSE_ERROR' ? refused(ORACLE) : settings.refusal(error)),
+  errors: {
+    ...mysql.errors,
+    failureOf: (error) => FAILURES_BY_NUMBER[driverNumberOf(error)] ?? mysql.errors.failureOf(error),
   },
 
-  appendInOneStatement: (tables) => ({
-    // The block begins and ends a transaction, which would end the host's.
-    takes: (batch, isInTransaction) => !isInTransaction && textLength(batch) <= MAX_TEXT_LENGTH,
+  connections: {
+    ...mysql.connections,
 
-    async write(sql, batch) {
-      const condition = appendCondition(batch, mariadb);
-      const events = batch.events.map(({ id, timestamp, json }, i) => [
-        ...sessionValues(batch.session),
-        batch.events.length - 1 - i,
-        id,
-        timestamp,
-        json,
-      ]);
-      const states = SCOPES.map((scope) =>
-        batch.state[scope].map(({ key, json, eventId }) => [...ownerValues(batch.session, scope), key, json, eventId]),
-      );
-      const text = blockText(tables, condition.where, events.length, batch);
-      const [row] = await sql.allOfFirst<{ last_seq: number | null }>(text, [
-        batch.events.length,
-        batch.lastUpdateTime,
-        ...condition.values,
-        ...events.flat(),
-        ...states.flat(2),
-      ]);
-      return row?.last_seq ?? undefined;
+    /**
+     * A node of Galera shows what another one has committed a moment later: a session that was just created would not be
+     * found, and a delete would delete nothing. 1 is for reads and `begin`, 2 for updates and deletes, 4 for inserts. With
+     * the statement, since the connection is the host's.
+     */
+    async clusterPrefix(sql) {
+      // A server that was built without Galera has no such variable.
+      const [variable] = await sql.all<{ Value: string }>("show variables like 'wsrep_on'");
+      return variable?.Value === 'ON' ? 'set statement wsrep_sync_wait = 7 for ' : '';
     },
-  }),
+
+    serverSettings: [
+      ...mysqlServerSettings('mariadb'),
+      setting('max_statement_time', 'round(1000 * @@max_statement_time)', longEnough),
+      setting(
+        'wsrep_sync_wait, on Galera',
+        `(select if(max(if(variable_name = 'WSREP_ON', variable_value, '')) = 'ON',
+            max(if(variable_name = 'WSREP_SYNC_WAIT', variable_value, '')), 'no Galera')
+          from information_schema.session_variables where variable_name in ('WSREP_ON', 'WSREP_SYNC_WAIT'))`,
+        unless(
+          '7',
+          'no galera',
+        )(
+          'Statements of your own may not see what another node has committed; those of this package wait. Set it to 7.',
+        ),
+      ),
+    ],
+
+    settings: {
+      ...settings,
+      // In this mode the server cannot parse the statement, and does not evaluate the check in it.
+      refusal: (error) => (driverCodeOf(error) === 'ER_PARSE_ERROR' ? refused(ORACLE) : settings.refusal(error)),
+    },
+  },
+
+  operations: {
+    ...mysql.operations,
+
+    appendInOneStatement: (tables) => ({
+      // The block begins and commits a transaction, which would commit the host's.
+      takes: (batch, isInTransaction) => !isInTransaction && textLength(batch) <= MAX_TEXT_LENGTH,
+
+      async write(sql, batch) {
+        const condition = appendCondition(batch, mariadb.sql);
+        const events = batch.events.map(({ id, timestamp, json }, i) => [
+          ...sessionValues(batch.session),
+          batch.events.length - 1 - i,
+          id,
+          timestamp,
+          json,
+        ]);
+        const states = SCOPES.map((scope) =>
+          batch.state[scope].map(({ key, json, eventId }) => [
+            ...ownerValues(batch.session, scope),
+            key,
+            json,
+            eventId,
+          ]),
+        );
+        const text = blockText(tables, condition.where, events.length, batch);
+        const [row] = await sql.allOfFirst<{ last_seq: number | null }>(text, [
+          batch.events.length,
+          batch.lastUpdateTime,
+          ...condition.values,
+          ...events.flat(),
+          ...states.flat(2),
+        ]);
+        return row?.last_seq ?? undefined;
+      },
+    }),
+  },
 };
 
 function textLength({ session, events, state }: AppendBatch): number {
@@ -87,25 +141,25 @@ function textLength({ session, events, state }: AppendBatch): number {
 }
 
 /**
- * What fails in a block doesn't end the transaction by itself, and the next append would be a part of it. With
- * `completion_type = 2` a plain `rollback` would end the connection before it has told why.
+ * The handler rolls back, since an error in a block leaves the transaction open, and the next append would be a part of
+ * it. With `completion_type = 2` a plain `rollback` would close the connection before the error is sent.
  */
 function blockText(tables: Tables, where: string, events: number, { state }: AppendBatch): string {
   const upsert = (scope: Scope) => {
     const table = stateTable(tables, scope);
-    const columns = [...STATE_KEYS[scope], 'value', 'event_id'];
-    return `insert into ${table} (${columns.join(', ')}) values ${placeholderRows(state[scope].length, columns.length)}
-      ${mysql.onConflict(table, STATE_KEYS[scope], false)};`;
+    const keys = STATE_KEYS[scope];
+    return `${insertIntoState(tables, scope)} values ${placeholderRows(state[scope].length, keys.length + 2)}
+      ${mysql.sql.onConflict(table, keys, false)};`;
   };
   return `begin not atomic
     declare exit handler for sqlexception begin rollback and no chain no release; resignal; end;
     start transaction;
-    update ${tables.sessions} set last_seq = last_insert_id(last_seq + ?), last_update_time = ? where ${where};
+    ${addToLastSeq(tables.sessions, where, NEXT_SEQ)};
     if row_count() = 0 then
       rollback and no chain no release;
       select null as last_seq;
     else
-      insert into ${tables.events} (${EVENT_COLUMNS})
+      ${insertIntoEvents(tables)}
         values ${Array(events).fill('(?, ?, ?, last_insert_id() - ?, ?, ?, ?)').join(', ')};
       ${SCOPES.filter((scope) => state[scope].length > 0)
         .map(upsert)

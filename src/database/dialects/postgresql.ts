@@ -4,30 +4,34 @@ import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import {
-  EVENT_COLUMNS,
   STATE_KEYS,
+  insertIntoEvents,
+  insertIntoState,
   ownerValues,
   placeholders,
   sessionValues,
   stateTable,
   type Tables,
 } from '../tables.js';
-import { appendCondition } from './append-condition.js';
+import { addToLastSeq, appendCondition } from './session-row.js';
 import type { Dialect, Sql } from './dialect.js';
-import { returning } from './returning.js';
+import { returningOperations, returningSql } from './returning.js';
+import { longEnough, required, roomForPool, setting, unless } from './server-settings.js';
 import { settingsCheck, type Setting } from './settings.js';
 
 const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   '08000': 'lostConnection',
   '08003': 'lostConnection',
   '08006': 'lostConnection',
-  // The server ends the connection: shut down, crashed, a transaction that was idle or went on for too long.
+  // Sent by PgBouncer when the server is gone or does not answer.
+  '08P01': 'lostConnection',
+  // The server closes the connection: it shuts down, has crashed, or a session or transaction was idle or took too long.
   '57P01': 'lostConnection',
   '57P02': 'lostConnection',
   '57P05': 'lostConnection',
   '25P03': 'lostConnection',
   '25P04': 'lostConnection',
-  // It starts, shuts down or recovers.
+  // The server is starting, shutting down or recovering.
   '57P03': 'unreachable',
   '08001': 'unreachable',
   '08004': 'unreachable',
@@ -80,81 +84,153 @@ const SETTINGS: readonly Setting[] = [
 const WRONG_SETTING = `case ${SETTINGS.map(({ name, isWrong }) => `when ${isWrong} then 'setting ${name}'`).join(' ')} end`;
 
 export const postgresql: Dialect = {
-  ...returning,
+  connections: {
+    // The cast to a number fails where there is a text, and the error contains the text.
+    settings: settingsCheck(`case when (${WRONG_SETTING})::int is null then ? end`, '22P02', (message) => {
+      const [, found] = /setting (\w+)\W*$/.exec(message) ?? [];
+      return SETTINGS.find(({ name }) => name === found);
+    }),
 
-  // A text that is not a number fails when it is cast to one, and the error shows it.
-  settings: settingsCheck(`case when (${WRONG_SETTING})::int is null then ? end`, '22P02', (message) => {
-    const [, found] = /setting (\w+)\W*$/.exec(message) ?? [];
-    return SETTINGS.find(({ name }) => name === found);
-  }),
+    defaultPoolMax: 10,
 
-  failureOf: (error) => FAILURES_BY_CODE[driverCodeOf(error) ?? ''],
+    serverSettings: [
+      setting('version', "current_setting('server_version')", () => undefined),
+      required(
+        'standby',
+        'pg_is_in_recovery()::text',
+        unless('false')('This server takes no writes. Connect to the primary.'),
+      ),
+      setting(
+        'fsync',
+        "current_setting('fsync')",
+        unless('on')('A power cut may lose what was acknowledged, or all of the database. Set it to on.'),
+      ),
+      setting(
+        'full_page_writes',
+        "current_setting('full_page_writes')",
+        unless('on')('A power cut may damage pages that were being written. Set it to on.'),
+      ),
+      setting(
+        'synchronous_commit',
+        "current_setting('synchronous_commit')",
+        unless(
+          'on',
+          'local',
+          'remote_write',
+          'remote_apply',
+        )('A crash of the server may lose the last second of what was acknowledged. Set it to on.'),
+      ),
+      setting(
+        'synchronous_standby_names, where there are standbys',
+        `coalesce(nullif(current_setting('synchronous_standby_names'), ''),
+          case when exists (select 1 from pg_stat_replication) then 'none' else 'no standby' end)`,
+        (value) =>
+          value === 'none'
+            ? 'A failover may lose the last appends. Name the standbys that a commit waits for.'
+            : undefined,
+      ),
+      setting('max_connections', "current_setting('max_connections')", roomForPool),
+      setting('statement_timeout', "(select setting from pg_settings where name = 'statement_timeout')", longEnough),
+    ],
+  },
 
-  // A SQLSTATE; the codes of Node.js have no digits.
-  isAnswer: (error) => /^(?=.*\d)[\dA-Z]{5}$/.test(driverCodeOf(error) ?? ''),
+  errors: {
+    failureOf(error) {
+      const failure = FAILURES_BY_CODE[driverCodeOf(error) ?? ''];
+      return isCrash(error, failure) ? 'lostConnection' : failure;
+    },
 
-  defaultPoolMax: 10,
+    // A SQLSTATE has a digit; the codes of Node.js have none.
+    isAnswer: (error) => /^(?=.*\d)[\dA-Z]{5}$/.test(driverCodeOf(error) ?? ''),
+  },
 
-  // Not now(), which stands still in a transaction.
-  now: '(extract(epoch from clock_timestamp()) * 1000)::float8',
+  sql: {
+    ...returningSql,
+
+    // Not now(), which is the time at which the transaction began.
+    now: '(extract(epoch from clock_timestamp()) * 1000)::float8',
+
+    columns: (tables) =>
+      `select table_name, column_name, data_type || coalesce('(' || character_maximum_length || ')', '') as type
+       from information_schema.columns where table_schema = any(current_schemas(false)) and table_name in ${tables}`,
+
+    skipLocked: ' for update skip locked',
+
+    contains: (column) => `strpos(${column}::text, ?) > 0`,
+
+    hex: (column) => `encode(convert_to(${column}::text, 'UTF8'), 'hex')`,
+
+    byteLength: (column) => `octet_length(${column}::text)`,
+
+    /**
+     * Text that is not ASCII is written with escapes, so that the statement is ASCII. With a `client_encoding` such as
+     * SJIS the server would read the last byte of a character in UTF-8, and the quote or backslash after it, as one.
+     */
+    literal: (value) => (typeof value === 'string' && /[^\0-\x7f]/.test(value) ? raw(asciiLiteral(value)) : value),
+  },
+
+  operations: {
+    ...returningOperations,
+
+    appendInOneStatement(tables) {
+      const statements = new Map<string, Statement>();
+      const prepared = new PreparedStatements();
+      return {
+        takes: () => true,
+        async write(sql, batch) {
+          const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
+          const condition = appendCondition(batch, postgresql.sql);
+          const variant = `${scopes.join()} ${condition.where}`;
+          let statement = statements.get(variant);
+          if (!statement)
+            statements.set(variant, (statement = named('append', appendText(tables, scopes, condition.where))));
+
+          const rows = await prepared.run<{ last_seq: number }>(sql, statement, [
+            batch.events.length,
+            batch.lastUpdateTime,
+            ...condition.values,
+            ...sessionValues(batch.session),
+            batch.events.length,
+            textArray(batch.events.map((event) => event.id)),
+            textArray(batch.events.map((event) => String(event.timestamp))),
+            textArray(batch.events.map((event) => event.json)),
+            ...scopes.flatMap((scope) => [
+              ...ownerValues(batch.session, scope),
+              textArray(batch.state[scope].map((entry) => entry.key)),
+              textArray(batch.state[scope].map((entry) => entry.json)),
+              textArray(batch.state[scope].map((entry) => entry.eventId)),
+            ]),
+          ]);
+          return rows[0]?.last_seq;
+        },
+      };
+    },
+  },
 
   push: {
     channel: ({ events }) => `adk_${hashOf(events)}`,
     notify: "select pg_notify(?, '')",
   },
-
-  jsonText: (column) => `${column}::text`,
-
-  /**
-   * ASCII alone: with a `client_encoding` such as SJIS, whose characters may end in a backslash, the last byte of one of
-   * UTF-8 would take the backslash or the quote behind it into its character.
-   */
-  literal: (value) => (typeof value === 'string' && /[^\0-\x7f]/.test(value) ? raw(asciiLiteral(value)) : value),
-
-  appendInOneStatement(tables) {
-    const statements = new Map<string, Statement>();
-    return {
-      takes: () => true,
-      async write(sql, batch) {
-        const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
-        const condition = appendCondition(batch, postgresql);
-        const variant = `${scopes.join()} ${condition.where}`;
-        let statement = statements.get(variant);
-        if (!statement)
-          statements.set(variant, (statement = named('append', appendText(tables, scopes, condition.where))));
-
-        const rows = await runPrepared<{ last_seq: number }>(sql, statement, [
-          batch.events.length,
-          batch.lastUpdateTime,
-          ...condition.values,
-          ...sessionValues(batch.session),
-          batch.events.length,
-          textArray(batch.events.map((event) => event.id)),
-          textArray(batch.events.map((event) => String(event.timestamp))),
-          textArray(batch.events.map((event) => event.json)),
-          ...scopes.flatMap((scope) => [
-            ...ownerValues(batch.session, scope),
-            textArray(batch.state[scope].map((entry) => entry.key)),
-            textArray(batch.state[scope].map((entry) => entry.json)),
-            textArray(batch.state[scope].map((entry) => entry.eventId)),
-          ]),
-        ]);
-        return rows[0]?.last_seq;
-      },
-    };
-  },
 };
 
-/** Every part reads from `taken`, so nothing is written when the session is not there or not as expected. */
+/**
+ * Whether the server crashes with this error. It may be one of the commit, which can be on the disk already: a server that
+ * has no space for the next file of its log has written all of the last one. The server may tell severities in another
+ * language.
+ */
+function isCrash(error: unknown, failure: Failure | undefined): boolean {
+  const severity = typeof error === 'object' && error !== null && 'severity' in error ? error.severity : undefined;
+  return severity === 'PANIC' || (failure === 'diskFull' && severity !== 'ERROR');
+}
+
+/** Each part selects from `taken`, which has no row when the session is missing or not as expected: nothing is written. */
 function appendText(tables: Tables, scopes: readonly Scope[], where: string): string {
   const parts = [
     `taken as (
-      update ${tables.sessions} set last_seq = last_seq + ?, last_update_time = ?
-      where ${where}
-      returning last_seq
+      ${addToLastSeq(tables.sessions, where)} returning last_seq
     )`,
     `events as (
-      insert into ${tables.events} (${EVENT_COLUMNS})
+      ${insertIntoEvents(tables)}
       select ?, ?, ?, last_seq - ? + number, id, at, data::json
       from taken, unnest(?::text[], ?::float8[], ?::text[]) with ordinality as appended (id, at, data, number)
     )`,
@@ -162,28 +238,28 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
       const table = stateTable(tables, scope);
       const keys = STATE_KEYS[scope];
       return `${scope}_state as (
-      insert into ${table} (${keys.join(', ')}, value, event_id)
+      ${insertIntoState(tables, scope)}
       select ${'?, '.repeat(keys.length - 1)}key, value::json, event_id
       from taken, unnest(?::text[], ?::text[], ?::text[]) as written (key, value, event_id)
-      ${returning.onConflict(table, keys, false)}
+      ${returningSql.onConflict(table, keys, false)}
     )`;
     }),
   ];
   return `with ${parts.join(', ')} select last_seq from taken`;
 }
 
-/** A statement, and the name under which connections keep its plan. */
+/** A statement, and its name once it is prepared. */
 interface Statement {
   name: string;
   text: string;
 }
 
-/** By a hash of the text: behind a pooler two versions of this package may share a connection. */
+/** The name has a hash of the text: behind a pooler two versions of this package may share a connection. */
 function named(what: string, text: string): Statement {
   return { name: `adk_${what}_${hashOf(text)}`, text };
 }
 
-/** Short enough for a name, of which PostgreSQL takes 63 bytes. */
+/** Short, since a name in PostgreSQL has at most 63 bytes. */
 function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }
@@ -191,47 +267,65 @@ function hashOf(text: string): string {
 const NOT_PREPARED = '26000';
 const PREPARED_ALREADY = '42P05';
 
-/**
- * Runs a statement whose plan the connection keeps: parsing and planning an append takes the server longer than
- * running it. MikroORM's public way to a statement has no names, so SQL's own `execute` has to do; which connection
- * of the pool it comes to is not known, and one that has not met the statement yet says so.
- */
-async function runPrepared<Row extends object>(
-  sql: Sql,
-  { name, text }: Statement,
-  values: readonly unknown[],
-): Promise<Row[]> {
-  // There an error would end the transaction.
-  if (sql.isInTransaction) return sql.all(text, values);
+/** A few missing prepared statements prove nothing: behind a pooler with several connections some are missing at first. */
+const FORGOTTEN = 3;
 
-  const execute = `execute ${name} (${placeholders(values.length)})`;
-  try {
-    return await sql.all(execute, values);
-  } catch (error) {
-    if (driverCodeOf(error) !== NOT_PREPARED) throw error;
+/**
+ * Prepared statements: parsing and planning an append takes the server longer than running it. By SQL's `prepare` and
+ * `execute`, since MikroORM cannot pass the name of a statement to the driver.
+ */
+class PreparedStatements {
+  /** The names of the statements that were prepared on each connection of the pool. */
+  readonly #prepared = new WeakMap<object, Set<string>>();
+  #kept = 0;
+  #forgotten = 0;
+
+  async run<Row extends object>(sql: Sql, { name, text }: Statement, values: readonly unknown[]): Promise<Row[]> {
+    // In a transaction the error of a missing statement would abort it.
+    if (sql.isInTransaction || !sql.mayPrepare || this.#isInVain) return sql.all(text, values);
+
+    const known = this.#prepared.get(sql.connection) ?? new Set();
+    this.#prepared.set(sql.connection, known);
+    const execute = `execute ${name} (${placeholders(values.length)})`;
+    if (known.has(name)) {
+      try {
+        const rows = await sql.all<Row>(execute, values);
+        this.#kept++;
+        return rows;
+      } catch (error) {
+        if (driverCodeOf(error) !== NOT_PREPARED) throw error;
+        this.#forgotten++;
+      }
+    }
+    known.add(name);
+    let number = 0;
+    const prepare = `prepare ${name} as ${text.replace(/\?/g, () => `$${++number}`)}`;
+    try {
+      return await sql.allOfSecond<Row>([prepare, execute], values);
+    } catch (error) {
+      // Behind a pooler the server's connection may have it already, or `execute` may run on another one than `prepare`.
+      if (![PREPARED_ALREADY, NOT_PREPARED].includes(driverCodeOf(error) ?? '')) throw error;
+      return sql.all(text, values);
+    }
   }
-  let number = 0;
-  const prepare = `prepare ${name} as ${text.replace(/\?/g, () => `$${++number}`)}`;
-  try {
-    return await sql.allOfSecond<Row>([prepare, execute], values);
-  } catch (error) {
-    // It came to another connection than before.
-    if (driverCodeOf(error) !== PREPARED_ALREADY) throw error;
-    return sql.all(text, values);
+
+  /** With a pooler that resets its connections each use is two round trips and an error in the server's log. */
+  get #isInVain(): boolean {
+    return this.#forgotten >= FORGOTTEN && this.#forgotten > this.#kept;
   }
 }
 
 function asciiLiteral(text: string): string {
   const escaped = text
     .replace(/['\\]/g, '$&$&')
-    // In runs of limited length: on one of some megabytes the regular expression runs out of stack.
+    // In pieces of limited length: on some megabytes in one piece the regular expression runs out of stack.
     .replace(/[^\0-\x7f]{1,4096}/g, (run) =>
       Buffer.from(run, 'utf16le').swap16().toString('hex').replace(/.{4}/g, '\\u$&'),
     );
   return `E'${escaped}'`;
 }
 
-/** An array literal, so that one text serves any number of rows. Every element is quoted: `NULL` is a state key too. */
+/** An array literal, so that one statement fits any number of rows. Elements are quoted: a state key can be `NULL`. */
 function textArray(values: readonly (string | null)[]): string {
   const quoted = values.map((value) => (value === null ? 'null' : `"${value.replace(/["\\]/g, '\\$&')}"`));
   return `{${quoted.join(',')}}`;

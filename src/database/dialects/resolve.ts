@@ -1,6 +1,5 @@
 import type { Platform } from '@mikro-orm/core';
-import { dialectName } from '../../../entities/dialect-name.js';
-import { SchemaError } from '../../model/errors.js';
+import { supportedDialect } from '../../../entities/dialect-name.js';
 import type { Dialect } from './dialect.js';
 import { mariadb } from './mariadb.js';
 import { mysql } from './mysql.js';
@@ -11,9 +10,5 @@ const DIALECTS = { sqlite, postgresql, mysql, mariadb };
 
 /** @throws SchemaError for a database that is not supported. */
 export function resolveDialect(platform: Platform): Dialect {
-  const name = dialectName(platform);
-  if (!name) {
-    throw new SchemaError('This database is not supported; use SQLite, PostgreSQL, MySQL or MariaDB.');
-  }
-  return DIALECTS[name];
+  return DIALECTS[supportedDialect(platform)];
 }

@@ -1,25 +1,34 @@
-import type { Dialect, SeqUpdate, Sql } from './dialect.js';
+import { isSameEvent, SESSION_COLUMNS } from '../tables.js';
+import type { DialectOperations, DialectSql } from './dialect.js';
+import { addToLastSeq } from './session-row.js';
 
-/** What PostgreSQL and SQLite write alike: statements that return rows, and `on conflict`. */
-export const returning = {
+/** SQL that is the same on PostgreSQL and SQLite. */
+export const returningSql = {
   underLock: '',
 
   onConflict: (table, keyColumns, ownOnly) =>
     `on conflict (${keyColumns.join(', ')}) do update set value = excluded.value, event_id = excluded.event_id` +
     (ownOnly ? ` where ${table}.event_id = excluded.event_id` : ''),
 
-  async takeSeq(sql: Sql, { table, count, lastUpdateTime, where, values }: SeqUpdate) {
-    const rows = await sql.all<{ last_seq: number }>(
-      `update ${table} set last_seq = last_seq + ?, last_update_time = ? where ${where} returning last_seq`,
-      [count, lastUpdateTime, ...values],
-    );
-    return rows[0]?.last_seq;
-  },
+  updateThrough: (table) => `update ${table}`,
+
+  deleteThrough: (table) => `delete from ${table}`,
 
   setPositions: (events, count) =>
-    `with given (app_name, user_id, session_id, seq, position) as (values ${Array(count).fill('(?, ?, ?, ?, ?)').join(', ')})
-     update ${events} as e set position = given.position from given where e.app_name = given.app_name
-       and e.user_id = given.user_id and e.session_id = given.session_id and e.seq = given.seq`,
+    `with given (${SESSION_COLUMNS}, seq, position) as (values ${Array(count).fill('(?, ?, ?, ?, ?)').join(', ')})
+     update ${events} as e set position = given.position from given where ${isSameEvent('e', 'given')}`,
+} satisfies Partial<DialectSql>;
+
+/** Operations by `insert … returning` and `update … returning`. */
+export const returningOperations = {
+  async takeSeq(sql, { table, count, lastUpdateTime, where, values }) {
+    const rows = await sql.all<{ last_seq: number }>(`${addToLastSeq(table, where)} returning last_seq`, [
+      count,
+      lastUpdateTime,
+      ...values,
+    ]);
+    return rows[0]?.last_seq;
+  },
 
   async increment(sql, counters, name, by) {
     const [row] = await sql.all<{ value: number | string }>(
@@ -29,4 +38,4 @@ export const returning = {
     );
     return Number(row?.value);
   },
-} satisfies Partial<Dialect>;
+} satisfies DialectOperations;

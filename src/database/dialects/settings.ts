@@ -1,33 +1,33 @@
 import { raw } from '@mikro-orm/core';
 import { SchemaError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 
-/** A setting of a connection under which our statements would do something else than they say. */
+/** A setting of a connection that changes what the statements of this package read or write. */
 export interface Setting {
   name: string;
-  /** What it does to us. */
+  /** What would happen with it; a part of the error's message. */
   because: string;
-  /** The line that mends it. */
+  /** What to run or to change; a part of the error's message. */
   mend: string;
   /** An SQL condition that is true where the setting is wrong. */
   isWrong: string;
 }
 
 /**
- * Refuses connections that are set in a way that would change what is read or written (contract O7). Settings may change
- * at any time and differ from connection to connection, so the statements themselves look: a value in them becomes an
- * expression that fails where a setting is wrong, which costs no round trip.
+ * Refuses connections whose settings would change what is read or written (contract O7). Settings may change at any time
+ * and differ from connection to connection, so each statement checks them: one of its values is put into an expression
+ * that fails where a setting is wrong. That costs no round trip.
  */
 export interface SettingsCheck {
-  /** The value with the check around it. The database takes it for a constant: indexes are used as before. */
+  /** The value inside the expression that checks. The database treats it as a constant, and uses the same indexes. */
   around(value: unknown): unknown;
-  /** What to tell of an error of the check; undefined for any other error. */
+  /** What to throw instead of an error of the check; undefined for any other error. */
   refusal(error: unknown): SchemaError | undefined;
 }
 
 /**
- * @param around the expression: the value for `?`, an error where a setting is wrong.
- * @param code the driver's code of that error.
- * @param settingOf finds the setting in the error's message.
+ * @param around the expression: its value is that of `?`, and it fails where a setting is wrong.
+ * @param code the driver's code for that failure.
+ * @param settingOf finds the setting in the message of the driver's error.
  */
 export function settingsCheck(
   around: string,

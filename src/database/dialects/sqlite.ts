@@ -3,37 +3,41 @@ import { SchemaError, driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { mustWaitForLocks } from '../mikro-orm.js';
 import type { Dialect, Sql } from './dialect.js';
-import { returning } from './returning.js';
+import { returningOperations, returningSql } from './returning.js';
+import { setting, unless } from './server-settings.js';
 import { settingsCheck, type Setting } from './settings.js';
 
 const BUSY_TIMEOUT_MS = 10_000;
 
+/** While it waits, SQLite looks each 100 ms whether the lock is free, more often only at first. */
+const TURN_MS = 125;
+
 const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   SQLITE_BUSY: 'lockTimeout',
   SQLITE_LOCKED: 'lockTimeout',
-  SQLITE_READONLY: 'readOnly',
+  SQLITE_READONLY: 'readOnlyFile',
   SQLITE_FULL: 'diskFull',
   SQLITE_IOERR: 'inputOutput',
   SQLITE_CORRUPT: 'damagedFile',
   SQLITE_NOTADB: 'damagedFile',
-  SQLITE_CANTOPEN: 'unreachable',
+  SQLITE_CANTOPEN: 'fileNotOpened',
   SQLITE_PERM: 'notAllowed',
   SQLITE_AUTH: 'notAllowed',
   SQLITE_INTERRUPT: 'statementTimeout',
   // Of Node.js, when MikroORM makes the file's folder.
-  ENOTDIR: 'unreachable',
-  EACCES: 'unreachable',
-  EPERM: 'unreachable',
-  EROFS: 'readOnly',
+  ENOTDIR: 'fileNotOpened',
+  EACCES: 'fileNotOpened',
+  EPERM: 'fileNotOpened',
+  EROFS: 'readOnlyFile',
 };
 
-/** One driver gives extended codes, such as `SQLITE_READONLY_DIRECTORY`, the other their first part alone. */
+/** better-sqlite3 gives extended codes such as `SQLITE_READONLY_DIRECTORY`, sqlite3 gives `SQLITE_READONLY`. */
 function primaryCode(error: unknown): string {
   const code = driverCodeOf(error) ?? '';
   return /^SQLITE_[A-Z]+/.exec(code)?.[0] ?? code;
 }
 
-/** MikroORM turns foreign keys on once, for the first connection; one that knex opens beside it or after it lacks them. */
+/** MikroORM turns on foreign keys once, on the first connection. Those that knex opens beside it or later lack them. */
 const ONE_CONNECTION =
   "SQLite needs one connection that stays open, or a deleted session would leave its events behind. Leave 'pool' out of the config of MikroORM, or set it to { min: 1, max: 1 }.";
 
@@ -47,13 +51,13 @@ const FOREIGN_KEYS: Setting = {
   isWrong: '(select not foreign_keys from pragma_foreign_keys)',
 };
 
-/** The ORMs whose connection is set up, by the connection object, which MikroORM has one of. */
+/** The set-up of each ORM's connection, by MikroORM's connection object. */
 const prepared = new WeakMap<object, Promise<void>>();
 
 async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
   const { min = 1, max = 1 } = em.config.get('pool') ?? {};
   if (min !== 1 || max !== 1) throw new SchemaError(ONE_CONNECTION);
-  // Without it a second process that writes to the file fails at once (contract E6).
+  // Without it a write fails at once while another process writes to the file (contract E6).
   if (!mustWaitForLocks(em)) await sql.all(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
   const [journal] = await sql.all<{ journal_mode: string }>('pragma journal_mode');
   const isWal = journal?.journal_mode === 'wal';
@@ -62,9 +66,9 @@ async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
 }
 
 /**
- * Has each commit wait for the disk, or a power cut takes what was acknowledged (contract O9). better-sqlite3 lowers
- * `synchronous` in WAL mode, at its next look at the file, unless it has been set; another value is one that the host has
- * set. In WAL mode a `normal` of the host's cannot be told from that.
+ * Makes each commit wait for the disk: otherwise a power cut loses what was acknowledged (contract O9). In WAL mode
+ * better-sqlite3 lowers `synchronous` to `normal`, unless a statement has set it. A host that sets it to `normal` in WAL
+ * mode cannot be told from that, and gets `full`; another value of the host's stays.
  */
 async function syncCommits(sql: Sql, isWal: boolean): Promise<void> {
   const [setting] = await sql.all<{ synchronous: number }>('pragma synchronous');
@@ -78,50 +82,83 @@ async function lowersInWal(sql: Sql): Promise<boolean> {
 }
 
 export const sqlite: Dialect = {
-  ...returning,
+  connections: {
+    async prepare(em, sql) {
+      const connection = em.getConnection();
+      let ready = prepared.get(connection);
+      if (!ready) {
+        ready = prepareConnection(em, sql);
+        prepared.set(connection, ready);
+        ready.catch(() => prepared.delete(connection));
+      }
+      await ready;
+    },
 
-  async prepare(em, sql) {
-    const connection = em.getConnection();
-    let ready = prepared.get(connection);
-    if (!ready) {
-      ready = prepareConnection(em, sql);
-      prepared.set(connection, ready);
-      ready.catch(() => prepared.delete(connection));
-    }
-    await ready;
+    // `abs` of the smallest integer fails with an overflow.
+    settings: settingsCheck(
+      `case when ${FOREIGN_KEYS.isWrong} then abs(-9223372036854775807 - ${FOREIGN_KEYS.isWrong}) else ? end`,
+      'SQLITE_ERROR',
+      (message) => (message.includes('integer overflow') ? FOREIGN_KEYS : undefined),
+    ),
+
+    defaultPoolMax: 1,
+
+    serverSettings: [
+      setting('version', 'sqlite_version()', () => undefined),
+      setting(
+        'synchronous',
+        '(select synchronous from pragma_synchronous)',
+        unless('2', '3')('A power cut may lose what was acknowledged. Leave the pragma synchronous at full.'),
+      ),
+      setting(
+        'journal_mode',
+        '(select journal_mode from pragma_journal_mode)',
+        unless('wal', 'memory')('Readers and writers wait for each other. Run: pragma journal_mode = wal'),
+      ),
+    ],
   },
 
-  // There is no absolute value of the smallest integer.
-  settings: settingsCheck(
-    `case when ${FOREIGN_KEYS.isWrong} then abs(-9223372036854775807 - ${FOREIGN_KEYS.isWrong}) else ? end`,
-    'SQLITE_ERROR',
-    (message) => (message.includes('integer overflow') ? FOREIGN_KEYS : undefined),
-  ),
+  errors: {
+    failureOf: (error) => FAILURES_BY_CODE[primaryCode(error)],
 
-  now: "((julianday('now') - 2440587.5) * 86400000)",
-
-  failureOf: (error) => FAILURES_BY_CODE[primaryCode(error)],
-
-  // The library runs in this process: it always answers.
-  isAnswer: (error) => primaryCode(error).startsWith('SQLITE_'),
-
-  defaultPoolMax: 1,
-
-  // The first tells of other connections' writes, the second of this one's.
-  changeMark: "select (select data_version from pragma_data_version) || ' ' || total_changes() as mark",
-
-  jsonText: (column) => column,
-
-  /**
-   * As a fraction of two whole numbers, which SQLite divides exactly; a decimal of 16 digits it may read as the double
-   * beside it, and MikroORM writes numbers into the statement as decimals.
-   */
-  literal(value) {
-    if (typeof value !== 'number') return value;
-    let denominator = 1;
-    while (!Number.isInteger(value * denominator) && denominator < 2 ** 62) denominator *= 2;
-    const numerator = value * denominator;
-    if (denominator === 1 || !Number.isInteger(numerator)) return value;
-    return raw(`(${BigInt(numerator)} * 1.0 / ${BigInt(denominator)})`);
+    // SQLite runs in this process: no answer is lost.
+    isAnswer: (error) => primaryCode(error).startsWith('SQLITE_'),
   },
+
+  sql: {
+    ...returningSql,
+    now: "((julianday('now') - 2440587.5) * 86400000)",
+
+    // `data_version` changes with the writes of other connections, `total_changes()` with those of this one.
+    changeMark: "select (select data_version from pragma_data_version) || ' ' || total_changes() as mark",
+
+    columns: (tables) =>
+      `select t.name as table_name, c.name as column_name, c.type as type
+       from sqlite_master as t join pragma_table_info(t.name) as c where t.type = 'table' and t.name in ${tables}`,
+
+    insertionOrder: 'rowid',
+
+    turnMs: TURN_MS,
+
+    contains: (column) => `instr(${column}, ?) > 0`,
+
+    hex: (column) => `hex(${column})`,
+
+    byteLength: (column) => `length(cast(${column} as blob))`,
+
+    /**
+     * A number as a division of two integers, which SQLite computes exactly. MikroORM writes a decimal, and one of 16
+     * digits SQLite may parse as a neighbouring double.
+     */
+    literal(value) {
+      if (typeof value !== 'number') return value;
+      let denominator = 1;
+      while (!Number.isInteger(value * denominator) && denominator < 2 ** 62) denominator *= 2;
+      const numerator = value * denominator;
+      if (denominator === 1 || !Number.isInteger(numerator)) return value;
+      return raw(`(${BigInt(numerator)} * 1.0 / ${BigInt(denominator)})`);
+    },
+  },
+
+  operations: returningOperations,
 };

@@ -1,6 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
-import { SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
+import { SESSION_COLUMNS, SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
 
 /** The content of events that are too large for one packet, in rows of `adk_event_parts`. */
 export class EventParts {
@@ -10,13 +10,13 @@ export class EventParts {
   readonly #underLock: string;
   readonly #length: number;
 
-  constructor(dialect: Dialect, { events, eventParts }: Tables) {
-    this.#length = dialect.maxTextLength ?? Infinity;
-    this.#insert = `insert into ${eventParts} (app_name, user_id, session_id, seq, part, text) values (?, ?, ?, ?, ?, ?)`;
+  constructor({ limits, sql }: Dialect, { events, eventParts, select }: Tables) {
+    this.#length = limits?.maxTextLength ?? Infinity;
+    this.#insert = `insert into ${eventParts} (${SESSION_COLUMNS}, seq, part, text) values (?, ?, ?, ?, ?, ?)`;
     this.#delete = `delete from ${eventParts} where ${SESSION_WHERE} and seq = ?`;
-    this.#select = `select part, coalesce(text, ${dialect.jsonText('data')}) as text from ${events}
-      left join ${eventParts} using (app_name, user_id, session_id, seq) where ${SESSION_WHERE} and seq = ? order by part`;
-    this.#underLock = dialect.underLock;
+    this.#select = `select part, coalesce(text, ${select.data}) as text from ${events}
+      left join ${eventParts} using (${SESSION_COLUMNS}, seq) where ${SESSION_WHERE} and seq = ? order by part`;
+    this.#underLock = sql.underLock;
   }
 
   /** Whether an event's content is too large for its row. */

@@ -1,11 +1,20 @@
 import type { SessionKey } from '../../model/keys.js';
-import { gapsIn, rangesOf, type SeqRange } from '../../model/seq-ranges.js';
-import { appendCondition } from '../dialects/append-condition.js';
+import { gapsIn, notBefore, rangesOf, type SeqRange } from '../../model/seq-ranges.js';
+import { appendCondition } from '../dialects/session-row.js';
 import type { AppendBatch, Dialect, OneStatementAppend, Sql, StoredEvent } from '../dialects/dialect.js';
-import { EVENT_COLUMNS, SESSION_WHERE, placeholderRows, sessionValues, type Tables } from '../tables.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  insertIntoEvents,
+  isSameEvent,
+  placeholderRows,
+  sessionStillExists,
+  sessionValues,
+  type Tables,
+} from '../tables.js';
 import type { EventParts } from './event-parts.js';
 import { packets } from './packets.js';
-import type { SessionSnapshot, SessionStore } from './session-store.js';
+import type { SessionHead, SessionSnapshot, SessionStore } from './session-store.js';
 import type { StateStore } from './state-store.js';
 
 /** Selects events of a snapshot. */
@@ -52,7 +61,7 @@ export class EventStore {
     this.#state = state;
     this.#parts = parts;
     this.#text = texts(dialect, tables);
-    this.#oneStatement = dialect.appendInOneStatement?.(tables);
+    this.#oneStatement = dialect.operations.appendInOneStatement?.(tables);
   }
 
   /** Whether `append` is one statement, which needs no transaction around it. */
@@ -69,15 +78,15 @@ export class EventStore {
     if (this.#oneStatement?.takes(batch, sql.isInTransaction)) return this.#oneStatement.write(sql, batch);
 
     const { session, events, lastUpdateTime, state } = batch;
-    const lastSeq = await this.#dialect.takeSeq(sql, {
+    const lastSeq = await this.#dialect.operations.takeSeq(sql, {
       table: this.#table,
       count: events.length,
       lastUpdateTime,
-      ...appendCondition(batch, this.#dialect),
+      ...appendCondition(batch, this.#dialect.sql),
     });
     if (lastSeq === undefined) return undefined;
 
-    await this.#insert(sql, session, lastSeq - events.length + 1, events);
+    await this.insert(sql, session, lastSeq - events.length + 1, events);
     await this.#state.set(sql, session, state);
     return lastSeq;
   }
@@ -90,6 +99,16 @@ export class EventStore {
     if (inParts) await this.#parts.insert(sql, session, seq, event.json);
   }
 
+  /** Copies a session's events up to a number into a new one. */
+  async copy(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
+    for (const text of this.#text.copy) await sql.run(text, [...sessionValues(to), ...sessionValues(from), upTo]);
+  }
+
+  /** Deletes the events after a number, for the caller that holds the session's lock. */
+  async deleteAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
+    await sql.run(this.#text.deleteAfter, [...sessionValues(session), seq]);
+  }
+
   /** @returns undefined when the session is gone since the snapshot, or another under its id. */
   async read(
     sql: Sql,
@@ -97,9 +116,10 @@ export class EventStore {
     snapshot: SessionSnapshot,
     { after, afterTimestamp, newest }: EventRange,
   ): Promise<ReadEvents | undefined> {
-    const { incarnation, lastSeq } = snapshot;
+    const { incarnation, firstSeq, lastSeq } = snapshot;
     const isFiltered = afterTimestamp !== undefined;
-    const first = newest === undefined || isFiltered ? after : Math.max(after, lastSeq - newest);
+    const beforeKept = Math.max(after, firstSeq - 1);
+    const first = newest === undefined || isFiltered ? beforeKept : Math.max(beforeKept, lastSeq - newest);
     const key = sessionValues(session);
     const rows = isFiltered
       ? await this.#eventsSince(sql, session, snapshot, first, afterTimestamp, newest)
@@ -128,11 +148,17 @@ export class EventStore {
       : gapsIn(numbers, first, lastSeq);
     const uncounted = rangesOf(rows.slice(counted.length).map(({ seq }) => seq));
 
-    // A row that was read shows that the session existed then. Without rows, and after further reads, look again.
-    const isThere = rows.length > 0 && asked.every(({ data }) => data !== null) && !(isFiltered && missing.length > 0);
-    return isThere || (await this.#sessions.head(sql, session))?.incarnation === incarnation
-      ? { events, missing, uncounted }
-      : undefined;
+    // A row that was read shows that the session existed then. Without rows, and after further reads, look again; also
+    // where rows are missing, which may have been trimmed since the snapshot (contract K2).
+    const isThere = rows.length > 0 && asked.every(({ data }) => data !== null) && missing.length === 0;
+    if (isThere) return { events, missing, uncounted };
+    const head = await this.#sessions.head(sql, session);
+    if (head?.incarnation !== incarnation) return undefined;
+    return {
+      events: events.filter(({ seq }) => seq >= head.firstSeq),
+      missing: notBefore(missing, head.firstSeq),
+      uncounted,
+    };
   }
 
   /** Rows later than a time, and the session's last row: if it is missing, events after the others are. */
@@ -175,10 +201,13 @@ export class EventStore {
     return gaps.filter(({ to }) => behindGaps.has(to + 1));
   }
 
-  /** @returns the highest number among the session's events, whatever its row says; 0 without events. */
-  async highestSeq(sql: Sql, session: SessionKey): Promise<number> {
+  /**
+   * @returns the highest number among the session's events, those that were trimmed included, whatever its row says to be
+   *   the last; 0 when there was none.
+   */
+  async highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
     const [row] = await sql.all<{ seq: number }>(this.#text.selectHighestNumber, sessionValues(session));
-    return row?.seq ?? 0;
+    return Math.max(row?.seq ?? 0, firstSeq - 1);
   }
 
   /** The numbers of the events that have a row, in order. */
@@ -199,7 +228,8 @@ export class EventStore {
     return { seq: row.seq, json: json ?? undefined };
   }
 
-  async #insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
+  /** Inserts events from a number on, for the caller that holds the session's lock. */
+  async insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
     const numbered = events.map((event, i) => ({ ...event, seq: firstSeq + i }));
     for (const packet of packets(
       this.#dialect,
@@ -227,25 +257,30 @@ interface EventRow {
   follows?: boolean | number;
 }
 
-function texts(dialect: Dialect, { sessions, events }: Tables) {
-  const event = `seq, ${dialect.jsonText('data')} as data`;
+function texts({ sql }: Dialect, tables: Tables) {
+  const { sessions, events, eventParts, select } = tables;
+  const copy = (table: string, columns: string) =>
+    `insert into ${table} (${SESSION_COLUMNS}, ${columns})
+      select ?, ?, ?, ${columns} from ${table} where ${SESSION_WHERE} and seq <= ?`;
+  const event = `seq, ${select.data} as data`;
   // Also the rows above last_seq, which are damage to report.
   const eventsWhere = (asked: string) => `where ${SESSION_WHERE} and seq > ?
     and (${asked} or seq > (select last_seq from ${sessions} where ${SESSION_WHERE}))
-    and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
-  const since = `select seq, timestamp > ? as is_later, case when timestamp > ? then ${dialect.jsonText('data')} end as data,
-    exists (select 1 from ${events} as previous where previous.app_name = e.app_name and previous.user_id = e.user_id
-      and previous.session_id = e.session_id and previous.seq = e.seq - 1) as follows
+    and ${sessionStillExists(tables)}`;
+  const since = `select seq, timestamp > ? as is_later, case when timestamp > ? then ${select.data} end as data,
+    exists (select 1 from ${events} as previous where ${isSameEvent('previous', 'e', 'e.seq - 1')}) as follows
     from ${events} as e ${eventsWhere('seq <= ? and (timestamp > ? or seq = ?)')}`;
   return {
-    insert: `insert into ${events} (${EVENT_COLUMNS}) values`,
+    insert: `${insertIntoEvents(tables)} values`,
     select: `select ${event} from ${events} ${eventsWhere('seq <= ?')} order by seq`,
     selectSince: `${since} order by seq`,
     selectNewestSince: `${since} order by seq desc limit ?`,
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
     selectNumbers: `select seq from ${events} where ${SESSION_WHERE} and seq > ? and seq <= ? order by seq`,
     selectOne: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
-    selectOneUnderLock: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?${dialect.underLock}`,
+    selectOneUnderLock: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?${sql.underLock}`,
+    copy: [copy(events, 'seq, event_id, timestamp, data'), copy(eventParts, 'seq, part, text')],
+    deleteAfter: `${sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE} and seq > ?`,
     update: `update ${events} set timestamp = ?, data = ? where ${SESSION_WHERE} and seq = ?`,
   };
 }

@@ -1,4 +1,5 @@
 import type { SessionKey } from '../../model/keys.js';
+import { LEASE_IS_CURRENT, leaseIsFree } from '../dialects/session-row.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
 
@@ -33,7 +34,7 @@ export class LeaseStore {
 
   /** @returns a number that no lease of any session has had (contract H2). */
   async nextToken(sql: Sql): Promise<number> {
-    return this.#dialect.increment(sql, this.#tables.counters, 'fencing token', 1);
+    return this.#dialect.operations.increment(sql, this.#tables.counters, 'fencing token', 1);
   }
 
   /** @returns whether the lease was free, and is the holder's now. */
@@ -74,22 +75,20 @@ export class LeaseStore {
   }
 }
 
-function texts(dialect: Dialect, { sessions }: Tables) {
-  const { now } = dialect;
-  const expires = dialect.doubleText?.('lease_expires') ?? 'lease_expires';
-  const held = `${SESSION_WHERE} and lease_token = ? and lease_holder is not null`;
+function texts({ sql }: Dialect, { sessions }: Tables) {
+  const { now } = sql;
+  const expires = sql.doubleText?.('lease_expires') ?? 'lease_expires';
+  const held = `${SESSION_WHERE} and ${LEASE_IS_CURRENT}`;
   const select = `select lease_holder, lease_token, ${expires} as expires, ${now} as now
       from ${sessions} where ${SESSION_WHERE} and lease_holder is not null`;
   return {
-    // A token that is smaller than the row's was given out earlier, and must not replace it. It equals the row's when
-    // this
+    // A token that is smaller than the row's was given out earlier, and must not replace it. It equals the row's when this
     // statement is a retry after a lost answer.
     take: `update ${sessions} set lease_holder = ?, lease_token = ?, lease_expires = ${now} + ?
-      where ${SESSION_WHERE} and (lease_token = ? and lease_holder is not null
-        or lease_token < ? and (lease_expires is null or lease_expires <= ${now}))`,
+      where ${SESSION_WHERE} and deleted_at is null and (${LEASE_IS_CURRENT} or lease_token < ? and ${leaseIsFree(sql)})`,
     renew: `update ${sessions} set lease_expires = ${now} + ? where ${held}`,
     release: `update ${sessions} set lease_holder = null, lease_expires = null where ${held}`,
     select,
-    selectUnderLock: select + dialect.underLock,
+    selectUnderLock: select + sql.underLock,
   };
 }

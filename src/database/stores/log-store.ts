@@ -1,7 +1,18 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
+import { inLogOrder } from '../../model/log-order.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
-import { SESSION_WHERE, sessionKeyOf, sessionValues, type SessionKeyRow, type Tables } from '../tables.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  placeholders,
+  sessionKeyOf,
+  sessionStillExists,
+  sessionValues,
+  type SessionKeyRow,
+  type Tables,
+} from '../tables.js';
+import type { ChangeKind } from './change-store.js';
 import type { EventParts } from './event-parts.js';
 
 /** An event as the log reads it. */
@@ -10,8 +21,32 @@ export interface LoggedEvent {
   seq: number;
   /** Null until the event has one. */
   position: number | null;
-  /** Null where the row has lost its content, undefined where the event was deleted while it was read. */
+  /** Null where the row has lost its content, undefined where the event was deleted while it was read, or its session is marked as deleted. */
   json: string | null | undefined;
+}
+
+/** A change as the log reads it. */
+export interface LoggedChange {
+  /** Ids are empty where the change is not of one session. */
+  session: SessionKey;
+  id: number;
+  kind: ChangeKind;
+  seq: number;
+  eventSeq: number | null;
+  /** The position of the event that it follows. */
+  position: number;
+  /** Its place among the changes. */
+  number: number;
+  data: string | null;
+}
+
+/** What a rewritten event had before one of its rewritings. */
+export interface Rewriting {
+  session: SessionKey;
+  eventSeq: number;
+  changeId: number;
+  /** Null where the old content was not recorded. */
+  before: string | null;
 }
 
 /** The conditions of a filter that are columns. */
@@ -38,9 +73,21 @@ export interface SessionLogRange extends LogRange {
   afterTimestamp?: number | undefined;
 }
 
-/** How far a log goes. */
-export interface LogHead {
+/** A place in the log. */
+export interface LogPosition {
   position: number;
+  /** Which history the position belongs to: it grows when an operator says that the log was restored (contract O2). */
+  epoch: number;
+}
+
+/** A place in the complete log, which has changes between the events. */
+export interface CompleteLogPosition extends LogPosition {
+  /** How many changes come before it. */
+  change: number;
+}
+
+/** How far a log goes. */
+export interface LogHead extends CompleteLogPosition {
   /** Whether there are committed events without a position. */
   isPending: boolean;
 }
@@ -49,6 +96,8 @@ export interface LogHead {
 const POSITIONED_AT_ONCE = 500;
 
 const POSITION = 'position';
+const EPOCH = 'epoch';
+const CHANGE = 'change';
 
 /** The statements of the event log. */
 export class LogStore {
@@ -61,7 +110,7 @@ export class LogStore {
     this.#dialect = dialect;
     this.#tables = tables;
     this.#parts = parts;
-    this.#text = texts(dialect, tables);
+    this.#text = texts(tables);
   }
 
   /** What notifications of commits are called; undefined where the database has none. */
@@ -75,47 +124,166 @@ export class LogStore {
     if (push) await sql.all(push.notify, [push.channel(this.#tables)]);
   }
 
+  get hasChangeMark(): boolean {
+    return this.#dialect.sql.changeMark !== undefined;
+  }
+
   /** Changes when anything was written; undefined where the database has no cheaper sign than `head`. */
   async changeMark(sql: Sql): Promise<string | undefined> {
-    if (this.#dialect.changeMark === undefined) return undefined;
-    const [row] = await sql.all<{ mark: string }>(this.#dialect.changeMark);
+    const { changeMark } = this.#dialect.sql;
+    if (changeMark === undefined) return undefined;
+    const [row] = await sql.all<{ mark: string }>(changeMark);
     return row?.mark;
   }
 
   async head(sql: Sql): Promise<LogHead> {
-    const [row] = await sql.all<{ head: number | string; pending: number | boolean }>(this.#text.selectHead, [
-      POSITION,
-    ]);
-    return { position: Number(row?.head), isPending: Boolean(row?.pending) };
+    const [row] = await sql.all<HeadRow>(this.#text.selectHead, [POSITION, EPOCH, CHANGE]);
+    return {
+      position: Number(row?.head),
+      epoch: Number(row?.epoch),
+      change: Number(row?.changes),
+      isPending: Boolean(row?.pending),
+    };
+  }
+
+  /** Begins an epoch at the last position there is. Positions that are given from now on belong to it. */
+  async beginEpoch(sql: Sql): Promise<LogPosition> {
+    const { operations } = this.#dialect;
+    const { counters } = this.#tables;
+    // Locks the counter, so that nobody gives positions meanwhile.
+    const position = await operations.increment(sql, counters, POSITION, 0);
+    const epoch = await operations.increment(sql, counters, EPOCH, 1);
+    await operations.increment(sql, counters, `${EPOCH} ${epoch}`, position);
+    return { position, epoch };
+  }
+
+  /** @returns the position where the first epoch after this one began; undefined without one. */
+  async endOfEpoch(sql: Sql, epoch: number): Promise<number | undefined> {
+    const [row] = await sql.all<{ value: number | string }>(this.#text.selectCounter, [`${EPOCH} ${epoch + 1}`]);
+    return row && Number(row.value);
   }
 
   /**
    * Gives positions to events that are committed and have none, in a transaction of its own. Writers don't wait for
    * it: it locks rows that are written already, and the counter, which only readers of the log use.
    *
-   * @returns the last position, and whether there may be more to do.
+   * @returns the head as it is then, and whether there may be more to do.
    */
-  async assignPositions(sql: Sql): Promise<LogHead> {
+  async assignPositions(sql: Sql): Promise<Omit<LogHead, 'epoch'>> {
     // First the lock, then the look: what another reader has positioned meanwhile is seen, and not positioned again.
-    const last = await this.#dialect.increment(sql, this.#tables.counters, POSITION, 0);
-    const rows = await sql.all<KeyRow & { timestamp: number }>(this.#text.selectPending, [POSITIONED_AT_ONCE]);
-    if (rows.length === 0) return { position: last, isPending: false };
-
-    const placed = inTime(rows).map((row, i) => [row.app_name, row.user_id, row.session_id, row.seq, last + 1 + i]);
-    await sql.run(this.#dialect.setPositions(this.#tables.events, placed.length), placed.flat());
-    const position = await this.#dialect.increment(sql, this.#tables.counters, POSITION, placed.length);
-    return { position, isPending: rows.length === POSITIONED_AT_ONCE };
+    const { counters, events, changes } = this.#tables;
+    const last = await this.#dialect.operations.increment(sql, counters, POSITION, 0);
+    const { lastChange, ...pending } = await this.#pending(sql);
+    let [position, number] = [last, lastChange];
+    const ofEvents: unknown[][] = [];
+    const ofChanges: { id: unknown; position: number; number: number }[] = [];
+    for (const { event, change } of pending.entries) {
+      if (event) ofEvents.push([event.app_name, event.user_id, event.session_id, event.seq, ++position]);
+      else ofChanges.push({ id: change.id, position, number: ++number });
+    }
+    if (ofEvents.length > 0) await sql.run(this.#dialect.sql.setPositions(events, ofEvents.length), ofEvents.flat());
+    if (ofChanges.length > 0) {
+      const each = 'when ? then ? '.repeat(ofChanges.length);
+      await sql.run(
+        `${this.#dialect.sql.updateThrough(changes, 'primary')} set position = case change_id ${each}end, number = case change_id ${each}end
+          where change_id in (${placeholders(ofChanges.length)})`,
+        [
+          ...ofChanges.flatMap(({ id, position }) => [id, position]),
+          ...ofChanges.flatMap(({ id, number }) => [id, number]),
+          ...ofChanges.map(({ id }) => id),
+        ],
+      );
+    }
+    if (position > last) await this.#dialect.operations.increment(sql, counters, POSITION, position - last);
+    if (number > lastChange) await this.#dialect.operations.increment(sql, counters, CHANGE, number - lastChange);
+    return { position, change: number, isPending: pending.isCut };
   }
 
-  /** Events of all sessions, in the order of their positions. */
-  async events(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<LoggedEvent[]> {
+  /** Some of what is committed and has no position, in the order in which it gets them, and the number of the last change. */
+  async #pending(sql: Sql): Promise<{ entries: PendingEntry[]; isCut: boolean; lastChange: number }> {
+    const limits = [POSITIONED_AT_ONCE, POSITIONED_AT_ONCE];
+    const read = await sql.all<Wide<PendingRow>>(this.#text.selectPending, [...limits, CHANGE]);
+    // In a union MariaDB widens the numbers, and its driver gives wide ones as text.
+    const rows = read.map((row) => ({ ...row, seq: Number(row.seq), timestamp: Number(row.timestamp) }));
+    const changes = rows.filter((row) => row.kind === 'change').sort((a, b) => Number(a.id) - Number(b.id));
+    const events = rows.filter((row) => row.kind === 'event').sort((a, b) => a.seq - b.seq);
+    const lastChange = Number(rows.find((row) => row.kind === 'counter')?.id ?? 0);
+    const areEventsCut = events.length === POSITIONED_AT_ONCE;
+    // All pending events with lower numbers than this are at hand.
+    const complete = areEventsCut ? (events.at(-1)?.seq ?? 0) : Infinity;
+    const entries = inTime(events, changes, (change) => change.seq < complete);
+    const [first] = changes;
+    // Each of the sessions waits for events that did not fit in: one of them gets all of its own.
+    if (entries.length === 0 && first) {
+      const own = await sql.all<PendingRow>(this.#text.selectPendingOf, [
+        ...sessionValues(sessionKeyOf(first)),
+        first.seq,
+      ]);
+      return { entries: inTime(own, [first], () => true), isCut: true, lastChange };
+    }
+    return { entries, isCut: areEventsCut || changes.length === POSITIONED_AT_ONCE, lastChange };
+  }
+
+  /**
+   * Events of all sessions, in the order of their positions.
+   *
+   * @param hidesDeleted whether the contents of sessions that are marked as deleted are left out.
+   */
+  async events(
+    sql: Sql,
+    { after, upTo, limit }: LogRange,
+    columns: LogColumns,
+    hidesDeleted: boolean,
+  ): Promise<LoggedEvent[]> {
     const { where, values } = conditions(columns);
-    return this.#loggedEvents(sql, `${this.#text.selectEvents}${where} order by position limit ?`, [
-      after,
-      upTo,
-      ...values,
-      limit,
-    ]);
+    const select = hidesDeleted ? this.#text.selectEvents : this.#text.selectAllEvents;
+    return this.#loggedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
+  }
+
+  /** The changes after one number, up to and including another. */
+  async changes(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<LoggedChange[]> {
+    const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
+    const text = `${this.#text.selectChanges}${where} order by number limit ?`;
+    const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
+    return rows.map((row) => ({
+      session: sessionKeyOf(row),
+      id: Number(row.change_id),
+      kind: row.kind,
+      seq: row.seq,
+      eventSeq: row.event_seq,
+      position: Number(row.position),
+      number: Number(row.number),
+      data: row.data,
+    }));
+  }
+
+  /** @returns the number of the last change in front of the event with a position. */
+  async changeBefore(sql: Sql, position: number): Promise<number> {
+    if (position === 0) return 0;
+    const [row] = await sql.all<{ number: number | string }>(this.#text.selectChangeBefore, [position]);
+    return Number(row?.number ?? 0);
+  }
+
+  /** What the rewritten events of some sessions had before, in the order of the rewritings. */
+  async rewritings(sql: Sql, sessions: readonly SessionKey[]): Promise<Rewriting[]> {
+    if (sessions.length === 0) return [];
+    const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
+    const rows = await sql.all<ChangeRow>(
+      `${this.#text.selectRewritings} and (${where}) order by change_id`,
+      sessions.flatMap(sessionValues),
+    );
+    return rows.map((row) => ({
+      session: sessionKeyOf(row),
+      eventSeq: Number(row.event_seq),
+      changeId: Number(row.change_id),
+      before: row.data,
+    }));
+  }
+
+  /** @returns one event; undefined when it is gone. */
+  async event(sql: Sql, session: SessionKey, seq: number): Promise<LoggedEvent | undefined> {
+    const [event] = await this.#loggedEvents(sql, this.#text.selectEvent, [...sessionValues(session), seq]);
+    return event;
   }
 
   /** Events of one session, in append order; none when the session is gone, or another under its id. */
@@ -144,11 +312,19 @@ export class LogStore {
         session,
         seq: row.seq,
         position: row.position === null ? null : Number(row.position),
-        json: row.data ?? (await this.#parts.read(sql, session, row.seq)),
+        json:
+          Number(row.is_deleted ?? 0) === 1 ? undefined : (row.data ?? (await this.#parts.read(sql, session, row.seq))),
       });
     }
     return events;
   }
+}
+
+interface HeadRow {
+  head: number | string;
+  epoch: number | string;
+  changes: number | string;
+  pending: number | boolean;
 }
 
 interface KeyRow extends SessionKeyRow {
@@ -158,20 +334,66 @@ interface KeyRow extends SessionKeyRow {
 interface EventRow extends KeyRow {
   position: number | string | null;
   data: string | null;
+  /** Whether the session is marked as deleted; not selected in the log of one session, where it is not needed. */
+  is_deleted?: number | string;
 }
 
-/** By time across sessions, and by number inside one, whatever the clocks of its writers. */
-function inTime<Row extends KeyRow & { timestamp: number }>(rows: readonly Row[]): Row[] {
-  const latest = new Map<string, number>();
-  return rows
-    .map((row) => {
-      const session = sessionIdentity(sessionKeyOf(row));
-      const time = Math.max(row.timestamp, latest.get(session) ?? row.timestamp);
-      latest.set(session, time);
-      return { row, time };
-    })
-    .sort((a, b) => a.time - b.time)
-    .map(({ row }) => row);
+/** An event or a change without a place, or the counter of changes. */
+interface PendingRow extends KeyRow {
+  kind: 'event' | 'change' | 'counter';
+  /** Of a change; the value of the counter. */
+  id: number | string;
+  timestamp: number;
+}
+
+/** A row whose numbers may be text. */
+type Wide<Row> = { [K in keyof Row]: Row[K] extends number ? number | string : Row[K] };
+
+/** An event or a change. */
+type PendingEntry = { event: PendingRow; change?: undefined } | { event?: undefined; change: PendingRow };
+
+interface ChangeRow extends KeyRow {
+  change_id: number | string;
+  kind: ChangeKind;
+  event_seq: number | null;
+  position: number | string;
+  number: number | string;
+  data: string | null;
+}
+
+/**
+ * By time across sessions; inside one as it happened, whatever the clocks of its writers.
+ *
+ * @param events by number.
+ * @param changes in the order in which they were made.
+ * @param isComplete whether all events that come before a change are among `events`; from a change of which that is not
+ *   known, its session is left out.
+ */
+function inTime(
+  events: readonly PendingRow[],
+  changes: readonly PendingRow[],
+  isComplete: (change: PendingRow) => boolean,
+): PendingEntry[] {
+  const sessions = new Map<string, { events: PendingRow[]; changes: PendingRow[] }>();
+  const of = (row: KeyRow) => {
+    const id = sessionIdentity(sessionKeyOf(row));
+    const session = sessions.get(id) ?? { events: [], changes: [] };
+    sessions.set(id, session);
+    return session;
+  };
+  for (const event of events) of(event).events.push(event);
+  for (const change of changes) of(change).changes.push(change);
+
+  const timed: { entry: PendingEntry; time: number }[] = [];
+  for (const session of sessions.values()) {
+    let time = -Infinity;
+    for (const entry of inLogOrder(session.events, session.changes)) {
+      if (entry.change && !isComplete(entry.change)) break;
+      time = Math.max(time, (entry.event ?? entry.change).timestamp);
+      timed.push({ entry, time });
+    }
+  }
+  return timed.sort((a, b) => a.time - b.time).map(({ entry }) => entry);
 }
 
 function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }: LogColumns): {
@@ -200,16 +422,40 @@ function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }:
 /** The next after all that begins with the separator. */
 const AFTER_SEPARATOR = SESSION_TREE_SEPARATOR.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
 
-function texts(dialect: Dialect, { sessions, events, counters }: Tables) {
-  const select = `select position, app_name, user_id, session_id, seq, ${dialect.jsonText('data')} as data from ${events}`;
+function texts(tables: Tables) {
+  const { sessions, events, changes, counters, select } = tables;
+  const pendingEvents = `select 'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp from ${events}
+    where position is null`;
+  const logged = `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data from ${events}`;
+  const changed = `select change_id, ${SESSION_COLUMNS}, kind, seq, event_seq, position, number, ${select.data} as data
+    from ${changes}`;
   return {
+    selectCounter: `select value from ${counters} where name = ?`,
     selectHead: `select coalesce((select value from ${counters} where name = ?), 0) as head,
-      exists (select 1 from ${events} where position is null) as pending`,
+      coalesce((select value from ${counters} where name = ?), 0) as epoch,
+      coalesce((select value from ${counters} where name = ?), 0) as changes,
+      exists (select 1 from ${events} where position is null) or
+      exists (select 1 from ${changes} where number is null) as pending`,
     // By number across sessions: of each session the first ones come first, so that a part of them leaves no gap.
-    selectPending: `select app_name, user_id, session_id, seq, timestamp from ${events}
-      where position is null order by position, seq limit ?`,
-    selectEvents: `${select} where position > ? and position <= ?`,
-    selectSessionEvents: `${select} where ${SESSION_WHERE} and seq > ? and seq <= ?
-      and exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`,
+    // One statement, so that both are as of one moment: an event must not get its place before a change that it follows.
+    selectPending: `select * from (${pendingEvents} order by position, seq limit ?) as pending_events
+      union all select * from (
+        select 'change' as kind, change_id as id, ${SESSION_COLUMNS}, seq, time as timestamp from ${changes}
+        where number is null order by number, change_id limit ?) as pending_changes
+      union all select 'counter', value, '', '', '', 0, 0 from ${counters} where name = ?`,
+    selectPendingOf: `${pendingEvents} and ${SESSION_WHERE} and seq <= ? order by seq`,
+    selectAllEvents: `${logged} where position > ? and position <= ?`,
+    selectEvent: `${logged} where ${SESSION_WHERE} and seq = ?`,
+    selectChanges: `${changed} where number > ? and number <= ?`,
+    // From the newest one down: a reader that asks reads those that are passed anyway.
+    selectChangeBefore: `select number from ${changes} where position < ? and number > 0 order by number desc limit 1`,
+    selectRewritings: `${changed} where event_seq is not null`,
+    // Among the columns, not as a condition: servers would read all of the log, or all sessions, for one batch.
+    selectEvents: `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data,
+      (select case when s.deleted_at is null then 0 else 1 end from ${sessions} as s where s.app_name = e.app_name
+        and s.user_id = e.user_id and s.session_id = e.session_id) as is_deleted
+      from ${events} as e where position > ? and position <= ?`,
+    selectSessionEvents: `${logged} where ${SESSION_WHERE} and seq > ? and seq <= ?
+      and ${sessionStillExists(tables)}`,
   };
 }

@@ -4,15 +4,16 @@ import { rowLength } from '../tables.js';
 
 /** Rows to insert for a session, in groups that the server takes in one statement. */
 export function* packets<Row extends object>(
-  { maxTextLength = Infinity }: Dialect,
+  { limits }: Dialect,
   session: SessionKey,
   rows: readonly Row[],
 ): Generator<Row[]> {
   let packet: Row[] = [];
   let length = 0;
+  const most = limits?.maxTextLength ?? Infinity;
   for (const row of rows) {
     const more = rowLength(session, row);
-    if (packet.length > 0 && length + more > maxTextLength) {
+    if (packet.length > 0 && length + more > most) {
       yield packet;
       packet = [];
       length = 0;

@@ -2,7 +2,9 @@ import type { SessionKey } from '../../model/keys.js';
 import { SCOPES } from '../../model/state.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
+  SESSION_COLUMNS,
   SESSION_WHERE,
+  lockSession,
   ownerValues,
   ownerWhere,
   sessionKeyOf,
@@ -11,12 +13,15 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../tables.js';
+import type { ChangeStore } from './change-store.js';
 import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 
 /** A session's row. */
 export interface SessionHead {
   /** Differs for each session that is created, also when an id is used again after a deletion. */
   incarnation: string;
+  /** The number of the oldest event that is kept; above `lastSeq` when all were trimmed (contract K2). */
+  firstSeq: number;
   lastSeq: number;
   lastUpdateTime: number;
 }
@@ -25,6 +30,9 @@ export interface SessionHead {
 export interface SessionSnapshot extends SessionHead {
   state: StateValue[];
 }
+
+/** What `markDeleted` needs of a session's row. */
+type MarkedSession = Pick<SessionHead, 'incarnation' | 'lastSeq'>;
 
 export interface ListedSession extends SessionHead {
   userId: string;
@@ -43,7 +51,11 @@ export interface SessionPage {
 export class SessionStore {
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(dialect: Dialect, tables: Tables) {
+  constructor(
+    dialect: Dialect,
+    tables: Tables,
+    private readonly changes: ChangeStore,
+  ) {
     this.#text = texts(dialect, tables);
   }
 
@@ -52,6 +64,7 @@ export class SessionStore {
     await sql.run(this.#text.insert, [
       ...sessionValues(session),
       head.incarnation,
+      head.firstSeq,
       head.lastSeq,
       head.lastUpdateTime,
       head.lastUpdateTime,
@@ -67,7 +80,7 @@ export class SessionStore {
   async heads(sql: Sql, sessions: readonly SessionKey[]): Promise<{ key: SessionKey; head: SessionHead }[]> {
     const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
     const rows = await sql.all<HeadRow & SessionKeyRow>(
-      `${this.#text.selectHeads} ${where}`,
+      `${this.#text.selectHeads} ${where})`,
       sessions.flatMap(sessionValues),
     );
     return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
@@ -90,6 +103,11 @@ export class SessionStore {
     return row && headOf(row);
   }
 
+  /** Takes a session back to an event. It becomes another one for the handles that were read before (contract E2). */
+  async rewind(sql: Sql, session: SessionKey, to: Omit<SessionHead, 'firstSeq'>): Promise<void> {
+    await sql.run(this.#text.rewind, [to.lastSeq, to.incarnation, to.lastUpdateTime, ...sessionValues(session)]);
+  }
+
   /** Sets `last_seq`. The caller holds the session's lock. */
   async setLastSeq(sql: Sql, session: SessionKey, lastSeq: number): Promise<void> {
     await sql.run(this.#text.updateLastSeq, [lastSeq, ...sessionValues(session)]);
@@ -101,15 +119,38 @@ export class SessionStore {
 
   /** The foreign keys' cascade deletes events and session state. */
   async delete(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
-    await sql.run(this.#text.delete, [...sessionValues(session), incarnation]);
+    const { affectedRows } = await sql.run(this.#text.delete, [...sessionValues(session), incarnation]);
+    if (affectedRows > 0) await this.changes.recordDeletion(sql, session);
+  }
+
+  /**
+   * Marks a session as deleted, and ends its lease. Its incarnation becomes another one, which `restore` turns back: an
+   * append compares it anyway, so that appends need not look whether their session is deleted (contract K3).
+   */
+  async markDeleted(sql: Sql, session: SessionKey, { incarnation, lastSeq }: MarkedSession): Promise<void> {
+    const { affectedRows } = await sql.run(this.#text.markDeleted, [...sessionValues(session), incarnation]);
+    if (affectedRows > 0) await this.changes.record(sql, { session, kind: 'hidden', seq: lastSeq, data: null });
+  }
+
+  /** Takes the mark of a deletion away, where there is one. @returns undefined when there is no session. */
+  async restore(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+    const { affectedRows } = await sql.run(this.#text.restore, sessionValues(session));
+    const head = await this.head(sql, session);
+    if (head && affectedRows > 0)
+      await this.changes.record(sql, { session, kind: 'restored', seq: head.lastSeq, data: null });
+    return head;
+  }
+
+  /** Deletes a session that is marked as deleted. */
+  async purge(sql: Sql, session: SessionKey): Promise<void> {
+    const { affectedRows } = await sql.run(this.#text.purge, sessionValues(session));
+    if (affectedRows > 0) await this.changes.recordDeletion(sql, session);
   }
 
   async count(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
-    const text = userId === undefined ? this.#text.countOfApp : this.#text.countOfUser;
-    const [row] = await sql.all<{ total: number | string | bigint }>(
-      text,
-      userId === undefined ? [appName] : [appName, userId],
-    );
+    const text = this.#text.count[userId === undefined ? 'ofApp' : 'ofUser'];
+    const owner = userId === undefined ? [appName] : [appName, userId];
+    const [row] = await sql.all<{ total: number | string | bigint }>(text, ['', ...owner]);
     return Number(row?.total);
   }
 
@@ -119,13 +160,14 @@ export class SessionStore {
     // MySQL and SQLite take an offset only with a limit. This one is larger than any table.
     const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
     const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
-    const rows = await sql.all<ListRow>(text, [...values, most, offset]);
+    const rows = await sql.all<ListRow>(text, ['', ...values, most, offset]);
     return rows.map((row) => ({ ...headOf(row), userId: row.user_id, id: row.session_id }));
   }
 }
 
 interface HeadRow {
   incarnation: string;
+  first_seq: number;
   last_seq: number;
   /** A double, as a number or as text. */
   updated: number | string;
@@ -140,46 +182,68 @@ interface ListRow extends HeadRow {
 type SnapshotRow = HeadRow & (StateRow | { kind: 'head' });
 
 function headOf(row: HeadRow): SessionHead {
-  return { incarnation: row.incarnation, lastSeq: row.last_seq, lastUpdateTime: Number(row.updated) };
+  return {
+    incarnation: row.incarnation,
+    firstSeq: row.first_seq,
+    lastSeq: row.last_seq,
+    lastUpdateTime: Number(row.updated),
+  };
 }
 
-function texts(dialect: Dialect, tables: Tables) {
-  const { sessions } = tables;
+function texts({ sql }: Dialect, tables: Tables) {
+  const { sessions, select } = tables;
   // Not under the column's name, or `order by` would sort by the text.
-  const head = `incarnation, last_seq, ${dialect.doubleText?.('last_update_time') ?? 'last_update_time'} as updated`;
-  const value = `${dialect.jsonText('value')} as value`;
+  const head = `incarnation, first_seq, last_seq, ${sql.doubleText?.('last_update_time') ?? 'last_update_time'} as updated`;
+  const value = `${select.value} as value`;
+  const there = `${SESSION_WHERE} and deleted_at is null`;
   const list = (ofUser: string) => {
-    const where = `where app_name = ?${ofUser}`;
-    const select = `select user_id, session_id, ${head} from ${sessions} ${where}`;
+    const where = `where app_name = ?${ofUser} and deleted_at is null`;
+    // The text is the first one of the values, and so the one whose expression looks at the settings of the connection. In a
+    // condition on the sessions MariaDB would look at them for each session.
+    const page = (
+      rows: string,
+      order: string,
+    ) => `select user_id, session_id, ${head} from (select ? as text) as checked
+      join (select user_id, session_id, incarnation, first_seq, last_seq, last_update_time from ${sessions} ${where}${rows}
+        order by ${order} limit ? offset ?) as page on checked.text is not null order by ${order}`;
     // Equal times go by id upwards in both directions, as in ADK, which no index has: MySQL and MariaDB would sort all
     // sessions for a page of the newest. The time of the page's last one leaves them, and any other, few to sort.
     const last = `select last_update_time from ${sessions} ${where} order by last_update_time desc limit 1 offset ?`;
     return {
-      oldestFirst: `${select} order by last_update_time, session_id, user_id limit ? offset ?`,
-      newestFirst: `${select} and last_update_time >= coalesce((${last}), -1e308)
-        order by last_update_time desc, session_id, user_id limit ? offset ?`,
+      oldestFirst: page('', 'last_update_time, session_id, user_id'),
+      newestFirst: page(
+        ` and last_update_time >= coalesce((${last}), -1e308)`,
+        'last_update_time desc, session_id, user_id',
+      ),
     };
   };
-  const count = `select count(*) as total from ${sessions} where app_name = ?`;
+  const count = (ofUser: string) => `select total from (select ? as text) as checked join (select count(*) as total
+    from ${sessions} where app_name = ?${ofUser} and deleted_at is null) as counted on checked.text is not null`;
 
   return {
     insert: `insert into ${sessions}
-      (app_name, user_id, session_id, incarnation, last_seq, create_time, last_update_time) values (?, ?, ?, ?, ?, ?, ?)`,
-    selectHead: `select ${head} from ${sessions} where ${SESSION_WHERE}`,
-    selectHeadUnderLock: `select ${head} from ${sessions} where ${SESSION_WHERE}${dialect.underLock}`,
-    selectHeads: `select app_name, user_id, session_id, ${head} from ${sessions} where`,
+      (${SESSION_COLUMNS}, incarnation, first_seq, last_seq, create_time, last_update_time)
+      values (?, ?, ?, ?, ?, ?, ?, ?)`,
+    selectHead: `select ${head} from ${sessions} where ${there}`,
+    selectHeadUnderLock: `select ${head} from ${sessions} where ${there}${sql.underLock}`,
+    selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where deleted_at is null and (`,
     selectSnapshot:
-      `select 'head' as kind, '' as state_key, '' as value, ${head} from ${sessions} where ${SESSION_WHERE}` +
+      `select 'head' as kind, '' as state_key, '' as value, ${head} from ${sessions} where ${there}` +
       SCOPES.map(
         (scope) =>
-          ` union all select '${scope}', state_key, ${value}, '', 0, 0 from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
+          ` union all select '${scope}', state_key, ${value}, '', 0, 0, 0 from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
       ).join(''),
-    lock: `update ${sessions} set last_seq = last_seq where ${SESSION_WHERE}`,
+    lock: lockSession(tables),
+    rewind: `update ${sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,
     updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
     delete: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
+    markDeleted: `update ${sessions} set deleted_at = ${sql.now}, incarnation = replace(incarnation, '-', '.'),
+      lease_holder = null, lease_expires = null where ${there} and incarnation = ?`,
+    restore: `update ${sessions} set deleted_at = null, incarnation = replace(incarnation, '.', '-')
+      where ${SESSION_WHERE} and deleted_at is not null`,
+    purge: `delete from ${sessions} where ${SESSION_WHERE} and deleted_at is not null`,
     list: { ofApp: list(''), ofUser: list(' and user_id = ?') },
-    countOfApp: count,
-    countOfUser: `${count} and user_id = ?`,
+    count: { ofApp: count(''), ofUser: count(' and user_id = ?') },
   };
 }

@@ -1,13 +1,17 @@
 import type { SessionKey } from '../../model/keys.js';
-import { SCOPES, type Scope, type StateEntries } from '../../model/state.js';
+import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
   STATE_KEYS,
+  insertIntoState,
   ownerValues,
   ownerWhere,
   placeholderRows,
   placeholders,
+  sessionKeyOf,
+  sessionValues,
   stateTable,
+  type SessionKeyRow,
   type Tables,
 } from '../tables.js';
 import { packets } from './packets.js';
@@ -16,6 +20,10 @@ export interface StateValue {
   scope: Scope;
   key: string;
   json: string;
+}
+
+export interface OwnedValue extends StateValue {
+  owner: SessionKey;
 }
 
 /** A row of a state table, selected with its scope as `kind`. */
@@ -63,7 +71,7 @@ export class StateStore {
     const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
     // May also find a session with the same id of another user of the page; `ownerKey` tells them apart.
     const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
-    const value = this.#dialect.jsonText('value');
+    const { value } = this.#tables.select;
     const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
       `select 'session' as kind, user_id, session_id, state_key, ${value} as value
          from ${this.#tables.sessionStates} where ${ofSessions}
@@ -80,13 +88,61 @@ export class StateStore {
     return states;
   }
 
+  /**
+   * The state of sessions, of their users and of their apps. An empty session id asks for the user's and the app's alone, an
+   * empty user id for the app's.
+   *
+   * @returns each value with its owner, named the same way.
+   */
+  async ofOwners(sql: Sql, owners: readonly SessionKey[]): Promise<OwnedValue[]> {
+    if (owners.length === 0) return [];
+    const { value } = this.#tables.select;
+    const selects: string[] = [];
+    const values: unknown[] = [];
+    for (const scope of SCOPES) {
+      const columns = STATE_KEYS[scope].length - 1;
+      // By what the owner is at least: an app has state whoever the entry is of.
+      const distinct = new Map(
+        owners
+          .map((owner) => ownerValues(owner, scope))
+          .filter((owner) => !owner.includes(''))
+          .map((owner) => [JSON.stringify(owner), owner]),
+      );
+      if (distinct.size === 0) continue;
+      const named = ['app_name', 'user_id', 'session_id'].map((column, i) =>
+        i < columns ? column : `'' as ${column}`,
+      );
+      const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
+      selects.push(
+        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value from ${stateTable(this.#tables, scope)} where ${where}`,
+      );
+      values.push(...[...distinct.values()].flat());
+    }
+    const rows = await sql.all<StateRow & SessionKeyRow>(selects.join(' union all '), values);
+    return rows.map((row) => ({ ...stateValueOf(row), owner: sessionKeyOf(row) }));
+  }
+
+  /** @returns the state of one scope by key, each value with the event that wrote it. */
+  async written(sql: Sql, session: SessionKey, scope: Scope): Promise<StateEntry[]> {
+    const rows = await sql.all<StateRow & { event_id: string | null }>(
+      this.#text.selectWritten[scope],
+      ownerValues(session, scope),
+    );
+    return rows.map(({ state_key, value, event_id }) => ({ key: state_key, json: value, eventId: event_id }));
+  }
+
+  /** Deletes the session's own state. */
+  async clear(sql: Sql, session: SessionKey): Promise<void> {
+    await sql.run(this.#text.clear, sessionValues(session));
+  }
+
   /** @param ownOnly overwrite only what the same event wrote. */
   async set(sql: Sql, session: SessionKey, state: StateEntries, ownOnly = false): Promise<void> {
     for (const scope of SCOPES) {
       const upsert = ownOnly ? this.#text.upsertOwn[scope] : this.#text.upsert[scope];
       for (const packet of packets(this.#dialect, session, state[scope])) {
         const [first] = packet;
-        if (first) await this.#dialect.refuseTooLarge?.(sql, first.json);
+        if (first) await this.#dialect.limits?.refuseTooLarge(sql, first.json);
         const rows = packet.map((entry) => [...ownerValues(session, scope), entry.key, entry.json, entry.eventId]);
         await sql.run(
           `${upsert.insert} ${placeholderRows(rows.length, rows[0]?.length ?? 0)} ${upsert.onConflict}`,
@@ -120,16 +176,12 @@ export function stateValueOf({ kind, state_key, value }: StateRow): StateValue {
   return { scope: kind, key: state_key, json: value };
 }
 
-function perScope<T>(of: (scope: Scope) => T): Record<Scope, T> {
-  return { session: of('session'), user: of('user'), app: of('app') };
-}
-
-function texts(dialect: Dialect, tables: Tables) {
-  const value = `${dialect.jsonText('value')} as value`;
+function texts({ sql }: Dialect, tables: Tables) {
+  const value = `${tables.select.value} as value`;
   const upsert = (ownOnly: boolean) =>
     perScope((scope) => ({
-      insert: `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id) values`,
-      onConflict: dialect.onConflict(stateTable(tables, scope), STATE_KEYS[scope], ownOnly),
+      insert: `${insertIntoState(tables, scope)} values`,
+      onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], ownOnly),
     }));
   return {
     upsert: upsert(false),
@@ -138,6 +190,11 @@ function texts(dialect: Dialect, tables: Tables) {
       (scope) =>
         `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
     ),
+    selectWritten: perScope(
+      (scope) =>
+        `select state_key, ${value}, event_id from ${stateTable(tables, scope)} where ${ownerWhere(scope)} order by state_key`,
+    ),
+    clear: `delete from ${tables.sessionStates} where ${ownerWhere('session')}`,
     delete: perScope((scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in`),
   };
 }

@@ -1,12 +1,17 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { Dialect } from '../dialects/dialect.js';
 import { tablesOf, type Tables } from '../tables.js';
+import { ChangeStore } from './change-store.js';
 import { EventParts } from './event-parts.js';
 import { EventStore } from './event-store.js';
 import { LeaseStore } from './lease-store.js';
 import { LogStore } from './log-store.js';
+import { MaintenanceStore } from './maintenance-store.js';
+import { MarkStore } from './mark-store.js';
 import { SessionStore } from './session-store.js';
 import { StateStore } from './state-store.js';
+import { SummaryStore } from './summary-store.js';
+import { TransferStore } from './transfer-store.js';
 
 /** The statements on the tables of one ORM and schema. The text of each is built once. */
 export class Stores {
@@ -15,8 +20,13 @@ export class Stores {
   readonly sessions: SessionStore;
   readonly events: EventStore;
   readonly state: StateStore;
+  readonly changes: ChangeStore;
   readonly leases: LeaseStore;
   readonly log: LogStore;
+  readonly maintenance: MaintenanceStore;
+  readonly summaries: SummaryStore;
+  readonly transfer: TransferStore;
+  readonly marks: MarkStore;
 
   /** The statements for the tables that an `EntityManager` knows. */
   static of(em: EntityManager, dialect: Dialect): Stores {
@@ -30,10 +40,15 @@ export class Stores {
 
   private constructor(dialect: Dialect, tables: Tables) {
     const parts = new EventParts(dialect, tables);
-    this.sessions = new SessionStore(dialect, tables);
+    this.changes = new ChangeStore(dialect, tables);
+    this.sessions = new SessionStore(dialect, tables, this.changes);
     this.state = new StateStore(dialect, tables);
     this.events = new EventStore(dialect, tables, this.sessions, this.state, parts);
     this.leases = new LeaseStore(dialect, tables);
     this.log = new LogStore(dialect, tables, parts);
+    this.maintenance = new MaintenanceStore(dialect, tables);
+    this.summaries = new SummaryStore(dialect, tables);
+    this.transfer = new TransferStore(dialect, tables);
+    this.marks = new MarkStore(tables);
   }
 }

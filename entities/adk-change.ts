@@ -1,0 +1,45 @@
+import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
+import { KEY_LENGTHS } from '../src/model/keys.js';
+import { key, optionalJson, time } from './columns.js';
+import { withSharedClass } from './mikro-orm.js';
+import { naming, type Naming } from './naming.js';
+
+/**
+ * What the event log tells besides appended events: a session that was created, state that was set outside a run. It has no
+ * foreign key, because a deletion is told after the session is gone.
+ */
+export const adkChange = ({ named, table }: Naming) =>
+  withSharedClass(
+    defineEntity({
+      name: 'AdkChange',
+      ...table('changes'),
+      properties: {
+        id: p.bigint('number').fieldName('change_id').primary().autoincrement(),
+        appName: key('app_name', KEY_LENGTHS.appName),
+        /** Empty where state of the app alone was changed. */
+        userId: key('user_id', KEY_LENGTHS.userId),
+        /** Empty where state of the app or the user was changed. */
+        sessionId: key('session_id', KEY_LENGTHS.sessionId),
+        kind: p.string().fieldName('kind').length(16),
+        /** The number of the session's newest event at that time. */
+        seq: p.integer().fieldName('seq'),
+        /** The number of the event that was rewritten. */
+        eventSeq: p.integer().fieldName('event_seq').nullable(),
+        /** By the database's clock. */
+        time: time('time'),
+        /** State that was set, or the content that a rewritten event had before; null stands for what the tables hold now. */
+        data: optionalJson('data'),
+        /** The position of the event that it follows in the log; null until a reader of the log has placed it. */
+        position: p.bigint('number').fieldName('position').nullable(),
+        /** Its place among all changes: 1, 2, 3 …; positions are those of events. */
+        number: p.bigint('number').fieldName('number').nullable(),
+      },
+      indexes: [
+        { name: named('changes_number'), properties: ['number', 'id'] },
+        { name: named('changes_session'), properties: ['appName', 'userId', 'sessionId'] },
+      ],
+    }),
+  );
+
+export const AdkChange = adkChange(naming());
+export type AdkChange = InferEntity<typeof AdkChange>;

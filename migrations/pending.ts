@@ -1,0 +1,148 @@
+import { setTimeout } from 'node:timers/promises';
+import type { Transaction } from '@mikro-orm/core';
+import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
+import type { DialectName } from '../entities/dialect-name.js';
+import { onConnection, type AttemptConnection } from '../src/database/connection.js';
+import type { SqlEntityManager } from '../src/database/mikro-orm.js';
+import { tablesOf } from '../src/database/tables.js';
+import { Transactions } from '../src/database/transaction.js';
+import { driverCodeOf } from '../src/model/errors.js';
+import { passingOf } from '../src/model/failures.js';
+import type { AdkMigration } from './adk-migrations.js';
+import { MigrationLease, Overtaken, TRANSACTION_LOCKS } from './lock.js';
+
+/** How often conflicts between the nodes of a cluster are tried again. */
+const ATTEMPTS = 10;
+
+/** The migrations that a database still needs, run by one process at a time. */
+export class PendingMigrations {
+  readonly #driver: ConstructorParameters<typeof Migration>[0];
+
+  /**
+   * @param storage MikroORM's notes of what was run; their table is there.
+   * @param all oldest first.
+   */
+  constructor(
+    private readonly em: SqlEntityManager,
+    private readonly dialect: DialectName,
+    private readonly storage: MigrationStorage,
+    private readonly all: readonly AdkMigration[],
+  ) {
+    this.#driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];
+  }
+
+  async list(): Promise<AdkMigration[]> {
+    const executed = new Set(await this.storage.executed());
+    return this.all.filter(({ name }) => !executed.has(name));
+  }
+
+  /** @throws SchemaError when another process has been migrating for a minute. */
+  async run(): Promise<void> {
+    const { dialect } = this;
+    if (dialect === 'sqlite' || dialect === 'postgresql') await this.#runInTransaction(TRANSACTION_LOCKS[dialect]);
+    else await this.#runUnderLease();
+  }
+
+  async #runInTransaction(lock: readonly string[]): Promise<void> {
+    await patiently(() =>
+      this.#onConnection((em, connection) =>
+        connection.transaction(async () => {
+          const transaction: unknown = em.getTransactionContext();
+          for (const sql of lock) await em.getConnection().execute(sql, [], 'run', transaction);
+          await this.#noting(transaction, async (note) => {
+            for (const migration of await this.list()) {
+              await this.#execute(migration, transaction);
+              await note(migration);
+            }
+          });
+        }),
+      ),
+    );
+  }
+
+  async #runUnderLease(): Promise<void> {
+    const transactions = new Transactions(this.em);
+    const { counters } = tablesOf(this.em);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const [next] = await this.list();
+        if (!next) return;
+        // It makes the table that the lease is in. Its statements may be repeated, and run twice at once.
+        if (next === this.all[0]) {
+          await this.#onConnection((em) => this.#execute(next, em.getTransactionContext()));
+        }
+        const lease = await MigrationLease.take(transactions, counters);
+        try {
+          // Before a connection is had, since it asks for one.
+          const migrations = await this.list();
+          await this.#onConnection((em, connection) => this.#runAll(migrations, lease, em, connection));
+        } finally {
+          await lease.release();
+        }
+      } catch (error) {
+        const isPassing = error instanceof Overtaken || passingOf(transactions.failureOf(error)) === 'conflict';
+        if (!isPassing || attempt === ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  async #runAll(
+    migrations: readonly AdkMigration[],
+    lease: MigrationLease,
+    em: SqlEntityManager,
+    connection: AttemptConnection,
+  ): Promise<void> {
+    const context: unknown = em.getTransactionContext();
+    for (const migration of migrations) {
+      await this.#execute(migration, context);
+      await connection.transaction(async () => {
+        await lease.hold(em);
+        await this.#noting(context, (note) => note(migration));
+      });
+    }
+  }
+
+  async #execute({ class: Class }: AdkMigration, context: Transaction): Promise<void> {
+    const migration = new Class(this.#driver, this.em.config);
+    migration.setTransactionContext(context);
+    await migration.up();
+    for (const sql of migration.getQueries()) await migration.execute(sql);
+  }
+
+  /** @param work reads and writes MikroORM's notes in a transaction. */
+  async #noting(
+    transaction: Transaction,
+    work: (note: (migration: AdkMigration) => Promise<void>) => Promise<void>,
+  ): Promise<void> {
+    this.storage.setMasterMigration(transaction);
+    try {
+      await work(({ name }) => {
+        // The type of MikroORM 6 requires `context`, that of MikroORM 7 does not have it.
+        const entry = { name, context: null };
+        return this.storage.logMigration(entry);
+      });
+    } finally {
+      this.storage.unsetMasterMigration();
+    }
+  }
+
+  async #onConnection(work: (em: SqlEntityManager, connection: AttemptConnection) => Promise<void>): Promise<void> {
+    const em = this.em.fork({ disableContextResolution: true });
+    // After an error the connection is closed, and its transaction with it.
+    const isSpoilt = () => true;
+    await onConnection(em, { timeoutMs: 0 }, isSpoilt, (connection) => work(em, connection));
+  }
+}
+
+/** Tries for a minute while another process locks the SQLite file: `busy_timeout` is shorter, and not always heeded. */
+export async function patiently<T>(work: () => Promise<T>): Promise<T> {
+  const deadline = Date.now() + 60_000;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!driverCodeOf(error)?.startsWith('SQLITE_BUSY') || Date.now() > deadline) throw error;
+    }
+    await setTimeout(Math.random() * 100);
+  }
+}

@@ -1,0 +1,77 @@
+// MikroORM 7 and what belongs to it are installed in test/mikro-orm-7. A copy of this repository below that folder finds
+// them there before the ones of the repository, in every process that is started, too.
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, rmSync } from 'node:fs';
+import path from 'node:path';
+
+export const repository = path.resolve(import.meta.dirname, '..');
+export const folder = path.join(repository, 'test/mikro-orm-7');
+export const copy = path.join(folder, 'copy');
+
+/**
+ * Where it fails, this process ends with the same code.
+ *
+ * @param {string} command
+ * @param {string[]} args
+ * @param {import('node:child_process').SpawnSyncOptions} options
+ */
+function run(command, args, options) {
+  const { status, error } = spawnSync(command, args, { stdio: 'inherit', ...options });
+  if (error) throw error;
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+/** MikroORM 7 asks for Node.js 22.17; on Node.js 20 it ends the process without a word. */
+function findNode() {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+  if (major > 22 || (major === 22 && minor >= 17)) return process.execPath;
+  const installed = path.join(folder, 'node_modules', `node-${process.platform}-${process.arch}`, 'bin/node');
+  if (existsSync(installed)) return installed;
+  throw new Error('MikroORM 7 needs Node.js 22.17 or later.');
+}
+
+/** Installs MikroORM 7 where it is missing, and makes the copy. */
+export function prepareCopy() {
+  if (!existsSync(path.join(folder, 'node_modules/.package-lock.json'))) {
+    run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { cwd: folder });
+  }
+
+  rmSync(copy, { recursive: true, force: true });
+  const listed = spawnSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+    cwd: repository,
+    encoding: 'utf8',
+  });
+  if (listed.status !== 0) throw listed.error ?? new Error(listed.stderr);
+  for (const file of listed.stdout.split('\0')) {
+    const from = path.join(repository, file);
+    // Git lists files that were deleted since the last commit, too.
+    if (file === '' || from.startsWith(folder + path.sep) || !existsSync(from)) continue;
+    cpSync(from, path.join(copy, file), { preserveTimestamps: true });
+  }
+
+  // What stays MikroORM 6. The command line of MikroORM 7 does not work in a project that names it.
+  const onlyIn6 = ['better-sqlite', 'reflection'].map((name) => `devDependencies.@mikro-orm/${name}`);
+  run('npm', ['pkg', 'delete', '--loglevel=error', ...onlyIn6], { cwd: copy });
+}
+
+/**
+ * Runs a program of a package of the repository with the Node.js that MikroORM 7 needs.
+ *
+ * @param {string} program its file in `node_modules`
+ * @param {string[]} args
+ * @param {string} cwd
+ */
+export function runOn7(program, args, cwd) {
+  const node = findNode();
+  run(node, [path.join(repository, 'node_modules', program), ...args], {
+    cwd,
+    env: {
+      ...process.env,
+      // Tests start `node` by name as well.
+      PATH: path.dirname(node) + path.delimiter + (process.env['PATH'] ?? ''),
+      // Where a test finds MikroORM 6, and a Node.js that it runs on.
+      ADK_TEST_MIKRO_ORM_6: repository,
+      ADK_TEST_NODE_6: process.execPath,
+    },
+  });
+}

@@ -1,0 +1,135 @@
+import { version as adkVersion } from '@google/adk';
+import { Utils } from '@mikro-orm/core';
+import { migrationStatus } from '../../../migrations/status.js';
+import type { Sql } from '../../database/dialects/dialect.js';
+import { Stores } from '../../database/stores/stores.js';
+import { Transactions } from '../../database/transaction.js';
+import { AdkMikroOrmError } from '../../model/errors.js';
+import type { Context, Outcome } from '../run.js';
+import { packageVersion } from '../version.js';
+import { printable, printableLines, quoted } from '../words.js';
+
+/** What one look found. */
+interface Finding {
+  check: string;
+  /** `advice`: it costs safety or speed. `wrong`: something does not work. */
+  state: 'ok' | 'advice' | 'wrong';
+  found: string;
+  /** What to do. */
+  advice?: string;
+}
+
+/** A difference of the clocks that people notice in lists of sessions. */
+const CLOCK_MS = 2_000;
+
+/** How many rows are counted and sessions named at most. */
+const MOST = 10_000;
+const MOST_NAMED = 10;
+
+/** Looks at everything that has to be right, and says what to do about what is not. Nothing is written. */
+export async function doctor(context: Context): Promise<Outcome> {
+  const findings: Finding[] = [];
+  for await (const finding of examine(context)) {
+    findings.push(finding);
+    // What follows would fail by it.
+    if (finding.state === 'wrong') break;
+  }
+  await context.terminal.result(findings, () => findings.flatMap((finding) => lines(context, finding)));
+  return findings.some(({ state }) => state === 'wrong') ? 'failed' : undefined;
+}
+
+async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
+  // Without retries: a server that is gone is what it is asked about.
+  const transactions = new Transactions(em, { retry: { attempts: 1 }, timeoutMs: 0 });
+  const { connections } = transactions.dialect;
+  const store = Stores.of(em, transactions.dialect).maintenance;
+  const read = <T>(work: (sql: Sql) => Promise<T>) =>
+    transactions.call({ operation: 'doctor', key: {} }, () => transactions.run(work));
+
+  const ours = `adk-mikro-orm ${packageVersion}, @google/adk ${adkVersion}, MikroORM ${Utils.getORMVersion()}`;
+  yield { check: 'versions', state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };
+
+  const looks: [string, () => AsyncGenerator<Finding> | Promise<Omit<Finding, 'check'>>][] = [
+    [
+      'connection',
+      async () => {
+        const began = performance.now();
+        await read((sql) => store.now(sql));
+        const took = performance.now() - began;
+        return { state: 'ok', found: `answered in ${took.toFixed(took < 10 ? 1 : 0)} ms` };
+      },
+    ],
+    [
+      'settings',
+      async function* () {
+        const poolMax = em.config.get('pool')?.max ?? connections.defaultPoolMax;
+        yield { check: 'pool', state: 'ok', found: `${poolMax} connections at most` };
+        for (const setting of connections.serverSettings) {
+          const found = await read((sql) => store.serverSetting(sql, setting));
+          const advice = setting.advice(found, poolMax);
+          const state = advice === undefined ? 'ok' : setting.isRequired ? 'wrong' : 'advice';
+          yield { check: setting.name, state, found, advice };
+        }
+      },
+    ],
+    [
+      'clock',
+      async () => {
+        const before = Date.now();
+        const now = await read((sql) => store.now(sql));
+        const ahead = Math.round(now - (before + Date.now()) / 2);
+        const found = `the database's is ${Math.abs(ahead)} ms ${ahead < 0 ? 'behind' : 'ahead'}`;
+        if (Math.abs(ahead) < CLOCK_MS) return { state: 'ok', found };
+        return { state: 'advice', found, advice: 'Synchronise the clocks: times of both are compared.' };
+      },
+    ],
+    [
+      'tables',
+      async () => {
+        const { pending, problem } = await migrationStatus(orm);
+        if (problem !== undefined) return { state: 'wrong', found: `not as this version needs them`, advice: problem };
+        if (pending.length === 0) return { state: 'ok', found: 'as this version needs them' };
+        // Migrations of the host's own, or a schema that was generated.
+        return { state: 'ok', found: `as this version needs them, made without ${pending.join(', ')}` };
+      },
+    ],
+    [
+      'event log',
+      async () => {
+        const count = await read((sql) => store.countPending(sql, MOST));
+        const most = count >= MOST ? `${MOST} or more` : String(count);
+        return { state: 'ok', found: `${most} entries have no position yet; the next reader gives it to them` };
+      },
+    ],
+    [
+      'sessions',
+      async () => {
+        const damaged = await read((sql) => store.miscounted(sql, MOST_NAMED));
+        if (damaged.length === 0)
+          return { state: 'ok', found: 'each has the events that its row counts (contents were not read)' };
+        const commands = damaged.map(({ appName, userId, sessionId }) =>
+          ['repair', ...[appName, userId, sessionId].map(quoted), '--dry-run'].join(' '),
+        );
+        const most = damaged.length === MOST_NAMED ? 'at least ' : '';
+        const found = `${most}${damaged.length} have other events than their rows count`;
+        return { state: 'wrong', found, advice: ['See what is missing:', ...commands].join('\n') };
+      },
+    ],
+  ];
+  for (const [check, look] of looks) {
+    try {
+      const found = look();
+      if (Symbol.asyncIterator in found) yield* found;
+      else yield { check, ...(await found) };
+    } catch (error) {
+      if (!(error instanceof AdkMikroOrmError)) throw error;
+      yield { check, state: 'wrong', found: 'failed', advice: error.message };
+    }
+  }
+}
+
+function lines({ terminal }: Context, { check, state, found, advice }: Finding): string[] {
+  const mark = { ok: terminal.green('✓'), advice: terminal.yellow('!'), wrong: terminal.red('✗') }[state];
+  const todo = (advice === undefined ? [] : printableLines(advice)).map((line) => `    ${line}`);
+  return [`${mark} ${check}: ${printable(found)}`, ...todo];
+}

@@ -1,0 +1,79 @@
+import type { BatchOptions, MaintenanceResult } from '../../maintenance/batches.js';
+import { SessionMaintenance, type PruneOptions, type TrimOptions } from '../../maintenance/session-maintenance.js';
+import { Progress } from '../progress.js';
+import type { Context, Outcome, Work } from '../run.js';
+import { counted } from '../words.js';
+
+/** The options of the commands that delete in batches. */
+export interface BatchFlags {
+  yes?: true;
+  dryRun?: true;
+  batchSize?: number;
+  maxBatches?: number;
+  pause?: number;
+  includeLeased?: true;
+}
+
+interface OwnerFlags {
+  app?: string;
+  user?: string;
+}
+
+type Remove = (maintenance: SessionMaintenance, options: BatchOptions) => Promise<MaintenanceResult>;
+
+export const prune: Work<[BatchFlags & OwnerFlags & Pick<PruneOptions, 'idleFor' | 'olderThan' | 'deletedFor'>]> = (
+  context,
+  flags,
+) => {
+  const { app: appName, user: userId, idleFor, olderThan, deletedFor } = flags;
+  const what = { appName, userId, idleFor, olderThan, deletedFor };
+  return remove(context, flags, (maintenance, options) => maintenance.prune({ ...what, ...options }));
+};
+
+export const trim: Work<
+  [BatchFlags & OwnerFlags & { session?: string } & Pick<TrimOptions, 'keepLast' | 'olderThan'>]
+> = (context, flags) => {
+  const { app: appName, user: userId, session: sessionId, keepLast, olderThan } = flags;
+  const what = { appName, userId, sessionId, keepLast, olderThan };
+  return remove(context, flags, (maintenance, options) => maintenance.trim({ ...what, ...options }));
+};
+
+export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = (context, userId, flags) =>
+  remove(context, flags, (maintenance, options) => maintenance.eraseUser({ appName: flags.app, userId, ...options }));
+
+/** Counts, asks and deletes. */
+async function remove({ em, terminal, signal }: Context, flags: BatchFlags, work: Remove): Promise<Outcome> {
+  const maintenance = new SessionMaintenance(em);
+  const { batchSize, maxBatches, includeLeased } = flags;
+  const base: BatchOptions = { signal, batchSize, maxBatches, includeLeased };
+  const planned = await work(maintenance, { ...base, dryRun: true });
+  if (flags.dryRun) {
+    await terminal.result(planned, () => [`This would delete ${amount(planned)}.`]);
+    return undefined;
+  }
+  const question = `This deletes ${amount(planned)}. Go on?`;
+  if (!flags.yes && !(await terminal.confirm(question, signal))) {
+    terminal.note('Nothing was deleted.');
+    return 'failed';
+  }
+  const progress = new Progress(planned.sessions + planned.events);
+  const result = await work(maintenance, {
+    ...base,
+    pauseMs: flags.pause,
+    onProgress: (done) => progress.show(done.sessions + done.events, amount(done)),
+  }).finally(() => progress.end());
+  await terminal.result(result, () => [`Deleted ${amount(result)}.`]);
+  if (result.skipped > 0)
+    terminal.note(
+      `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them; the same command again looks at them.`,
+    );
+  if (!result.more) return undefined;
+  terminal.note('This is not all: the same command again goes on.');
+  // Asked for with --max-batches it is no failure.
+  return signal.aborted ? 'failed' : undefined;
+}
+
+function amount(done: Pick<MaintenanceResult, 'sessions' | 'events'> & { stateKeys?: number }): string {
+  const keys = done.stateKeys ? ` and ${counted(done.stateKeys, 'key')} of the user’s state` : '';
+  return `${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}${keys}`;
+}

@@ -1,0 +1,148 @@
+import { createReadStream, createWriteStream, existsSync } from 'node:fs';
+import { rename, stat } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
+import { InvalidArgumentError } from '../../model/errors.js';
+import type { ImportProgress } from '../../transfer/import.js';
+import { connectForeign } from '../connect.js';
+import { Progress } from '../progress.js';
+import type { Context, Outcome, Work } from '../run.js';
+import { UsageError } from '../usage-error.js';
+import { counted, printable } from '../words.js';
+
+/** Beside the file, until the export is whole. */
+const UNFINISHED = '.part';
+
+export const exportSessions: Work<[string | undefined, { app?: string; user?: string }]> = async (
+  { em, terminal, signal },
+  file,
+  { app, user },
+) => {
+  const owner = { appName: app, userId: user };
+  const maintenance = new SessionMaintenance(em);
+  const isFile = file !== undefined && file !== '-';
+  if (isFile && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
+  // By the rows of the sessions alone.
+  const { sessions, events } = await maintenance.prune({ ...owner, olderThan: 0, includeLeased: true, dryRun: true });
+  const progress = new Progress(sessions + events);
+  let records = 0;
+  async function* lines() {
+    for await (const record of maintenance.exportSessions(owner)) {
+      if (signal.aborted) return;
+      yield `${JSON.stringify(record)}\n`;
+      progress.show(++records, counted(records, 'record'));
+    }
+  }
+  try {
+    if (isFile) {
+      await pipeline(Readable.from(lines()), createWriteStream(file + UNFINISHED));
+      if (!signal.aborted) await rename(file + UNFINISHED, file);
+    } else {
+      await pipeline(Readable.from(lines()), process.stdout, { end: false });
+    }
+  } finally {
+    progress.end();
+  }
+  if (signal.aborted) {
+    terminal.note(`Ended before the end. ${isFile ? `What there is is in ${file}${UNFINISHED}.` : ''}`.trim());
+    return 'failed';
+  }
+  terminal.note(`Exported ${counted(records, 'record')}.`);
+  return undefined;
+};
+
+export interface ImportFlags {
+  from?: string;
+  dryRun?: true;
+  batchSize?: number;
+}
+
+export const importSessions: Work<[string | undefined, ImportFlags]> = (context, file, flags) => {
+  if ((file === undefined) === (flags.from === undefined))
+    throw new UsageError('import takes a file (- for the standard input), or --from with the URL of another store.');
+  if (flags.from !== undefined) return importFrom(context, flags.from, flags);
+  if (flags.dryRun) throw new UsageError('--dry-run is for --from.');
+  return importFile(context, file ?? '-', flags);
+};
+
+async function importFile(
+  { em, terminal, signal }: Context,
+  file: string,
+  { batchSize }: ImportFlags,
+): Promise<Outcome> {
+  const isFile = file !== '-';
+  if (isFile && !existsSync(file)) throw new UsageError(`There is no file ${file}.`);
+  const input = isFile ? createReadStream(file) : process.stdin;
+  const progress = new Progress(isFile ? (await stat(file)).size : undefined);
+  let bytes = 0;
+  input.on('data', (chunk: string | Buffer) => (bytes += chunk.length));
+  const show = (done: ImportProgress) => progress.show(bytes, written(done));
+  const options = { signal, batchSize, onProgress: show };
+  try {
+    const done = await new SessionMaintenance(em).importSessions(records(input), options);
+    progress.end();
+    return await tell({ terminal, signal }, done, done.records);
+  } finally {
+    progress.end();
+    input.destroy();
+  }
+}
+
+/** @throws InvalidArgumentError for a line that is no JSON. */
+async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
+  let number = 0;
+  for await (const line of createInterface({ input, crlfDelay: Infinity })) {
+    number++;
+    if (line.trim() === '') continue;
+    try {
+      yield JSON.parse(line);
+    } catch {
+      throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
+    }
+  }
+}
+
+async function importFrom(
+  { em, terminal, signal }: Context,
+  url: string,
+  { dryRun, batchSize }: ImportFlags,
+): Promise<Outcome> {
+  const source = await connectForeign(url);
+  const progress = new Progress(undefined);
+  try {
+    const done = await new SessionMaintenance(em).importFrom(source.em, {
+      signal,
+      dryRun,
+      batchSize,
+      onProgress: (done) => progress.show(done.records, written(done)),
+      onRefused: ({ reason, ...row }) =>
+        terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
+    });
+    progress.end();
+    const ended = await tell({ terminal, signal }, done, done.records, dryRun);
+    if (done.refused === 0) return ended;
+    terminal.note(`Not taken: ${counted(done.refused, 'row')}.`);
+    return 'failed';
+  } finally {
+    progress.end();
+    await source.close(true);
+  }
+}
+
+async function tell(
+  { terminal, signal }: Pick<Context, 'terminal' | 'signal'>,
+  done: ImportProgress,
+  read: number,
+  isDryRun?: boolean,
+): Promise<Outcome> {
+  const verb = isDryRun ? 'This would write' : 'Wrote';
+  await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(read, 'record')}.`]);
+  if (!signal.aborted) return undefined;
+  terminal.note('Ended before the end: the same import again makes it whole.');
+  return 'failed';
+}
+
+const written = ({ sessions, events }: ImportProgress) =>
+  `${counted(sessions, 'session')}, ${counted(events, 'event')}`;

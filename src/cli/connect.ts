@@ -1,0 +1,70 @@
+import { existsSync } from 'node:fs';
+import { MikroORM, type Options } from '@mikro-orm/core';
+import { adkEntities } from '../../entities/index.js';
+import { LAZILY, hostOrm } from './mikro-orm.js';
+import { UsageError } from './usage-error.js';
+
+/** Where the database is; MikroORM's own rules find the host's config where both are left out. */
+export interface ConnectionOptions {
+  config?: string;
+  url?: string;
+}
+
+/**
+ * @param mayCreate whether a SQLite file that does not exist is made.
+ * @returns an ORM that knows the entities of this package; the caller closes it.
+ * @throws UsageError when there is no config, no driver or no file.
+ */
+export async function connect({ config, url }: ConnectionOptions, mayCreate: boolean): Promise<MikroORM> {
+  if (url !== undefined) return open(url, { entities: adkEntities() }, mayCreate);
+  if (config !== undefined && !existsSync(config)) throw new UsageError(`There is no file ${config}.`);
+  return hostOrm(config);
+}
+
+/**
+ * @param url of a database of another store, which is only read.
+ * @returns an ORM without entities; the caller closes it.
+ */
+export function connectForeign(url: string): Promise<MikroORM> {
+  return open(url, { entities: [], discovery: { warnWhenNoEntities: false } }, false);
+}
+
+async function open(url: string, options: Partial<Options>, mayCreate: boolean): Promise<MikroORM> {
+  const database = await databaseOptions(url);
+  const { dbName, clientUrl } = database;
+  if (clientUrl === undefined && dbName !== undefined && dbName !== ':memory:' && !mayCreate && !existsSync(dbName))
+    throw new UsageError(`There is no file ${dbName}.`);
+  return MikroORM.init({ ...database, ...options, ...LAZILY });
+}
+
+/**
+ * Turns a database URL into options for `MikroORM.init`. Loads that database's driver and no other.
+ *
+ * @param url `sqlite:<file>`, `sqlite::memory:`, `postgresql://…`, `mysql://…` or `mariadb://…`.
+ * @returns the driver and where it connects to; add entities and whatever else you want.
+ * @throws UsageError when the URL begins with something else, or the driver is not installed.
+ */
+export async function databaseOptions(url: string): Promise<Partial<Options>> {
+  const scheme = url.slice(0, url.indexOf(':')).replace(/^postgres$/, 'postgresql');
+  try {
+    switch (scheme) {
+      case 'sqlite':
+        return {
+          driver: (await import('@mikro-orm/sqlite')).SqliteDriver,
+          dbName: url.replace(/^sqlite:(\/\/)?/, ''),
+        };
+      case 'postgresql':
+        return { driver: (await import('@mikro-orm/postgresql')).PostgreSqlDriver, clientUrl: url };
+      case 'mysql':
+        return { driver: (await import('@mikro-orm/mysql')).MySqlDriver, clientUrl: url };
+      case 'mariadb':
+        return { driver: (await import('@mikro-orm/mariadb')).MariaDbDriver, clientUrl: url };
+    }
+  } catch (cause) {
+    throw new UsageError(`This URL needs a driver that could not be loaded: npm install @mikro-orm/${scheme}`, {
+      cause,
+    });
+  }
+  // The URL itself stays out of the message: it can hold a password.
+  throw new UsageError('The database URL has to begin with sqlite:, postgresql:, mysql: or mariadb:');
+}

@@ -1,0 +1,153 @@
+import { Command, Option } from 'commander';
+import { doctor } from './commands/doctor.js';
+import { list, show, stats, tail } from './commands/look.js';
+import { fork, repair, rewind, runMigrations } from './commands/mend.js';
+import { eraseUser, prune, trim } from './commands/remove.js';
+import { exportSessions, importSessions } from './commands/transfer.js';
+import { action } from './run.js';
+import { duration, label, time, wholeNumber } from './values.js';
+import { packageVersion } from './version.js';
+
+const EPILOGUE = `
+The database is that of your MikroORM config, found as the mikro-orm command finds it. Results go to stdout, everything
+else to stderr. Ctrl-C ends between two transactions; the same command again goes on.
+Exit codes: 0, 1 (something failed, or was ended early), 2 (the command line was wrong).`;
+
+/** The command line of this package. Its actions set `process.exitCode`. */
+export function program(): Command {
+  const program = new Command('adk-mikro-orm')
+    .description('Looks after the sessions of ADK agents in your own database.')
+    .version(packageVersion)
+    .option('--config <file>', 'the config of MikroORM, where it is not found by itself')
+    .addOption(
+      new Option(
+        '--url <url>',
+        'instead of a config: sqlite:<file>, postgresql://…, mysql://… or mariadb://…',
+      ).conflicts('config'),
+    )
+    .option('--json', 'results as JSON, one value to a line')
+    .configureHelp({ showGlobalOptions: true })
+    .addHelpText('after', EPILOGUE)
+    .exitOverride()
+    .showHelpAfterError('(--help says more)');
+
+  const command = (usage: string, description: string, example: string) =>
+    program.command(usage).description(description).addHelpText('after', `\nExample:\n  $ adk-mikro-orm ${example}`);
+
+  command('doctor', 'says what is wrong with the database and its settings, and what to do', 'doctor').action(
+    action(doctor),
+  );
+
+  command('migrate', 'brings the tables up to this version', 'migrate')
+    .option('--dry-run', 'only say what would be run')
+    .action(action(runMigrations, true));
+
+  command('stats', 'counts sessions, users, events and bytes', 'stats --by-app')
+    .option('--app <name>', 'one app')
+    .option('--user <id>', 'one user')
+    .option('--by-app', 'a line for each app')
+    .action(action(stats));
+
+  command('list', 'lists the sessions of an app, the newest first', 'list --app support --label team=red')
+    .requiredOption('--app <name>', 'the app')
+    .option('--user <id>', 'one user')
+    .option('--title <text>', 'with this in their title')
+    .option('--label <name=value>', 'with this label; may be given several times', label)
+    .option('--updated-after <time>', 'updated later than this', time)
+    .option('--updated-before <time>', 'updated earlier than this', time)
+    .option('--deleted', 'those that are marked as deleted')
+    .option('--oldest-first', 'the oldest first')
+    .option('--limit <n>', 'how many at most (default: 50)', wholeNumber)
+    .option('--after <cursor>', 'the next page')
+    .action(action(list));
+
+  command('show', 'shows a conversation', 'show support ada 4711 --last 20')
+    .argument('<app>')
+    .argument('<user>')
+    .argument('<session>')
+    .option('--last <n>', 'only the newest so many events', wholeNumber)
+    .action(action(show));
+
+  command('tail', 'shows what happens, until Ctrl-C', 'tail --app support')
+    .option('--app <name>', 'one app')
+    .option('--user <id>', 'one user')
+    .option('--session <id>', 'one session')
+    .option('--from <position>', 'first what has come after this position of the event log', wholeNumber)
+    .action(action(tail));
+
+  batches(command('prune', 'deletes whole sessions', 'prune --idle-for 90d --dry-run'))
+    .option('--app <name>', 'one app')
+    .option('--user <id>', 'one user')
+    .option('--idle-for <time>', 'last updated so long ago, such as 90d or 12h', duration)
+    .option('--older-than <time>', 'created so long ago', duration)
+    .option('--deleted-for <time>', 'marked as deleted so long ago', duration)
+    .action(action(prune));
+
+  batches(
+    command('trim', 'drops the oldest events of sessions, and keeps their state', 'trim --app support --keep-last 500'),
+  )
+    .option('--app <name>', 'one app')
+    .option('--user <id>', 'one user')
+    .option('--session <id>', 'one session; needs --app and --user')
+    .option('--keep-last <n>', 'keep so many of the newest events', wholeNumber)
+    .option('--older-than <time>', 'drop those that are older, such as 90d', duration)
+    .action(action(trim));
+
+  batches(command('erase-user', 'deletes all that a person has: sessions, events and state', 'erase-user ada'))
+    .argument('<user>')
+    .option('--app <name>', 'in one app alone')
+    .action(action(eraseUser));
+
+  command('export', 'writes sessions and state as lines of JSON', 'export --app support support.jsonl')
+    .argument('[file]', 'the standard output by default')
+    .option('--app <name>', 'one app')
+    .option('--user <id>', 'one user, without the state of apps')
+    .action(action(exportSessions));
+
+  command('import', 'writes what export has read, or copies another ADK session store', 'import support.jsonl')
+    .argument('[file]', 'lines of JSON; - for the standard input')
+    .option('--from <url>', 'a database of a session service of ADK for TypeScript, Python or Go')
+    .option('--dry-run', 'with --from: only count, and say what cannot be taken')
+    .option('--batch-size <n>', 'how many events a transaction writes at most (default: 500)', wholeNumber)
+    .action(action(importSessions));
+
+  command('repair', 'takes out of a damaged session what cannot be read', 'repair support ada 4711 --save taken.jsonl')
+    .argument('<app>')
+    .argument('<user>')
+    .argument('<session>')
+    .option('--save <file>', 'where to put what is taken out')
+    .option('--dry-run', 'only say what is damaged')
+    .option('--include-leased', 'also while somebody holds its lease')
+    .option('--yes', 'do not ask')
+    .action(action(repair));
+
+  place(command('fork', 'makes a session of the past of another one', 'fork support ada 4711 --at 12'))
+    .option('--as <id>', 'the id of the new session')
+    .action(action(fork));
+
+  place(command('rewind', 'takes a session back, and deletes the events after that', 'rewind support ada 4711 --at 12'))
+    .option('--yes', 'do not ask')
+    .action(action(rewind));
+
+  return program;
+}
+
+/** For the commands that delete in batches. */
+function batches(command: Command): Command {
+  return command
+    .option('--dry-run', 'only count')
+    .option('--yes', 'do not ask')
+    .option('--batch-size <n>', 'how many rows a transaction deletes at most (default: 1000)', wholeNumber)
+    .option('--max-batches <n>', 'end after so many transactions', wholeNumber)
+    .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
+    .option('--include-leased', 'also sessions whose lease somebody holds');
+}
+
+function place(command: Command): Command {
+  return command
+    .argument('<app>')
+    .argument('<user>')
+    .argument('<session>')
+    .option('--at <n>', 'after the event with this number', wholeNumber)
+    .option('--before <invocation>', 'before the first event of this invocation');
+}

@@ -1,0 +1,43 @@
+import { SingleBar } from 'cli-progress';
+
+/** How often a line is written where nobody looks at a terminal. */
+const LINE_MS = 5_000;
+
+/** How far a command is: a bar on a terminal, elsewhere a line every few seconds. On stderr. */
+export class Progress {
+  readonly #bar: SingleBar | undefined;
+  #lastLine = performance.now();
+
+  /** @param total undefined where it is not known: the bar is a text then. */
+  constructor(private readonly total: number | undefined) {
+    if (!process.stderr.isTTY) return;
+    const format = total === undefined ? '{text}' : '{bar} {percentage}%  {text}';
+    this.#bar = new SingleBar({
+      format,
+      stream: process.stderr,
+      barCompleteChar: '█',
+      barIncompleteChar: '░',
+      barsize: 24,
+      hideCursor: true,
+      clearOnComplete: true,
+      stopOnComplete: false,
+      // So that the last state is shown.
+      forceRedraw: true,
+    });
+    this.#bar.start(total ?? 1, 0, { text: '' });
+  }
+
+  show(done: number, text: string): void {
+    if (this.#bar) {
+      this.#bar.update(Math.min(done, this.total ?? 1), { text });
+    } else if (performance.now() - this.#lastLine >= LINE_MS) {
+      this.#lastLine = performance.now();
+      const percent = this.total ? `${Math.floor((100 * done) / this.total)}%  ` : '';
+      process.stderr.write(`${percent}${text}\n`);
+    }
+  }
+
+  end(): void {
+    this.#bar?.stop();
+  }
+}

@@ -1,0 +1,67 @@
+import type { EntityManager, MikroORM } from '@mikro-orm/core';
+import type { Command } from 'commander';
+import { DamagedSessionError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
+import { connect, type ConnectionOptions } from './connect.js';
+import { Terminal } from './terminal.js';
+import { UsageError } from './usage-error.js';
+import { printableLines, quoted } from './words.js';
+
+/** The options of every command. */
+export interface GlobalOptions extends ConnectionOptions {
+  json?: boolean;
+}
+
+/** What a command has to work with. */
+export interface Context {
+  orm: MikroORM;
+  em: EntityManager;
+  terminal: Terminal;
+  /** Fires at the first Ctrl-C; a second one ends the process. */
+  signal: AbortSignal;
+}
+
+/** How a command ended; where it is `failed`, it has told why, and the process ends with 1. */
+export type Outcome = 'failed' | undefined;
+
+/** What a command does, with its arguments and its options. */
+export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => Promise<Outcome>;
+
+/**
+ * @param mayCreate whether the command makes a SQLite file that does not exist.
+ * @returns an action for commander: opens the database, runs the work, closes the database. It sets the exit code of the
+ *   process: 0, 1 where something failed, 2 where the command line was wrong.
+ */
+export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
+  return async function (this: Command, ...args: unknown[]): Promise<void> {
+    const { json = false, ...connection } = this.optsWithGlobals<GlobalOptions>();
+    const controller = new AbortController();
+    const end = () => controller.abort();
+    process.once('SIGINT', end).once('SIGTERM', end);
+    let orm: MikroORM | undefined;
+    try {
+      orm = await connect(connection, mayCreate);
+      const context = { orm, em: orm.em, terminal: new Terminal(json), signal: controller.signal };
+      // Commander adds the command itself.
+      const outcome = await work(context, ...(args.slice(0, -1) as Args));
+      process.exitCode = outcome === 'failed' ? 1 : 0;
+    } catch (error) {
+      fail(error);
+    } finally {
+      process.off('SIGINT', end).off('SIGTERM', end);
+      await orm?.close(true);
+    }
+  };
+}
+
+/** Tells what went wrong, on stderr. */
+export function fail(error: unknown): void {
+  const isUsage =
+    error instanceof UsageError || error instanceof InvalidArgumentError || error instanceof InvalidKeyError;
+  process.exitCode = isUsage ? 2 : 1;
+  const message = error instanceof Error ? error.message : String(error);
+  process.stderr.write(`error: ${printableLines(message).join('\n')}\n`);
+  if (error instanceof DamagedSessionError) {
+    const { appName, userId, sessionId } = error;
+    process.stderr.write(`See: repair ${[appName, userId, sessionId].map(quoted).join(' ')} --dry-run\n`);
+  }
+}

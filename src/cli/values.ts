@@ -1,0 +1,36 @@
+import { InvalidArgumentError } from 'commander';
+
+const UNITS: Readonly<Record<string, number>> = {
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 24 * 3_600_000,
+  w: 7 * 24 * 3_600_000,
+};
+
+/** @returns ms; a number with one of the units `s`, `m`, `h`, `d` and `w` is taken. */
+export function duration(text: string): number {
+  const [, number = '', unit = ''] = /^(\d+(?:\.\d+)?)([smhdw])$/.exec(text) ?? [];
+  const factor = UNITS[unit];
+  if (factor === undefined) throw new InvalidArgumentError('It takes a number and s, m, h, d or w, such as 90d.');
+  return Number(number) * factor;
+}
+
+/** @returns ms since 1970; an ISO date or time is taken. */
+export function time(text: string): number {
+  const ms = /^\d{4}-\d\d/.test(text) ? Date.parse(text) : NaN;
+  if (Number.isNaN(ms)) throw new InvalidArgumentError('It takes a date or a time, such as 2026-11-22T10:00:00Z.');
+  return ms;
+}
+
+export function wholeNumber(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('It takes a whole number.');
+  return Number(text);
+}
+
+/** Collects `name=value` of an option that may be given several times. */
+export function label(text: string, before: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const at = text.indexOf('=');
+  if (at < 1) throw new InvalidArgumentError('It takes name=value.');
+  return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
+}

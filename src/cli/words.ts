@@ -1,0 +1,39 @@
+/**
+ * Characters that a terminal takes as commands, or that reorder what is shown: somebody may have said them to an agent.
+ */
+const COMMANDS = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** @returns a line of text with such characters written out, as `\u001b`; in JSON that means the same. */
+export function printable(text: string): string {
+  return text.replace(COMMANDS, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** @returns the lines of a text, each printable. */
+export const printableLines = (text: string): string[] =>
+  text.split(/\r?\n/).map((line) => printable(line.replaceAll('\t', '  ')));
+
+/** JSON in which nothing is a command for the terminal. */
+export const json = (value: unknown): string => printable(JSON.stringify(value) ?? 'undefined');
+
+/** As an argument of a shell. */
+export const quoted = (text: string): string =>
+  /^[\w.:@/-]+$/.test(text) ? text : `'${printable(text).replaceAll("'", "'\\''")}'`;
+
+export const number = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 1 });
+
+/** @param what in the singular; an `s` makes the plural. */
+export const counted = (count: number, what: string): string => `${number(count)} ${what}${count === 1 ? '' : 's'}`;
+
+const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
+
+export function bytes(count: number): string {
+  const unit = Math.min(Math.floor(Math.log10(Math.max(count, 1)) / 3), UNITS.length - 1);
+  return `${number(count / 1_000 ** unit)} ${UNITS[unit] ?? ''}`;
+}
+
+/** @returns a time as `2026-11-22 10:00:00`, in UTC; `–` where there is none. */
+export function shownTime(ms: number | undefined): string {
+  if (ms === undefined) return '–';
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().slice(0, 19).replace('T', ' ');
+}

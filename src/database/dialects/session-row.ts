@@ -1,0 +1,39 @@
+import { SESSION_WHERE, sessionValues } from '../tables.js';
+import type { AppendBatch, DialectSql } from './dialect.js';
+
+/**
+ * An `update` that locks a session's row and adds to its `last_seq`; its values are what to add, the time, and those of
+ * `where`.
+ *
+ * @param sum the new `last_seq`; on MySQL an expression that also returns it to the client.
+ */
+export function addToLastSeq(table: string, where: string, sum = 'last_seq + ?'): string {
+  return `update ${table} set last_seq = ${sum}, last_update_time = ? where ${where}`;
+}
+
+/** A condition; its value is the token. */
+export const LEASE_IS_CURRENT = 'lease_token = ? and lease_holder is not null';
+
+export function leaseIsFree({ now }: DialectSql): string {
+  return `(lease_expires is null or lease_expires <= ${now})`;
+}
+
+/** The condition under which a session's row takes an append: its incarnation, number and lease are as the batch says. */
+export function appendCondition(
+  { session, incarnation, expectedSeq, lease }: AppendBatch,
+  sql: DialectSql,
+): { where: string; values: unknown[] } {
+  const conditions = [SESSION_WHERE, 'incarnation = ?'];
+  const values: unknown[] = [...sessionValues(session), incarnation];
+  if (expectedSeq !== undefined) {
+    conditions.push('last_seq = ?');
+    values.push(expectedSeq);
+  }
+  if (lease === 'unleased') {
+    conditions.push(leaseIsFree(sql));
+  } else if (lease) {
+    conditions.push(LEASE_IS_CURRENT);
+    values.push(lease.token);
+  }
+  return { where: conditions.join(' and '), values };
+}

@@ -1,0 +1,165 @@
+import type { SessionKey } from '../../model/keys.js';
+import type { PastChange } from '../../model/past-state.js';
+import { SCOPES, isRecord, prefixed, stateJson, type StateEntries } from '../../model/state.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
+import { SESSION_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../tables.js';
+
+/** What the event log tells besides appended events. */
+export type ChangeKind =
+  | 'created'
+  | 'state'
+  | 'rewritten'
+  | 'deleted'
+  /** Marked as deleted, with `deletion: 'soft'`. */
+  | 'hidden'
+  | 'restored'
+  | 'trimmed'
+  | 'rewound';
+
+/** A change to record, in the transaction that makes it. */
+export interface Change {
+  /** With an empty session id, or also an empty user id, for state of the user or of the app. */
+  session: SessionKey;
+  kind: ChangeKind;
+  /** The number of the session's newest event. */
+  seq: number;
+  /** The number of the event that is rewritten. */
+  eventSeq?: number;
+  /** JSON; null where a reader is to read the tables instead. */
+  data: string | null;
+}
+
+/**
+ * The longest JSON that is recorded, in code units. What is longer may not fit into a packet of MySQL or MariaDB; a reader
+ * takes it from the tables.
+ */
+const MOST_RECORDED = 1_000_000;
+
+/** Records changes for the event log (contract J1). Appends record none: the rows of the events are their entries. */
+export class ChangeStore {
+  readonly #text: ReturnType<typeof texts>;
+
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#text = texts(dialect, tables);
+  }
+
+  async record(sql: Sql, { session, kind, seq, eventSeq, data }: Change): Promise<void> {
+    await sql.run(this.#text.insert, [...sessionValues(session), kind, seq, eventSeq ?? null, recordedOf(data)]);
+  }
+
+  /** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
+  async recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
+    await sql.run(this.#text.deleteOfSession, sessionValues(session));
+    await this.record(sql, { session, kind: 'deleted', seq: 0, data: null });
+  }
+
+  /**
+   * Records that the events before a number are gone. What was recorded before that goes as well, and the session's entry of
+   * its creation stands for the state that it left (contract J2).
+   *
+   * @param state JSON of that state; null where it is not known.
+   */
+  async recordTrim(
+    sql: Sql,
+    session: SessionKey,
+    { firstSeq, lastSeq, state }: { firstSeq: number; lastSeq: number; state: string | null },
+  ): Promise<void> {
+    const key = sessionValues(session);
+    const recorded = recordedOf(state);
+    await sql.run(this.#text.deleteTrimmed, [...key, firstSeq, firstSeq]);
+    const { affectedRows } = await sql.run(this.#text.updateCreated, [recorded, ...key]);
+    // Made by a process of an earlier version.
+    if (affectedRows === 0) await this.record(sql, { session, kind: 'created', seq: 0, data: recorded });
+    await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: JSON.stringify({ firstSeq }) });
+  }
+
+  /** @returns what was recorded of a session's state, in the order in which it was made. */
+  async history(sql: Sql, session: SessionKey): Promise<StateHistory> {
+    const rows = await sql.all<HistoryRow>(this.#text.selectHistory, sessionValues(session));
+    const history: StateHistory = { created: undefined, changes: [], isComplete: true };
+    for (const { kind, seq, data } of rows) {
+      const value: unknown = data === null ? undefined : JSON.parse(data);
+      // Too large to be recorded, older than the record, or an event that was rewritten.
+      if (!isRecord(value)) history.isComplete = false;
+      else if (kind === 'created') history.created = value;
+      else if (kind === 'rewound') history.changes.push({ kind, seq, state: value });
+      else if (isRecord(value['set']) && Array.isArray(value['removed'])) {
+        const removed = value['removed'].filter((key) => typeof key === 'string');
+        history.changes.push({ kind: 'state', seq, set: value['set'], removed });
+      }
+    }
+    return history;
+  }
+
+  /** Records for a new session the changes that were recorded of another one's state up to a number. */
+  async copyHistory(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
+    await sql.run(this.#text.copyHistory, [...sessionValues(to), ...sessionValues(from), upTo]);
+  }
+
+  /** Deletes the records of events that are removed, from a number on: their numbers are used again. */
+  async forgetRewritten(sql: Sql, session: SessionKey, after: number): Promise<void> {
+    await sql.run(this.#text.deleteRewritten, [...sessionValues(session), after]);
+  }
+
+  /**
+   * Deletes what was recorded of a user in an app, except of sessions that still exist; so many rows at most.
+   *
+   * @returns how many there were.
+   */
+  async forgetUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
+    const rows = await sql.all<{ change_id: number | string }>(this.#text.selectOfUser, [appName, userId, limit]);
+    // By the primary key: a range would lock what is between its rows, where others write.
+    const ids = rows.map((row) => Number(row.change_id));
+    if (ids.length > 0) await sql.run(`${this.#text.deleteById} (${placeholders(ids.length)})`, ids);
+    return ids.length;
+  }
+}
+
+const recordedOf = (data: string | null) => (data !== null && data.length > MOST_RECORDED ? null : data);
+
+/** What was recorded of a session's state. */
+export interface StateHistory {
+  /** What the session was given; undefined where it is not known. */
+  created: Record<string, unknown> | undefined;
+  changes: PastChange[];
+  /**
+   * Whether this and the session's events explain every value. A value stays when its event is rewritten without it, and a
+   * change may have been too large to be recorded.
+   */
+  isComplete: boolean;
+}
+
+interface HistoryRow {
+  kind: 'created' | 'state' | 'rewound' | 'rewritten';
+  seq: number;
+  data: string | null;
+}
+
+/** The JSON of an object of state. */
+export function stateText(entries: StateEntries): string {
+  return stateJson(
+    SCOPES.flatMap((scope) => entries[scope].map(({ key, json }) => [prefixed(scope, key), json] as const)),
+  );
+}
+
+function texts({ sql }: Dialect, { changes, sessions, select, changesOfSession }: Tables) {
+  const deleteOfSession = `${sql.deleteThrough(changes, changesOfSession)} where ${SESSION_WHERE}`;
+  return {
+    selectHistory: `select kind, seq, case when kind <> 'rewritten' then ${select.data} end as data from ${changes}
+      where ${SESSION_WHERE} and kind in ('created', 'state', 'rewound', 'rewritten') order by change_id`,
+    copyHistory: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, time, data)
+      select ?, ?, ?, kind, seq, ${sql.now}, data from ${changes}
+        where ${SESSION_WHERE} and kind in ('state', 'rewound') and seq <= ? order by change_id`,
+    insert: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, event_seq, time, data)
+      values (?, ?, ?, ?, ?, ?, ${sql.now}, ?)`,
+    deleteOfSession: `${deleteOfSession} and kind <> 'deleted'`,
+    deleteTrimmed: `${deleteOfSession}
+      and (seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`,
+    updateCreated: `${sql.updateThrough(changes, changesOfSession)} set data = ? where ${SESSION_WHERE} and kind = 'created'`,
+    deleteRewritten: `${deleteOfSession} and event_seq > ?`,
+    selectOfUser: `select change_id from ${changes} as c where app_name = ? and user_id = ? and not exists
+      (select 1 from ${sessions} as s where s.app_name = c.app_name and s.user_id = c.user_id
+        and s.session_id = c.session_id) limit ?`,
+    deleteById: `${sql.deleteThrough(changes, 'primary')} where change_id in`,
+  };
+}

@@ -1,0 +1,119 @@
+import type { SessionKey } from '../../model/keys.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
+import { placeholders } from '../tables.js';
+
+/** A row of another program, as the driver gives it. */
+export type ForeignRow = Readonly<Record<string, unknown>>;
+
+export interface ForeignColumn {
+  table: string;
+  column: string;
+  /** As the database declares it, with its length. */
+  type: string;
+}
+
+/** The place of an event's row in the order in which events are read. */
+export type EventPlace = SessionKey & { id: string };
+
+const TABLES = ['adk_internal_metadata', 'sessions', 'events', 'app_states', 'user_states'];
+const SESSION = ['app_name', 'user_id', 'id'];
+const EVENT = ['id', 'app_name', 'user_id', 'session_id'];
+
+/** The statements on the tables of ADK's own session stores. They read, and lock nothing. */
+export class ForeignStore {
+  readonly #events: string;
+
+  constructor(private readonly dialect: Dialect) {
+    const { insertionOrder } = dialect.sql;
+    this.#events = `select events.*${insertionOrder ? `, ${insertionOrder} as insertion_order` : ''} from events`;
+  }
+
+  /** @returns the columns of those tables that are there. */
+  async columns(sql: Sql): Promise<ForeignColumn[]> {
+    const rows = await sql.all<{ table_name: string; column_name: string; type: string }>(
+      this.dialect.sql.columns(`('${TABLES.join("', '")}')`),
+    );
+    return rows.map((row) => ({ table: row.table_name, column: row.column_name, type: row.type }));
+  }
+
+  metadata(sql: Sql): Promise<ForeignRow[]> {
+    return sql.all('select * from adk_internal_metadata');
+  }
+
+  /** @returns the actions of some event; undefined where no event has any. */
+  async someActions(sql: Sql): Promise<unknown> {
+    const [row] = await sql.all<ForeignRow>('select actions from events where actions is not null limit 1');
+    return row?.['actions'];
+  }
+
+  sessions(sql: Sql, after: SessionKey | undefined, limit: number): Promise<ForeignRow[]> {
+    const values = after && [after.appName, after.userId, after.sessionId];
+    return sql.all(`select * from sessions ${page(SESSION, values)} limit ${limit}`, values);
+  }
+
+  /** Reads the events of some sessions, in an order that has an index in most stores, and nothing to do with their times. */
+  events(
+    sql: Sql,
+    sessions: readonly SessionKey[],
+    after: EventPlace | undefined,
+    limit: number,
+  ): Promise<ForeignRow[]> {
+    const isMeant = `(${isOneOf(sessions)})`;
+    const given = sessions.flatMap(valuesOf);
+    if (!after) return sql.all(`${this.#events} ${page(EVENT, undefined, isMeant)} limit ${limit}`, given);
+    const place = [after.id, after.appName, after.userId, after.sessionId];
+    // MySQL finds the beginning by the first condition only.
+    const text = `${this.#events} ${page(EVENT, place, `id >= ? and ${isMeant}`)} limit ${limit}`;
+    return sql.all(text, [after.id, ...given, ...place]);
+  }
+
+  /** Reads events of one session by their ids. */
+  eventsById(sql: Sql, session: SessionKey, ids: readonly string[]): Promise<ForeignRow[]> {
+    return sql.all(`${this.#events} where ${isOneOf([session])} and id in (${placeholders(ids.length)})`, [
+      ...valuesOf(session),
+      ...ids,
+    ]);
+  }
+
+  /** @param owner the app's name, and the user's id. */
+  async sharedState(sql: Sql, scope: 'app' | 'user', owner: readonly string[]): Promise<ForeignRow | undefined> {
+    const { table, key } = SHARED[scope];
+    const [row] = await sql.all<ForeignRow>(
+      `select * from ${table} where ${key.map((name) => `${name} = ?`).join(' and ')}`,
+      owner,
+    );
+    return row;
+  }
+
+  /** Reads state of apps or users that have no session. */
+  stateAlone(
+    sql: Sql,
+    scope: 'app' | 'user',
+    after: readonly string[] | undefined,
+    limit: number,
+  ): Promise<ForeignRow[]> {
+    const { table, key } = SHARED[scope];
+    const isSame = key.map((name) => `sessions.${name} = ${table}.${name}`).join(' and ');
+    const isAlone = `not exists (select 1 from sessions where ${isSame})`;
+    return sql.all(`select * from ${table} ${page(key, after, isAlone)} limit ${limit}`, after);
+  }
+}
+
+const SHARED = {
+  app: { table: 'app_states', key: ['app_name'] },
+  user: { table: 'user_states', key: ['app_name', 'user_id'] },
+} as const;
+
+const valuesOf = ({ appName, userId, sessionId }: SessionKey) => [appName, userId, sessionId];
+
+const isOneOf = (sessions: readonly SessionKey[]) =>
+  sessions.map(() => '(app_name = ? and user_id = ? and session_id = ?)').join(' or ');
+
+function page(key: readonly string[], after: readonly string[] | undefined, condition?: string): string {
+  const columns = key.join(', ');
+  const conditions = [
+    ...(condition ? [condition] : []),
+    ...(after ? [`(${columns}) > (${placeholders(after.length)})`] : []),
+  ];
+  return `${conditions.length > 0 ? `where ${conditions.join(' and ')} ` : ''}order by ${columns}`;
+}

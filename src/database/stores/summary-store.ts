@@ -1,0 +1,132 @@
+import type { SessionKey } from '../../model/keys.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+  type Tables,
+} from '../tables.js';
+import { keysetAfter } from './maintenance-store.js';
+
+/** Which sessions to find; all conditions given must hold. */
+export interface SummaryFilter {
+  appName: string;
+  userId?: string | undefined;
+  isDeleted: boolean;
+  /** The title has this in it. */
+  title?: string | undefined;
+  /** Pieces of JSON that the labels have in them, as `labelText` gives them. */
+  labels: readonly string[];
+  updatedAfter?: number | undefined;
+  updatedBefore?: number | undefined;
+}
+
+/** A place in the order of sessions. */
+export interface SummaryPlace {
+  lastUpdateTime: number;
+  sessionId: string;
+  userId: string;
+}
+
+/** A session without events and state. */
+export interface StoredSummary {
+  key: SessionKey;
+  title: string | null;
+  /** JSON, or null where it has none. */
+  labels: string | null;
+  eventCount: number;
+  createTime: number;
+  lastUpdateTime: number;
+  deletedAt: number | undefined;
+}
+
+/** The statements of what people call sessions, and find them by. */
+export class SummaryStore {
+  readonly #dialect: Dialect;
+  readonly #tables: Tables;
+
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#dialect = dialect;
+    this.#tables = tables;
+  }
+
+  /** @returns the sessions after a place, by the time of their last update, then by id and user. */
+  async find(
+    sql: Sql,
+    filter: SummaryFilter,
+    after: SummaryPlace | undefined,
+    isDescending: boolean,
+    limit: number,
+  ): Promise<StoredSummary[]> {
+    const { appName, userId, title, labels, updatedAfter, updatedBefore } = filter;
+    const columns = ['last_update_time', 'session_id', ...(userId === undefined ? ['user_id'] : [])];
+    const place = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
+    const keyset = place && keysetAfter(columns, place, isDescending ? '<' : '>');
+    const conditions: [string, readonly unknown[]][] = [
+      ['app_name = ?', [appName]],
+      ...given('user_id = ?', userId),
+      [`deleted_at is ${filter.isDeleted ? 'not ' : ''}null`, []],
+      ...given('last_update_time > ?', updatedAfter),
+      ...given('last_update_time < ?', updatedBefore),
+      ...given(this.#dialect.sql.contains('title'), title),
+      ...labels.map((label): [string, readonly unknown[]] => [this.#dialect.sql.contains('labels'), [label]]),
+      ...(keyset ? [[keyset.where, keyset.values] as [string, readonly unknown[]]] : []),
+    ];
+    const direction = isDescending ? ' desc' : '';
+    const rows = await sql.all<SummaryRow>(
+      `select ${this.#columns} from ${this.#tables.sessions} where ${conditions.map(([text]) => text).join(' and ')}
+        order by ${columns.map((column) => column + direction).join(', ')} limit ?`,
+      [...conditions.flatMap(([, values]) => values), limit],
+    );
+    return rows.map(summaryOf);
+  }
+
+  /** @returns whether there is such a session. A text that is undefined stays as it is. */
+  async describe(
+    sql: Sql,
+    key: SessionKey,
+    texts: { title: string | null | undefined; labels: string | null | undefined },
+  ): Promise<boolean> {
+    const changes = Object.entries(texts).filter(([, text]) => text !== undefined);
+    const set = changes.map(([column]) => `${column} = ?`).join(', ') || 'title = title';
+    const { affectedRows } = await sql.run(
+      `update ${this.#tables.sessions} set ${set} where ${SESSION_WHERE} and deleted_at is null`,
+      [...changes.map(([, text]) => text), ...sessionValues(key)],
+    );
+    return affectedRows > 0;
+  }
+
+  get #columns(): string {
+    const { sql } = this.#dialect;
+    const double = (column: string) => sql.doubleText?.(column) ?? column;
+    return `${SESSION_COLUMNS}, title, ${this.#tables.select.labels} as labels_json, last_seq - first_seq + 1 as events,
+      ${double('create_time')} as created, ${double('last_update_time')} as updated, ${double('deleted_at')} as deleted`;
+  }
+}
+
+function given(text: string, value: unknown): [string, readonly unknown[]][] {
+  return value === undefined ? [] : [[text, [value]]];
+}
+
+interface SummaryRow extends SessionKeyRow {
+  title: string | null;
+  labels_json: string | null;
+  events: number | string;
+  created: number | string;
+  updated: number | string;
+  deleted: number | string | null;
+}
+
+function summaryOf(row: SummaryRow): StoredSummary {
+  return {
+    key: sessionKeyOf(row),
+    title: row.title,
+    labels: row.labels_json,
+    eventCount: Number(row.events),
+    createTime: Number(row.created),
+    lastUpdateTime: Number(row.updated),
+    deletedAt: row.deleted === null ? undefined : Number(row.deleted),
+  };
+}

@@ -1,0 +1,112 @@
+import type { SessionKey } from '../../model/keys.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  placeholders,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+  type Tables,
+} from '../tables.js';
+import type { KeptSession } from './maintenance-store.js';
+
+/** A session's row, as it is exported. */
+export interface TransferredSession extends Omit<KeptSession, 'isLeased'> {
+  title: string | null;
+  /** JSON, or null where it has none. */
+  labels: string | null;
+}
+
+/** The statements of export and import. */
+export class TransferStore {
+  readonly #text: ReturnType<typeof texts>;
+
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#text = texts(dialect, tables);
+  }
+
+  /** @returns the next app by name that has sessions or state; undefined when there is none. */
+  async nextApp(sql: Sql, after: string): Promise<string | undefined> {
+    const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextApp, [after, after, after]);
+    return row?.name ?? undefined;
+  }
+
+  /** @returns the next user of an app by id that has `user:` state; undefined when there is none. */
+  async nextUser(sql: Sql, appName: string, after: string): Promise<string | undefined> {
+    const [row] = await sql.all<{ user_id: string }>(this.#text.selectNextUser, [appName, after]);
+    return row?.user_id;
+  }
+
+  /** @returns a session's row, deleted or not. */
+  async session(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
+    const [row] = await sql.all<SessionRow>(this.#text.selectSession, sessionValues(session));
+    if (!row) return undefined;
+    return {
+      key: sessionKeyOf(row),
+      incarnation: row.incarnation,
+      firstSeq: row.first_seq,
+      lastSeq: row.last_seq,
+      createTime: Number(row.created),
+      lastUpdateTime: Number(row.updated),
+      deletedAt: row.deleted === null ? undefined : Number(row.deleted),
+      title: row.title,
+      labels: row.labels_json,
+    };
+  }
+
+  /** @returns the ids of the session's events with these numbers, by number. */
+  async eventIds(sql: Sql, session: SessionKey, numbers: readonly number[]): Promise<Map<number, string>> {
+    if (numbers.length === 0) return new Map();
+    const rows = await sql.all<{ seq: number; event_id: string }>(
+      `${this.#text.selectEventIds} (${placeholders(numbers.length)})`,
+      [...sessionValues(session), ...numbers],
+    );
+    return new Map(rows.map((row) => [row.seq, row.event_id]));
+  }
+
+  /** Makes a session's row what was exported; for the caller that holds its lock. */
+  async describe(sql: Sql, { key, ...session }: Omit<TransferredSession, 'incarnation'>): Promise<void> {
+    // A session that is marked as deleted has another incarnation, for appends (contract K3).
+    const [from, to] = session.deletedAt === undefined ? ['.', '-'] : ['-', '.'];
+    await sql.run(this.#text.update, [
+      session.firstSeq,
+      session.lastSeq,
+      session.createTime,
+      session.lastUpdateTime,
+      session.deletedAt ?? null,
+      from,
+      to,
+      session.title,
+      session.labels,
+      ...sessionValues(key),
+    ]);
+  }
+}
+
+interface SessionRow extends SessionKeyRow {
+  incarnation: string;
+  first_seq: number;
+  last_seq: number;
+  created: number | string;
+  updated: number | string;
+  deleted: number | string | null;
+  title: string | null;
+  labels_json: string | null;
+}
+
+function texts({ sql }: Dialect, tables: Tables) {
+  const { sessions, events, userStates, appStates, select } = tables;
+  const double = (column: string) => sql.doubleText?.(column) ?? column;
+  const firstApp = (table: string) => `select min(app_name) as name from ${table} where app_name > ?`;
+  return {
+    selectNextApp: `select min(name) as name from (${[sessions, userStates, appStates].map(firstApp).join(' union all ')}) as apps`,
+    selectNextUser: `select user_id from ${userStates} where app_name = ? and user_id > ? order by user_id limit 1`,
+    selectSession: `select ${SESSION_COLUMNS}, incarnation, first_seq, last_seq, ${double('create_time')} as created,
+      ${double('last_update_time')} as updated, ${double('deleted_at')} as deleted, title,
+      ${select.labels} as labels_json from ${sessions} where ${SESSION_WHERE}`,
+    selectEventIds: `select seq, event_id from ${events} where ${SESSION_WHERE} and seq in`,
+    update: `update ${sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,
+      incarnation = replace(incarnation, ?, ?), title = ?, labels = ? where ${SESSION_WHERE}`,
+  };
+}

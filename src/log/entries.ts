@@ -1,0 +1,93 @@
+import type { Event } from '@google/adk';
+import type { CompleteLogPosition } from '../database/stores/log-store.js';
+import type { DamagedEventError } from '../model/errors.js';
+
+/** Where an entry of the log is. */
+export interface LogPlace {
+  /**
+   * Its place among the events of all sessions, and the cursor to go on from; absent in one session's log. A change has the
+   * position of the event that it follows.
+   */
+  position?: number;
+  /** Only with `changes: true`: the cursor to go on from. */
+  cursor?: CompleteLogPosition;
+  /** Its number in the session, and the cursor there; of a change, the number of the session's newest event at that time. */
+  seq: number;
+  appName: string;
+  userId: string;
+  sessionId: string;
+}
+
+/** An event of the log, or what is wrong with it. */
+export type LogEntry = LogPlace &
+  (
+    | {
+        event: Event;
+        /** Only with `changes: true`: the keys of its state delta whose value is not the stored one, as `LogChange` has them. */
+        superseded?: readonly string[];
+        error?: undefined;
+        change?: undefined;
+      }
+    | { event?: undefined; superseded?: undefined; error: DamagedEventError; change?: undefined }
+  );
+
+/**
+ * What changed besides appended events. Keys of state have their prefixes.
+ *
+ * `superseded` names keys whose value is not the one that is stored now: it lost to another write, or a later one has
+ * replaced it. Whoever folds the log into state leaves them out; the entry whose value stands has the key, too.
+ */
+export type LogChange = LogPlace &
+  (
+    | {
+        /** A session was created. */
+        change: 'created';
+        /** The state it was given. Of a session that was trimmed, or is older than this log: the state as it is now. */
+        state: Record<string, unknown>;
+        superseded: readonly string[];
+      }
+    | {
+        /** State was set or removed outside a run. Without ids of session or user it is of the user or the app. */
+        change: 'state';
+        state: Record<string, unknown>;
+        removed: readonly string[];
+        superseded: readonly string[];
+      }
+    | {
+        /** The event with the number `eventSeq` was appended again with another content. */
+        change: 'rewritten';
+        eventSeq: number;
+        event: Event;
+        superseded: readonly string[];
+      }
+    | {
+        /** A session was deleted. */
+        change: 'deleted';
+        /** With `deletion: 'soft'`: it may come back. */
+        soft: boolean;
+        /**
+         * Unless `soft`, all state of user and app as it is now: entries that told of it, or of keys that were removed, are gone
+         * with the session.
+         */
+        state: Record<string, unknown>;
+      }
+    | { /** A session that was deleted came back as it was. */ change: 'restored' }
+    | {
+        /** The events before `firstSeq` were dropped. */
+        change: 'trimmed';
+        firstSeq: number;
+        /**
+         * All state of session, user and app as it is now: entries that told of it, or of keys that were removed, are gone with the
+         * events.
+         */
+        state: Record<string, unknown>;
+      }
+    | {
+        /**
+         * The session was taken back to its event `seq`. `state` is all of its own state as it was then, and that of user and app as
+         * it is now: entries that told of it are gone with the events.
+         */
+        change: 'rewound';
+        state: Record<string, unknown>;
+      }
+  );

@@ -1,0 +1,184 @@
+import { createEvent } from '@google/adk';
+import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { RawEvent, RawValue } from '../database/stores/maintenance-store.js';
+import type { SessionHead } from '../database/stores/session-store.js';
+import type { Stores } from '../database/stores/stores.js';
+import { LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
+import { decode, decodeEvent } from '../model/event-codec.js';
+import type { SessionKey } from '../model/keys.js';
+import { gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
+import { prefixed } from '../model/state.js';
+
+/** The row of an event that could not be read, byte for byte. */
+export interface TakenEvent {
+  seq: number;
+  eventId: string;
+  /** In ms since 1970. */
+  timestamp: number;
+  /** Null where the row had none. */
+  content: Buffer | null;
+  /** What it had in `adk_event_parts`. */
+  parts: readonly { part: number; content: Buffer }[];
+}
+
+/** A state value that could not be read, byte for byte. */
+export interface TakenValue {
+  /** With its prefix, `user:` or `app:`. */
+  key: string;
+  content: Buffer;
+}
+
+/** What `repair` found and took out. Nothing was wrong where all lists are empty. */
+export interface RepairedSession {
+  /** As `DamagedSessionError` names them. */
+  damage: readonly DamagedEvents[];
+  events: readonly TakenEvent[];
+  stateValues: readonly TakenValue[];
+}
+
+export interface RepairOptions {
+  /** Only look, and return what would be taken out; nothing is written. */
+  dryRun?: boolean;
+  /** Also while somebody holds the session's lease; false by default. */
+  includeLeased?: boolean;
+}
+
+/** A wider gap is not filled with empty events: a damaged `last_seq` may be in the billions. */
+const MOST_FILLED = 10_000;
+
+/** Mends one session. The caller runs `look` outside of a transaction and `mend` in one, which may be tried again. */
+export class Repair {
+  /** Across tries: the answer to a commit may be lost, and what was taken out is no longer in the tables then. */
+  readonly #events = new Map<number, RawEvent>();
+  readonly #values = new Map<string, RawValue>();
+  readonly #damage = new Map<string, DamagedEvents>();
+  #unreadable: readonly { seq: number }[] = [];
+  #damagedValues: readonly { scope: RawValue['scope']; key: string }[] = [];
+
+  constructor(
+    private readonly stores: Stores,
+    private readonly key: SessionKey,
+    private readonly options: RepairOptions,
+  ) {}
+
+  get result(): RepairedSession {
+    return {
+      damage: [...this.#damage.values()].sort((a, b) => a.from - b.from),
+      events: [...this.#events.values()].sort((a, b) => a.seq - b.seq),
+      stateValues: [...this.#values.values()].map(({ scope, key, content }) => ({
+        key: prefixed(scope, key),
+        content,
+      })),
+    };
+  }
+
+  /**
+   * Finds what cannot be read. Without the session's lock, since all of the history is read.
+   *
+   * @throws SessionNotFoundError when there is no such session.
+   */
+  async look(sql: Sql): Promise<void> {
+    const snapshot = await this.stores.sessions.snapshot(sql, this.key);
+    if (!snapshot) throw new SessionNotFoundError(this.key.sessionId);
+    const lastSeq = Math.max(snapshot.lastSeq, await this.stores.events.highestSeq(sql, this.key, snapshot));
+    const read = await this.stores.events.read(sql, this.key, { ...snapshot, lastSeq }, { after: 0 });
+    this.#unreadable = (read?.events ?? []).filter(({ json }) => !decodeEvent(json));
+    this.#damagedValues = snapshot.state.filter(({ json }) => !decode(json));
+  }
+
+  /**
+   * @throws SessionNotFoundError when the session is gone.
+   * @throws LeaseHeldError while somebody holds its lease.
+   */
+  async mend(sql: Sql): Promise<void> {
+    const { sessions, leases, maintenance, changes } = this.stores;
+    const head = await sessions.lock(sql, this.key);
+    if (!head) throw new SessionNotFoundError(this.key.sessionId);
+    const lease = this.options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.key);
+    if (lease?.isHeld) throw new LeaseHeldError(this.key.sessionId, lease.holder, lease.expiresAt);
+
+    for (const { scope, key } of this.#damagedValues) {
+      const value = await maintenance.rawValue(sql, this.key, scope, key);
+      // Somebody may have written it anew since.
+      if (!value || decode(value.content.toString())) continue;
+      this.#values.set(prefixed(scope, key), value);
+      if (this.options.dryRun) continue;
+      await maintenance.deleteValue(sql, this.key, scope, key);
+      const data = JSON.stringify({ set: {}, removed: [prefixed(scope, key)] });
+      await changes.record(sql, { session: this.key, kind: 'state', seq: head.lastSeq, data });
+    }
+    await this.#mendEvents(sql, head);
+  }
+
+  /**
+   * Closes the books. What is damaged at the beginning is as if it were trimmed; elsewhere an empty event takes the place
+   * of what is missing or cannot be read, so that the other events keep their numbers.
+   */
+  async #mendEvents(sql: Sql, head: SessionHead): Promise<void> {
+    const { maintenance, events, changes } = this.stores;
+    const rows = await maintenance.eventTimes(sql, this.key);
+    const unreadable = await this.#stillUnreadable(sql);
+    const lastSeq = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
+    const numbers = rows.map(({ seq }) => seq);
+    this.#note(gapsIn(numbers, head.firstSeq - 1, head.lastSeq), 'missing');
+    this.#note(rangesOf(unreadable.keys()), 'unreadable');
+    this.#note(rangesOf(numbers.filter((seq) => seq > head.lastSeq)), 'uncounted');
+
+    const gaps = gapsIn(numbers, head.firstSeq - 1, lastSeq);
+    const tail = gaps.find((gap) => gap.to === lastSeq && isWide(gap) && rows.length > 0);
+    const newLast = tail ? tail.from - 1 : lastSeq;
+    const behindWide = gaps.findLast((gap) => gap.to < newLast && isWide(gap))?.to ?? 0;
+    const firstGood = numbers.find((seq) => seq > behindWide && !unreadable.has(seq)) ?? newLast + 1;
+    const newFirst = Math.max(head.firstSeq, firstGood);
+
+    // Also what can be read, where it is in front of a wide gap.
+    for (const seq of numbers.filter((seq) => seq < newFirst)) {
+      const raw = unreadable.get(seq) ?? (await maintenance.rawEvent(sql, this.key, seq));
+      if (raw) this.#events.set(seq, raw);
+      if (!this.options.dryRun) await maintenance.deleteEvent(sql, this.key, seq);
+    }
+    for (const [seq, raw] of unreadable) {
+      this.#events.set(seq, raw);
+      if (seq < newFirst || this.options.dryRun) continue;
+      await events.replace(sql, this.key, seq, emptyEvent(raw.timestamp, raw.eventId));
+      await changes.record(sql, { session: this.key, kind: 'rewritten', seq: lastSeq, eventSeq: seq, data: null });
+    }
+    if (this.options.dryRun) return;
+    for (const gap of gaps.filter(({ from, to }) => from > newFirst && to <= newLast)) {
+      // The time of the event after it, as a filter by time takes a missing one.
+      const { timestamp } = rows.find(({ seq }) => seq > gap.to) ?? { timestamp: head.lastUpdateTime };
+      const filling = Array.from({ length: gap.to - gap.from + 1 }, () => emptyEvent(timestamp));
+      await events.insert(sql, this.key, gap.from, filling);
+    }
+    if (newFirst !== head.firstSeq || newLast !== head.lastSeq)
+      await maintenance.setBooks(sql, this.key, newFirst, newLast);
+    if (newFirst !== head.firstSeq)
+      await changes.recordTrim(sql, this.key, { firstSeq: newFirst, lastSeq: newLast, state: null });
+  }
+
+  /** Under the lock, which appends need that would replace an event. */
+  async #stillUnreadable(sql: Sql): Promise<Map<number, RawEvent>> {
+    const unreadable = new Map<number, RawEvent>();
+    for (const { seq } of this.#unreadable) {
+      const raw = await this.stores.maintenance.rawEvent(sql, this.key, seq);
+      if (!raw) continue;
+      const current = await this.stores.events.find(sql, this.key, raw.eventId, true);
+      if (!decodeEvent(current?.json)) unreadable.set(seq, raw);
+    }
+    return unreadable;
+  }
+
+  #note(ranges: readonly SeqRange[], problem: DamagedEvents['problem']): void {
+    for (const range of ranges) this.#damage.set(`${range.from} ${problem}`, { ...range, problem });
+  }
+}
+
+function isWide({ from, to }: SeqRange): boolean {
+  return to - from >= MOST_FILLED;
+}
+
+/** An event without content, which ADK shows to no model. */
+function emptyEvent(timestamp: number, id?: string): StoredEvent {
+  const event = createEvent({ author: 'system', timestamp, ...(id !== undefined && { id }) });
+  return { id: event.id, timestamp, json: JSON.stringify(event) };
+}

@@ -1,0 +1,651 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { confirm } from '../database/confirm.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { ForeignStore } from '../database/stores/foreign-store.js';
+import type { LogPosition } from '../database/stores/log-store.js';
+import type { KeptSession, Walk } from '../database/stores/maintenance-store.js';
+import { Stores } from '../database/stores/stores.js';
+import { Transactions, type Outcome } from '../database/transaction.js';
+import {
+  aBoolean,
+  aCount,
+  aFunction,
+  aTimeout,
+  aWait,
+  aWholeNumber,
+  anAbortSignal,
+  anything,
+  object,
+  oneOf,
+  type Known,
+} from '../model/arguments.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import { decodeEvent } from '../model/event-codec.js';
+import { checkKeys, checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
+import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
+import { pastState } from '../model/past-state.js';
+import { stateJson } from '../model/state.js';
+import { exportRecords, type ExportFilter } from '../transfer/export.js';
+import { writeForeign } from '../transfer/foreign/import-foreign.js';
+import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
+import { recognise } from '../transfer/foreign/recognise.js';
+import { Import, type ImportProgress } from '../transfer/import.js';
+import type { TransferRecord } from '../transfer/records.js';
+import { BATCH_OPTIONS, Batches, type BatchOptions, type MaintenanceResult } from './batches.js';
+import { Repair, type RepairOptions, type RepairedSession } from './repair.js';
+import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
+
+export interface SessionMaintenanceOptions extends ReportingOptions {
+  /** How failures of the database are retried, as for `MikroOrmSessionService`. */
+  retry?: RetryOptions;
+  /**
+   * How long one attempt may take, in ms, as for `MikroOrmSessionService`; 30,000 by default, 0 for no limit. `stats` of
+   * large tables may need more.
+   */
+  timeoutMs?: number;
+}
+
+/** Which sessions to delete; all conditions given must hold, and one of the times must be given. */
+export interface PruneOptions extends BatchOptions {
+  appName?: string;
+  userId?: string;
+  /** Sessions whose last update (`lastUpdateTime`) was so long ago, in ms. */
+  idleFor?: number;
+  /** Sessions that were created so long ago, in ms. */
+  olderThan?: number;
+  /** Sessions that were deleted so long ago with `deletion: 'soft'`, in ms. */
+  deletedFor?: number;
+}
+
+/** Which events to drop: either those before the newest so many, or those before a time. */
+export interface TrimOptions extends BatchOptions {
+  appName?: string;
+  userId?: string;
+  /** One session; needs `appName` and `userId`. */
+  sessionId?: string;
+  /** How many of the newest events each session keeps. */
+  keepLast?: number;
+  /**
+   * Drops the oldest events up to the first one that is younger than this, in ms, by the time stamps of the events. Later
+   * ones stay, whatever their time stamps.
+   */
+  olderThan?: number;
+}
+
+export interface EraseUserOptions extends BatchOptions {
+  userId: string;
+  /** One app alone; every app by default. */
+  appName?: string;
+}
+
+export interface EraseUserResult extends MaintenanceResult {
+  /** How many keys of the user's own state (`user:`) were deleted. */
+  stateKeys: number;
+}
+
+export interface StatsOptions {
+  appName?: string;
+  userId?: string;
+}
+
+/** `checkKeys` looks at the names. */
+const OWNER: Known<StatsOptions> = { appName: anything, userId: anything };
+
+const checkOptions = object<SessionMaintenanceOptions>({ retry: checkRetry, timeoutMs: aTimeout, onError: aFunction });
+const checkPrune = object<PruneOptions>({
+  ...OWNER,
+  ...BATCH_OPTIONS,
+  idleFor: aWait,
+  olderThan: aWait,
+  deletedFor: aWait,
+});
+const checkTrim = object<TrimOptions>({
+  ...OWNER,
+  ...BATCH_OPTIONS,
+  sessionId: anything,
+  keepLast: aWholeNumber,
+  olderThan: aWait,
+});
+const checkErase = object<EraseUserOptions>({ ...OWNER, ...BATCH_OPTIONS });
+const checkStats = object<StatsOptions & { groupBy?: 'app' }>({ ...OWNER, groupBy: oneOf('app') });
+const checkExport = object<ExportFilter>(OWNER);
+
+const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
+
+export interface ImportOptions {
+  /** How many events one transaction writes at most; 500 by default. */
+  batchSize?: number;
+  /** Ends the import before the next record when it fires. Nothing is thrown. */
+  signal?: AbortSignal;
+  onProgress?: (progress: ImportProgress) => void;
+}
+
+export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress'> {
+  /** Reads and counts everything, and writes nothing. */
+  dryRun?: boolean;
+  /** Told of each row that cannot be taken, and why; the rest goes on. */
+  onRefused?: (row: RefusedRow) => void;
+  onProgress?: (progress: ImportFromProgress) => void;
+}
+
+export interface ImportFromProgress extends ImportProgress {
+  /** How many rows, or parts of them, could not be taken; `onRefused` is told of each. */
+  refused: number;
+}
+
+const IMPORT_OPTIONS: Known<ImportOptions> = { batchSize: aCount, signal: anAbortSignal, onProgress: aFunction };
+const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
+const checkImportFrom = object<ImportFromOptions>({ ...IMPORT_OPTIONS, dryRun: aBoolean, onRefused: aFunction });
+
+const DEFAULT_IMPORT_BATCH = 500;
+
+/** How many sessions are looked at in one query. */
+const PAGE = 500;
+
+/** What is to be done to a session. */
+interface Task {
+  session: KeptSession;
+  /** The number before which its events go. */
+  firstKept: number;
+  /** Whether the session itself goes, too. */
+  isWhole: boolean;
+}
+
+/** Looks at a session, again under its lock. @returns undefined when nothing is to be done. */
+type Plan = (session: KeptSession) => Promise<Task | undefined> | Task | undefined;
+
+const rowsOf = ({ session, firstKept, isWhole }: Task) => Math.max(0, firstKept - session.firstSeq) + (isWhole ? 1 : 0);
+
+const whole = (session: KeptSession): Task => ({ session, firstKept: session.lastSeq + 1, isWhole: true });
+
+/**
+ * Deletes and trims sessions, counts what is stored and mends what is damaged, on tables that are in use.
+ *
+ * ```ts
+ * const maintenance = new SessionMaintenance(orm.em);
+ * const { sessions, more } = await maintenance.prune({ idleFor: 90 * 24 * 3_600_000, maxBatches: 1_000 });
+ * ```
+ *
+ * What deletes works in short transactions of `batchSize` rows (contract K1). It waits for nobody, and nobody who writes
+ * to another session waits for it; a session whose row somebody else has locked is left for the next call. Sessions with a
+ * lease that somebody holds, by the database's clock, are left alone unless `includeLeased` is true. Where it was
+ * interrupted, the same call goes on. `dryRun` counts and writes nothing.
+ *
+ * Every method may throw `InvalidArgumentError` for an option that is not known or has a value that it cannot have,
+ * `InvalidKeyError` for a name that cannot be a key, `SchemaError` when the tables are missing or outdated,
+ * `DatabaseError` when the database fails and trying again does not help (what earlier transactions did stays done), and
+ * `InsideTransactionError` inside a transaction that holds the only connection.
+ */
+export class SessionMaintenance {
+  readonly #transactions: Transactions;
+  readonly #stores: Stores;
+  readonly #options: SessionMaintenanceOptions;
+
+  /**
+   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
+   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   */
+  constructor(em: EntityManager, options: SessionMaintenanceOptions = {}) {
+    checkOptions(options, 'The options of SessionMaintenance');
+    this.#options = options;
+    this.#transactions = new Transactions(em, options);
+    this.#stores = Stores.of(em, this.#transactions.dialect);
+  }
+
+  /**
+   * Deletes whole sessions: rows, events, session state and leases. `app:` and `user:` state stays. A session of more
+   * events than `batchSize` is marked as deleted first, and its events go in several transactions. Idle sessions are found
+   * by an index; without `idleFor` every session of the app, or of `userId`, is looked at.
+   *
+   * @returns what was deleted.
+   * @throws InvalidArgumentError also when neither `idleFor` nor `olderThan` nor `deletedFor` is given: that would delete
+   *   every session.
+   */
+  async prune(options: PruneOptions): Promise<MaintenanceResult> {
+    checkPrune(options, 'The options of prune');
+    const { appName, userId, idleFor, olderThan, deletedFor } = options;
+    if (idleFor === undefined && olderThan === undefined && deletedFor === undefined)
+      throw new InvalidArgumentError(
+        'prune needs idleFor, olderThan or deletedFor; without it every session would go.',
+      );
+    checkOwner(options);
+    const call: ErrorContext = { operation: 'prune', key: givenKey(options) };
+    const now = await this.#read(call, (sql) => this.#stores.maintenance.now(sql));
+    const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
+    const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(olderThan), before(deletedFor)];
+
+    const isMeant = ({ lastUpdateTime, createTime, deletedAt }: KeptSession) =>
+      (idleSince === undefined || lastUpdateTime <= idleSince) &&
+      (createdUpTo === undefined || createTime <= createdUpTo) &&
+      (deletedUpTo === undefined || (deletedAt !== undefined && deletedAt <= deletedUpTo));
+    const plan: Plan = (session) => (isMeant(session) ? whole(session) : undefined);
+
+    // An index by creation or deletion would be one more for each append on PostgreSQL to write.
+    const way: Omit<Walk, 'appName'> =
+      userId === undefined && idleSince !== undefined ? { by: 'update', upTo: idleSince } : { by: 'key', userId };
+
+    const batches = this.#batches(options);
+    for await (const app of this.#apps(call, appName, 'sessions')) {
+      await this.#walk(call, { appName: app, ...way }, batches, plan);
+    }
+    return batches.result;
+  }
+
+  /**
+   * Drops the oldest events of sessions, and keeps their state (contract K2). The numbers of the others stay, and the next
+   * event gets the next number: cursors of readers stay valid. `Session` objects that were read before keep what they have.
+   *
+   * @returns how many sessions were trimmed, and how many events that took.
+   * @throws InvalidArgumentError also unless exactly one of `keepLast` and `olderThan` is given, and for a `sessionId`
+   *   without `appName` and `userId`.
+   */
+  async trim(options: TrimOptions): Promise<MaintenanceResult> {
+    checkTrim(options, 'The options of trim');
+    const { appName, userId, sessionId, keepLast, olderThan } = options;
+    if ((keepLast === undefined) === (olderThan === undefined))
+      throw new InvalidArgumentError('trim needs either keepLast or olderThan.');
+    checkOwner(options);
+    const key = givenKey(options);
+    const call: ErrorContext = { operation: 'trim', key };
+    const now = await this.#read(call, (sql) => this.#stores.maintenance.now(sql));
+
+    const firstKept = async (session: KeptSession): Promise<number> => {
+      if (keepLast !== undefined) return session.lastSeq - keepLast + 1;
+      const time = now - (olderThan ?? 0);
+      const later = await this.#read(call, (sql) => this.#stores.maintenance.firstLater(sql, session, time));
+      return later ?? session.lastSeq + 1;
+    };
+    const plan: Plan = async (session) => {
+      if (session.deletedAt !== undefined || session.lastSeq < session.firstSeq) return undefined;
+      const task = { session, firstKept: await firstKept(session), isWhole: false };
+      return rowsOf(task) > 0 ? task : undefined;
+    };
+
+    const batches = this.#batches(options);
+    if (sessionId === undefined) {
+      for await (const app of this.#apps(call, appName, 'sessions')) {
+        await this.#walk(call, { appName: app, userId, by: 'key' }, batches, plan);
+      }
+      return batches.result;
+    }
+    if (appName === undefined || userId === undefined)
+      throw new InvalidArgumentError('A sessionId needs appName and userId.');
+    const session = await this.#read(call, (sql) => this.#stores.maintenance.find(sql, { appName, userId, sessionId }));
+    if (session) await this.#work(call, [session], batches, plan);
+    return batches.result;
+  }
+
+  /**
+   * Removes a person: sessions with their events, those that are marked as deleted included, and the `user:` state, in
+   * every app or in one. The event log has nothing of them any more, and its readers see no gap. Sessions that were
+   * skipped, and what the user writes meanwhile, stay: call it again until `sessions`, `skipped` and `stateKeys` are 0.
+   *
+   * @returns what was deleted.
+   */
+  async eraseUser(options: EraseUserOptions): Promise<EraseUserResult> {
+    checkErase(options, 'The options of eraseUser');
+    const { userId, appName } = options;
+    // Without one everybody would go.
+    checkKeys({ userId });
+    checkOwner(options);
+    const call: ErrorContext = { operation: 'eraseUser', key: givenKey(options) };
+    const batches = this.#batches(options);
+    for await (const app of this.#apps(call, appName, 'sessions')) {
+      await this.#walk(call, { appName: app, userId, by: 'key' }, batches, whole);
+    }
+    let stateKeys = 0;
+    for await (const app of this.#apps(call, appName, 'userStates')) {
+      stateKeys += await this.#eraseUserState(call, app, userId, batches);
+    }
+    for await (const app of this.#apps(call, appName, 'changes')) {
+      await this.#eraseChanges(call, app, userId, batches);
+    }
+    return { ...batches.result, stateKeys };
+  }
+
+  async #eraseUserState(call: ErrorContext, appName: string, userId: string, batches: Batches): Promise<number> {
+    const store = this.#stores.maintenance;
+    if (batches.isDryRun) return this.#read(call, (sql) => store.countUserState(sql, appName, userId));
+    for (let erased = 0; ;) {
+      const keys = await this.#read(call, (sql) => store.userStateKeys(sql, appName, userId, batches.size));
+      if (keys.length === 0 || !(await batches.mayBegin())) return erased;
+      await this.#write(call, (sql) => store.deleteUserState(sql, appName, userId, keys));
+      erased += keys.length;
+      batches.add({ sessions: 0, events: 0, skipped: 0 });
+    }
+  }
+
+  /** Erases what the log tells of the user. What the user wrote to the app's state is told as the app's from now on. */
+  async #eraseChanges(call: ErrorContext, appName: string, userId: string, batches: Batches): Promise<void> {
+    const store = this.#stores.changes;
+    for (let erased = 0; !batches.isDryRun && (await batches.mayBegin());) {
+      const forgotten = await this.#write(call, async (sql) => {
+        const count = await store.forgetUser(sql, appName, userId, batches.size);
+        if (count > 0 && erased === 0)
+          await store.record(sql, {
+            session: { appName, userId: '', sessionId: '' },
+            kind: 'state',
+            seq: 0,
+            data: null,
+          });
+        return count;
+      });
+      if (forgotten === 0) return;
+      erased += forgotten;
+      batches.add({ sessions: 0, events: 0, skipped: 0 });
+    }
+  }
+
+  /**
+   * Mends a damaged session (contract I5), so that `getSession` reads it: what cannot be read is taken out and returned, byte
+   * for byte. An empty event takes its place, and that of an event that is missing, so that the others keep their numbers;
+   * what is damaged before the first event that can be read is as if it were trimmed. A state value that cannot be read is
+   * removed, also one of the user or the app. Store what `dryRun` returns before you call it without.
+   *
+   * A gap of more than 10,000 numbers is not filled: at the end the session ends before it, elsewhere the session begins
+   * behind it, and the events before it are taken out, too.
+   *
+   * @returns what was damaged, and what was taken out; on a session that is not damaged, nothing.
+   * @throws SessionNotFoundError when there is no such session.
+   * @throws LeaseHeldError while somebody holds its lease, unless `includeLeased` is true.
+   */
+  async repair(session: SessionKey, options: RepairOptions = {}): Promise<RepairedSession> {
+    const key = checkedSessionKey(session);
+    checkRepair(options, 'The options of repair');
+    const call: ErrorContext = { operation: 'repair', key };
+    const repair = new Repair(this.#stores, key, options);
+    await this.#read(call, (sql) => repair.look(sql));
+    await this.#write(call, (sql) => repair.mend(sql));
+    return repair.result;
+  }
+
+  /**
+   * Reads what is stored as records that `importSessions` writes elsewhere (contract L1): state of apps and users, sessions
+   * with their state, titles and labels, and their events. Each as a line of JSON makes a file that is the same from every
+   * database. Leases, positions and contents that were rewritten are not part of it. Each session is as of the moment when it is
+   * read.
+   *
+   * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` mends it.
+   */
+  exportSessions(filter: ExportFilter = {}): AsyncIterable<TransferRecord> {
+    checkExport(filter, 'The filter');
+    checkOwner(filter);
+    const call: ErrorContext = { operation: 'exportSessions', key: givenKey(filter) };
+    return exportRecords((work) => this.#read(call, work), this.#stores, filter);
+  }
+
+  /**
+   * Writes records of an export (contract L1), in transactions of `batchSize` events. A session that is there already gets what
+   * is new, so an import that was interrupted is made whole by the same import again; nobody sees a session before all of
+   * its events are there. State of apps, users and sessions is overwritten, except of sessions that have more events here. A
+   * session that is marked as deleted here, and not in the records, is brought back.
+   *
+   * @param records what `exportSessions` gives, or its lines, each parsed.
+   * @param options.onProgress called after each record with what has been written in all.
+   * @returns what was written; what was there already does not count.
+   * @throws InvalidArgumentError for what is no record, or not in its place. What came before it is written.
+   * @throws SessionExistsError when another session has the id of one of the records.
+   * @throws UnserializableValueError, InvalidKeyError for values and names that cannot be stored.
+   */
+  async importSessions(
+    records: AsyncIterable<unknown> | Iterable<unknown>,
+    options: ImportOptions = {},
+  ): Promise<ImportProgress> {
+    checkImport(options, 'The options of importSessions');
+    const { batchSize = DEFAULT_IMPORT_BATCH, signal, onProgress } = options;
+    const call: ErrorContext = { operation: 'importSessions', key: {} };
+    const run = <T>(work: (sql: Sql) => Promise<T>) => this.#write(call, work);
+    const target = new Import(run, this.#stores, { batchSize });
+    for await (const record of records) {
+      if (signal?.aborted) return target.progress;
+      await target.add(record);
+      onProgress?.(target.progress);
+    }
+    await target.end();
+    return target.progress;
+  }
+
+  /**
+   * Copies the sessions of one of ADK's own stores (contract L2): `DatabaseSessionService` of `@google/adk` and of adk-python,
+   * adk-python's `SqliteSessionService`, and adk-go's service. Which it is shows in its tables. They are read, never changed,
+   * and may be in use.
+   *
+   * Called again it brings what is new since. Events are numbered by their times, so a session whose source has got an event
+   * between older ones is told by `onRefused`, and left as it is. State is overwritten, except of sessions that have more
+   * events here; titles, labels and soft deletions stay. A session that was deleted here for good comes back.
+   *
+   * @param source an `EntityManager` of any MikroORM on that database; it need not know the tables.
+   * @param options.onProgress called after each record with what has been written in all.
+   * @returns what was written, or with `dryRun` would have been; what was there already does not count.
+   * @throws SchemaError for tables that cannot be read; it names those that are there.
+   */
+  async importFrom(source: EntityManager, options: ImportFromOptions = {}): Promise<ImportFromProgress> {
+    checkImportFrom(options, 'The options of importFrom');
+    const { batchSize = DEFAULT_IMPORT_BATCH, signal, dryRun: isDryRun = false, onRefused, onProgress } = options;
+    const call: ErrorContext = { operation: 'importFrom', key: {} };
+    const foreign = new Transactions(source, { ...this.#options, isForeign: true });
+    const read = <T>(work: (sql: Sql) => Promise<T>) => foreign.call(call, () => foreign.run(work));
+    const write = <T>(work: (sql: Sql) => Promise<T>) => (isDryRun ? this.#read(call, work) : this.#write(call, work));
+    let refused = 0;
+    const refuse = (row: RefusedRow) => {
+      refused++;
+      onRefused?.(row);
+    };
+    const store = new ForeignStore(foreign.dialect);
+    const kind = await read((sql) => recognise(sql, store, source));
+    const target = new Import(write, this.#stores, { batchSize, isDryRun, isForeign: true });
+    const records = new ForeignReader(read, store, kind, refuse).records();
+    const progress = await writeForeign(records, target, refuse, () => {
+      onProgress?.({ ...target.progress, refused });
+      return signal?.aborted !== true;
+    });
+    return { ...progress, refused };
+  }
+
+  /**
+   * Counts what is stored, in a few statements that the server answers with sums: no event's content is read into the
+   * process. On the server it reads all rows that are meant.
+   *
+   * @param options.groupBy `'app'` for a list of all apps, by name.
+   */
+  stats(options: StatsOptions & { groupBy: 'app' }): Promise<AppStats[]>;
+  stats(options?: StatsOptions): Promise<SessionStats>;
+  async stats(options: StatsOptions & { groupBy?: 'app' } = {}): Promise<SessionStats | AppStats[]> {
+    checkStats(options, 'The options of stats');
+    checkOwner(options);
+    const owner = givenKey(options);
+    const store = this.#stores.maintenance;
+    const counts = await this.#read({ operation: 'stats', key: owner }, async (sql) => ({
+      sessions: await store.sessionCounts(sql, owner),
+      users: await store.userCounts(sql, owner),
+      deleted: await store.deletedCounts(sql, owner),
+      eventBytes: await store.eventBytes(sql, owner),
+      stateBytes: await store.stateBytes(sql, owner),
+    }));
+    return options.groupBy === 'app' ? statsByApp(counts) : statsOf(counts);
+  }
+
+  /**
+   * Says that the database went back: after a restore, or a failover to a server that was behind. Call it before the first
+   * event is appended, so that readers of the log whose cursors are too far are told even after the log has passed them.
+   *
+   * @returns the position at which the new epoch begins, and its number; readers go on from there at most.
+   */
+  beginLogEpoch(): Promise<LogPosition> {
+    return this.#write({ operation: 'beginLogEpoch', key: {} }, (sql) => this.#stores.log.beginEpoch(sql));
+  }
+
+  #batches(options: BatchOptions): Batches {
+    return new Batches(options, this.#transactions.dialect.sql.turnMs);
+  }
+
+  /** The app that was asked for, or all that there are. */
+  async *#apps(
+    call: ErrorContext,
+    appName: string | undefined,
+    table: 'sessions' | 'userStates' | 'changes',
+  ): AsyncGenerator<string> {
+    if (appName !== undefined) {
+      yield appName;
+      return;
+    }
+    const next = (after: string) => this.#read(call, (sql) => this.#stores.maintenance.nextApp(sql, after, table));
+    for (let app = await next(''); app !== undefined; app = await next(app)) yield app;
+  }
+
+  async #walk(call: ErrorContext, walk: Walk, batches: Batches, plan: Plan): Promise<void> {
+    let after: KeptSession | undefined;
+    for (;;) {
+      const page = await this.#read(call, (sql) => this.#stores.maintenance.page(sql, walk, after, PAGE));
+      if (page.length === 0 || !(await batches.mayBegin())) return;
+      await this.#work(call, page, batches, plan);
+      if (page.length < PAGE) return;
+      after = page.at(-1);
+    }
+  }
+
+  /** Does what is to be done to some sessions, as many as fit into a transaction at a time. */
+  async #work(call: ErrorContext, sessions: readonly KeptSession[], batches: Batches, plan: Plan): Promise<void> {
+    let batch: Task[] = [];
+    let rows = 0;
+    const end = async () => {
+      if (batch.length > 0) await this.#batch(call, batch, batches, plan);
+      batch = [];
+      rows = 0;
+    };
+    for (const session of sessions) {
+      const task = await plan(session);
+      if (!task) continue;
+      if (session.isLeased && !batches.includesLeased) {
+        batches.skip();
+        continue;
+      }
+      if (rows + rowsOf(task) > batches.size) await end();
+      if (!(await batches.mayBegin())) return;
+      if (rowsOf(task) > batches.size && !batches.isDryRun) {
+        await this.#large(call, task, batches, plan);
+        continue;
+      }
+      batch.push(task);
+      rows += rowsOf(task);
+    }
+    if (batch.length > 0 && (await batches.mayBegin())) await end();
+  }
+
+  /** Deletes a session, or drops events, in several transactions. */
+  async #large(call: ErrorContext, task: Task, batches: Batches, plan: Plan): Promise<void> {
+    const { key } = task.session;
+    // First it is marked as deleted: without its first events nobody may see it, also when this call is interrupted.
+    if (task.isWhole && !(await this.#mark(call, task, batches, plan))) return;
+    for (let isDone = false; !isDone;) {
+      if (!(await batches.mayBegin())) return;
+      const trimmed = await this.#write(call, async (sql) => {
+        const locked = await this.#lock(sql, key, batches);
+        return locked && this.#trim(sql, locked, task, batches);
+      });
+      isDone = trimmed?.isDone ?? true;
+      const skipped = trimmed ? 0 : 1;
+      batches.add({ sessions: isDone && !task.isWhole ? 1 - skipped : 0, events: trimmed?.events ?? 0, skipped });
+      if (!trimmed) return;
+    }
+    if (task.isWhole && (await batches.mayBegin())) await this.#batch(call, [task], batches, plan);
+  }
+
+  async #trim(sql: Sql, locked: KeptSession, { firstKept, isWhole }: Task, batches: Batches) {
+    const { key, lastSeq } = locked;
+    const { maintenance, changes } = this.#stores;
+    // A database that went back may have fewer events than it had.
+    const upTo = Math.min(firstKept, lastSeq + 1);
+    const numbers = await maintenance.numbersBefore(sql, key, upTo, batches.size);
+    const firstSeq = numbers.length < batches.size ? upTo : (numbers.at(-1) ?? 0) + 1;
+    // Of a session that goes as a whole, the log tells that.
+    if (!isWhole) {
+      const state = await this.#stateBefore(sql, locked, firstSeq);
+      await changes.recordTrim(sql, key, { firstSeq, lastSeq, state });
+    }
+    await maintenance.trim(sql, key, firstSeq, numbers);
+    return { events: numbers.length, isDone: firstSeq >= upTo };
+  }
+
+  /** The JSON of what a session has written to the state before an event; null where that is not known exactly. */
+  async #stateBefore(sql: Sql, { key, incarnation, firstSeq }: KeptSession, seq: number): Promise<string | null> {
+    const { created, changes, isComplete } = await this.#stores.changes.history(sql, key);
+    if (!created || !isComplete) return null;
+    const range = { incarnation, after: firstSeq - 1, upTo: seq - 1, limit: seq };
+    const events = (await this.#stores.log.sessionEvents(sql, key, range)).flatMap(({ seq, json }) => {
+      const event = decodeEvent(json ?? undefined);
+      return event ? [{ seq, id: event.id, delta: event.actions?.stateDelta ?? {} }] : [];
+    });
+    const before = changes.filter((change) => change.seq < seq);
+    const state = pastState(created, before, events);
+    return stateJson(Array.from(state, ([name, { json }]) => [name, json] as const));
+  }
+
+  /** @returns whether the session is marked as deleted now. */
+  async #mark(call: ErrorContext, { session: { key } }: Task, batches: Batches, plan: Plan): Promise<boolean> {
+    const isMarked = await this.#write(call, async (sql) => {
+      const locked = await this.#lock(sql, key, batches);
+      if (!locked || !(await plan(locked))) return false;
+      if (locked.deletedAt === undefined) await this.#stores.sessions.markDeleted(sql, key, locked);
+      return true;
+    });
+    batches.add({ sessions: 0, events: 0, skipped: isMarked ? 0 : 1 });
+    return isMarked;
+  }
+
+  /** @returns the session under its lock; undefined where it is to be left alone. */
+  async #lock(sql: Sql, key: SessionKey, batches: Batches): Promise<KeptSession | undefined> {
+    const locked = await this.#stores.maintenance.lock(sql, key);
+    return locked?.isLeased && !batches.includesLeased ? undefined : locked;
+  }
+
+  /** One transaction. What was planned is planned again under each session's lock: it may have changed. */
+  async #batch(call: ErrorContext, tasks: readonly Task[], batches: Batches, plan: Plan): Promise<void> {
+    if (batches.isDryRun) {
+      const events = tasks.reduce((sum, task) => sum + rowsOf(task) - (task.isWhole ? 1 : 0), 0);
+      batches.add({ sessions: tasks.length, events, skipped: 0 });
+      return;
+    }
+    const done = await this.#write(call, async (sql) => {
+      const done = { sessions: 0, events: 0, skipped: 0 };
+      for (const task of tasks) {
+        const { session, firstKept, isWhole } = task;
+        const locked = await this.#lock(sql, session.key, batches);
+        if (!locked) {
+          // Gone, or somebody else's.
+          if (await this.#stores.maintenance.find(sql, session.key)) done.skipped++;
+        } else if (isWhole) {
+          if (!(await plan(locked))) continue;
+          await this.#stores.sessions.delete(sql, locked.key, locked.incarnation);
+          done.sessions++;
+          done.events += locked.lastSeq - locked.firstSeq + 1;
+        } else if (locked.incarnation === session.incarnation && locked.firstSeq < firstKept) {
+          done.sessions++;
+          done.events += (await this.#trim(sql, locked, task, batches)).events;
+        }
+      }
+      return done;
+    });
+    batches.add(done);
+  }
+
+  #read<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#transactions.call(call, () => this.#transactions.run(work));
+  }
+
+  #write<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#transactions.call(call, async () => {
+      const outcome: Outcome = {};
+      const result = await this.#transactions.transaction(work, { locksRowsOnly: true, outcome });
+      await confirm(this.#transactions, this.#stores, outcome);
+      return result;
+    });
+  }
+}
+
+type Owner = Partial<SessionKey>;
+
+function checkOwner(owner: Owner): void {
+  checkKeys(givenKey(owner));
+}

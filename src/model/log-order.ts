@@ -1,0 +1,25 @@
+/**
+ * Puts a session's events and changes in the order in which they were made. An event comes after the last change that was
+ * made while the session's newest event had a lower number: the changes after that one have counted the event.
+ *
+ * @param events by number.
+ * @param changes in the order in which they were made; `seq` is the number of the session's newest event at that time.
+ */
+export function* inLogOrder<Event extends { seq: number }, Change extends { seq: number }>(
+  events: readonly Event[],
+  changes: readonly Change[],
+): Generator<{ event: Event; change?: undefined } | { change: Change; event?: undefined }> {
+  const after = (event: Event) => changes.findLastIndex((change) => change.seq < event.seq);
+  const placed = new Map<number, Event[]>();
+  for (const event of events) {
+    const index = after(event);
+    const others = placed.get(index);
+    if (others) others.push(event);
+    else placed.set(index, [event]);
+  }
+  for (const event of placed.get(-1) ?? []) yield { event };
+  for (const [i, change] of changes.entries()) {
+    yield { change };
+    for (const event of placed.get(i) ?? []) yield { event };
+  }
+}

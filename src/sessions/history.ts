@@ -1,0 +1,147 @@
+import type { Event } from '@google/adk';
+import type { Sql } from '../database/dialects/dialect.js';
+import { stateText } from '../database/stores/change-store.js';
+import type { SessionHead, SessionSnapshot } from '../database/stores/session-store.js';
+import type { Stores } from '../database/stores/stores.js';
+import { InvalidArgumentError, SessionNotFoundError } from '../model/errors.js';
+import type { SessionKey } from '../model/keys.js';
+import { pastState } from '../model/past-state.js';
+import { scopeOf, type StateEntry } from '../model/state.js';
+import { damageError, readEvents, readState } from './damage.js';
+
+/** A place in a session's history: one of the two. */
+export interface PastPlace {
+  /** After the event with this number; 0 for the beginning. */
+  at?: number;
+  /** Before the first event of this invocation. */
+  beforeInvocationId?: string;
+}
+
+/** A session as it was after one of its events. */
+interface PastSession {
+  /** The number of that event; 0 for none. */
+  seq: number;
+  firstSeq: number;
+  /** The events up to there. */
+  events: Event[];
+  /** The session's own state as it was then, keys without prefix. */
+  state: StateEntry[];
+  /** What the session was given when it was created; undefined where that and its history do not explain all of `state`. */
+  created: Record<string, unknown> | undefined;
+}
+
+/** Makes a session of another one's past; see `forkSession` of the service. */
+export async function forkSession(
+  sql: Sql,
+  stores: Stores,
+  source: SessionKey,
+  key: SessionKey,
+  place: PastPlace,
+  incarnation: string,
+): Promise<void> {
+  if (!(await stores.sessions.lock(sql, source))) throw new SessionNotFoundError(source.sessionId);
+  const { seq, firstSeq, state, created } = await readPast(sql, stores, source, place);
+  // The id may be that of a session that is marked as deleted (contract K3).
+  await stores.sessions.purge(sql, key);
+  const head = { incarnation, firstSeq: Math.min(firstSeq, seq + 1), lastSeq: seq, lastUpdateTime: Date.now() };
+  await stores.sessions.create(sql, key, head);
+  await stores.events.copy(sql, source, key, seq);
+  await stores.state.set(sql, key, { session: state, user: [], app: [] });
+  await stores.changes.record(sql, {
+    session: key,
+    kind: 'created',
+    seq: 0,
+    data: created ? JSON.stringify(created) : null,
+  });
+  await stores.changes.copyHistory(sql, source, key, seq);
+}
+
+/** Takes a session back, under its lock; see `rewindSession` of the service. */
+export async function rewindSession(
+  sql: Sql,
+  stores: Stores,
+  key: SessionKey,
+  head: SessionHead,
+  place: PastPlace,
+  incarnation: string,
+): Promise<void> {
+  const { seq, events, state } = await readPast(sql, stores, key, place);
+  if (seq === head.lastSeq) return;
+  const entries = { session: state, user: [], app: [] };
+  await stores.events.deleteAfter(sql, key, seq);
+  await stores.state.clear(sql, key);
+  await stores.state.set(sql, key, entries);
+  const lastUpdateTime = events.at(-1)?.timestamp ?? head.lastUpdateTime;
+  await stores.sessions.rewind(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
+  await stores.changes.forgetRewritten(sql, key, seq);
+  await stores.changes.record(sql, { session: key, kind: 'rewound', seq, data: stateText(entries) });
+}
+
+/**
+ * Reads what a session was like, under its lock.
+ *
+ * @throws SessionNotFoundError when there is no such session.
+ * @throws InvalidArgumentError when there is no such place in its history.
+ * @throws DamagedSessionError when its events cannot be read.
+ */
+async function readPast(sql: Sql, stores: Stores, key: SessionKey, place: PastPlace): Promise<PastSession> {
+  const snapshot = await stores.sessions.snapshot(sql, key);
+  const read = snapshot && (await stores.events.read(sql, key, snapshot, { after: 0 }));
+  if (!read) throw new SessionNotFoundError(key.sessionId);
+  const { value: all, damaged } = readEvents(read);
+  const own = readState(snapshot.state.filter(({ scope }) => scope === 'session'));
+  const error = damageError(key, damaged, own.damaged);
+  if (error) throw error;
+
+  const { firstSeq, lastSeq } = snapshot;
+  const seq = placeIn(all, snapshot, place);
+  const events = all.slice(0, seq - firstSeq + 1);
+  const written = await stores.state.written(sql, key, 'session');
+  const { created: given, changes, isComplete } = await stores.changes.history(sql, key);
+  const ids = new Set(all.map(({ id }) => id));
+  // Of a session that is older than the record of changes: what no event of it has written.
+  const initial =
+    given ??
+    Object.fromEntries(
+      written
+        .filter(({ eventId }) => eventId === null || !ids.has(eventId))
+        .map(({ key: name, json }): [string, unknown] => [name, JSON.parse(json)]),
+    );
+  const created = isComplete ? initial : undefined;
+  if (seq === lastSeq) return { seq, firstSeq, events, state: written, created };
+
+  const deltas = events.map((event, i) => ({
+    seq: firstSeq + i,
+    id: event.id,
+    delta: event.actions?.stateDelta ?? {},
+  }));
+  const before = changes.filter((change) => change.seq <= seq);
+  const state = new Map<string, StateEntry>();
+  for (const [name, value] of pastState(initial, before, deltas)) {
+    if (scopeOf(name).scope === 'session') state.set(name, { key: name, ...value });
+  }
+  // A value that one of these events has written and that is still stored was the value then. The replay may have another
+  // one, where two sessions' deltas competed or the event was rewritten.
+  const then = new Set(events.map(({ id }) => id));
+  for (const entry of written) if (entry.eventId !== null && then.has(entry.eventId)) state.set(entry.key, entry);
+  return { seq, firstSeq, events, state: [...state.values()], created };
+}
+
+/** @returns the number of the last event before the place. */
+function placeIn(
+  events: readonly Event[],
+  { firstSeq, lastSeq }: SessionSnapshot,
+  { at, beforeInvocationId }: PastPlace,
+): number {
+  if (beforeInvocationId !== undefined) {
+    const index = events.findIndex(({ invocationId }) => invocationId === beforeInvocationId);
+    if (index === -1) throw new InvalidArgumentError('The session has no event of the invocation beforeInvocationId.');
+    return firstSeq + index - 1;
+  }
+  const seq = at ?? lastSeq;
+  if (seq > lastSeq || seq < firstSeq - 1)
+    throw new InvalidArgumentError(
+      `at must be from ${firstSeq - 1} to ${lastSeq}, the numbers of the session's events.`,
+    );
+  return seq;
+}

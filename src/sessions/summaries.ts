@@ -1,0 +1,130 @@
+import type { StoredSummary, SummaryPlace } from '../database/stores/summary-store.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import { decode } from '../model/event-codec.js';
+import { TITLE_LENGTH, isStorable, type SessionKey } from '../model/keys.js';
+
+/** Which sessions to find; all conditions given must hold. */
+export interface FindSessionsRequest {
+  appName: string;
+  userId?: string;
+  /** The title has this in it, character by character. */
+  title?: string;
+  /** The session has these labels, with these values. */
+  labels?: Readonly<Record<string, string>>;
+  /** Those that are there (default), or those that are deleted with `deletion: 'soft'`. */
+  status?: 'active' | 'deleted';
+  /** Only sessions whose `lastUpdateTime` is later than this, in ms since 1970. */
+  updatedAfter?: number;
+  /** Only sessions whose `lastUpdateTime` is earlier than this, in ms since 1970. */
+  updatedBefore?: number;
+  /** The `next` of the page before, found with the same other conditions. */
+  after?: string;
+  /** How many sessions a page has at most; 50 by default. */
+  limit?: number;
+  /** By last update: the newest first (`desc`, default), or the oldest. */
+  order?: 'asc' | 'desc';
+}
+
+export interface FindSessionsResponse {
+  sessions: SessionSummary[];
+  /** For `after` of the next page; absent on the last one. */
+  next?: string;
+}
+
+/** A session without its events and state. */
+export interface SessionSummary extends SessionKey {
+  title?: string;
+  labels: Record<string, string>;
+  /** How many events are kept. */
+  eventCount: number;
+  /** In ms since 1970, like the others. */
+  createTime: number;
+  lastUpdateTime: number;
+  deletedAt?: number;
+}
+
+/** What people call a session. What is left out stays as it is. */
+export interface SessionDescription {
+  /** Up to 255 characters; null for none. */
+  title?: string | null;
+  /** Takes the place of all labels; null for none. Names have up to 64 letters, digits, `_`, `-`, `.` and `/`. */
+  labels?: Readonly<Record<string, string>> | null;
+}
+
+export const DEFAULT_LIMIT = 50;
+
+const LABEL_NAME = /^[\w./-]{1,64}$/;
+const LABEL_LENGTH = 255;
+
+/** @throws InvalidArgumentError for one that cannot be stored. */
+export function checkTitle(title: string): void {
+  if (Array.from(title).length > TITLE_LENGTH || !isStorable(title)) {
+    throw new InvalidArgumentError(
+      `title must be a string of up to ${TITLE_LENGTH} characters, without NUL and halves of surrogate pairs.`,
+    );
+  }
+}
+
+/** @throws InvalidArgumentError for those that cannot be stored, or found again. */
+export function checkLabels(
+  labels: Readonly<Record<string, unknown>>,
+): asserts labels is Readonly<Record<string, string>> {
+  for (const [name, value] of Object.entries(labels)) {
+    if (!LABEL_NAME.test(name)) {
+      throw new InvalidArgumentError(
+        "The name of a label must have 1 to 64 letters of a to z and A to Z, digits, '_', '-', '.' and '/'.",
+      );
+    }
+    if (typeof value !== 'string' || Array.from(value).length > LABEL_LENGTH || !isStorable(value)) {
+      throw new InvalidArgumentError(
+        `The value of a label must be a string of up to ${LABEL_LENGTH} characters, without NUL and halves of surrogate pairs.`,
+      );
+    }
+  }
+}
+
+/**
+ * The piece of JSON that an object has where it has this label. Nothing else gives the same text: in a value the quotes are
+ * escaped, and names have none.
+ */
+export function labelText(name: string, value: string): string {
+  return `${JSON.stringify(name)}:${JSON.stringify(value)}`;
+}
+
+export function summaryOf({ key, title, labels, deletedAt, ...numbers }: StoredSummary): SessionSummary {
+  return {
+    ...key,
+    ...(title !== null && { title }),
+    labels: labelsOf(labels),
+    ...numbers,
+    ...(deletedAt !== undefined && { deletedAt }),
+  };
+}
+
+/** What somebody else has stored there and is no label is left out. */
+function labelsOf(json: string | null): Record<string, string> {
+  const value = json === null ? undefined : decode(json)?.value;
+  if (typeof value !== 'object' || value === null) return {};
+  const strings = Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
+  return Object.fromEntries(strings);
+}
+
+export function cursorOf({ lastUpdateTime, sessionId, userId }: SessionSummary): string {
+  return Buffer.from(JSON.stringify([lastUpdateTime, sessionId, userId])).toString('base64url');
+}
+
+/** @throws InvalidArgumentError when it is none. */
+export function placeOf(cursor: string): SummaryPlace {
+  const value = decode(Buffer.from(cursor, 'base64url').toString())?.value;
+  const parts: readonly unknown[] = Array.isArray(value) ? value : [];
+  const [lastUpdateTime, sessionId, userId, more] = parts;
+  if (
+    typeof lastUpdateTime !== 'number' ||
+    typeof sessionId !== 'string' ||
+    typeof userId !== 'string' ||
+    more !== undefined
+  ) {
+    throw new InvalidArgumentError("after must be the 'next' of a response of findSessions.");
+  }
+  return { lastUpdateTime, sessionId, userId };
+}

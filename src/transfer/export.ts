@@ -1,0 +1,143 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import type { KeptSession } from '../database/stores/maintenance-store.js';
+import type { Stores } from '../database/stores/stores.js';
+import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
+import { decode, decodeEvent } from '../model/event-codec.js';
+import type { SessionKey } from '../model/keys.js';
+import { gapsIn, notBefore } from '../model/seq-ranges.js';
+import { isRecord, type Scope, type StateEntry } from '../model/state.js';
+import type { EventRecord, SessionRecord, StateRecord, TransferRecord } from './records.js';
+
+/** Runs statements, with the retries of the caller. */
+export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
+
+/** What to export; all conditions given must hold. */
+export interface ExportFilter {
+  appName?: string;
+  /** Without the state of apps (`app:`), which is nobody's. */
+  userId?: string;
+}
+
+/** How many sessions are looked at in one query. */
+const PAGE = 200;
+
+/** How many events are in memory at a time. */
+const BATCH = 200;
+
+/** Reads what is stored, in an order that is the same on every database. */
+export async function* exportRecords(
+  run: Run,
+  stores: Stores,
+  { appName, userId }: ExportFilter,
+): AsyncGenerator<TransferRecord> {
+  const nextApp = (after: string) => run((sql) => stores.transfer.nextApp(sql, after));
+  for (let app = appName ?? (await nextApp('')); app !== undefined;) {
+    yield* exportApp(run, stores, app, userId);
+    app = appName === undefined ? await nextApp(app) : undefined;
+  }
+}
+
+async function* exportApp(
+  run: Run,
+  stores: Stores,
+  appName: string,
+  userId: string | undefined,
+): AsyncGenerator<TransferRecord> {
+  const stateOf = async (owner: SessionKey, scope: Scope) =>
+    (await run((sql) => stores.state.written(sql, owner, scope))).map((entry) => stateRecord(entry, owner));
+  const app = { appName, userId: '', sessionId: '' };
+  if (userId === undefined) {
+    const state = await stateOf(app, 'app');
+    if (state.length > 0) yield { type: 'app', appName, state };
+  }
+  const nextUser = (after: string) => run((sql) => stores.transfer.nextUser(sql, appName, after));
+  for (let user = userId ?? (await nextUser('')); user !== undefined;) {
+    const state = await stateOf({ ...app, userId: user }, 'user');
+    if (state.length > 0) yield { type: 'user', appName, userId: user, state };
+    user = userId === undefined ? await nextUser(user) : undefined;
+  }
+  let after: KeptSession | undefined;
+  for (;;) {
+    const page = await run((sql) => stores.maintenance.page(sql, { appName, userId, by: 'key' }, after, PAGE));
+    for (const { key } of page) yield* exportSession(run, stores, key);
+    if (page.length < PAGE) return;
+    after = page.at(-1);
+  }
+}
+
+async function* exportSession(run: Run, stores: Stores, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
+  const read = await run(async (sql) => {
+    const session = await stores.transfer.session(sql, key);
+    const state = await stores.state.written(sql, key, 'session');
+    return session && { session, state, history: await stores.changes.history(sql, key) };
+  });
+  // Deleted since the page was read.
+  if (!read) return;
+  const { session, state, history } = read;
+  const { incarnation, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
+  yield {
+    type: 'session',
+    ...key,
+    createTime,
+    lastUpdateTime,
+    firstSeq,
+    lastSeq,
+    ...(deletedAt !== undefined && { deletedAt }),
+    ...(title !== null && { title }),
+    ...(labels !== null && { labels: labelsOf(labels) }),
+    state: state.map((entry) => stateRecord(entry, key)),
+    // Left out where it does not explain the session's state: the log takes that state from the tables then, also after an
+    // import.
+    ...(history.created && history.isComplete && { created: history.created }),
+    ...(history.changes.length > 0 && { changes: history.changes }),
+  };
+  for (let after = firstSeq - 1; after < lastSeq;) {
+    const range = { incarnation, after, upTo: lastSeq, limit: BATCH };
+    const { events, head } = await run(async (sql) => ({
+      events: await stores.log.sessionEvents(sql, key, range),
+      head: await stores.transfer.session(sql, key),
+    }));
+    // Deleted, rewound or created again meanwhile: what follows is another session's.
+    if (head?.incarnation !== incarnation) return;
+    const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
+    const missing = notBefore(
+      gapsIn(
+        events.map(({ seq }) => seq),
+        after,
+        upTo,
+      ),
+      head.firstSeq,
+    );
+    refuse(
+      key,
+      missing.map((gap) => ({ ...gap, problem: 'missing' })),
+    );
+    for (const { seq, json } of events) {
+      const event = decodeEvent(json ?? undefined);
+      if (!event) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
+      else yield { type: 'event', ...key, seq, event: JSON.parse(json ?? '') as EventRecord['event'] };
+    }
+    after = upTo;
+  }
+}
+
+function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): StateRecord {
+  const value = decode(json);
+  if (!value) refuse(owner, [], [key]);
+  return { key, value: value?.value, eventId };
+}
+
+function labelsOf(json: string): Record<string, string> {
+  const labels = decode(json)?.value;
+  return isRecord(labels) ? (labels as Record<string, string>) : {};
+}
+
+/** What is damaged would be missing in the export, and nobody would know. */
+function refuse(key: SessionKey, events: readonly DamagedEvents[], stateKeys: readonly string[] = []): void {
+  if (events.length + stateKeys.length === 0) return;
+  throw new DamagedSessionError(
+    `Session ${key.sessionId} cannot be exported: it is damaged. Mend it with SessionMaintenance.repair, and export again.`,
+    key,
+    { events, stateKeys },
+  );
+}

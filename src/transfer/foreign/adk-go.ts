@@ -1,0 +1,92 @@
+import type { ForeignRow } from '../../database/stores/foreign-store.js';
+import { decode } from '../../model/event-codec.js';
+import { isRecord } from '../../model/state.js';
+import { UnreadableRow, utcTime, type ForeignKind } from './foreign-rows.js';
+import { filledActions } from './python-event.js';
+
+/** The columns of JSON, and what ADK JS calls them. */
+const JSON_COLUMNS = {
+  content: 'content',
+  grounding_metadata: 'groundingMetadata',
+  custom_metadata: 'customMetadata',
+  usage_metadata: 'usageMetadata',
+  citation_metadata: 'citationMetadata',
+  long_running_tool_ids_json: 'longRunningToolIds',
+  routes_json: 'route',
+  output_json: 'output',
+  node_info_json: 'nodeInfo',
+  requested_input_json: 'requestedInput',
+};
+const TEXT_COLUMNS = {
+  branch: 'branch',
+  isolation_scope: 'isolationScope',
+  error_code: 'errorCode',
+  error_message: 'errorMessage',
+};
+const BOOLEAN_COLUMNS = { partial: 'partial', turn_complete: 'turnComplete', interrupted: 'interrupted' };
+
+/**
+ * The GORM service of adk-go (session/database/storage_session.go). What an event lacks is NULL, and so are columns that
+ * another version has added.
+ *
+ * @param isParsed whether the columns of JSON are such for the database, so that the driver parses them.
+ */
+export const adkGo = (isParsed: boolean): ForeignKind => ({
+  event(row) {
+    const event: Record<string, unknown> = { longRunningToolIds: [] };
+    for (const [column, name] of Object.entries(JSON_COLUMNS)) {
+      const value = jsonIn(row, column, isParsed);
+      if (value !== null) event[name] = value;
+    }
+    for (const [column, name] of Object.entries(TEXT_COLUMNS)) if (row[column]) event[name] = row[column];
+    for (const [column, name] of Object.entries(BOOLEAN_COLUMNS)) if (row[column]) event[name] = true;
+    return {
+      id: row['id'] as string,
+      invocationId: row['invocation_id'],
+      author: row['author'],
+      timestamp: utcTime(row['timestamp']),
+      ...event,
+      actions: actionsIn(row),
+    };
+  },
+
+  times: (row) => ({ createTime: utcTime(row['create_time']), lastUpdateTime: utcTime(row['update_time']) }),
+});
+
+/** @returns null for what is not there; older versions have written `<null>`. @throws UnreadableRow */
+function jsonIn(row: ForeignRow, column: string, isParsed: boolean): unknown {
+  const value = row[column];
+  if (value === null || value === undefined || value === '' || value === '<null>') return null;
+  if (isParsed || typeof value !== 'string') return value;
+  const read = decode(value);
+  if (!read) throw new UnreadableRow(`${column} is not JSON`);
+  return read.value;
+}
+
+/**
+ * The actions, of which Go wrote the names of its fields (`StateDelta`) before v2.2.0, and null for maps.
+ *
+ * @throws UnreadableRow
+ */
+function actionsIn(row: ForeignRow): Record<string, unknown> {
+  const { actions: bytes } = row;
+  const text = bytes instanceof Uint8Array ? Buffer.from(bytes).toString() : (bytes ?? '');
+  const read = text === '' ? {} : typeof text === 'string' ? decode(text)?.value : undefined;
+  if (read !== null && !isRecord(read)) throw new UnreadableRow('actions is not the JSON of an object');
+  const actions = fields(read ?? {});
+  const { compaction } = actions;
+  if (isRecord(compaction)) {
+    const { startTimestamp, endTimestamp, ...rest } = fields(compaction);
+    actions['compaction'] = { ...rest, startTimestamp: utcTime(startTimestamp), endTimestamp: utcTime(endTimestamp) };
+  }
+  return filledActions(actions);
+}
+
+/** The fields of a Go struct as ADK JS names them, without those that are not set. */
+function fields(struct: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(struct)
+      .filter(([, value]) => value !== null && value !== '' && value !== false)
+      .map(([name, value]) => [name.charAt(0).toLowerCase() + name.slice(1), value]),
+  );
+}

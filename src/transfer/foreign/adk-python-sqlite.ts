@@ -1,0 +1,13 @@
+import { eventData } from './event-data.js';
+import { checkedTime, type ForeignKind } from './foreign-rows.js';
+import { msOf } from './python-event.js';
+
+/** adk-python's `SqliteSessionService` (sessions/sqlite_session_service.py): times are seconds, as numbers. */
+export const adkPythonSqlite: ForeignKind = {
+  event: eventData,
+
+  times: (row) => ({
+    createTime: checkedTime(msOf(row['create_time'])),
+    lastUpdateTime: checkedTime(msOf(row['update_time'])),
+  }),
+};

@@ -1,0 +1,110 @@
+import type { ForeignRow } from '../../database/stores/foreign-store.js';
+import { isRecord, setOwn } from '../../model/state.js';
+import type { EventRecord } from '../records.js';
+import { toCamelCase } from './camel-case.js';
+
+/** What else users of adk-python name (events/event_actions.py; `Part` and `UiWidget`). */
+const MORE_USERS = [
+  'actions.set_model_response',
+  'actions.render_ui_widgets.payload',
+  'actions.route',
+  'content.parts.part_metadata',
+  'actions.compaction.compacted_content.parts.function_call.args',
+  'actions.compaction.compacted_content.parts.function_response.response',
+  'actions.compaction.compacted_content.parts.part_metadata',
+];
+
+/** The scopes of OAuth 2, by their names. */
+const SCOPES = [
+  'authorization_code',
+  'authorizationCode',
+  'implicit',
+  'password',
+  'client_credentials',
+  'clientCredentials',
+];
+const AUTH_USERS = new Set(SCOPES.map((flow) => `auth_scheme.flows.${flow}.scopes`));
+
+/**
+ * The event that adk-python dumped (`Event.model_dump` in sessions/schemas/v1.py and sqlite_session_service.py): times are in
+ * seconds, bytes in the alphabet of base64 for URLs, and auth configs in snake_case.
+ *
+ * @param users what users of ADK JS name.
+ */
+export function pythonEvent(
+  json: Record<string, unknown>,
+  row: ForeignRow,
+  users: ReadonlySet<string>,
+): EventRecord['event'] {
+  const event = toCamelCase(json, new Set([...users, ...MORE_USERS])) as Record<string, unknown>;
+  const actions = isRecord(event['actions']) ? event['actions'] : {};
+  const { compaction } = actions;
+  standardBytes(event['content']);
+  if (isRecord(compaction)) {
+    standardBytes(compaction['compactedContent']);
+    for (const name of ['startTimestamp', 'endTimestamp']) compaction[name] = msOf(compaction[name]);
+  }
+  return {
+    ...event,
+    // These columns count before the JSON.
+    id: row['id'] as string,
+    invocationId: row['invocation_id'],
+    timestamp: msOf(json['timestamp']) as number,
+    actions: filledActions({ ...actions, requestedAuthConfigs: authConfigs(actions['requestedAuthConfigs']) }),
+    longRunningToolIds: event['longRunningToolIds'] ?? [],
+  };
+}
+
+/** What ADK JS takes for granted in every event's actions. */
+export function filledActions(actions: Record<string, unknown>): Record<string, unknown> {
+  const { stateDelta, artifactDelta, requestedAuthConfigs, requestedToolConfirmations } = actions;
+  return {
+    ...actions,
+    stateDelta: stateDelta ?? {},
+    artifactDelta: artifactDelta ?? {},
+    requestedAuthConfigs: requestedAuthConfigs ?? {},
+    requestedToolConfirmations: requestedToolConfirmations ?? {},
+  };
+}
+
+/** Python has microseconds; a product of doubles would have digits beyond them. */
+export function msOf(seconds: unknown): unknown {
+  return typeof seconds === 'number' ? Math.round(seconds * 1e6) / 1e3 : seconds;
+}
+
+/** Auth configs by function call; `type_` and `in_` are names that Python cannot have without it. */
+function authConfigs(configs: unknown): unknown {
+  if (!isRecord(configs)) return configs;
+  const result = {};
+  for (const [call, config] of Object.entries(configs))
+    setOwn(result, call, toCamelCase(withoutUnderscores(config), AUTH_USERS));
+  return result;
+}
+
+function withoutUnderscores(value: unknown): unknown {
+  if (!isRecord(value)) return value;
+  const names: Record<string, string> = { type_: 'type', in_: 'in' };
+  return Object.fromEntries(
+    Object.entries(value).map(([key, inner]) => [
+      names[key] ?? key,
+      key === 'scopes' ? inner : withoutUnderscores(inner),
+    ]),
+  );
+}
+
+/** Brings the bytes in a content to the alphabet that ADK JS reads. */
+function standardBytes(content: unknown): void {
+  const parts: unknown = isRecord(content) ? content['parts'] : undefined;
+  const standard = (owner: unknown, name: string) => {
+    if (!isRecord(owner)) return;
+    const bytes = owner[name];
+    if (typeof bytes === 'string') owner[name] = bytes.replaceAll('-', '+').replaceAll('_', '/');
+  };
+  for (const part of Array.isArray(parts) ? (parts as unknown[]) : []) {
+    if (!isRecord(part)) continue;
+    standard(part, 'thoughtSignature');
+    standard(part['inlineData'], 'data');
+    const { functionResponse } = part;
+    if (isRecord(functionResponse)) standardBytes({ parts: functionResponse['parts'] });
+  }
+}

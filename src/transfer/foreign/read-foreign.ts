@@ -1,0 +1,336 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { EventPlace, ForeignRow, ForeignStore } from '../../database/stores/foreign-store.js';
+import { AdkMikroOrmError } from '../../model/errors.js';
+import { encode } from '../../model/event-codec.js';
+import { checkKeys, sessionIdentity, type SessionKey } from '../../model/keys.js';
+import { prefixed, scopeOf, type Scope } from '../../model/state.js';
+import type { Run } from '../export.js';
+import type { EventRecord, SessionRecord, StateRecord, TransferRecord } from '../records.js';
+import { UnreadableRow, jsonObject, type ForeignKind } from './foreign-rows.js';
+
+/** A row that could not be taken, or a part of one. */
+export interface RefusedRow {
+  appName: string;
+  /** Absent for state of an app. */
+  userId?: string;
+  /** Absent for state of a user or an app. */
+  sessionId?: string;
+  /** Absent where the session itself or its state is meant. */
+  eventId?: string;
+  reason: string;
+}
+
+/** How many sessions are read at a time: what is known of their events is in memory meanwhile, without contents. */
+const SESSIONS = 100;
+
+/** How many events are in memory at a time. */
+const EVENTS = 200;
+
+/** A session, while its events are looked at. */
+interface Found {
+  key: SessionKey;
+  row: ForeignRow;
+  state: Record<string, unknown>;
+  events: FoundEvent[];
+}
+
+interface FoundEvent {
+  id: string;
+  timestamp: number;
+  /** What decides between events of the same time. */
+  order: number | string;
+  calls: readonly string[];
+  responses: readonly string[];
+  /** The keys of its delta whose values the state still has. */
+  wrote: readonly string[];
+}
+
+/** State of an app or a user, until all of their sessions have been read. */
+interface Shared {
+  scope: 'app' | 'user';
+  owner: { appName: string; userId?: string };
+  state: Record<string, unknown>;
+  /** Who wrote the keys. */
+  writers: Map<string, FoundEvent>;
+}
+
+/** Reads a store of ADK's as the records of an export. It reads a store that is in use, each session as of one moment. */
+export class ForeignReader {
+  /** By app and user, of the sessions that are being read. */
+  #shared = new Map<string, Shared>();
+
+  constructor(
+    private readonly run: Run,
+    private readonly store: ForeignStore,
+    private readonly kind: ForeignKind,
+    private readonly onRefused: (row: RefusedRow) => void,
+  ) {}
+
+  async *records(): AsyncGenerator<TransferRecord> {
+    let after: SessionKey | undefined;
+    for (;;) {
+      const rows = await this.run((sql) => this.store.sessions(sql, after, SESSIONS));
+      const last = rows.at(-1);
+      if (!last) break;
+      yield* this.#page(rows);
+      if (rows.length < SESSIONS) break;
+      after = sessionKeyOf(last);
+    }
+    yield* this.#finishShared(new Set());
+    for (const scope of ['user', 'app'] as const) yield* this.#alone(scope);
+  }
+
+  async *#page(rows: readonly ForeignRow[]): AsyncGenerator<TransferRecord> {
+    const sessions = rows.map((row) => this.#found(row));
+    const shared = new Set<string>();
+    for (const { key } of sessions) {
+      for (const scope of ['app', 'user'] as const) shared.add((await this.#sharedOf(scope, key)).identity);
+    }
+    yield* this.#finishShared(shared);
+    await this.#look(sessions);
+    for (const session of sessions) yield* this.#session(session);
+  }
+
+  #found(row: ForeignRow): Found {
+    const key = sessionKeyOf(row);
+    return { key, row, state: this.#state(row, key), events: [] };
+  }
+
+  /** The state in a row; what cannot be read is told, and is as if it were empty. */
+  #state(row: ForeignRow, owner: Omit<RefusedRow, 'reason'>): Record<string, unknown> {
+    try {
+      return jsonObject(row, 'state');
+    } catch (error) {
+      this.#refuse(owner, error);
+      return {};
+    }
+  }
+
+  async #sharedOf(
+    scope: 'app' | 'user',
+    { appName, userId }: SessionKey,
+  ): Promise<{ identity: string; shared: Shared }> {
+    const owner = scope === 'app' ? { appName } : { appName, userId };
+    const identity = identityOf(owner);
+    let shared = this.#shared.get(identity);
+    if (!shared) {
+      const row = await this.run((sql) => this.store.sharedState(sql, scope, Object.values(owner)));
+      shared = { scope, owner, state: row ? this.#state(row, owner) : {}, writers: new Map() };
+      this.#shared.set(identity, shared);
+    }
+    return { identity, shared };
+  }
+
+  /** Gives the state of those that have no more sessions. */
+  *#finishShared(others: ReadonlySet<string>): Generator<TransferRecord> {
+    for (const [identity, shared] of this.#shared) {
+      if (others.has(identity)) continue;
+      this.#shared.delete(identity);
+      yield* this.#sharedRecord(shared);
+    }
+  }
+
+  *#sharedRecord({ scope, owner, state: values, writers }: Shared): Generator<TransferRecord> {
+    const state = this.#entries(owner, scope, values, writers);
+    const { appName, userId = '' } = owner;
+    if (state.length > 0)
+      yield scope === 'app' ? { type: scope, appName, state } : { type: scope, appName, userId, state };
+  }
+
+  /** State of apps and users without sessions. */
+  async *#alone(scope: 'app' | 'user'): AsyncGenerator<TransferRecord> {
+    let after: string[] | undefined;
+    for (;;) {
+      const rows = await this.run((sql) => this.store.stateAlone(sql, scope, after, SESSIONS));
+      for (const row of rows) {
+        const { appName, userId } = sessionKeyOf(row);
+        const owner = scope === 'app' ? { appName } : { appName, userId };
+        yield* this.#sharedRecord({ scope, owner, state: this.#state(row, owner), writers: new Map() });
+        after = Object.values(owner);
+      }
+      if (rows.length < SESSIONS) return;
+    }
+  }
+
+  /** Reads all events of some sessions, and keeps their order and what they wrote. */
+  async #look(sessions: readonly Found[]): Promise<void> {
+    const byKey = new Map(sessions.map((session) => [sessionIdentity(session.key), session]));
+    let after: EventPlace | undefined;
+    for (;;) {
+      const rows = await this.run((sql) =>
+        this.store.events(
+          sql,
+          sessions.map(({ key }) => key),
+          after,
+          EVENTS,
+        ),
+      );
+      for (const row of rows) {
+        const place = eventPlaceOf(row);
+        const session = byKey.get(sessionIdentity(place));
+        const event = session && this.#event(place, row);
+        if (event) session.events.push(this.#foundEvent(session, row, event));
+        if (!session)
+          this.#refuse(asEvent(place), new UnreadableRow('its session has another spelling of these names'));
+        after = place;
+      }
+      if (rows.length < EVENTS) break;
+    }
+    for (const session of sessions) session.events = inOrder(session.events);
+  }
+
+  /** @returns undefined for an event that cannot be taken, and tells it. */
+  #event(place: EventPlace, row: ForeignRow): EventRecord['event'] | undefined {
+    try {
+      const event = this.kind.event(row);
+      checkKeys({ ...keyOf(place), eventId: event.id });
+      encode(event, 'event');
+      return event;
+    } catch (error) {
+      this.#refuse(asEvent(place), error);
+      return undefined;
+    }
+  }
+
+  #foundEvent({ key, state }: Found, row: ForeignRow, event: EventRecord['event']): FoundEvent {
+    const { calls, responses, delta } = partsOf(event);
+    const wrote = Object.entries(delta)
+      .filter(([name, value]) => {
+        const { scope, key: bare } = scopeOf(name);
+        const place = scope === 'session' ? state : this.#sharedState(scope, key);
+        return Object.hasOwn(place, bare) && isDeepStrictEqual(place[bare], value);
+      })
+      .map(([name]) => name);
+    const order = row['insertion_order'];
+    return {
+      id: event.id,
+      timestamp: event.timestamp,
+      order: typeof order === 'number' ? order : event.id,
+      calls,
+      responses,
+      wrote,
+    };
+  }
+
+  #sharedState(scope: 'app' | 'user', { appName, userId }: SessionKey): Record<string, unknown> {
+    return this.#shared.get(identityOf(scope === 'app' ? { appName } : { appName, userId }))?.state ?? {};
+  }
+
+  async *#session({ key, row, state, events }: Found): AsyncGenerator<SessionRecord | EventRecord> {
+    const writers = new Map<string, FoundEvent>();
+    for (const event of events) {
+      for (const name of event.wrote) {
+        const { scope, key: bare } = scopeOf(name);
+        if (scope === 'session') writers.set(bare, event);
+        else this.#noteWriter(scope, key, bare, event);
+      }
+    }
+    let times: Pick<SessionRecord, 'createTime' | 'lastUpdateTime'>;
+    try {
+      checkKeys(key);
+      times = this.kind.times(row, events.at(-1)?.timestamp);
+    } catch (error) {
+      this.#refuse(key, error);
+      return;
+    }
+    yield {
+      type: 'session',
+      ...key,
+      ...times,
+      firstSeq: 1,
+      lastSeq: events.length,
+      state: this.#entries(key, 'session', state, writers),
+    };
+    for (let from = 0; from < events.length; from += EVENTS) {
+      const batch = events.slice(from, from + EVENTS);
+      const ids = batch.map(({ id }) => id);
+      const rows = await this.run((sql) => this.store.eventsById(sql, key, ids));
+      const byId = new Map(rows.map((each) => [each['id'], each]));
+      for (const [i, id] of ids.entries()) {
+        const read = byId.get(id);
+        // Deleted meanwhile: the session is told as lacking its events.
+        if (!read) return;
+        yield { type: 'event', ...key, seq: from + i + 1, event: this.kind.event(read) };
+      }
+    }
+  }
+
+  #noteWriter(scope: 'app' | 'user', { appName, userId }: SessionKey, key: string, event: FoundEvent): void {
+    const writers = this.#shared.get(identityOf(scope === 'app' ? { appName } : { appName, userId }))?.writers;
+    const known = writers?.get(key);
+    if (!known || known.timestamp <= event.timestamp) writers?.set(key, event);
+  }
+
+  #entries(
+    owner: Omit<RefusedRow, 'reason'>,
+    scope: Scope,
+    state: Record<string, unknown>,
+    writers: ReadonlyMap<string, FoundEvent>,
+  ): StateRecord[] {
+    return Object.entries(state).flatMap(([key, value]) => {
+      try {
+        if (scopeOf(prefixed(scope, key)).scope !== scope)
+          throw new UnreadableRow(`the key ${key} has a prefix of another scope`);
+        checkKeys({ ...owner, stateKey: key });
+        encode(value, `state.${key}`);
+        return [{ key, value, eventId: writers.get(key)?.id ?? null }];
+      } catch (error) {
+        this.#refuse(owner, error);
+        return [];
+      }
+    });
+  }
+
+  #refuse(what: Omit<RefusedRow, 'reason'>, error: unknown): void {
+    if (!(error instanceof UnreadableRow || error instanceof AdkMikroOrmError)) throw error;
+    this.onRefused({ ...what, reason: error.message });
+  }
+}
+
+/** By time, then as they were inserted or by id; of the same time, a response comes after its call. */
+function inOrder(events: readonly FoundEvent[]): FoundEvent[] {
+  const sorted = events.toSorted((a, b) => a.timestamp - b.timestamp || (a.order < b.order ? -1 : 1));
+  const result = new Set<FoundEvent>();
+  const callers = new Map<string, FoundEvent>();
+  for (const event of sorted) for (const id of event.calls) callers.set(id, event);
+  const place = (event: FoundEvent, above: readonly FoundEvent[]) => {
+    for (const id of event.responses) {
+      const caller = callers.get(id);
+      if (caller?.timestamp === event.timestamp && caller !== event && !above.includes(caller))
+        place(caller, [...above, event]);
+    }
+    result.add(event);
+  };
+  for (const event of sorted) place(event, []);
+  return [...result];
+}
+
+function partsOf({ content, actions }: EventRecord['event']) {
+  const { parts } = (content ?? {}) as { parts?: unknown };
+  const idsOf = (name: string) =>
+    (Array.isArray(parts) ? parts : []).flatMap((part: Record<string, { id?: unknown } | undefined> | null) => {
+      const id = part?.[name]?.id;
+      return typeof id === 'string' ? [id] : [];
+    });
+  const { stateDelta } = (actions ?? {}) as { stateDelta?: Record<string, unknown> };
+  return { calls: idsOf('functionCall'), responses: idsOf('functionResponse'), delta: stateDelta ?? {} };
+}
+
+const text = (value: unknown) => (typeof value === 'string' ? value : '');
+const identityOf = ({ appName, userId }: { appName: string; userId?: string }) => JSON.stringify([appName, userId]);
+const keyOf = ({ appName, userId, sessionId }: SessionKey): SessionKey => ({ appName, userId, sessionId });
+
+const sessionKeyOf = (row: ForeignRow): SessionKey => ({
+  appName: text(row['app_name']),
+  userId: text(row['user_id']),
+  sessionId: text(row['id']),
+});
+
+const eventPlaceOf = (row: ForeignRow): EventPlace => ({
+  appName: text(row['app_name']),
+  userId: text(row['user_id']),
+  sessionId: text(row['session_id']),
+  id: text(row['id']),
+});
+
+const asEvent = ({ id, ...session }: EventPlace) => ({ ...session, eventId: id });

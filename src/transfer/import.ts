@@ -1,0 +1,221 @@
+import { randomUUID } from 'node:crypto';
+import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { Stores } from '../database/stores/stores.js';
+import type { TransferredSession } from '../database/stores/transfer-store.js';
+import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
+import { encode } from '../model/event-codec.js';
+import { checkKeys, type SessionKey } from '../model/keys.js';
+import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.js';
+import type { Run } from './export.js';
+import { checkRecord, type EventRecord, type SessionRecord, type StateRecord, type TransferRecord } from './records.js';
+
+/** What an import has written; what was there already does not count. */
+export interface ImportProgress {
+  sessions: number;
+  events: number;
+  /** How many records were read. */
+  records: number;
+}
+
+export interface ImportMode {
+  batchSize: number;
+  /** Whether nothing is written; the progress is the same. */
+  isDryRun?: boolean;
+  /** Whether the records come from a store without titles, labels and deleted sessions: those that are here stay. */
+  isForeign?: boolean;
+}
+
+/** Writes records in their order, in transactions of at most so many events. */
+export class Import {
+  readonly #progress: ImportProgress = { sessions: 0, events: 0, records: 0 };
+  #session: SessionRecord | undefined;
+  #events: EventRecord[] = [];
+  /** The number of the session's newest event that a batch has written, or would have. */
+  #lastSeq: number | undefined;
+
+  /** @param run runs its work in a transaction. */
+  constructor(
+    private readonly run: Run,
+    private readonly stores: Stores,
+    private readonly mode: ImportMode,
+  ) {}
+
+  get progress(): ImportProgress {
+    return { ...this.#progress };
+  }
+
+  /** @throws InvalidArgumentError for what is no record of an export, or not in its place. */
+  async add(record: unknown): Promise<void> {
+    const number = this.#progress.records + 1;
+    checkRecord(record, number);
+    if (record.type === 'event') {
+      if (!this.#session || !isSameSession(this.#session, record))
+        throw new InvalidArgumentError(
+          `Record ${number} is an event, and the record of its session does not come before.`,
+        );
+      if (this.#events.length >= this.mode.batchSize) await this.#write(false);
+      this.#events.push(record);
+    } else {
+      await this.end();
+      if (record.type === 'session') this.#session = record;
+      else await this.#writeShared(record);
+    }
+    this.#progress.records++;
+  }
+
+  /** Writes what is not written yet. */
+  async end(): Promise<void> {
+    if (this.#session) await this.#write(true);
+    this.drop();
+  }
+
+  /** Forgets the session whose records come, and what is not written of it. */
+  drop(): void {
+    this.#session = undefined;
+    this.#events = [];
+    this.#lastSeq = undefined;
+  }
+
+  async #writeShared(record: Exclude<TransferRecord, SessionRecord | EventRecord>): Promise<void> {
+    const scope = record.type;
+    const owner = { appName: record.appName, userId: record.type === 'user' ? record.userId : '', sessionId: '' };
+    const entries = record.state.map((entry) => stateEntry(entry, scope));
+    checkKeys(scope === 'app' ? { appName: owner.appName } : { appName: owner.appName, userId: owner.userId });
+    if (this.mode.isDryRun) return;
+    await this.run(async (sql) => {
+      const stored = await this.stores.state.written(sql, owner, scope);
+      const known = new Map(stored.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
+      const fresh = entries.filter(({ key, ...value }) => known.get(key) !== JSON.stringify(value));
+      if (fresh.length === 0) return;
+      await this.stores.state.set(sql, owner, byScope(fresh));
+      await this.stores.changes.record(sql, { session: owner, kind: 'state', seq: 0, data: null });
+    });
+  }
+
+  /** @param isLast whether these are the last events of the session. */
+  async #write(isLast: boolean): Promise<void> {
+    const session = this.#session;
+    const events = this.#events;
+    if (!session) return;
+    this.#events = [];
+    const key = { appName: session.appName, userId: session.userId, sessionId: session.sessionId };
+    checkKeys(key);
+    const stored = events.map(({ seq, event }) => {
+      checkKeys({ ...key, eventId: event.id });
+      return { seq, id: event.id, timestamp: event.timestamp, json: encode(event, 'event').json };
+    });
+    const written = await this.run((sql) => this.#writeSession(sql, key, session, stored, isLast));
+    this.#lastSeq = written.lastSeq;
+    this.#progress.sessions += written.isNew ? 1 : 0;
+    this.#progress.events += written.events;
+  }
+
+  async #writeSession(
+    sql: Sql,
+    key: SessionKey,
+    record: SessionRecord,
+    events: readonly (StoredEvent & { seq: number })[],
+    isLast: boolean,
+  ): Promise<{ isNew: boolean; events: number; lastSeq: number }> {
+    const { sessions, transfer, events: store, changes } = this.stores;
+    const { createTime, lastUpdateTime, firstSeq } = record;
+    if (!this.mode.isDryRun) await sessions.lock(sql, key);
+    let existing = await transfer.session(sql, key);
+    // What a dry run has not written is taken for written.
+    const seen = this.mode.isDryRun ? this.#lastSeq : undefined;
+    const isNew = !existing && seen === undefined;
+    if (!existing) {
+      const head = { incarnation: randomUUID(), firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
+      if (!this.mode.isDryRun) {
+        await sessions.create(sql, key, head);
+        const data = record.created ? JSON.stringify(record.created) : null;
+        await changes.record(sql, { session: key, kind: 'created', seq: 0, data });
+      }
+      existing = { key, ...head, createTime, deletedAt: undefined, title: null, labels: null };
+    }
+    if (existing.createTime !== createTime)
+      throw new SessionExistsError(key.sessionId, 'It was created at another time.');
+
+    // An import that was interrupted goes on where it was, and a later one brings what is new.
+    const knownSeq = Math.max(existing.lastSeq, seen ?? 0);
+    const known = events.filter(({ seq }) => seq <= knownSeq);
+    const ids = await transfer.eventIds(
+      sql,
+      key,
+      known.map(({ seq }) => seq),
+    );
+    for (const { seq, id } of known) {
+      if (ids.has(seq) && ids.get(seq) !== id)
+        throw new SessionExistsError(
+          key.sessionId,
+          `Its event ${seq} has another id than the one that was to be written.`,
+        );
+    }
+    const fresh = events.filter(({ seq }) => seq > knownSeq);
+    for (const [i, { seq }] of fresh.entries()) {
+      if (seq !== knownSeq + 1 + i)
+        throw new InvalidArgumentError(`Session ${key.sessionId} lacks the events between ${knownSeq + i} and ${seq}.`);
+    }
+    const lastSeq = knownSeq + fresh.length;
+    if (isLast && lastSeq < record.lastSeq)
+      throw new InvalidArgumentError(`Session ${key.sessionId} lacks its events after number ${lastSeq}.`);
+    const written = { isNew, events: fresh.length, lastSeq };
+    if (this.mode.isDryRun) return written;
+    await store.insert(sql, key, knownSeq + 1, fresh);
+    if (!isLast) {
+      // Nobody sees a part of it: it is marked as deleted until the rest is there.
+      const isHidden = isNew || existing.deletedAt !== undefined;
+      await transfer.describe(sql, { ...existing, createTime, lastSeq, ...(isHidden && { deletedAt: createTime }) });
+    } else if (lastSeq === record.lastSeq) {
+      await this.#finish(sql, key, record, existing, isNew);
+    }
+    // Otherwise the session has gone on here since it was exported, and keeps its state.
+    return written;
+  }
+
+  /** Gives a session whose events are all there its state, and what people call it. */
+  async #finish(
+    sql: Sql,
+    key: SessionKey,
+    record: SessionRecord,
+    existing: TransferredSession,
+    isNew: boolean,
+  ): Promise<void> {
+    const { state, transfer, changes } = this.stores;
+    const { createTime, lastUpdateTime, firstSeq, lastSeq } = record;
+    // One that is not whole yet is marked as deleted at its creation.
+    const keptDeletedAt = existing.deletedAt === createTime ? undefined : existing.deletedAt;
+    const { title, labels, deletedAt } = this.mode.isForeign
+      ? { ...existing, deletedAt: keptDeletedAt }
+      : { ...record, title: record.title ?? null, labels: record.labels ? JSON.stringify(record.labels) : null };
+    const entries = record.state.map((entry) => stateEntry(entry, 'session'));
+    if (isNew) {
+      await state.set(sql, key, byScope(entries));
+    } else if (JSON.stringify(await state.written(sql, key, 'session')) !== JSON.stringify(entries)) {
+      await state.clear(sql, key);
+      await state.set(sql, key, byScope(entries));
+      await changes.record(sql, { session: key, kind: 'state', seq: lastSeq, data: null });
+    }
+    const described = { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title };
+    await transfer.describe(sql, { key, ...described, labels });
+    // Whole before: what was recorded of it is there.
+    if (!isNew && existing.deletedAt === deletedAt) return;
+    for (const { kind, seq, ...change } of record.changes ?? []) {
+      await changes.record(sql, {
+        session: key,
+        kind,
+        seq,
+        data: JSON.stringify('state' in change ? change.state : change),
+      });
+    }
+    if (deletedAt !== undefined) await changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
+  }
+}
+
+const isSameSession = (one: SessionKey, other: SessionKey) =>
+  one.appName === other.appName && one.userId === other.userId && one.sessionId === other.sessionId;
+
+function stateEntry({ key, value, eventId }: StateRecord, scope: Scope): StateEntry {
+  checkKeys({ stateKey: key });
+  return { key: prefixed(scope, key), json: encode(value, `state.${key}`).json, eventId };
+}

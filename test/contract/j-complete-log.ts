@@ -1,0 +1,364 @@
+import {
+  EventLog,
+  MikroOrmSessionService,
+  SessionMaintenance,
+  type LogChange,
+  type LogCursor,
+  type LogEntry,
+} from '../../src/index.js';
+import { keyOf } from '../harnesses/harness.js';
+import { Fold, expectSame, tablesOf } from '../support/fold.js';
+import { expectFold, upTo } from './log-tools.js';
+import { Suite, onServers } from './rule.js';
+import { eventOf, expectCode, idsOf, range } from './tools.js';
+
+export const completeLogSuite = new Suite();
+
+type Entry = LogEntry | LogChange;
+
+async function readAll(entries: AsyncIterable<Entry>): Promise<Entry[]> {
+  const all: Entry[] = [];
+  for await (const entry of entries) all.push(entry);
+  return all;
+}
+
+const idOf = (entry: Entry) => (entry.change ? undefined : entry.event?.id);
+
+/** What an entry tells, in a word and a number. */
+const told = (entry: Entry) => (entry.change ? `${entry.change} ${entry.seq}` : `event ${entry.seq}`);
+
+completeLogSuite.own('J1', 'every change has its entry, in the order in which it was made', async (context) => {
+  const { app, orm, service, create, append } = context;
+  const softly = new MikroOrmSessionService(orm.em, { deletion: 'soft' });
+  const maintenance = new SessionMaintenance(orm.em);
+  const session = await create({ state: { a: 1, 'user:u': 1, 'app:x': 1, 'temp:t': 1 } });
+  const key = keyOf(session);
+  for (const n of upTo(3)) await append(session, { id: `e${n}`, timestamp: 10 * n, delta: { n } });
+  await service.updateState({ ...key, set: { a: 2 }, remove: ['n'] });
+  await append(session, { id: 'e2', timestamp: 20, delta: { n: 2 }, author: 'corrected' });
+  await softly.deleteSession(key);
+  await softly.restoreSession(key);
+  await maintenance.trim({ ...key, keepLast: 1 });
+  await append(session, { id: 'e4', timestamp: 40 });
+  const log = new EventLog(orm.em);
+  const entries = await readAll(log.since(0, { appName: app, changes: true }));
+  // What was told of the events that were trimmed is gone with them.
+  expect(entries.map(told)).toEqual([
+    'created 0',
+    'event 3',
+    'state 3',
+    'deleted 3',
+    'restored 3',
+    'trimmed 3',
+    'event 4',
+  ]);
+  await expectFold(context);
+
+  await service.deleteSession(key);
+  const later = await readAll(log.since(0, { appName: app, changes: true }));
+  expect(later).toEqual([expect.objectContaining({ ...key, change: 'deleted', soft: false })]);
+  expect((later[0] as LogChange & { change: 'deleted' }).state).toEqual({ 'user:u': 1, 'app:x': 1 });
+  await expectFold(context);
+});
+
+completeLogSuite.own('J1', 'a live reader is told of each change once', async (context) => {
+  const { app, orm, service, create, append } = context;
+  const log = new EventLog(orm.em);
+  let cursor = await log.head({ changes: true });
+  const next = async () => {
+    const entries = await readAll(log.since(cursor, { appName: app, changes: true }));
+    cursor = entries.at(-1)?.cursor ?? cursor;
+    return entries;
+  };
+  const session = await create({ state: { a: 1, 'temp:t': 1 } });
+  const key = keyOf(session);
+  expect(await next()).toEqual([
+    expect.objectContaining({ ...key, change: 'created', state: { a: 1 }, superseded: [] }),
+  ]);
+  await service.updateState({ ...key, set: { a: 2, 'app:x': [1] }, remove: ['b'] });
+  expect(await next()).toEqual([
+    expect.objectContaining({ change: 'state', state: { a: 2, 'app:x': [1] }, removed: ['b'], superseded: [] }),
+  ]);
+  await service.updateState({ appName: app, userId: 'alice', set: { 'user:u': 1 } });
+  await service.updateState({ appName: app, remove: ['app:x'] });
+  expect(await next()).toMatchObject([
+    { change: 'state', appName: app, userId: 'alice', sessionId: '', state: { 'user:u': 1 } },
+    { change: 'state', appName: app, userId: '', sessionId: '', removed: ['app:x'], superseded: [] },
+  ]);
+  await append(session, { id: 'e1', delta: { a: 3 } });
+  expect(await next()).toMatchObject([{ event: { id: 'e1' }, superseded: [] }]);
+  for (const author of ['second', 'third']) await append(session, { id: 'e1', author, delta: { a: author } });
+  expect(await next()).toMatchObject([
+    { change: 'rewritten', eventSeq: 1, event: { author: 'second' }, superseded: ['a'] },
+    { change: 'rewritten', eventSeq: 1, event: { author: 'third' }, superseded: [] },
+  ]);
+  await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 0 });
+  expect(await next()).toMatchObject([{ change: 'trimmed', firstSeq: 2 }]);
+  await service.deleteSession(key);
+  await service.createSession({ ...key, state: { b: 1 } });
+  expect(await next()).toMatchObject([
+    { change: 'deleted', soft: false },
+    { change: 'created', state: { b: 1 } },
+  ]);
+  expect(await next()).toEqual([]);
+});
+
+completeLogSuite.own(
+  'J3',
+  'each revision comes once, to readers that are behind as to those that follow',
+  async (context) => {
+    const { app, orm, create, append } = context;
+    const log = new EventLog(orm.em);
+    const session = await create();
+    await append(session, { id: 'e1', author: 'first' });
+    await append(session, { id: 'e2', author: 'other' });
+    for (const author of ['second', 'second', 'third']) await append(session, { id: 'e1', author, timestamp: 1 });
+    const authors = async (entries: AsyncIterable<Entry>) =>
+      (await readAll(entries)).flatMap((entry) =>
+        entry.change && entry.change !== 'rewritten' ? [] : [entry.event?.author],
+      );
+    expect(await authors(log.since(0, { appName: app, changes: true }))).toEqual(['first', 'other', 'second', 'third']);
+    expect(await authors(log.since(0, { appName: app }))).toEqual(['third', 'other']);
+    expect(await authors(log.since(0, { appName: app, changes: true, author: 'second' }))).toEqual(['second']);
+    await expectFold(context);
+  },
+);
+
+completeLogSuite.own(
+  'J3',
+  'readers of events alone see no change, and positions are those of events',
+  async (context) => {
+    const { app, orm, service, create, append } = context;
+    const log = new EventLog(orm.em);
+    const { position } = await log.head();
+    const session = await create();
+    await append(session);
+    await service.updateState({ ...keyOf(session), set: { a: 1 } });
+    await append(session);
+    const entries = await readAll(log.since(position, { appName: app }));
+    expect(entries.map((entry) => [entry.position! - position, told(entry)])).toEqual([
+      [1, 'event 1'],
+      [2, 'event 2'],
+    ]);
+    expect(entries.every((entry) => !('superseded' in entry) && !('cursor' in entry))).toBe(true);
+  },
+);
+
+completeLogSuite.own('J3', 'an append costs what it did: the same statements, whatever is read', async (context) => {
+  const { create, append, recorded, query, app } = context;
+  const session = await create({ state: { 'app:x': 0 } });
+  const before = await query('select * from adk_changes where app_name = ?', [app]);
+  const statements = await recorded(() => append(session, { delta: { a: 1, 'user:u': 1, 'app:x': 1 } }));
+  expect(statements.some(({ text }) => text.includes('adk_changes'))).toBe(false);
+  expect(await query('select * from adk_changes where app_name = ?', [app])).toHaveLength(before.length);
+});
+
+completeLogSuite.own('J2', 'the one whose value stands is told from those that lost', async (context) => {
+  const { app, orm, create, append } = context;
+  const [one, other] = [await create(), await create()];
+  await append(one, { id: 'a', timestamp: 2_000, delta: { 'app:x': 1, 'user:u': 'one', own: 1 } });
+  await append(other, { id: 'b', timestamp: 1_000, delta: { 'app:x': 2 } });
+  const entries = await readAll(new EventLog(orm.em).since(0, { appName: app, changes: true }));
+  const events = entries.flatMap((entry) => (entry.change ? [] : [[entry.event?.id, entry.superseded]]));
+  expect(events).toEqual([
+    ['a', ['app:x']],
+    ['b', []],
+  ]);
+  await expectFold(context);
+});
+
+completeLogSuite.own('J2', 'more than gets its place at once is in order, whatever its clocks say', async (context) => {
+  const { app, orm, service } = context;
+  await Promise.all(
+    range(3).map(async (i) => {
+      const key = { appName: app, userId: 'alice', sessionId: `s${i}` };
+      const session = await service.createSession(key);
+      await service.appendEvents({
+        session,
+        events: range(300).map((n) => eventOf({ id: `${n}`, timestamp: 1_000 * i - n })),
+      });
+      await service.updateState({ ...key, set: { a: i } });
+      if (i === 1) await service.deleteSession(key);
+    }),
+  );
+  const many = { appName: app, userId: 'bob', sessionId: 'many' };
+  const session = await service.createSession(many);
+  for (const n of range(700)) {
+    if (n % 2 === 0) await service.appendEvent({ session, event: eventOf({ id: `${n}`, timestamp: -n }) });
+    else await service.updateState({ ...many, set: { n } });
+  }
+  const entries = await readAll(new EventLog(orm.em).since(0, { ...many, changes: true }));
+  expect(entries.map((entry) => (entry.change === 'state' ? entry.state['n'] : idOf(entry)))).toEqual([
+    undefined,
+    ...range(700).map((n) => (n % 2 === 0 ? `${n}` : n)),
+  ]);
+  await expectFold(context);
+});
+
+completeLogSuite.own('J2', 'cursors of the complete log give exactly the rest', async (context) => {
+  const { app, orm, service, create, append } = context;
+  const session = await create();
+  for (const n of range(5)) {
+    await append(session, { id: `e${n}` });
+    if (n % 2 === 0) await service.updateState({ ...keyOf(session), set: { n } });
+  }
+  const log = new EventLog(orm.em);
+  const all = await readAll(log.since(0, { appName: app, changes: true }));
+  expect(all.map(told)).toEqual([
+    'created 0',
+    'event 1',
+    'state 1',
+    'event 2',
+    'event 3',
+    'state 3',
+    'event 4',
+    'event 5',
+    'state 5',
+  ]);
+  for (const [i, { cursor }] of all.entries()) {
+    const rest = await readAll(log.since(cursor!, { appName: app, changes: true }));
+    expect(rest).toEqual(all.slice(i + 1));
+  }
+  // A position alone leaves nothing out; changes that follow its event come again.
+  const event = all[4]!;
+  expect((await readAll(log.since(event.position!, { appName: app, changes: true }))).map(told)).toEqual(
+    all.slice(5).map(told),
+  );
+});
+
+completeLogSuite.own(
+  'J2',
+  'an erased user leaves nothing in the log, and what the app has of him stays',
+  async (context) => {
+    const { app, orm, service, query, create, append } = context;
+    const person = { appName: app, userId: 'person' };
+    const [gone, stays] = [await service.createSession({ ...person, state: { 'app:y': 1 } }), await create()];
+    await append(gone, { delta: { 'app:x': 1, 'user:u': 1, a: 1 } });
+    await append(stays, { delta: { 'user:u': 2 } });
+    await service.updateState({ ...person, set: { 'user:v': 1 } });
+    await expectFold(context);
+    await new SessionMaintenance(orm.em).eraseUser({ userId: 'person', appName: app });
+    expect(await query('select 1 from adk_changes where user_id = ?', ['person'])).toEqual([]);
+    await expectFold(context);
+  },
+);
+
+completeLogSuite.own('J2', 'a trimmed session begins with its state', async (context) => {
+  const { app, orm, service, create, append } = context;
+  const session = await create({ state: { a: 1 } });
+  for (const n of upTo(6)) await append(session, { id: `e${n}`, delta: { n, [`k${n}`]: n, 'user:u': n } });
+  await service.updateState({ ...keyOf(session), set: { late: 1 } });
+  await new SessionMaintenance(orm.em).trim({ ...keyOf(session), keepLast: 2 });
+  const [first, ...rest] = await readAll(new EventLog(orm.em).since(0, { appName: app, changes: true }));
+  expect(first).toMatchObject({
+    change: 'created',
+    state: { a: 1, k1: 1, k4: 4, n: 4, 'user:u': 4 },
+    superseded: ['n', 'user:u'],
+  });
+  expect(rest.map(told)).toEqual(['event 5', 'event 6', 'state 6', 'trimmed 6']);
+  await expectFold(context);
+});
+
+completeLogSuite.own(
+  'J2',
+  'what the log does not explain any more is read from the tables, after a trim and of a fork',
+  async (context) => {
+    const { orm, service, create, append } = context;
+    const maintenance = new SessionMaintenance(orm.em);
+    // A rewriting that takes a key from the event leaves its value; what is too large is not recorded.
+    const rewritten = await create({});
+    for (const n of upTo(2)) await append(rewritten, { id: `e${n}`, delta: { [`k${n}`]: n, [`user:k${n}`]: n } });
+    await append(rewritten, { id: 'e1', author: 'corrected', delta: {} });
+    const large = await create({});
+    await service.updateState({ ...keyOf(large), set: { large: 'x'.repeat(1_100_000), 'user:small': 1 } });
+    await append(large, { delta: {} });
+    for (const session of [rewritten, large]) {
+      const fork = await service.forkSession(keyOf(session), { at: 1 });
+      await service.forkSession(keyOf(fork), { at: 1 });
+      await expectFold(context);
+    }
+    await maintenance.trim({ ...keyOf(rewritten), keepLast: 1 });
+    await maintenance.trim({ ...keyOf(large), keepLast: 0 });
+    await expectFold(context);
+    await maintenance.trim({ ...keyOf(rewritten), keepLast: 0 });
+    await expectFold(context);
+  },
+);
+
+completeLogSuite.own(
+  'J2',
+  'a reader that has not seen what was trimmed or deleted comes to what it left',
+  async (context) => {
+    const { app, orm, service, create, append } = context;
+    const log = new EventLog(orm.em);
+    const trimmed = await create({ state: { gone: 1, 'user:gone': 1, 'app:gone': 1 } });
+    const deleted = await create({ userId: 'bob', state: { 'user:gone': 1, 'app:too': 1 } });
+    const reader = new Fold();
+    let cursor: LogCursor = 0;
+    const readOn = async () => {
+      for await (const entry of log.since(cursor, { appName: app, changes: true })) {
+        reader.add(entry);
+        cursor = entry.cursor ?? cursor;
+      }
+    };
+    await readOn();
+    await service.updateState({ ...keyOf(trimmed), remove: ['gone', 'user:gone', 'app:gone'] });
+    await service.updateState({ ...keyOf(deleted), remove: ['user:gone', 'app:too'] });
+    for (const session of [trimmed, deleted])
+      await append(session, { delta: { own: 1, 'user:stays': 1, [`app:${session.userId}`]: 1 } });
+    await new SessionMaintenance(orm.em).trim({ ...keyOf(trimmed), keepLast: 0 });
+    await service.deleteSession(keyOf(deleted));
+    await readOn();
+    expectSame(reader.result, await tablesOf(orm, app));
+  },
+);
+
+completeLogSuite.own(
+  'J4',
+  'with reject an event with another content is refused, and the same is a no-op',
+  async (context) => {
+    const { orm, create, stored } = context;
+    const rejecting = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' });
+    const session = await create();
+    const event = eventOf({ id: 'e1', author: 'first', actions: { stateDelta: { a: 1 } } });
+    await rejecting.appendEvent({ session, event });
+    await rejecting.appendEvent({ session, event });
+    const before = await stored(keyOf(session));
+    const other = eventOf({ ...event, author: 'second', actions: { stateDelta: { a: 2 } } });
+    await expectCode(rejecting.appendEvent({ session, event: other }), 'ADK_EVENT_CONFLICT', /id of its own/);
+    await expectCode(rejecting.appendEvents({ session, events: [eventOf({ id: 'e2' }), other] }), 'ADK_EVENT_CONFLICT');
+    expect(await stored(keyOf(session))).toEqual(before);
+    expect(idsOf(before!)).toEqual(['e1']);
+    expect(session.state).toEqual({ a: 1 });
+  },
+);
+
+completeLogSuite.own(
+  'J3',
+  'what is recorded waits for no other session that is being written',
+  async ({ app, orm, peer, create, append }) => {
+    const [session, other] = [await create(), await create()];
+    const key = keyOf(session);
+    for (const n of upTo(3)) await append(session, { id: `e${n}` });
+    // One that waited would be given up.
+    const patience = { timeoutMs: 5_000, retry: { attempts: 1 } };
+    const service = new MikroOrmSessionService(orm.em, patience);
+    const maintenance = new SessionMaintenance(orm.em, patience);
+    const log = new EventLog(orm.em, patience);
+    await peer.em.fork().transactional(async (tx) => {
+      const held = new MikroOrmSessionService(peer.em).withEntityManager(tx);
+      await held.createSession({ appName: app, userId: 'alice', sessionId: 'being made' });
+      await held.updateState({ ...keyOf(other), set: { a: 1 } });
+      await service.updateState({ ...key, set: { a: 1 } });
+      await log.head();
+      await service.forkSession(key, { at: 2, as: 'fork' });
+      await service.rewindSession(key, { at: 2 });
+      await maintenance.trim({ ...key, keepLast: 1 });
+      await service.deleteSession(key);
+      await service.createSession({ appName: app, userId: 'bob', state: { b: 1 } });
+      await maintenance.eraseUser({ appName: app, userId: 'bob' });
+      await log.head();
+    });
+  },
+  onServers,
+);

@@ -1,0 +1,148 @@
+import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
+import { keyOf } from '../harnesses/harness.js';
+import { expectFold, upTo } from './log-tools.js';
+import { Suite, type OwnContext } from './rule.js';
+import { eventOf, expectCode, idsOf, range } from './tools.js';
+
+export const pastSuite = new Suite();
+
+/** A session whose state is written in every way; and what its own state was after each number. */
+async function lived({ service, create, append, fresh }: OwnContext) {
+  const session = await create({ state: { given: 0, n: 0, 'user:u': 0, 'app:x': 0 } });
+  const key = keyOf(session);
+  const states: Record<string, unknown>[] = [];
+  const note = async () => {
+    const { state } = await fresh(session);
+    states.push(Object.fromEntries(Object.entries(state).filter(([name]) => !name.includes(':'))));
+  };
+  await note();
+  for (const n of upTo(4)) {
+    const delta = { n, [`k${n}`]: [n], 'user:u': n, 'app:x': n };
+    await append(session, { id: `e${n}`, timestamp: n, invocationId: `i${Math.ceil(n / 2)}`, delta });
+    if (n === 2) await service.updateState({ ...key, set: { outside: 2, given: 2 }, remove: ['k1'] });
+    if (n === 3) await service.updateState({ ...key, remove: ['outside', 'never'] });
+    await note();
+  }
+  return { session, key, states };
+}
+
+pastSuite.own('K4', 'a fork has the events up to a number and the state as it was then', async (context) => {
+  const { app, service, another, fresh, append } = context;
+  const { session, key, states } = await lived(context);
+  const before = await fresh(session);
+  for (const at of range(5)) {
+    const fork = await service.forkSession(key, { at, as: `fork ${at}` });
+    const read = (await another.getSession({ ...key, sessionId: `fork ${at}` }))!;
+    expect(fork).toEqual(read);
+    expect(read.events).toEqual(before.events.slice(0, at));
+    expect(read.state).toEqual({ ...states[at], 'user:u': 4, 'app:x': 4 });
+    // It goes on by itself, from its number.
+    await append(fork, { id: `e${at + 1}`, delta: { n: 'fork' } });
+    expect((await fresh(fork)).events).toHaveLength(at + 1);
+    // And has a past of its own.
+    const again = await service.forkSession(keyOf(fork), { at: Math.min(at, 2), as: `fork of ${at}` });
+    expect(again.state).toEqual({ ...states[Math.min(at, 2)], 'user:u': 4, 'app:x': 4 });
+  }
+  const whole = await service.forkSession(key);
+  expect(whole.id).not.toBe(session.id);
+  expect(whole.events).toEqual(before.events);
+  expect(whole.state).toEqual(before.state);
+  expect(await fresh(session)).toEqual(before);
+  expect((await service.listSessions({ appName: app })).totalItems).toBe(12);
+  await expectFold(context);
+});
+
+pastSuite.own('K4', 'a rewound session is as it was then, and goes on from there', async (context) => {
+  const { service, fresh, append, query } = context;
+  for (const at of [3, 2, 0]) {
+    const { session, key, states } = await lived(context);
+    const past = (await fresh(session)).events.slice(0, at);
+    const rewound = await service.rewindSession(key, { at });
+    expect(rewound.events).toEqual(past);
+    expect(rewound.state).toEqual({ ...states[at], 'user:u': 4, 'app:x': 4 });
+    expect(await fresh(session)).toEqual(rewound);
+    await expectFold(context);
+    // A handle from before is behind.
+    await expectCode(
+      append(await fresh(session), {}, new MikroOrmSessionService(context.orm.em)).then(() =>
+        append(session, {}, new MikroOrmSessionService(context.orm.em, { onStaleSession: 'reject' })),
+      ),
+      'ADK_STALE_SESSION',
+    );
+    await append(session, { id: 'next', delta: { n: 'next' } });
+    expect(idsOf(session)).toEqual(idsOf(await fresh(session)));
+    expect(idsOf(session).slice(0, at)).toEqual(idsOf({ events: past }));
+    const rows = await query<{ seq: number }>(
+      'select seq from adk_events where app_name = ? and session_id = ? order by seq',
+      [key.appName, key.sessionId],
+    );
+    expect(rows.map(({ seq }) => seq)).toEqual(upTo(at + 2));
+    await expectFold(context);
+    // Rewound once more, past what has come since.
+    expect((await service.rewindSession(key, { at })).state).toEqual({ ...states[at], 'user:u': 4, 'app:x': 4 });
+    await expectFold(context);
+  }
+});
+
+pastSuite.own('K4', 'a place may be an invocation, and must be in the session', async (context) => {
+  const { service, fresh } = context;
+  const { session, key, states } = await lived(context);
+  const before = await fresh(session);
+  const fork = await service.forkSession(key, { beforeInvocationId: 'i2' });
+  expect(idsOf(fork)).toEqual(['e1', 'e2']);
+  for (const place of [
+    { at: 5 },
+    { at: -1 },
+    { at: 1.5 },
+    { at: 1, beforeInvocationId: 'i1' },
+    { beforeInvocationId: 'i3' },
+  ]) {
+    await expectCode(service.forkSession(key, place), 'ADK_INVALID_ARGUMENT');
+    await expectCode(service.rewindSession(key, place), 'ADK_INVALID_ARGUMENT');
+  }
+  await expectCode(service.rewindSession(key, {}), 'ADK_INVALID_ARGUMENT', /needs at or beforeInvocationId/);
+  await expectCode(service.forkSession(key, { as: session.id }), 'ADK_SESSION_EXISTS');
+  await expectCode(service.forkSession(key, { as: '' }), 'ADK_INVALID_KEY');
+  const missing = { ...key, sessionId: 'missing' };
+  await expectCode(service.forkSession(missing), 'ADK_SESSION_NOT_FOUND');
+  await expectCode(service.rewindSession(missing, { at: 0 }), 'ADK_SESSION_NOT_FOUND');
+  expect(await fresh(session)).toEqual(before);
+  expect((await service.rewindSession(key, { at: 4 })).events).toEqual(before.events);
+  expect((await service.rewindSession(key, { beforeInvocationId: 'i2' })).state).toMatchObject(states[2]!);
+});
+
+pastSuite.own('K4', 'a trimmed session is forked and rewound as far as it goes', async (context) => {
+  const { app, orm, service } = context;
+  const { key, states } = await lived(context);
+  await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 1 });
+  await expectCode(service.forkSession(key, { at: 2 }), 'ADK_INVALID_ARGUMENT', /from 3 to 4/);
+  const fork = await service.forkSession(key, { at: 3 });
+  expect([fork.events, fork.state]).toEqual([[], { ...states[3], 'user:u': 4, 'app:x': 4 }]);
+  await service.appendEvent({ session: fork, event: eventOf({ id: 'next' }) });
+  expect(idsOf(await service.rewindSession(key, { at: 3 }))).toEqual([]);
+  await expectFold(context);
+  expect((await service.getSession({ ...keyOf(fork), appName: app }))?.events).toHaveLength(1);
+});
+
+pastSuite.own('K4', 'a large event is forked', async ({ service, create, append }) => {
+  const session = await create();
+  const text = 'x'.repeat(2_500_000);
+  await append(session, { id: 'large', content: { parts: [{ text }] } });
+  const fork = await service.forkSession(keyOf(session));
+  expect(fork.events[0]?.content?.parts?.[0]?.text).toBe(text);
+});
+
+pastSuite.own('K4', 'a fork and a rewind in a transaction of the host come and go with it', async (context) => {
+  const { orm, service, fresh } = context;
+  const { session, key } = await lived(context);
+  const before = await fresh(session);
+  const failed = orm.em.transactional(async (tx) => {
+    const inside = service.withEntityManager(tx);
+    await inside.forkSession(key, { at: 2, as: 'fork' });
+    await inside.rewindSession(key, { at: 1 });
+    throw new Error('rolled back');
+  });
+  await expect(failed).rejects.toThrow('rolled back');
+  expect(await fresh(session)).toEqual(before);
+  expect(await service.getSession({ ...key, sessionId: 'fork' })).toBeUndefined();
+});

@@ -1,0 +1,3 @@
+import { runContract } from './run-contract.js';
+
+runContract('libsql');
