@@ -1,11 +1,21 @@
 import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { cpus, loadavg, release, totalmem, type } from 'node:os';
 import { MikroORM } from '@mikro-orm/core';
 import { MikroOrmSessionService, adkEntities, migrate } from '../src/index.js';
-import { createDatabase, type DatabaseName } from '../test/support/servers.js';
+import { isMikroOrm7 } from '../test/support/mikro-orm.js';
+import {
+  FILE_DATABASES,
+  SERVERS,
+  createDatabase,
+  isChosen,
+  serverUrl,
+  type DatabaseName,
+} from '../test/support/servers.js';
 import type { DatabaseFacts } from './results.js';
 
-const PACKAGES = ['@google/adk', '@mikro-orm/core', 'pg', 'mysql2', 'mariadb', 'better-sqlite3', 'sqlite3'];
+const PACKAGES = ['@google/adk', '@mikro-orm/core', 'pg', 'mysql2', 'mariadb', 'better-sqlite3'];
+if (!isMikroOrm7) PACKAGES.push('sqlite3');
 
 const SETTINGS: Record<DatabaseName, readonly string[]> = {
   sqlite: ['journal_mode', 'synchronous'],
@@ -30,10 +40,17 @@ export function machineFacts(): Record<string, string | number> {
 export async function packageVersions(): Promise<Record<string, string>> {
   const versions: Record<string, string> = {};
   for (const name of PACKAGES) {
-    const file = new URL(`../node_modules/${name}/package.json`, import.meta.url);
+    // Where Node.js finds it: on MikroORM 7 that is not the repository's own folder.
+    const file = createRequire(import.meta.url).resolve(`${name}/package.json`);
     versions[name] = (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version;
   }
   return versions;
+}
+
+/** By driver: MikroORM 7 has SQLite on better-sqlite3 alone, in the package that is sqlite3's on MikroORM 6. */
+export function measuredDatabases(): DatabaseName[] {
+  const files: readonly DatabaseName[] = isMikroOrm7 ? ['better-sqlite'] : FILE_DATABASES;
+  return [...files, ...SERVERS.filter(serverUrl)].filter(isChosen);
 }
 
 export async function databaseFacts(name: DatabaseName): Promise<DatabaseFacts> {

@@ -1,19 +1,23 @@
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { isMikroOrm7 } from '../test/support/mikro-orm.js';
 import type { Effort } from './measure.js';
 import { FULL_SCALE, QUICK_SCALE, type Scale } from './workloads/workload.js';
 
-/** Where the published numbers are. */
-export const RESULTS_FOLDER = fileURLToPath(new URL('../docs/benchmarks', import.meta.url));
+export const COMMAND = isMikroOrm7 ? 'npm run bench:7' : 'npm run bench';
 
-export const USAGE = `npm run bench -- [options]
+/** Where the published numbers are, in the folder that npm runs it in: the code for MikroORM 7 runs in a copy. */
+export const RESULTS_FOLDER = path.resolve('docs/benchmarks', isMikroOrm7 ? 'mikro-orm-7' : '');
+
+export const USAGE = `${COMMAND} -- [options]
   --quick                 less of everything, on SQLite and PostgreSQL, in under a minute
-  --only <databases>      better-sqlite, sqlite, postgresql, mysql, mariadb, with commas between them
-  --workload <names>      create, append, history, state, concurrency, read, list, delete, batch, log
+  --only <databases>      better-sqlite, sqlite (MikroORM 6), postgresql, mysql, mariadb, with commas between them
+  --workload <names>      create, append, history, state, concurrency, read, list, delete, batch, log;
+                          only when it is named: maintenance, which takes minutes for each database, and upgrade,
+                          which compares appends with those of the version before the last migration
   --rounds <n>            how many rounds
-  --out <folder>          where results and charts go; by default docs/benchmarks for a complete run,
+  --out <folder>          where results and charts go; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run,
                           a folder of the system's temporary files for any other
 Servers are taken from ADK_TEST_POSTGRESQL_URL, ADK_TEST_MYSQL_URL and ADK_TEST_MARIADB_URL; without the first
 one a PostgreSQL of its own is started.`;

@@ -53,6 +53,9 @@ export interface ComparisonResult {
   ratio: Spread;
 }
 
+/** Which MikroORM the numbers are for. */
+export const titleOf = ({ packages }: Results) => `MikroORM ${packages['@mikro-orm/core']}`;
+
 export function caseResult(
   database: DatabaseName,
   workload: { name: string; note?: string },

@@ -1,15 +1,15 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { availableDatabases, type DatabaseName } from '../test/support/servers.js';
+import type { DatabaseName } from '../test/support/servers.js';
 import { start, stop } from '../test/support/run-servers.js';
 import { THEMES, chartsOf } from './charts.js';
 import type { Contenders } from './contenders/contender.js';
 import { closeContenders, openContenders } from './contenders/open.js';
-import { databaseFacts, machineFacts, packageVersions } from './environment.js';
-import { measure } from './measure.js';
-import { USAGE, benchOptions, type BenchOptions } from './options.js';
+import { databaseFacts, machineFacts, measuredDatabases, packageVersions } from './environment.js';
+import { measure, type Effort } from './measure.js';
+import { COMMAND, USAGE, benchOptions, type BenchOptions } from './options.js';
 import { printCases, printHeader, printComparisons, printHeading, printHeadline, showProgress } from './report.js';
-import { caseResult, comparisonResults, type Results } from './results.js';
+import { caseResult, comparisonResults, titleOf, type Results } from './results.js';
 import { WORKLOADS } from './workloads/index.js';
 import type { Open, Workload } from './workloads/workload.js';
 
@@ -23,7 +23,7 @@ async function run({ databases, workloads, effort, isComplete, out }: BenchOptio
   await start();
   try {
     const results: Results = {
-      command: ['npm run bench', ...process.argv.slice(2)].join(' '),
+      command: [COMMAND, ...process.argv.slice(2)].join(' '),
       date: new Date().toISOString(),
       isComplete,
       rounds: effort.rounds,
@@ -33,14 +33,14 @@ async function run({ databases, workloads, effort, isComplete, out }: BenchOptio
       cases: [],
       comparisons: [],
     };
-    for (const database of availableDatabases()) {
+    printHeading(titleOf(results));
+    for (const database of measuredDatabases()) {
       const facts = await databaseFacts(database);
       results.databases[database] = facts;
       printHeading(`${database} (${facts.version})`);
       printHeader();
       for (const workload of WORKLOADS) {
-        if (workloads === undefined || workloads.includes(workload.name))
-          await runWorkload(database, workload, results);
+        if (workloads?.includes(workload.name) ?? !workload.isOnlyNamed) await runWorkload(database, workload, results);
       }
       printComparisons(results.comparisons.filter((item) => item.database === database));
     }
@@ -63,7 +63,7 @@ async function runWorkload(database: DatabaseName, workload: Workload, results: 
   try {
     progress(`${workload.name}: filling the tables`);
     const cases = await workload.cases(open, options.scale);
-    const measured = await measure(cases, options.effort, progress);
+    const measured = await measure(cases, effortOf(workload), progress);
     showProgress('');
     const found = measured.map((item) => caseResult(database, workload, item));
     results.cases.push(...found);
@@ -72,6 +72,11 @@ async function runWorkload(database: DatabaseName, workload: Workload, results: 
   } finally {
     for (const contenders of opened) await closeContenders(contenders);
   }
+}
+
+function effortOf({ mostRounds }: Workload): Effort {
+  const { effort } = options;
+  return mostRounds === undefined ? effort : { ...effort, rounds: Math.min(effort.rounds, mostRounds), warmMs: 0 };
 }
 
 async function write(results: Results, folder: string): Promise<void> {

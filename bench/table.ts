@@ -1,5 +1,5 @@
 import { number, time } from './report.js';
-import type { CaseResult, Results } from './results.js';
+import { titleOf, type CaseResult, type Results } from './results.js';
 
 const DATABASES = {
   'better-sqlite': 'SQLite',
@@ -20,16 +20,18 @@ const SHOWN = {
 } as const;
 
 /** What the README shows of a run, as Markdown: our time, how many times as fast as the peer's, and against the floor's. */
-export function measurementsTable({ cases }: Results): string {
+export function measurementsTable(results: Results): string {
   const databases = Object.entries(DATABASES);
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   const rows = Object.entries(SHOWN).map(([id, title]) =>
     line([
       title,
-      ...databases.map(([database]) => cell(cases.find((item) => item.database === database && item.id === id))),
+      ...databases.map(([database]) =>
+        cell(results.cases.find((item) => item.database === database && item.id === id)),
+      ),
     ]),
   );
-  const header = ['', ...databases.map(([, title]) => title)];
+  const header = [titleOf(results), ...databases.map(([, title]) => title)];
   return [line(header), line(header.map(() => '---')), ...rows].join('\n');
 }
 

@@ -67,7 +67,6 @@ export async function fillAdkTables(driver: BareDriver, sessions: Iterable<Sessi
       rows: stateOf(scope),
     })),
   ]);
-  if (contents.length + contents.reduce((sum, { events }) => sum + events.length, 0) > 5_000) {
-    await driver.analyze(TABLES);
-  }
+  // As the server does it by itself after a while. PostgreSQL may look for a session in another index until then.
+  await driver.analyze(TABLES);
 }

@@ -1,10 +1,15 @@
 import type { Event } from '@google/adk';
 import type { SessionKey } from '../../src/model/keys.js';
-
-export const CONTENDERS = ['ours', 'peer', 'floor'] as const;
+import { isMikroOrm7 } from '../../test/support/mikro-orm.js';
 
 /** `ours` is this package, `peer` is `DatabaseSessionService` of `@google/adk`, `floor` the bare driver. */
-export type ContenderName = (typeof CONTENDERS)[number];
+export type ContenderName = 'ours' | 'peer' | 'floor';
+
+/** On MikroORM 7 there is no peer: that of ADK 2.0.0 needs the drivers of MikroORM 6. */
+export const CONTENDERS: readonly ContenderName[] = isMikroOrm7 ? ['ours', 'floor'] : ['ours', 'peer', 'floor'];
+
+/** `bundled` is `ours` and `previous` the version before the last migration, both as bundles; only the workload `upgrade` opens them. */
+export type OpenableName = ContenderName | 'bundled' | 'previous';
 
 /** A session to put into the tables without any service. */
 export interface SessionContent {
@@ -35,4 +40,4 @@ export interface Contender<Handle = unknown> {
   close(): Promise<void>;
 }
 
-export type Contenders = Record<ContenderName, Contender>;
+export type Contenders = Record<ContenderName, Contender> & Partial<Record<OpenableName, Contender>>;

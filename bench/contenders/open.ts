@@ -1,22 +1,25 @@
 import { DatabaseSessionService } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
+import { build } from 'esbuild';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { adkEntities } from '../../entities/index.js';
+import type * as Package from '../../src/index.js';
 import { migrate } from '../../src/index.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
-import { CONTENDERS, type Contender, type ContenderName, type Contenders } from './contender.js';
+import { CONTENDERS, type Contender, type Contenders, type OpenableName } from './contender.js';
 import type { BareDriver } from './drivers/bare-driver.js';
 import { openMariadb } from './drivers/mariadb.js';
 import { openMysql } from './drivers/mysql.js';
 import { openPostgresql } from './drivers/postgresql.js';
 import { openSqlite } from './drivers/sqlite.js';
 import { Floor } from './floor.js';
-import { Ours } from './ours.js';
+import { Ours, type Service } from './ours.js';
 import { Peer } from './peer.js';
 
 /** Opens contenders on one kind of database, each in a new database of its own. */
 export async function openContenders(
   name: DatabaseName,
-  names: readonly ContenderName[] = CONTENDERS,
+  names: readonly OpenableName[] = CONTENDERS,
 ): Promise<Contenders> {
   const opened: Partial<Contenders> = {};
   try {
@@ -32,7 +35,7 @@ export async function closeContenders(contenders: Partial<Contenders>): Promise<
   for (const contender of Object.values(contenders)) await contender.close();
 }
 
-async function openContender(name: DatabaseName, contender: ContenderName): Promise<Contender> {
+async function openContender(name: DatabaseName, contender: OpenableName): Promise<Contender> {
   const database = await createDatabase(name);
   try {
     return await OPENERS[contender](database);
@@ -42,15 +45,21 @@ async function openContender(name: DatabaseName, contender: ContenderName): Prom
   }
 }
 
-const OPENERS: Record<ContenderName, (database: TestDatabase) => Promise<Contender>> = {
+const OPENERS: Record<OpenableName, (database: TestDatabase) => Promise<Contender>> = {
   async ours(database) {
+    return openOurs(database, await migrated(database));
+  },
+
+  async bundled(database) {
     const orm = await migrated(database);
-    const filler = await openBareDriver(database);
-    return new Ours(orm, database, filler, async () => {
-      await filler.close();
-      await orm.close(true);
-      await database.drop();
-    });
+    return openOurs(database, orm, new (await bundle()).MikroOrmSessionService(orm.em));
+  },
+
+  async previous(database) {
+    const previous = await import('../../test/schema/previous-version.js');
+    const orm = await MikroORM.init({ ...database.options, entities: previous.adkEntities() });
+    await previous.migrate(orm);
+    return openOurs(database, orm, new previous.MikroOrmSessionService(orm.em));
   },
 
   async peer(database) {
@@ -75,6 +84,25 @@ const OPENERS: Record<ContenderName, (database: TestDatabase) => Promise<Contend
     });
   },
 };
+
+/** @returns this package made as the previous version was. tsx keeps the names of functions, which makes appends slower. */
+async function bundle(): Promise<typeof Package> {
+  const pathTo = (file: string) => fileURLToPath(new URL(`../../${file}`, import.meta.url));
+  const outfile = pathTo('node_modules/.cache/adk-mikro-orm/bench.mjs');
+  const entryPoints = [pathTo('src/index.ts')];
+  await build({ entryPoints, outfile, bundle: true, packages: 'external', platform: 'node', format: 'esm' });
+  return (await import(pathToFileURL(outfile).href)) as typeof Package;
+}
+
+async function openOurs(database: TestDatabase, orm: MikroORM, service?: Service): Promise<Ours> {
+  const filler = await openBareDriver(database);
+  const end = async () => {
+    await filler.close();
+    await orm.close(true);
+    await database.drop();
+  };
+  return new Ours(orm, database, filler, end, service);
+}
 
 async function migrated(database: TestDatabase): Promise<MikroORM> {
   const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });

@@ -2,23 +2,24 @@ import type { Event, Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import pg from 'pg';
 import { adkEntities } from '../../entities/index.js';
-import {
-  MikroOrmSessionService,
-  type MikroOrmSessionServiceOptions,
-  type NotificationClient,
-} from '../../src/index.js';
+import { MikroOrmSessionService, type NotificationClient } from '../../src/index.js';
 import type { SessionKey } from '../../src/model/keys.js';
 import type { TestDatabase } from '../../test/support/servers.js';
 import { fillAdkTables } from './adk-tables.js';
 import type { Contender, SessionContent } from './contender.js';
 import type { BareDriver } from './drivers/bare-driver.js';
 
+/** What is measured of `MikroOrmSessionService`, which the version before the last migration has as well. */
+export type Service = Pick<
+  MikroOrmSessionService,
+  'createSession' | 'getSession' | 'listSessions' | 'deleteSession' | 'appendEvent' | 'appendEvents'
+>;
+
 /** `MikroOrmSessionService` of this package. */
 export class Ours implements Contender<Session> {
   readonly name = 'ours';
   /** What makes another one like it. */
   readonly parts: [MikroORM, TestDatabase, BareDriver, () => Promise<void>];
-  readonly #service: MikroOrmSessionService;
   readonly #connected: MikroORM[] = [];
 
   constructor(
@@ -26,10 +27,9 @@ export class Ours implements Contender<Session> {
     private readonly database: TestDatabase,
     private readonly filler: BareDriver,
     private readonly end: () => Promise<void>,
-    options?: MikroOrmSessionServiceOptions,
+    private readonly service: Service = new MikroOrmSessionService(orm.em),
   ) {
     this.parts = [orm, database, filler, end];
-    this.#service = new MikroOrmSessionService(orm.em, options);
   }
 
   /** One more ORM on the database, as another process has it; closed with this one. */
@@ -49,35 +49,35 @@ export class Ours implements Contender<Session> {
   }
 
   async open({ key }: SessionContent): Promise<Session> {
-    const session = await this.#service.getSession(key);
+    const session = await this.service.getSession(key);
     if (!session) throw new Error('The session was not filled.');
     return session;
   }
 
   create(key: SessionKey, state: Record<string, unknown>): Promise<Session> {
-    return this.#service.createSession({ ...key, state });
+    return this.service.createSession({ ...key, state });
   }
 
   append(session: Session, event: Event): Promise<Event> {
-    return this.#service.appendEvent({ session, event });
+    return this.service.appendEvent({ session, event });
   }
 
   appendAll(session: Session, events: readonly Event[]): Promise<unknown> {
-    return this.#service.appendEvents({ session, events });
+    return this.service.appendEvents({ session, events });
   }
 
   async read(key: SessionKey, newest?: number): Promise<number> {
-    const session = await this.#service.getSession({ ...key, config: { numRecentEvents: newest } });
+    const session = await this.service.getSession({ ...key, config: { numRecentEvents: newest } });
     return session?.events.length ?? 0;
   }
 
   async list(appName: string, limit: number): Promise<number> {
-    const { sessions } = await this.#service.listSessions({ appName, limit, order: 'desc' });
+    const { sessions } = await this.service.listSessions({ appName, limit, order: 'desc' });
     return sessions.length;
   }
 
   delete(key: SessionKey): Promise<void> {
-    return this.#service.deleteSession(key);
+    return this.service.deleteSession(key);
   }
 
   async close(): Promise<void> {

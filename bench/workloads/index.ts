@@ -5,9 +5,11 @@ import { create } from './create.js';
 import { history } from './history.js';
 import { list } from './list.js';
 import { log } from './log.js';
+import { maintenance } from './maintenance.js';
 import { read } from './read.js';
 import { remove } from './remove.js';
 import { state } from './state.js';
+import { upgrade } from './upgrade.js';
 import type { Workload } from './workload.js';
 
 export const WORKLOADS: readonly Workload[] = [
@@ -21,4 +23,6 @@ export const WORKLOADS: readonly Workload[] = [
   remove,
   batch,
   log,
+  maintenance,
+  upgrade,
 ];

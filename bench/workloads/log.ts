@@ -4,7 +4,7 @@ import { Ours } from '../contenders/ours.js';
 import type { Case, Lane } from '../measure.js';
 import { parallelLane } from './concurrency.js';
 import { APP, USER, newContent, newPayloads } from './sessions.js';
-import { count, type Open, type Workload } from './workload.js';
+import { count, oursOf, type Open, type Workload } from './workload.js';
 
 const WRITERS = 16;
 
@@ -87,7 +87,8 @@ async function writersCases(open: Open, hasPush: boolean): Promise<Case[]> {
     },
   ];
   if (hasPush) {
-    const notifying = new Ours(...(await oursOf(open)).parts, { notify: true });
+    const { parts } = await oursOf(open);
+    const notifying = new Ours(...parts, new MikroOrmSessionService(parts[0].em, { notify: true }));
     cases.push({
       id: 'log-writers-notifying',
       title: `${title}, with notifications`,
@@ -96,13 +97,6 @@ async function writersCases(open: Open, hasPush: boolean): Promise<Case[]> {
     });
   }
   return cases;
-}
-
-async function oursOf(open: Open): Promise<Ours> {
-  // The others would only take up the server's connections.
-  const { ours } = await open(['ours']);
-  if (!(ours instanceof Ours)) throw new Error('Ours is not ours.');
-  return ours;
 }
 
 function positionLane(ours: Ours): Lane {
@@ -162,7 +156,7 @@ function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
       service = new MikroOrmSessionService(writer.em, { notify: options.listen !== undefined });
       session = await service.createSession({ appName: APP, userId: USER });
       const eventLog = new EventLog(ours.orm.em, options);
-      const head = await eventLog.head();
+      const { position: head } = await eventLog.head();
       watching = (async () => {
         for await (const { error } of eventLog.watch(head, {}, { signal: abort.signal })) if (!error) next();
       })();

@@ -1,5 +1,6 @@
-import type { ContenderName, Contenders } from '../contenders/contender.js';
+import type { ContenderName, Contenders, OpenableName } from '../contenders/contender.js';
 import { CONTENDERS } from '../contenders/contender.js';
+import { Ours } from '../contenders/ours.js';
 import type { Case, Lane } from '../measure.js';
 
 /** How much there is of everything; `--quick` has less. */
@@ -7,13 +8,30 @@ export interface Scale {
   longHistory: number;
   manySessions: number;
   deletedEvents: number;
+  countedEvents: number;
+  prunedSessions: number;
+  transferredEvents: number;
 }
 
-export const FULL_SCALE: Scale = { longHistory: 100_000, manySessions: 100_000, deletedEvents: 10_000 };
-export const QUICK_SCALE: Scale = { longHistory: 10_000, manySessions: 10_000, deletedEvents: 1_000 };
+export const FULL_SCALE: Scale = {
+  longHistory: 100_000,
+  manySessions: 100_000,
+  deletedEvents: 10_000,
+  countedEvents: 1_000_000,
+  prunedSessions: 100_000,
+  transferredEvents: 100_000,
+};
+export const QUICK_SCALE: Scale = {
+  longHistory: 10_000,
+  manySessions: 10_000,
+  deletedEvents: 1_000,
+  countedEvents: 20_000,
+  prunedSessions: 2_000,
+  transferredEvents: 5_000,
+};
 
 /** Opens contenders in new databases, all of them by default; closed by the caller. */
-export type Open = (names?: readonly ContenderName[]) => Promise<Contenders>;
+export type Open = (names?: readonly OpenableName[]) => Promise<Contenders>;
 
 /** Cases that are measured in the same rounds. */
 export interface Workload {
@@ -23,6 +41,10 @@ export interface Workload {
   comparisons?(scale: Scale): Comparison[];
   /** What a reader should know, for the results. */
   note?: string;
+  /** Left out of a run that names no workloads: it would take much longer. */
+  isOnlyNamed?: boolean;
+  /** The most rounds, where one takes so long that few tell enough; nothing is warmed up then. */
+  mostRounds?: number;
 }
 
 /** How much longer ours takes where there is more of something. */
@@ -32,6 +54,13 @@ export interface Comparison {
   /** Ids of cases of the workload. */
   more: string;
   less: string;
+}
+
+/** Ours alone, where the others would only take up the server's connections. */
+export async function oursOf(open: Open): Promise<Ours> {
+  const { ours } = await open(['ours']);
+  if (!(ours instanceof Ours)) throw new Error('Ours is not ours.');
+  return ours;
 }
 
 /** A lane for each contender, all built the same way. */

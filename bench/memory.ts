@@ -1,0 +1,35 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+
+const SAMPLE_MS = 5;
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+const used = () => {
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+};
+
+/** The most memory that runs of some work take, with what the collector has not taken yet. */
+export class MemoryGauge {
+  #mostBytes = 0;
+
+  get mostMb(): number {
+    return this.#mostBytes / 1e6;
+  }
+
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    // What is garbage before would hide what comes.
+    collect();
+    const before = used();
+    const sample = () => (this.#mostBytes = Math.max(this.#mostBytes, used() - before));
+    const timer = setInterval(sample, SAMPLE_MS);
+    try {
+      return await work();
+    } finally {
+      clearInterval(timer);
+      sample();
+    }
+  }
+}
