@@ -1,0 +1,41 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { chmod, chown, mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+export const hasProgram = (name: string) => spawnSync('which', [name]).status === 0;
+
+/** The folder with the programs of the newest PostgreSQL that Debian has installed, or of the one on the path. */
+export const postgresqlFolder = (() => {
+  const folder = '/usr/lib/postgresql';
+  try {
+    const [newest] = readdirSync(folder).sort((a, b) => Number(b) - Number(a));
+    if (newest !== undefined) return `${folder}/${newest}/bin/`;
+  } catch {
+    // Not Debian.
+  }
+  return hasProgram('initdb') && hasProgram('pg_basebackup') ? '' : undefined;
+})();
+
+/** Who a server runs as: as root it refuses to. Nothing to change where this process is not root's. */
+export function accountOf(name: string): { uid?: number; gid?: number } {
+  if (process.getuid?.() !== 0) return {};
+  const id = (which: string) => Number(execFileSync('id', [which, name], { encoding: 'utf8' }));
+  return { uid: id('-u'), gid: id('-g') };
+}
+
+/** A folder that servers may write to which run as this account. */
+export async function serverFolder(name: string, account: string): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), `adk-${name}-`));
+  const { uid, gid } = accountOf(account);
+  if (uid !== undefined && gid !== undefined) await chown(folder, uid, gid);
+  await chmod(folder, 0o755);
+  return folder;
+}
+
+/** `describe`, or `describe.skip` by a name that says what is missing. */
+export function describeWith(missing: string | undefined, name: string, suite: () => void): void {
+  if (missing === undefined) describe(name, suite);
+  else describe.skip(`${name} (skipped: ${missing})`, suite);
+}
