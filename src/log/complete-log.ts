@@ -122,12 +122,11 @@ function changeOf(
       const { firstSeq }: { firstSeq?: unknown } = recordOf(recorded);
       return { ...place, change: 'trimmed', firstSeq: Number(firstSeq), state: current.of(session) };
     }
-    case 'rewound':
-      return {
-        ...place,
-        change: 'rewound',
-        state: { ...recordOf(recorded), ...current.of({ ...session, sessionId: '' }) },
-      };
+    case 'rewound': {
+      const shared = current.of({ ...session, sessionId: '' });
+      const state = isRecord(recorded) ? { ...recorded, ...shared } : current.of(session);
+      return { ...place, change: 'rewound', state };
+    }
   }
 }
 

@@ -7,7 +7,7 @@ import { LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../mod
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
-import { prefixed } from '../model/state.js';
+import { byScope, prefixed } from '../model/state.js';
 
 /** The row of an event that could not be read, byte for byte. */
 export interface TakenEvent {
@@ -104,8 +104,8 @@ export class Repair {
       this.#values.set(prefixed(scope, key), value);
       if (this.options.dryRun) continue;
       await maintenance.deleteValue(sql, this.key, scope, key);
-      const data = JSON.stringify({ set: {}, removed: [prefixed(scope, key)] });
-      await changes.record(sql, { session: this.key, kind: 'state', seq: head.lastSeq, data });
+      const removed = [prefixed(scope, key)];
+      await changes.recordState(sql, { session: this.key, seq: head.lastSeq, set: byScope([]), removed });
     }
     await this.#mendEvents(sql, head);
   }

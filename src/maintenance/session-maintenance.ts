@@ -323,12 +323,7 @@ export class SessionMaintenance {
       const forgotten = await this.#write(call, async (sql) => {
         const count = await store.forgetUser(sql, appName, userId, batches.size);
         if (count > 0 && erased === 0)
-          await store.record(sql, {
-            session: { appName, userId: '', sessionId: '' },
-            kind: 'state',
-            seq: 0,
-            data: null,
-          });
+          await store.recordState(sql, { session: { appName, userId: '', sessionId: '' }, seq: 0 });
         return count;
       });
       if (forgotten === 0) return;

@@ -1,11 +1,11 @@
 import { inLogOrder } from './log-order.js';
 import { isTemporary, scopeOf } from './state.js';
 
-/** A change to a session's state that was recorded outside of events. */
+/** A change to a session's state that was recorded outside of events; without values that were too large to be recorded. */
 export type PastChange = { seq: number } & (
-  | { kind: 'state'; set: Record<string, unknown>; removed: readonly string[] }
+  | { kind: 'state'; set?: Record<string, unknown>; removed: readonly string[] }
   /** The session was taken back to event `seq`, and its own state became this. */
-  | { kind: 'rewound'; state: Record<string, unknown> }
+  | { kind: 'rewound'; state?: Record<string, unknown> }
 );
 
 /** What an event wrote to the state. */
@@ -27,11 +27,13 @@ export interface PastValue {
  * @param created the state that the session was given.
  * @param changes in the order in which they were made.
  * @param events by number.
+ * @param unrecorded what a change has set that was too large to be recorded.
  */
 export function pastState(
   created: Record<string, unknown>,
   changes: readonly PastChange[],
   events: readonly PastEvent[],
+  unrecorded: Record<string, unknown> = {},
 ): Map<string, PastValue> {
   const state = new Map<string, PastValue>();
   const set = (values: Record<string, unknown>, eventId: string | null) => {
@@ -44,11 +46,11 @@ export function pastState(
     if (event) {
       set(event.delta, event.id);
     } else if (change.kind === 'state') {
-      set(change.set, null);
+      set(change.set ?? unrecorded, null);
       for (const key of change.removed) state.delete(key);
     } else {
       for (const key of state.keys()) if (scopeOf(key).scope === 'session') state.delete(key);
-      set(change.state, null);
+      set(change.state ?? unrecorded, null);
     }
   }
   return state;

@@ -54,6 +54,8 @@ export async function forkSession(
     data: created ? JSON.stringify(created) : null,
   });
   await stores.changes.copyHistory(sql, source, key, seq);
+  // A rewind among them has cleared what the creation told.
+  if (!created) await stores.changes.recordState(sql, { session: key, seq });
 }
 
 /** Takes a session back, under its lock; see `rewindSession` of the service. */
@@ -100,13 +102,7 @@ async function readPast(sql: Sql, stores: Stores, key: SessionKey, place: PastPl
   const { created: given, changes, isComplete } = await stores.changes.history(sql, key);
   const ids = new Set(all.map(({ id }) => id));
   // Of a session that is older than the record of changes: what no event of it has written.
-  const initial =
-    given ??
-    Object.fromEntries(
-      written
-        .filter(({ eventId }) => eventId === null || !ids.has(eventId))
-        .map(({ key: name, json }): [string, unknown] => [name, JSON.parse(json)]),
-    );
+  const initial = given ?? valuesOf(written.filter(({ eventId }) => eventId === null || !ids.has(eventId)));
   const created = isComplete ? initial : undefined;
   if (seq === lastSeq) return { seq, firstSeq, events, state: written, created };
 
@@ -116,8 +112,14 @@ async function readPast(sql: Sql, stores: Stores, key: SessionKey, place: PastPl
     delta: event.actions?.stateDelta ?? {},
   }));
   const before = changes.filter((change) => change.seq <= seq);
+  const recorded = new Set(
+    [initial, ...changes.map((change) => (change.kind === 'state' ? change.set : change.state) ?? {})].flatMap(
+      Object.keys,
+    ),
+  );
+  const unrecorded = valuesOf(written.filter(({ key: name, eventId }) => eventId === null && !recorded.has(name)));
   const state = new Map<string, StateEntry>();
-  for (const [name, value] of pastState(initial, before, deltas)) {
+  for (const [name, value] of pastState(initial, before, deltas, unrecorded)) {
     if (scopeOf(name).scope === 'session') state.set(name, { key: name, ...value });
   }
   // A value that one of these events has written and that is still stored was the value then. The replay may have another
@@ -126,6 +128,9 @@ async function readPast(sql: Sql, stores: Stores, key: SessionKey, place: PastPl
   for (const entry of written) if (entry.eventId !== null && then.has(entry.eventId)) state.set(entry.key, entry);
   return { seq, firstSeq, events, state: [...state.values()], created };
 }
+
+const valuesOf = (entries: readonly StateEntry[]): Record<string, unknown> =>
+  Object.fromEntries(entries.map(({ key, json }): [string, unknown] => [key, JSON.parse(json)]));
 
 /** @returns the number of the last event before the place. */
 function placeIn(

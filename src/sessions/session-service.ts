@@ -605,8 +605,8 @@ export class MikroOrmSessionService extends BaseSessionService {
         }
         await this.#stores.state.set(sql, key, entries);
         await this.#stores.state.remove(sql, key, removed);
-        const data = `{"set":${stateText(entries)},"removed":${JSON.stringify(remove)}}`;
-        if (keys.length > 0) await this.#stores.changes.record(sql, { session: owner, kind: 'state', seq, data });
+        if (keys.length > 0)
+          await this.#stores.changes.recordState(sql, { session: owner, seq, set: entries, removed: remove });
       });
     if (isOfSession) await this.#write('updateState', key, change);
     else await this.#transactions.call({ operation: 'updateState', key: givenKey(request) }, change);

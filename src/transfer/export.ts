@@ -1,4 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
+import type { StateHistory } from '../database/stores/change-store.js';
 import type { KeptSession } from '../database/stores/maintenance-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
@@ -6,7 +7,7 @@ import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn, notBefore } from '../model/seq-ranges.js';
 import { isRecord, type Scope, type StateEntry } from '../model/state.js';
-import type { EventRecord, SessionRecord, StateRecord, TransferRecord } from './records.js';
+import type { EventRecord, SessionRecord, StateChangeRecord, StateRecord, TransferRecord } from './records.js';
 
 /** Runs statements, with the retries of the caller. */
 export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
@@ -89,7 +90,7 @@ async function* exportSession(run: Run, stores: Stores, key: SessionKey): AsyncG
     // Left out where it does not explain the session's state: the log takes that state from the tables then, also after an
     // import.
     ...(history.created && history.isComplete && { created: history.created }),
-    ...(history.changes.length > 0 && { changes: history.changes }),
+    ...(history.changes.length > 0 && { changes: changesOf(history, lastSeq) }),
   };
   for (let after = firstSeq - 1; after < lastSeq;) {
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH };
@@ -119,6 +120,13 @@ async function* exportSession(run: Run, stores: Stores, key: SessionKey): AsyncG
     }
     after = upTo;
   }
+}
+
+/** The changes; at their end one that has the log take the state from the tables, where a rewind would hide it otherwise. */
+function changesOf({ changes, isComplete }: StateHistory, seq: number): StateChangeRecord[] {
+  const lastRead = changes.findLastIndex((change) => change.kind === 'state' && !change.set);
+  const lastRewound = changes.findLastIndex(({ kind }) => kind === 'rewound');
+  return isComplete || lastRewound <= lastRead ? changes : [...changes, { kind: 'state', seq, removed: [] }];
 }
 
 function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): StateRecord {

@@ -88,7 +88,7 @@ export class Import {
       const fresh = entries.filter(({ key, ...value }) => known.get(key) !== JSON.stringify(value));
       if (fresh.length === 0) return;
       await this.stores.state.set(sql, owner, byScope(fresh));
-      await this.stores.changes.record(sql, { session: owner, kind: 'state', seq: 0, data: null });
+      await this.stores.changes.recordState(sql, { session: owner, seq: 0 });
     });
   }
 
@@ -191,22 +191,24 @@ export class Import {
     const entries = record.state.map((entry) => stateEntry(entry, 'session'));
     if (isNew) {
       await state.set(sql, key, byScope(entries));
-    } else if (JSON.stringify(await state.written(sql, key, 'session')) !== JSON.stringify(entries)) {
-      await state.clear(sql, key);
-      await state.set(sql, key, byScope(entries));
-      await changes.record(sql, { session: key, kind: 'state', seq: lastSeq, data: null });
+    } else {
+      const stored = await state.written(sql, key, 'session');
+      if (JSON.stringify(stored) !== JSON.stringify(entries)) {
+        const kept = new Set(entries.map((entry) => entry.key));
+        const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
+        await state.clear(sql, key);
+        await state.set(sql, key, byScope(entries));
+        await changes.recordState(sql, { session: key, seq: lastSeq, removed });
+      }
     }
     const described = { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title };
     await transfer.describe(sql, { key, ...described, labels });
     // Whole before: what was recorded of it is there.
     if (!isNew && existing.deletedAt === deletedAt) return;
-    for (const { kind, seq, ...change } of record.changes ?? []) {
-      await changes.record(sql, {
-        session: key,
-        kind,
-        seq,
-        data: JSON.stringify('state' in change ? change.state : change),
-      });
+    for (const change of record.changes ?? []) {
+      const { kind, seq } = change;
+      const told = kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
+      await changes.record(sql, { session: key, kind, seq, data: told ? JSON.stringify(told) : null });
     }
     if (deletedAt !== undefined) await changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
   }

@@ -21,10 +21,13 @@ export interface StateRecord {
   eventId: string | null;
 }
 
-/** State of a session that was set outside a run, for forks and rewinding; `seq` is the number of the event before it. */
+/**
+ * State of a session that was set outside a run, for forks and rewinding; `seq` is the number of the event before it.
+ * `set` and `state` are absent where they were too large to be recorded.
+ */
 export type StateChangeRecord = { seq: number } & (
-  | { kind: 'state'; set: Record<string, unknown>; removed: readonly string[] }
-  | { kind: 'rewound'; state: Record<string, unknown> }
+  | { kind: 'state'; set?: Record<string, unknown>; removed: readonly string[] }
+  | { kind: 'rewound'; state?: Record<string, unknown> }
 );
 
 /** The state of an app (`app:`). */

@@ -272,7 +272,12 @@ completeLogSuite.own(
     const large = await create({});
     await service.updateState({ ...keyOf(large), set: { large: 'x'.repeat(1_100_000), 'user:small': 1 } });
     await append(large, { delta: {} });
-    for (const session of [rewritten, large]) {
+    const rewound = await create({ state: { gone: 1 } });
+    await append(rewound, { delta: {} });
+    await service.rewindSession(keyOf(rewound), { at: 0 });
+    await append(rewound, { id: 'e1', delta: { k1: 1 } });
+    await append(rewound, { id: 'e1', author: 'corrected', delta: {} });
+    for (const session of [rewritten, large, rewound]) {
       const fork = await service.forkSession(keyOf(session), { at: 1 });
       await service.forkSession(keyOf(fork), { at: 1 });
       await expectFold(context);
@@ -284,6 +289,33 @@ completeLogSuite.own(
     await expectFold(context);
   },
 );
+
+completeLogSuite.own('J2', 'a change that is too large to be recorded is told all the same', async (context) => {
+  const { app, orm, service, create, append } = context;
+  const log = new EventLog(orm.em);
+  const reader = new Fold();
+  let cursor: LogCursor = 0;
+  const expectTold = async () => {
+    for await (const entry of log.since(cursor, { appName: app, changes: true })) {
+      reader.add(entry);
+      cursor = entry.cursor ?? cursor;
+    }
+    expectSame(reader.result, await tablesOf(orm, app));
+    await expectFold(context);
+  };
+  const session = await create({ state: { a: 1, 'user:a': 1 } });
+  await expectTold();
+  await service.updateState({ ...keyOf(session), set: { large: 'x'.repeat(1_100_000) }, remove: ['a', 'user:a'] });
+  await expectTold();
+  await append(session, { delta: { b: 1 } });
+  await service.rewindSession(keyOf(session), { at: 0 });
+  await expectTold();
+  await append(session, { delta: { c: 1 } });
+  await expectTold();
+  const fork = await service.forkSession(keyOf(session), { at: 0 });
+  expect(Object.keys(fork.state)).toEqual(['large']);
+  await expectTold();
+});
 
 completeLogSuite.own(
   'J2',

@@ -142,20 +142,40 @@ test('L1 a later import brings what is new, and leaves what has gone on', async 
   const session = await there.createSession({ ...key, state: { a: 1 } });
   await there.appendEvent({ session, event: createEvent({ id: 'e1', actions: { stateDelta: { n: 1 } } }) });
   await importInto(to, await linesOf(from));
+  const log = new EventLog(to.em);
+  const reader = new Fold();
+  for await (const entry of log.since(0, { appName: 'app', changes: true })) reader.add(entry);
+  const seen = await log.head();
   await there.appendEvent({ session, event: createEvent({ id: 'e2', actions: { stateDelta: { n: 2 } } }) });
-  await there.updateState({ ...key, set: { b: 2 } });
+  await there.updateState({ ...key, set: { b: 2 }, remove: ['a'] });
   const lines = await linesOf(from);
   expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 1 });
   expect(await here.getSession(key)).toMatchObject({
-    state: { a: 1, b: 2, n: 2 },
+    state: { b: 2, n: 2 },
     events: [{ id: 'e1' }, { id: 'e2' }],
   });
-  expectSame(await Fold.of(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
+  expectSame(await Fold.of(log, 'app'), await tablesOf(to, 'app'));
+  for await (const entry of log.since(seen, { appName: 'app', changes: true })) reader.add(entry);
+  expectSame(reader.result, await tablesOf(to, 'app'));
 
   const gone = (await here.getSession(key))!;
   await here.appendEvent({ session: gone, event: createEvent({ id: 'e3', actions: { stateDelta: { n: 3 } } }) });
   expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0 });
   expect(await here.getSession(key)).toMatchObject({ state: { n: 3 }, events: [{}, {}, { id: 'e3' }] });
+});
+
+test('J2 what a session that was rewound does not explain any more is in the log after an import', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const there = new MikroOrmSessionService(from.em);
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  const session = await there.createSession({ ...key, state: { a: 1 } });
+  await there.appendEvent({ session, event: createEvent({ id: 'e1' }) });
+  const rewound = await there.rewindSession(key, { at: 0 });
+  await there.appendEvent({ session: rewound, event: createEvent({ id: 'e1', actions: { stateDelta: { k: 1 } } }) });
+  await there.appendEvent({ session: rewound, event: createEvent({ id: 'e1', author: 'corrected' }) });
+  await importInto(to, await linesOf(from));
+  expectSame(await Fold.of(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
+  expect(await linesOf(to)).toEqual(await linesOf(from));
 });
 
 test('L1 a session that is marked as deleted here, and not in the records, is brought back', async () => {

@@ -47,6 +47,23 @@ export class ChangeStore {
     await sql.run(this.#text.insert, [...sessionValues(session), kind, seq, eventSeq ?? null, recordedOf(data)]);
   }
 
+  /**
+   * Records state that was set or removed outside of events.
+   *
+   * @param set undefined where a reader is to read the tables instead.
+   * @param removed keys with their prefixes.
+   */
+  async recordState(
+    sql: Sql,
+    change: Pick<Change, 'session' | 'seq'> & { set?: StateEntries; removed?: readonly string[] },
+  ): Promise<void> {
+    const { session, seq, set, removed = [] } = change;
+    const keys = JSON.stringify(removed);
+    const whole = set && recordedOf(`{"set":${stateText(set)},"removed":${keys}}`);
+    // Without what was removed, a reader would keep it.
+    await this.record(sql, { session, kind: 'state', seq, data: whole ?? `{"removed":${keys}}` });
+  }
+
   /** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
   async recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
     await sql.run(this.#text.deleteOfSession, sessionValues(session));
@@ -78,14 +95,17 @@ export class ChangeStore {
     const rows = await sql.all<HistoryRow>(this.#text.selectHistory, sessionValues(session));
     const history: StateHistory = { created: undefined, changes: [], isComplete: true };
     for (const { kind, seq, data } of rows) {
-      const value: unknown = data === null ? undefined : JSON.parse(data);
+      const recorded: unknown = data === null ? undefined : JSON.parse(data);
+      const value = isRecord(recorded) ? recorded : undefined;
+      const set = isRecord(value?.['set']) ? value['set'] : undefined;
       // Too large to be recorded, older than the record, or an event that was rewritten.
-      if (!isRecord(value)) history.isComplete = false;
-      else if (kind === 'created') history.created = value;
-      else if (kind === 'rewound') history.changes.push({ kind, seq, state: value });
-      else if (isRecord(value['set']) && Array.isArray(value['removed'])) {
-        const removed = value['removed'].filter((key) => typeof key === 'string');
-        history.changes.push({ kind: 'state', seq, set: value['set'], removed });
+      if (kind === 'state' ? !set : !value) history.isComplete = false;
+      if (kind === 'created') history.created = value;
+      else if (kind === 'rewound') history.changes.push({ kind, seq, ...(value && { state: value }) });
+      else if (kind === 'state') {
+        const removed = Array.isArray(value?.['removed']) ? value['removed'] : [];
+        const names = removed.filter((key) => typeof key === 'string');
+        history.changes.push({ kind, seq, ...(set && { set }), removed: names });
       }
     }
     return history;
