@@ -2,7 +2,9 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { isMikroOrm7 } from '../test/support/mikro-orm.js';
+import { FILE_DATABASES, SERVERS } from '../test/support/servers.js';
 import type { Effort } from './measure.js';
+import { WORKLOADS } from './workloads/index.js';
 import { FULL_SCALE, QUICK_SCALE, type Scale } from './workloads/workload.js';
 
 export const COMMAND = isMikroOrm7 ? 'npm run bench:7' : 'npm run bench';
@@ -23,7 +25,7 @@ Servers are taken from ADK_TEST_POSTGRESQL_URL, ADK_TEST_MYSQL_URL and ADK_TEST_
 one a PostgreSQL of its own is started.`;
 
 export interface BenchOptions {
-  databases: string | undefined;
+  databases: readonly string[] | undefined;
   workloads: readonly string[] | undefined;
   effort: Effort;
   scale: Scale;
@@ -46,18 +48,30 @@ export function benchOptions(args: string[]): BenchOptions {
     },
   });
   const { quick, only, workload, rounds, out, help } = values;
+  const chosenDatabases = namesOf('only', only, [...FILE_DATABASES, ...SERVERS]);
   const effort: Effort = quick
     ? { rounds: 3, roundMs: 30, warmMs: 60, peerMs: 250 }
     : { rounds: 5, roundMs: 250, warmMs: 500, peerMs: 3_000 };
   if (rounds !== undefined) effort.rounds = Math.max(1, Number.parseInt(rounds, 10) || 1);
   const isComplete = !quick && only === undefined && workload === undefined && rounds === undefined;
   return {
-    databases: only ?? (quick ? 'better-sqlite,postgresql' : undefined),
-    workloads: workload?.split(','),
+    databases: chosenDatabases ?? (quick ? ['better-sqlite', 'postgresql'] : undefined),
+    workloads: namesOf(
+      'workload',
+      workload,
+      WORKLOADS.map(({ name }) => name),
+    ),
     effort,
     scale: quick ? QUICK_SCALE : FULL_SCALE,
     isComplete,
     out: path.resolve(out ?? (isComplete ? RESULTS_FOLDER : path.join(tmpdir(), 'adk-mikro-orm-bench'))),
     isHelp: help,
   };
+}
+
+function namesOf(option: string, list: string | undefined, known: readonly string[]): readonly string[] | undefined {
+  const names = list?.split(',');
+  const unknown = names?.find((name) => !known.includes(name));
+  if (unknown !== undefined) throw new Error(`--${option} does not know ${unknown}. There are ${known.join(', ')}.`);
+  return names;
 }

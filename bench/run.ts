@@ -19,7 +19,7 @@ if (options.isHelp) process.stdout.write(`${USAGE}\n`);
 else await run(options);
 
 async function run({ databases, workloads, effort, isComplete, out }: BenchOptions): Promise<void> {
-  if (databases !== undefined) process.env['ADK_TEST_DATABASES'] = databases;
+  if (databases !== undefined) process.env['ADK_TEST_DATABASES'] = databases.join();
   await start();
   try {
     const results: Results = {
