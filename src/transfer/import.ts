@@ -4,7 +4,7 @@ import type { Stores } from '../database/stores/stores.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
 import { encode } from '../model/event-codec.js';
-import { checkKeys, type SessionKey } from '../model/keys.js';
+import { checkKeys, sessionIdentity, type SessionKey } from '../model/keys.js';
 import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.js';
 import type { Run } from './export.js';
 import { checkRecord, type EventRecord, type SessionRecord, type StateRecord, type TransferRecord } from './records.js';
@@ -49,7 +49,7 @@ export class Import {
     const number = this.#progress.records + 1;
     checkRecord(record, number);
     if (record.type === 'event') {
-      if (!this.#session || !isSameSession(this.#session, record))
+      if (!this.#session || sessionIdentity(this.#session) !== sessionIdentity(record))
         throw new InvalidArgumentError(
           `Record ${number} is an event, and the record of its session does not come before.`,
         );
@@ -213,9 +213,6 @@ export class Import {
     if (deletedAt !== undefined) await changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
   }
 }
-
-const isSameSession = (one: SessionKey, other: SessionKey) =>
-  one.appName === other.appName && one.userId === other.userId && one.sessionId === other.sessionId;
 
 function stateEntry({ key, value, eventId }: StateRecord, scope: Scope): StateEntry {
   checkKeys({ stateKey: key });

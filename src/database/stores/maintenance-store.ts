@@ -15,17 +15,10 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../tables.js';
+import { storedSessionColumns, storedSessionOf, type StoredSession, type StoredSessionRow } from './stored-session.js';
 
 /** A session's row, as maintenance sees it. */
-export interface KeptSession {
-  key: SessionKey;
-  incarnation: string;
-  firstSeq: number;
-  lastSeq: number;
-  createTime: number;
-  lastUpdateTime: number;
-  /** By the database's clock, in ms; undefined while it is not deleted. */
-  deletedAt: number | undefined;
+export interface KeptSession extends StoredSession {
   /** Whether somebody holds its lease, by the database's clock. */
   isLeased: boolean;
 }
@@ -364,29 +357,11 @@ export function keysetAfter(
   };
 }
 
-interface KeptRow extends SessionKeyRow {
-  incarnation: string;
-  first_seq: number;
-  last_seq: number;
-  /** Doubles, as numbers or as text. */
-  created: number | string;
-  updated: number | string;
-  deleted: number | string | null;
+interface KeptRow extends StoredSessionRow {
   leased: number | boolean;
 }
 
-function keptSessionOf(row: KeptRow): KeptSession {
-  return {
-    key: sessionKeyOf(row),
-    incarnation: row.incarnation,
-    firstSeq: row.first_seq,
-    lastSeq: row.last_seq,
-    createTime: Number(row.created),
-    lastUpdateTime: Number(row.updated),
-    deletedAt: row.deleted === null ? undefined : Number(row.deleted),
-    isLeased: Boolean(row.leased),
-  };
-}
+const keptSessionOf = (row: KeptRow): KeptSession => ({ ...storedSessionOf(row), isLeased: Boolean(row.leased) });
 
 interface RawRow {
   event_id: string;
@@ -422,8 +397,7 @@ function texts(sql: DialectSql, tables: Tables) {
       where coalesce(e.events, 0) <> s.last_seq - s.first_seq + 1
         or e.first_event <> s.first_seq or e.last_event <> s.last_seq limit ?`,
     selectNextApp: { sessions: nextApp(sessions), userStates: nextApp(userStates), changes: nextApp(changes) },
-    select: `select ${SESSION_COLUMNS}, incarnation, first_seq, last_seq, ${double('create_time')} as created,
-      ${double('last_update_time')} as updated, ${double('deleted_at')} as deleted,
+    select: `select ${storedSessionColumns(sql)},
       (lease_expires is not null and lease_expires > ${sql.now}) as leased from ${sessions}`,
     lock: lockSession(tables),
     selectFirstLater: `select seq from ${events} where ${SESSION_WHERE} and seq >= ? and timestamp > ? order by seq limit 1`,

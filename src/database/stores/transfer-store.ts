@@ -1,18 +1,10 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
-import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  placeholders,
-  sessionKeyOf,
-  sessionValues,
-  type SessionKeyRow,
-  type Tables,
-} from '../tables.js';
-import type { KeptSession } from './maintenance-store.js';
+import { SESSION_WHERE, placeholders, sessionValues, type Tables } from '../tables.js';
+import { storedSessionColumns, storedSessionOf, type StoredSession, type StoredSessionRow } from './stored-session.js';
 
 /** A session's row, as it is exported. */
-export interface TransferredSession extends Omit<KeptSession, 'isLeased'> {
+export interface TransferredSession extends StoredSession {
   title: string | null;
   /** JSON, or null where it has none. */
   labels: string | null;
@@ -41,18 +33,7 @@ export class TransferStore {
   /** @returns a session's row, deleted or not. */
   async session(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
     const [row] = await sql.all<SessionRow>(this.#text.selectSession, sessionValues(session));
-    if (!row) return undefined;
-    return {
-      key: sessionKeyOf(row),
-      incarnation: row.incarnation,
-      firstSeq: row.first_seq,
-      lastSeq: row.last_seq,
-      createTime: Number(row.created),
-      lastUpdateTime: Number(row.updated),
-      deletedAt: row.deleted === null ? undefined : Number(row.deleted),
-      title: row.title,
-      labels: row.labels_json,
-    };
+    return row && { ...storedSessionOf(row), title: row.title, labels: row.labels_json };
   }
 
   /** @returns the ids of the session's events with these numbers, by number. */
@@ -84,27 +65,18 @@ export class TransferStore {
   }
 }
 
-interface SessionRow extends SessionKeyRow {
-  incarnation: string;
-  first_seq: number;
-  last_seq: number;
-  created: number | string;
-  updated: number | string;
-  deleted: number | string | null;
+interface SessionRow extends StoredSessionRow {
   title: string | null;
   labels_json: string | null;
 }
 
 function texts({ sql }: Dialect, tables: Tables) {
   const { sessions, events, userStates, appStates, select } = tables;
-  const double = (column: string) => sql.doubleText?.(column) ?? column;
   const firstApp = (table: string) => `select min(app_name) as name from ${table} where app_name > ?`;
   return {
     selectNextApp: `select min(name) as name from (${[sessions, userStates, appStates].map(firstApp).join(' union all ')}) as apps`,
     selectNextUser: `select user_id from ${userStates} where app_name = ? and user_id > ? order by user_id limit 1`,
-    selectSession: `select ${SESSION_COLUMNS}, incarnation, first_seq, last_seq, ${double('create_time')} as created,
-      ${double('last_update_time')} as updated, ${double('deleted_at')} as deleted, title,
-      ${select.labels} as labels_json from ${sessions} where ${SESSION_WHERE}`,
+    selectSession: `select ${storedSessionColumns(sql)}, title, ${select.labels} as labels_json from ${sessions} where ${SESSION_WHERE}`,
     selectEventIds: `select seq, event_id from ${events} where ${SESSION_WHERE} and seq in`,
     update: `update ${sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,
       incarnation = replace(incarnation, ?, ?), title = ?, labels = ? where ${SESSION_WHERE}`,

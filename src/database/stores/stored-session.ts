@@ -1,0 +1,41 @@
+import type { SessionKey } from '../../model/keys.js';
+import type { DialectSql } from '../dialects/dialect.js';
+import { SESSION_COLUMNS, sessionKeyOf, type SessionKeyRow } from '../tables.js';
+import type { SessionHead } from './session-store.js';
+
+/** A session's row, deleted or not. */
+export interface StoredSession extends SessionHead {
+  key: SessionKey;
+  createTime: number;
+  /** By the database's clock, in ms; undefined while it is not deleted. */
+  deletedAt: number | undefined;
+}
+
+/** The columns of `storedSessionOf`. */
+export interface StoredSessionRow extends SessionKeyRow {
+  incarnation: string;
+  first_seq: number;
+  last_seq: number;
+  /** Doubles, as numbers or as text. */
+  created: number | string;
+  updated: number | string;
+  deleted: number | string | null;
+}
+
+export function storedSessionColumns(sql: DialectSql): string {
+  const double = (column: string) => sql.doubleText?.(column) ?? column;
+  return `${SESSION_COLUMNS}, incarnation, first_seq, last_seq, ${double('create_time')} as created,
+    ${double('last_update_time')} as updated, ${double('deleted_at')} as deleted`;
+}
+
+export function storedSessionOf(row: StoredSessionRow): StoredSession {
+  return {
+    key: sessionKeyOf(row),
+    incarnation: row.incarnation,
+    firstSeq: row.first_seq,
+    lastSeq: row.last_seq,
+    createTime: Number(row.created),
+    lastUpdateTime: Number(row.updated),
+    deletedAt: row.deleted === null ? undefined : Number(row.deleted),
+  };
+}
