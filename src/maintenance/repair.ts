@@ -154,6 +154,8 @@ export class Repair {
       await maintenance.setBooks(sql, this.key, newFirst, newLast);
     if (newFirst !== head.firstSeq)
       await changes.recordTrim(sql, this.key, { firstSeq: newFirst, lastSeq: newLast, state: null });
+    // What the lost events left in the state is told by no event any more.
+    if (this.#damage.size > 0) await changes.recordState(sql, { session: this.key, seq: newLast });
   }
 
   /** Under the lock, which appends need that would replace an event. */

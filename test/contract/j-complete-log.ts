@@ -312,6 +312,9 @@ completeLogSuite.own('J2', 'a change that is too large to be recorded is told al
   await expectTold();
   await append(session, { delta: { c: 1 } });
   await expectTold();
+  await append(session, { id: 'e1', content: { parts: [{ text: 'x'.repeat(1_100_000) }] }, delta: { left: 1 } });
+  await append(session, { id: 'e1', delta: {} });
+  await expectTold();
   const fork = await service.forkSession(keyOf(session), { at: 0 });
   expect(Object.keys(fork.state)).toEqual(['large']);
   await expectTold();

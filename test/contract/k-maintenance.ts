@@ -8,8 +8,9 @@ import {
   type MaintenanceProgress,
 } from '../../src/index.js';
 import { keyOf, type OwnStore } from '../harnesses/harness.js';
+import { Fold, expectSame, tablesOf } from '../support/fold.js';
 import { NEVER_MS, idsIn, onMysql, read, upTo } from './log-tools.js';
-import { damaged, five } from './i-damage.js';
+import { damaged, damagings, five } from './i-damage.js';
 import { plans } from './plans.js';
 import { Suite, onServers, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, idsOf, range, saying } from './tools.js';
@@ -779,6 +780,24 @@ maintenanceSuite.own('I5', 'after repair getSession works, whatever was damaged'
       expect(await maintain(context).repair(keyOf(session))).toEqual({ damage: [], events: [], stateValues: [] });
     });
     expect(again.filter(({ text }) => /^(delete|insert)/.test(text))).toEqual([]);
+  }
+});
+
+maintenanceSuite.own('J2', 'after repair the log folds to the tables, whatever was damaged', async (context) => {
+  const { create, append, query, app, orm } = context;
+  const log = new EventLog(orm.em);
+  for (const { sql, title, values = [] } of damagings(context)) {
+    const session = await create();
+    for (const n of upTo(5)) await append(session, { id: `e${n}`, delta: { n, [`k${n}`]: n } });
+    const reader = new Fold();
+    for await (const entry of log.since(0, { appName: app, changes: true })) reader.add(entry);
+    const seen = await log.head();
+    await query(sql, [...values, ...Object.values(keyOf(session))]);
+    await maintain(context).repair(keyOf(session));
+    const tables = await tablesOf(orm, app);
+    expectSame(await Fold.of(log, app), tables);
+    for await (const entry of log.since(seen, { appName: app, changes: true })) reader.add(entry);
+    expect([title, reader.result]).toEqual([title, tables]);
   }
 });
 

@@ -64,6 +64,21 @@ export class ChangeStore {
     await this.record(sql, { session, kind: 'state', seq, data: whole ?? `{"removed":${keys}}` });
   }
 
+  /**
+   * Records that an event has a new content.
+   *
+   * @param before the JSON that it had; null where that cannot be read.
+   */
+  async recordRewriting(
+    sql: Sql,
+    { before, ...change }: Required<Pick<Change, 'session' | 'seq' | 'eventSeq'>> & { before: string | null },
+  ): Promise<void> {
+    const data = before === null ? null : recordedOf(before);
+    await this.record(sql, { ...change, kind: 'rewritten', data });
+    // What the former content left in the state is told by no event any more.
+    if (data === null) await this.recordState(sql, change);
+  }
+
   /** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
   async recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
     await sql.run(this.#text.deleteOfSession, sessionValues(session));
