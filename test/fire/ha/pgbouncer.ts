@@ -1,12 +1,12 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { freePorts } from './ports.js';
 import { accountOf, hasProgram } from './programs.js';
+import { listens } from './until.js';
 
 /** Debian: pgbouncer. */
 export const hasPgBouncer = hasProgram('pgbouncer');
@@ -64,7 +64,7 @@ server_reset_query_always = ${Number(resetsAlways)}
   async start(): Promise<void> {
     const file = path.join(this.folder, 'pgbouncer.ini');
     this.#process = spawn('pgbouncer', ['--quiet', file], { stdio: 'ignore', ...accountOf('nobody') });
-    for (let tries = 1; !(await this.#listens()); tries++) {
+    for (let tries = 1; !(await listens(this.port)); tries++) {
       if (tries > 300 || this.#process.exitCode !== null) throw new Error(`PgBouncer does not start with ${file}`);
       await setTimeout(20);
     }
@@ -82,17 +82,5 @@ server_reset_query_always = ${Number(resetsAlways)}
   async stop(): Promise<void> {
     await this.kill();
     await rm(this.folder, { recursive: true, force: true });
-  }
-
-  async #listens(): Promise<boolean> {
-    const socket = connect(this.port, '127.0.0.1');
-    try {
-      await once(socket, 'connect');
-      return true;
-    } catch {
-      return false;
-    } finally {
-      socket.destroy();
-    }
   }
 }

@@ -1,4 +1,4 @@
-import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFile, rm } from 'node:fs/promises';
 import path from 'node:path';
@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import { MikroORM } from '@mikro-orm/core';
 import { PostgreSqlDriver } from '@mikro-orm/postgresql';
 import { freePorts } from './ports.js';
+import { freezeAll, killAll, thawAll, withId } from './processes.js';
 import { accountOf, postgresqlFolder, serverFolder } from './programs.js';
 
 /** Debian: postgresql. */
@@ -14,6 +15,21 @@ export const hasPostgresql = postgresqlFolder !== undefined;
 
 const program = (name: string) => `${postgresqlFolder ?? ''}${name}`;
 const run = promisify(execFile);
+
+/** Runs a statement on a connection of its own. */
+export async function executeAt<Row>(clientUrl: string, sql: string): Promise<Row[]> {
+  const orm = await MikroORM.init({
+    driver: PostgreSqlDriver,
+    clientUrl,
+    entities: [],
+    discovery: { warnWhenNoEntities: false },
+  });
+  try {
+    return await orm.em.getDriver().getConnection().execute<Row[]>(sql);
+  } finally {
+    await orm.close(true);
+  }
+}
 
 /** A server of its own, which can be frozen and killed. */
 export class PostgresqlServer {
@@ -91,19 +107,9 @@ export class PostgresqlServer {
     }
   }
 
-  /** Runs a statement on a connection of its own, past all proxies. */
+  /** Runs a statement past all proxies. */
   async execute<Row>(sql: string, database = 'postgres'): Promise<Row[]> {
-    const orm = await MikroORM.init({
-      driver: PostgreSqlDriver,
-      clientUrl: this.url(database),
-      entities: [],
-      discovery: { warnWhenNoEntities: false },
-    });
-    try {
-      return await orm.em.getDriver().getConnection().execute<Row[]>(sql);
-    } finally {
-      await orm.close(true);
-    }
+    return executeAt<Row>(this.url(database), sql);
   }
 
   /** Until a statement gives a row. @param isOver whether nobody waits for it any more. */
@@ -128,45 +134,29 @@ export class PostgresqlServer {
 
   /** As an operator stops it: it ends its connections, and waits until its standbys have everything. */
   async stop(): Promise<void> {
-    await this.#end(() => this.#process?.kill('SIGINT'));
+    await this.#end((server) => server.kill('SIGINT'));
   }
 
   /** All of its processes at once, as a host that loses its power. */
   async kill(): Promise<void> {
-    await this.#end(() => {
-      for (const pid of this.#processes('SIGSTOP')) process.kill(pid, 'SIGKILL');
-    });
+    await this.#end((_, pid) => killAll(withId(pid)));
   }
 
   /** Frozen, as a host that swaps: the connections stay, and nobody answers. */
   freeze(): void {
-    this.#processes('SIGSTOP');
+    if (this.#process?.pid !== undefined && this.isRunning) freezeAll(withId(this.#process.pid));
   }
 
   thaw(): void {
-    this.#processes('SIGCONT');
+    if (this.#process?.pid !== undefined && this.isRunning) thawAll(withId(this.#process.pid));
   }
 
-  async #end(end: () => void): Promise<void> {
+  async #end(end: (server: ChildProcess, pid: number) => unknown): Promise<void> {
     const server = this.#process;
-    if (!server || !this.isRunning) return;
+    if (server?.pid === undefined || !this.isRunning) return;
     const exit = once(server, 'exit');
-    end();
+    await end(server, server.pid);
     await exit;
-  }
-
-  /** Sends a signal to the server and then to its processes, of which it makes no more meanwhile. @returns all of them. */
-  #processes(signal: 'SIGSTOP' | 'SIGCONT'): number[] {
-    const server = this.#process?.pid;
-    if (server === undefined || !this.isRunning) return [];
-    process.kill(server, signal);
-    const all = execFileSync('ps', ['-e', '-o', 'pid=,ppid='], { encoding: 'utf8' });
-    const children = all
-      .split('\n')
-      .map((line) => line.trim().split(/\s+/).map(Number))
-      .flatMap(([pid = 0, parent]) => (parent === server ? [pid] : []));
-    for (const pid of children) process.kill(pid, signal);
-    return [server, ...children];
   }
 }
 
