@@ -136,12 +136,12 @@ export class PendingMigrations {
 
 /** Tries for a minute while another process locks the SQLite file: `busy_timeout` is shorter, and not always heeded. */
 export async function patiently<T>(work: () => Promise<T>): Promise<T> {
-  const deadline = Date.now() + 60_000;
+  const deadline = performance.now() + 60_000;
   for (;;) {
     try {
       return await work();
     } catch (error) {
-      if (!driverCodeOf(error)?.startsWith('SQLITE_BUSY') || Date.now() > deadline) throw error;
+      if (!driverCodeOf(error)?.startsWith('SQLITE_BUSY') || performance.now() > deadline) throw error;
     }
     await setTimeout(Math.random() * 100);
   }

@@ -327,7 +327,7 @@ export class Transactions {
     const { attempts, forMs } = this.#retry;
     if (attempts !== undefined && tries >= attempts) return true;
     // Not those before, which an outage has used up.
-    return outageBegan === undefined ? conflicts >= ATTEMPTS : performance.now() - outageBegan >= forMs;
+    return outageBegan === undefined ? conflicts >= (attempts ?? ATTEMPTS) : performance.now() - outageBegan >= forMs;
   }
 }
 

@@ -117,6 +117,13 @@ export const FAILURES = {
     look: 'Look for transactions that stay open, of this program or another.',
     passing: 'conflict',
   },
+  commitRolledBack: {
+    reason: 'DeadlockException',
+    what: "The server rolled back the commit, which was in the way of another server's, or left its group meanwhile, which may have it",
+    look: "Look at the server's log; let writes to one session go through one server, and raise 'retry.attempts' if the load is as meant.",
+    passing: 'conflict',
+    isUncertain: true,
+  },
   commitFailed: {
     reason: 'ServerException',
     what: 'The server failed to commit, or to learn whether it had',

@@ -5,7 +5,11 @@ import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from
 const NAMES = Object.keys(FAILURES) as Failure[];
 
 test("E4 what another transaction's locks cause is tried again at once", () => {
-  expect(NAMES.filter((name) => passingOf(name) === 'conflict').sort()).toEqual(['deadlock', 'lockTimeout']);
+  expect(NAMES.filter((name) => passingOf(name) === 'conflict').sort()).toEqual([
+    'commitRolledBack',
+    'deadlock',
+    'lockTimeout',
+  ]);
 });
 
 test('O4 an outage is waited out: servers that are gone, starting, full, silent or read-only', () => {
@@ -38,6 +42,7 @@ test('O5 a connection is used again only where the server has said what became o
 test('O1 only an answer of the server says that nothing was written', () => {
   expect(NAMES.filter(isUncertain).sort()).toEqual([
     'commitFailed',
+    'commitRolledBack',
     'inputOutput',
     'lostConnection',
     'timedOut',

@@ -46,6 +46,8 @@ const settings = mysqlSettings([
 
 /** Errors of MariaDB that mysql2, which MikroORM 7 uses, does not name, or names as an error of MySQL. */
 const FAILURES_BY_NUMBER: Readonly<Record<number, Failure>> = {
+  // Of any number, since a node of Galera says it when it loses its cluster, too.
+  1180: 'commitFailed',
   1927: 'lostConnection',
   1969: 'statementTimeout',
   4151: 'authentication',

@@ -1,5 +1,5 @@
 import { raw } from '@mikro-orm/core';
-import { EventTooLargeError, driverCodeOf } from '../../model/errors.js';
+import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { isSameEvent } from '../tables.js';
 import type { Dialect } from './dialect.js';
@@ -25,6 +25,15 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_INITIAL_SQL_ERROR: 'unreachable',
   // A node of Galera that is not ready, or not part of its cluster.
   ER_UNKNOWN_COM_ERROR: 'unreachable',
+  // A server of group replication that is not a member any more, or not yet one that has all that the others have.
+  ER_SERVER_OFFLINE_MODE: 'lostConnection',
+  // The same with a reason, or a name, which mysql2 has no names for: ER_SERVER_OFFLINE_MODE_REASON and …_USER.
+  6400: 'lostConnection',
+  6401: 'lostConnection',
+  ER_GRP_TRX_CONSISTENCY_NOT_ALLOWED: 'unreachable',
+  ER_GRP_TRX_CONSISTENCY_BEFORE: 'unreachable',
+  ER_GRP_TRX_CONSISTENCY_AFTER_ON_TRX_BEGIN: 'unreachable',
+  ER_GRP_TRX_CONSISTENCY_BEGIN_NOT_ALLOWED: 'unreachable',
   ER_CON_COUNT_ERROR: 'tooManyConnections',
   ER_TOO_MANY_USER_CONNECTIONS: 'tooManyConnections',
   ER_USER_LIMIT_REACHED: 'tooManyConnections',
@@ -48,8 +57,9 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_DISK_FULL: 'diskFull',
   ER_RECORD_FILE_FULL: 'diskFull',
   ER_LOCK_DEADLOCK: 'deadlock',
-  // With group replication some conflicts are found at the commit, which is then rolled back.
-  ER_TRANSACTION_ROLLBACK_DURING_COMMIT: 'deadlock',
+  // With group replication some conflicts are found at the commit, which is then rolled back. So is a commit that waits for
+  // the group when the server leaves it; the others may have it.
+  ER_TRANSACTION_ROLLBACK_DURING_COMMIT: 'commitRolledBack',
   ER_LOCK_WAIT_TIMEOUT: 'lockTimeout',
   ER_LOCK_NOWAIT: 'lockTimeout',
   ER_QUERY_INTERRUPTED: 'statementTimeout',
@@ -64,6 +74,8 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   // others may have. Of 96 commits of a node that was cut off 22 were stored (wsrep-lib: e_error_during_commit after
   // error_connection_failed). Without a cluster it is told when one engine has failed and another may have committed.
   ER_ERROR_DURING_COMMIT: 'commitFailed',
+  // Group replication likewise, when the server leaves its group.
+  ER_RUN_HOOK_ERROR: 'commitFailed',
 };
 
 export function driverNumberOf(error: unknown): number {
@@ -211,6 +223,13 @@ export const mysqlServerSettings = (driver: 'mysql' | 'mariadb'): readonly Serve
   setting('max_connections', '@@max_connections', roomForPool),
 ];
 
+/**
+ * With group replication and several primaries a server breaks off a transaction that is in the way of another server's,
+ * also when it prepares to commit: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT".
+ */
+const isBrokenOffAtCommit = (error: unknown) =>
+  driverCodeOf(error) === 'ER_ERROR_DURING_COMMIT' && /Got error 149\b.* during COMMIT$/.test(driverMessageOf(error));
+
 /** MySQL; the dialect of MariaDB is made from this one. */
 export const mysql: Dialect = {
   connections: {
@@ -225,7 +244,7 @@ export const mysql: Dialect = {
   },
 
   errors: {
-    failureOf: (error) => FAILURES_BY_CODE[driverCodeOf(error) ?? ''],
+    failureOf: (error) => (isBrokenOffAtCommit(error) ? 'deadlock' : FAILURES_BY_CODE[driverCodeOf(error) ?? '']),
 
     // The servers' numbers; the drivers' are 2,000 to 2,999, and 45,000 upwards.
     isAnswer(error) {
