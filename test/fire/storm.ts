@@ -14,9 +14,13 @@ export class StormProcess {
   /** @throws Error when the process has died. */
   readonly history: Promise<StormHistory>;
 
-  /** @param bundle of `storm-process.ts`. */
-  constructor(bundle: string, job: StormJob) {
-    this.#child = fork(bundle, [JSON.stringify(job)], { execArgv: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+  /**
+   * @param bundle of `storm-process.ts`.
+   * @param env by default this process's.
+   */
+  constructor(bundle: string, job: StormJob, env = process.env) {
+    const stdio = ['ignore', 'ignore', 'inherit', 'ipc'] as const;
+    this.#child = fork(bundle, [JSON.stringify(job)], { execArgv: [], stdio: [...stdio], env });
     this.#closed = once(this.#child, 'close');
     this.#child.on('message', (report: StormReport) => {
       this.#note(report);

@@ -17,12 +17,15 @@ export const leaseWorkerBundle = new WorkerBundle('lease-worker.ts');
 
 /** Another process, which runs `lease-worker.ts`. */
 export class LeaseProcess {
-  readonly #process: ChildProcess = fork(leaseWorkerBundle.path, { execArgv: [] });
-  readonly #exit = once(this.#process, 'exit');
+  readonly #process: ChildProcess;
+  readonly #exit: Promise<unknown>;
   readonly #waiting = new Map<number, (answer: LeaseAnswer) => void>();
   #calls = 0;
 
-  constructor() {
+  /** @param env by default this process's. */
+  constructor(env = process.env) {
+    this.#process = fork(leaseWorkerBundle.path, { execArgv: [], env });
+    this.#exit = once(this.#process, 'exit');
     this.#process.on('message', (answer: LeaseAnswer) => this.#waiting.get(answer.call)?.(answer));
   }
 

@@ -12,7 +12,7 @@ import { STORM_SESSION, type StormJob, type StormReport } from './storm-protocol
 
 /** Long for a server that answers, on a busy machine, and short for a test. */
 const TIMEOUT_MS = 700;
-const retry = { maxDelayMs: 5 };
+const AT_ONCE = { maxDelayMs: 5 };
 
 /** After a failure, or an outage makes thousands of them. */
 const PAUSE_MS = 10;
@@ -27,7 +27,7 @@ process.on('uncaughtException', (error) => void tell({ kind: 'unhandled', error:
 process.on('disconnect', () => process.exit());
 
 async function append(orm: MikroORM, job: Extract<StormJob, { kind: 'append' }>): Promise<void> {
-  const { label, isPatient } = job;
+  const { label, isPatient, retry = AT_ONCE } = job;
   let { count } = job;
   process.on('message', (changed: number) => {
     count = changed;
@@ -69,7 +69,10 @@ async function append(orm: MikroORM, job: Extract<StormJob, { kind: 'append' }>)
   if (await appendWith(patient, n)) void tell({ kind: 'handle', ids: session.events.map(({ id }) => id) });
 }
 
-async function watch(orm: MikroORM, { after = 0 }: Extract<StormJob, { kind: 'watch' }>): Promise<void> {
+async function watch(
+  orm: MikroORM,
+  { after = 0, retry = AT_ONCE }: Extract<StormJob, { kind: 'watch' }>,
+): Promise<void> {
   const log = new EventLog(orm.em, { timeoutMs: TIMEOUT_MS, retry, pollIntervalMs: 20 });
   const end = new AbortController();
   let seen = 0;

@@ -1,16 +1,25 @@
+import type { RetryOptions } from '../../src/index.js';
+
+interface StormConnection {
+  url: string;
+  /** For a URL that does not tell which driver is meant. */
+  name?: 'better-sqlite';
+  /** By default it tries again at once, for which an outage of a second is long. */
+  retry?: RetryOptions;
+}
+
 /** What `storm-process.ts` is given. */
-export type StormJob =
-  | {
-      kind: 'append';
-      url: string;
-      label: string;
-      count: number;
-      isPatient: boolean;
-      /** For a URL that does not tell which driver is meant. */
-      name?: 'better-sqlite';
-    }
-  /** From a position on, until it is told how many entries there are. */
-  | { kind: 'watch'; url: string; after?: number; name?: 'better-sqlite' };
+export type StormJob = StormConnection &
+  (
+    | {
+        kind: 'append';
+        label: string;
+        count: number;
+        isPatient: boolean;
+      }
+    /** From a position on, until it is told how many entries there are. */
+    | { kind: 'watch'; after?: number }
+  );
 
 /** An append that was not acknowledged. */
 export interface FailedAppend {

@@ -1,8 +1,9 @@
-import type { EntityManager } from '@mikro-orm/core';
-import { STORM_SESSION, type FailedAppend, type StormHistory } from '../../processes/storm-protocol.js';
+import { DeadlockException, type EntityManager } from '@mikro-orm/core';
+import { STORM_SESSION, type FailedAppend, type StormHistory, type StormJob } from '../../processes/storm-protocol.js';
 import { readTables, type Stored } from '../../processes/tables.js';
 import { violations } from '../checker.js';
 import { StormProcess } from '../storm.js';
+import type { JumpingClock } from './clocks.js';
 
 /** What docs/production.md has of a storm. */
 export interface Figures {
@@ -21,6 +22,12 @@ export interface StormResult {
   found: string[];
 }
 
+/** Of all processes of a storm. */
+interface StormSettings extends Pick<StormJob, 'retry' | 'name'> {
+  /** Each goes by one of them; by default by this machine's. */
+  clocks?: readonly JumpingClock[];
+}
+
 /** Writers of one session, of which every other one waits outages out, and a reader of the log. */
 export class ClusterStorm {
   readonly writers: readonly StormProcess[];
@@ -30,12 +37,12 @@ export class ClusterStorm {
    * @param bundle of `storm-process.ts`.
    * @param urls what the writers connect to, one for each of them; the reader connects to the first.
    */
-  constructor(bundle: string, urls: readonly string[]) {
-    this.#watcher = new StormProcess(bundle, { kind: 'watch', url: urls[0]! });
-    this.writers = urls.map(
-      (url, i) =>
-        new StormProcess(bundle, { kind: 'append', url, label: `writer ${i}`, count: 1e9, isPatient: i % 2 === 0 }),
-    );
+  constructor(bundle: string, urls: readonly string[], { clocks = [], ...settings }: StormSettings = {}) {
+    this.#watcher = new StormProcess(bundle, { kind: 'watch', url: urls[0]!, ...settings }, clocks[0]?.env);
+    this.writers = urls.map((url, i) => {
+      const job = { kind: 'append', url, label: `writer ${i}`, count: 1e9, isPatient: i % 2 === 0 } as const;
+      return new StormProcess(bundle, { ...job, ...settings }, clocks[i % clocks.length]?.env);
+    });
   }
 
   /** Until each writer has so many more of its appends acknowledged, and the reader has seen as many. */
@@ -51,7 +58,7 @@ export class ClusterStorm {
     for (const writer of this.writers) writer.endAfter(0);
     const histories = await Promise.all(this.writers.map(({ history }) => history));
     const failedOfPatient = histories.flatMap(({ failed }, i) => (i % 2 === 0 ? failed : []));
-    const stored = await readTables(em, STORM_SESSION);
+    const stored = await readStill(em);
     this.#watcher.endAfter(stored.ids.length);
     histories.push(await this.#watcher.history);
     const failed = histories.flatMap((history) => history.failed);
@@ -60,6 +67,17 @@ export class ClusterStorm {
 
   kill(): void {
     for (const process of [...this.writers, this.#watcher]) process.kill();
+  }
+}
+
+/** Of several servers that take writes, one breaks off what is in the way of the others', those of positions for example. */
+async function readStill(em: EntityManager): Promise<Stored> {
+  for (;;) {
+    try {
+      return await readTables(em, STORM_SESSION);
+    } catch (error) {
+      if (!(error instanceof DeadlockException)) throw error;
+    }
   }
 }
 

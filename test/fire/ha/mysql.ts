@@ -16,6 +16,9 @@ const cache = process.env.XDG_CACHE_HOME ?? (isRoot ? '/var/cache' : path.join(h
 /** Where `scripts/test-servers.sh` unpacks MySQL. */
 const unpacked = path.join(cache, 'adk-mikro-orm/mysql');
 
+/** Of MySQL. */
+export const mysqlPlugins = `${unpacked}/usr/lib/mysql/plugin`;
+
 export const hasMysql = existsSync(`${unpacked}/usr/sbin/mysqld`);
 
 /** Debian: mariadb-server-core. */
@@ -32,7 +35,7 @@ const MYSQLD: Command = [
   '--no-defaults',
   `--lc-messages-dir=${unpacked}/usr/share/mysql`,
   `--character-sets-dir=${unpacked}/usr/share/mysql/charsets`,
-  `--plugin-dir=${unpacked}/usr/lib/mysql/plugin`,
+  `--plugin-dir=${mysqlPlugins}`,
 ];
 
 const run = ([program, ...args]: Command) => promisify(execFile)(program, args, accountOf('mysql'));
@@ -64,8 +67,9 @@ export class MysqlServer {
     return new MysqlServer('mysql', command, folder, await freePort());
   }
 
-  url(database: string): string {
-    return `${this.kind}://root@127.0.0.1:${this.port}/${database}`;
+  /** @param account without a password. */
+  url(database: string, account = 'root'): string {
+    return `${this.kind}://${account}@127.0.0.1:${this.port}/${database}`;
   }
 
   async start(): Promise<void> {
@@ -104,7 +108,7 @@ export class MysqlServer {
     for (let tries = 1; ; tries++) {
       const rows = await this.execute(sql).catch(() => []);
       if (rows.length > 0) return;
-      if (tries > 600 || !this.#isRunning) throw new Error(`${this.folder} does not come to: ${sql}`);
+      if (tries > 600 || !this.isRunning) throw new Error(`${this.folder} does not come to: ${sql}`);
       await setTimeout(50);
     }
   }
@@ -112,7 +116,7 @@ export class MysqlServer {
   /** Without a chance to finish anything. */
   async kill(): Promise<void> {
     const server = this.#process;
-    if (!server || !this.#isRunning) return;
+    if (!server || !this.isRunning) return;
     const exit = once(server, 'exit');
     server.kill('SIGKILL');
     await exit;
@@ -127,7 +131,7 @@ export class MysqlServer {
     this.#process?.kill('SIGCONT');
   }
 
-  get #isRunning(): boolean {
+  get isRunning(): boolean {
     return this.#process?.exitCode === null && this.#process.signalCode === null;
   }
 }
