@@ -23,7 +23,7 @@ export interface StormResult {
 }
 
 /** Of all processes of a storm. */
-interface StormSettings extends Pick<StormJob, 'retry' | 'name'> {
+export interface StormSettings extends Pick<StormJob, 'retry' | 'name'> {
   /** Each goes by one of them; by default by this machine's. */
   clocks?: readonly JumpingClock[];
 }
