@@ -1,5 +1,5 @@
 import type { MikroORM } from '@mikro-orm/core';
-import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
+import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { resolveDialect } from '../src/database/dialects/resolve.js';
 import { hasOneConnection, refuseInside } from '../src/database/inside-transaction.js';
@@ -44,7 +44,7 @@ export async function migrate(orm: MikroORM): Promise<void> {
   // Before the transaction, in which SQLite refuses it. The file keeps the mode.
   if (dialect === 'sqlite') await patiently(() => connection.execute('pragma journal_mode = wal'));
   // Before the transaction, since it takes a connection of its own, and the pool may have only one.
-  await ensureTable(storage);
+  await pending.prepare();
 
   const names = all.map(({ name }) => name);
   const [next] = await pending.list();
@@ -68,18 +68,5 @@ async function loadMigrations() {
     throw new SchemaError('migrate needs a package that could not be loaded: npm install @mikro-orm/migrations', {
       cause,
     });
-  }
-}
-
-/** Fails where another process creates the schema or the table at the same time; the next try finds it. */
-async function ensureTable(storage: MigrationStorage): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      await patiently(() => storage.ensureTable());
-      return;
-    } catch (error) {
-      // One more try for the schema, one for the table.
-      if (attempt > 2) throw error;
-    }
   }
 }

@@ -14,12 +14,15 @@ import { MigrationLease, Overtaken, TRANSACTION_LOCKS } from './lock.js';
 /** How often conflicts between the nodes of a cluster are tried again. */
 const ATTEMPTS = 10;
 
+/** Of MySQL and MariaDB, where the table of notes, or its database, is not there. */
+const NOT_MADE: ReadonlySet<string | undefined> = new Set(['ER_NO_SUCH_TABLE', 'ER_BAD_DB_ERROR']);
+
 /** The migrations that a database still needs, run by one process at a time. */
 export class PendingMigrations {
   readonly #driver: ConstructorParameters<typeof Migration>[0];
 
   /**
-   * @param storage MikroORM's notes of what was run; their table is there.
+   * @param storage MikroORM's notes of what was run.
    * @param all oldest first.
    */
   constructor(
@@ -31,15 +34,46 @@ export class PendingMigrations {
     this.#driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];
   }
 
+  /** Makes the table of MikroORM's notes, except on MySQL and MariaDB, where `run` does. */
+  async prepare(): Promise<void> {
+    if (this.#transactionLock) await this.#ensureNotes();
+  }
+
   async list(): Promise<AdkMigration[]> {
-    const executed = new Set(await this.storage.executed());
+    const executed = new Set(await this.#executed());
     return this.all.filter(({ name }) => !executed.has(name));
+  }
+
+  async #executed(): Promise<string[]> {
+    try {
+      return await this.storage.executed();
+    } catch (error) {
+      if (NOT_MADE.has(driverCodeOf(error))) return [];
+      throw error;
+    }
+  }
+
+  /** Fails where another process creates the schema or the table at the same time; the next try finds it. */
+  async #ensureNotes(): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await patiently(() => this.storage.ensureTable());
+        return;
+      } catch (error) {
+        // One more try for the schema, one for the table.
+        if (attempt > 2) throw error;
+      }
+    }
+  }
+
+  get #transactionLock(): readonly string[] | undefined {
+    const { dialect } = this;
+    return dialect === 'sqlite' || dialect === 'postgresql' ? TRANSACTION_LOCKS[dialect] : undefined;
   }
 
   /** @throws SchemaError when another process has been migrating for a minute. */
   async run(): Promise<void> {
-    const { dialect } = this;
-    if (dialect === 'sqlite' || dialect === 'postgresql') await this.#runInTransaction(TRANSACTION_LOCKS[dialect]);
+    if (this.#transactionLock) await this.#runInTransaction(this.#transactionLock);
     else await this.#runUnderLease();
   }
 
@@ -73,7 +107,9 @@ export class PendingMigrations {
         }
         const lease = await MigrationLease.take(transactions, counters);
         try {
-          // Before a connection is had, since it asks for one.
+          // Before a connection is had, since both ask for one. MikroORM creates its table without `if not exists`: where
+          // two servers of one group do that at once, none can take over what the other has done, and all leave the group.
+          await this.#ensureNotes();
           const migrations = await this.list();
           await this.#onConnection((em, connection) => this.#runAll(migrations, lease, em, connection));
         } finally {

@@ -240,6 +240,20 @@ export const mysql: Dialect = {
     serverSettings: [
       ...mysqlServerSettings('mysql'),
       setting('max_execution_time', '@@max_execution_time', longEnough),
+      setting(
+        'group_replication_consistency, where several servers take writes',
+        // A server without group replication has no such variables.
+        `(select coalesce(max(if(s.variable_value = 'OFF', c.variable_value, null)), 'one primary')
+          from performance_schema.global_variables as c
+          join performance_schema.global_variables as s on s.variable_name = 'group_replication_single_primary_mode'
+          where c.variable_name = 'group_replication_consistency')`,
+        unless(
+          'before',
+          'after',
+          'before_and_after',
+          'one primary',
+        )('A call through another server may not see what the call before it has written. Set it to BEFORE.'),
+      ),
     ],
   },
 
