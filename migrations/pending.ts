@@ -14,7 +14,7 @@ import { MigrationLease, Overtaken, TRANSACTION_LOCKS } from './lock.js';
 /** How often conflicts between the nodes of a cluster are tried again. */
 const ATTEMPTS = 10;
 
-/** Of MySQL and MariaDB, where the table of notes, or its database, is not there. */
+/** Errors of MySQL and MariaDB: the table of MikroORM's notes, or its database, does not exist. */
 const NOT_MADE: ReadonlySet<string | undefined> = new Set(['ER_NO_SUCH_TABLE', 'ER_BAD_DB_ERROR']);
 
 /** The migrations that a database still needs, run by one process at a time. */

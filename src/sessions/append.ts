@@ -271,7 +271,7 @@ export class Appender {
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
     await this.stores.events.replace(sql, session, existing.seq, stored);
-    const former = event && existing.json !== undefined ? existing.json : null;
+    const former = (event && existing.json) ?? null;
     await this.stores.changes.recordRewriting(sql, { session, seq: lastSeq, eventSeq: existing.seq, before: former });
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     await this.stores.state.set(sql, session, byScope(changed), !isNewest || !event);

@@ -73,7 +73,7 @@ export class ChangeStore {
     sql: Sql,
     { before, ...change }: Required<Pick<Change, 'session' | 'seq' | 'eventSeq'>> & { before: string | null },
   ): Promise<void> {
-    const data = before === null ? null : recordedOf(before);
+    const data = recordedOf(before);
     await this.record(sql, { ...change, kind: 'rewritten', data });
     // What the former content left in the state is told by no event any more.
     if (data === null) await this.recordState(sql, change);

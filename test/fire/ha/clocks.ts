@@ -30,7 +30,7 @@ export class JumpingClock {
       LD_PRELOAD: library,
       FAKETIME_TIMESTAMP_FILE: this.#file,
       FAKETIME_NO_CACHE: '1',
-      // No computer sets this one back: Node.js aborts when it goes backwards.
+      // The monotonic clock never goes back on a machine, and Node.js aborts when it does.
       FAKETIME_DONT_FAKE_MONOTONIC: '1',
       NO_FAKE_STAT: '1',
     };

@@ -70,6 +70,12 @@ export class ClusterStorm {
   }
 }
 
+/** A primary that another one has replaced was not written to any more: it has a part of the events, in their order. */
+export function expectNotWrittenTo(idsOnOld: readonly string[], ids: readonly string[]): void {
+  expect(idsOnOld.length).toBeLessThan(ids.length);
+  expect(idsOnOld).toEqual(ids.slice(0, idsOnOld.length));
+}
+
 /** Of several servers that take writes, one breaks off what is in the way of the others', those of positions for example. */
 async function readStill(em: EntityManager): Promise<Stored> {
   for (;;) {

@@ -129,7 +129,8 @@ export class PatroniNode {
   /** Patroni and the server at once, as a host that loses its power. */
   async kill(): Promise<void> {
     await killAll(ofFolder(this.folder));
-    // As after a restart of the host no process has the id in it; without one somebody has to bury the dead.
+    // After a restart of a host no process has the id in it. Here the process that was killed may stay as a zombie, and the
+    // server would not start.
     await rm(path.join(this.#data, 'postmaster.pid'), { force: true });
   }
 
