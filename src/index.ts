@@ -1,3 +1,8 @@
+/**
+ * Rules that docstrings cite as `(contract D8)` are in `docs/contract.md` of this package; its README lists the other pages.
+ *
+ * @packageDocumentation
+ */
 export { adkEntities } from '../entities/index.js';
 export type { AdkEntityOptions } from '../entities/index.js';
 export {

@@ -1,0 +1,14 @@
+// Ends a release whose package.json does not say where the package comes from: npm would publish it without links.
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+
+const NEEDED = ['repository', 'homepage', 'bugs', 'author'];
+
+const file = path.resolve(import.meta.dirname, '../package.json');
+/** @type {Record<string, unknown>} */
+const manifest = JSON.parse(readFileSync(file, 'utf8'));
+const missing = NEEDED.filter((field) => !manifest[field]);
+if (missing.length > 0) {
+  process.stderr.write(`package.json has no ${missing.join(', no ')}: fill them in before you publish.\n`);
+  process.exitCode = 1;
+}
