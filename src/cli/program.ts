@@ -48,8 +48,8 @@ export function program(): Command {
     .option('--by-app', 'a line for each app')
     .action(action(stats));
 
-  command('list', 'lists the sessions of an app, the newest first', 'list --app support --label team=red')
-    .requiredOption('--app <name>', 'the app')
+  command('list', 'lists the apps, or the sessions of one, the newest first', 'list --app support --label team=red')
+    .option('--app <name>', 'the app; without it, the names of all apps')
     .option('--user <id>', 'one user')
     .option('--title <text>', 'with this in their title')
     .option('--label <name=value>', 'with this label; may be given several times', label)

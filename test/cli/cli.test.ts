@@ -66,6 +66,13 @@ describe.each(databases)('on %s', (name) => {
     expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 1, users: 1, events: 3 });
     expect(await json(['stats', '--by-app', '--url', url])).toMatchObject([{ appName: 'support', events: 3 }]);
 
+    expect(await json(['list', '--url', url])).toEqual(['support']);
+    expect((await run(['list', '--url', url])).out).toBe('app\nsupport\n');
+    // What was meant for one app is no list of all apps.
+    expect(await run(['list', '--user', 'ada', '--url', url])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('--app'),
+    });
     const page = await json(['list', '--app', 'support', '--label', 'team=blue', '--url', url]);
     expect(page).toMatchObject({ sessions: [{ sessionId: session.id, eventCount: 3, labels: { team: 'blue' } }] });
     const shown = await run(['list', '--app', 'support', '--url', url]);
@@ -75,6 +82,7 @@ describe.each(databases)('on %s', (name) => {
     const { out } = await run(['show', 'support', 'ada', session.id, '--url', url]);
     expect(out.split('\n').map((line) => line.trimEnd())).toEqual(
       [
+        'A \\u001b[31mred title',
         `support / ada / ${session.id}  updated 2026-11-22 10:00:02 UTC`,
         '    1  2026-11-22 10:00:00  user',
         '       How is the weather? \\u001b[2J',
@@ -94,7 +102,7 @@ describe.each(databases)('on %s', (name) => {
       ),
     );
     const last = await json(['show', 'support', 'ada', session.id, '--last', '1', '--url', url]);
-    expect(last).toMatchObject({ events: [{ author: 'forecaster' }] });
+    expect(last).toMatchObject({ title: 'A \u001b[31mred title', events: [{ author: 'forecaster' }] });
     expect(await run(['show', 'support', 'ada', 'nobody', '--url', url])).toMatchObject({ code: 1, out: '' });
   });
 

@@ -1,10 +1,8 @@
 import { version as adkVersion } from '@google/adk';
 import { Utils } from '@mikro-orm/core';
 import { migrationStatus } from '../../../migrations/status.js';
-import type { Sql } from '../../database/dialects/dialect.js';
-import { Stores } from '../../database/stores/stores.js';
-import { Transactions } from '../../database/transaction.js';
 import { AdkMikroOrmError } from '../../model/errors.js';
+import { readerOf } from '../reader.js';
 import type { Context, Outcome } from '../run.js';
 import { packageVersion } from '../version.js';
 import { printable, printableLines, quoted } from '../words.js';
@@ -40,11 +38,9 @@ export async function doctor(context: Context): Promise<Outcome> {
 
 async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
   // Without retries: a server that is gone is what it is asked about.
-  const transactions = new Transactions(em, { retry: { attempts: 1 }, timeoutMs: 0 });
-  const { connections } = transactions.dialect;
-  const store = Stores.of(em, transactions.dialect).maintenance;
-  const read = <T>(work: (sql: Sql) => Promise<T>) =>
-    transactions.call({ operation: 'doctor', key: {} }, () => transactions.run(work));
+  const { dialect, stores, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
+  const { connections } = dialect;
+  const store = stores.maintenance;
 
   const ours = `adk-mikro-orm ${packageVersion}, @google/adk ${adkVersion}, MikroORM ${Utils.getORMVersion()}`;
   yield { check: 'versions', state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };

@@ -1,3 +1,4 @@
+import type { EntityManager } from '@mikro-orm/core';
 import { EventLog, type CompleteLogFilter, type LogCursor } from '../../log/event-log.js';
 import type { LogChange, LogEntry } from '../../log/entries.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
@@ -6,7 +7,9 @@ import { SessionNotFoundError } from '../../model/errors.js';
 import { revisionOf } from '../../sessions/handle.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import { changeLine, eventLines } from '../conversation.js';
+import { readerOf } from '../reader.js';
 import type { Context, Work } from '../run.js';
+import { UsageError } from '../usage-error.js';
 import { bytes, json, number, printable, quoted, shownTime } from '../words.js';
 
 export const stats: Work<[{ app?: string; user?: string; byApp?: true }]> = async ({ em, terminal }, options) => {
@@ -53,7 +56,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
 }
 
 export interface ListOptions {
-  app: string;
+  app?: string;
   user?: string;
   title?: string;
   label?: Record<string, string>;
@@ -65,7 +68,23 @@ export interface ListOptions {
   after?: string;
 }
 
+/** The names of the apps that have sessions. */
+async function appNames(em: EntityManager): Promise<string[]> {
+  const { stores, read } = readerOf(em, 'list');
+  const next = (after: string) => read((sql) => stores.maintenance.nextApp(sql, after, 'sessions'));
+  const names: string[] = [];
+  for (let name = await next(''); name !== undefined; name = await next(name)) names.push(name);
+  return names;
+}
+
 export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
+  if (options.app === undefined) {
+    const [given] = Object.keys(options).filter((name) => name !== 'json');
+    if (given !== undefined) throw new UsageError('Without --app, list prints the names of the apps: name one.');
+    const names = await appNames(em);
+    await terminal.result(names, () => terminal.table([['app'], ...names.map((name) => [name])]));
+    return undefined;
+  }
   const { title, updatedAfter, updatedBefore, limit, after } = options;
   const page = await new MikroOrmSessionService(em).findSessions({
     ...{ title, updatedAfter, updatedBefore, limit, after },
@@ -103,8 +122,11 @@ export const show: Work<[string, string, string, { last?: number }]> = async (
     config: { numRecentEvents: last },
   });
   if (!session) throw new SessionNotFoundError(sessionId);
+  const { stores, read } = readerOf(em, 'show');
+  const title = (await read((sql) => stores.transfer.session(sql, { appName, userId, sessionId })))?.title ?? undefined;
   const first = (revisionOf(session)?.seq ?? session.events.length) - session.events.length + 1;
-  await terminal.result(session, () => [
+  await terminal.result({ ...session, title }, () => [
+    ...(title === undefined ? [] : [terminal.bold(printable(title))]),
     `${terminal.bold([appName, userId, sessionId].map(printable).join(' / '))}  ${terminal.dim(`updated ${shownTime(session.lastUpdateTime)} UTC`)}`,
     ...session.events.flatMap((event, i) => eventLines(terminal, first + i, event)),
     ...Object.entries(session.state).map(([key, value]) => terminal.cyan(`${printable(key)} = ${json(value)}`)),
