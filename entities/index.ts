@@ -6,6 +6,7 @@ import { adkEventPart } from './adk-event-part.js';
 import { adkSession } from './adk-session.js';
 import { adkSessionState } from './adk-session-state.js';
 import { adkUserState } from './adk-user-state.js';
+import { InvalidArgumentError } from '../src/model/errors.js';
 import { naming, type AdkEntityOptions } from './naming.js';
 
 export { AdkAppState } from './adk-app-state.js';
@@ -29,7 +30,7 @@ export type { AdkEntityOptions } from './naming.js';
  */
 export function adkEntities(options?: AdkEntityOptions) {
   const names = naming(options);
-  return [
+  return refusingToNest([
     adkSession(names),
     adkEvent(names),
     adkEventPart(names),
@@ -38,5 +39,16 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkAppState(names),
     adkChange(names),
     adkCounter(names),
-  ];
+  ]);
+}
+
+/** MikroORM asks each entity for its name; the error that it throws for a list says nothing of entities. */
+function refusingToNest<Entities extends object>(entities: Entities): Entities {
+  return Object.defineProperty(entities, 'name', {
+    get: () => {
+      throw new InvalidArgumentError(
+        "Spread the entities: write [...adkEntities(), …] in 'entities', not [adkEntities()].",
+      );
+    },
+  });
 }

@@ -1,11 +1,11 @@
-import type { MikroORM } from '@mikro-orm/core';
+import { Utils, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { resolveDialect } from '../src/database/dialects/resolve.js';
 import { hasOneConnection, refuseInside } from '../src/database/inside-transaction.js';
 import { prepareConnection, sqlEntityManager } from '../src/database/mikro-orm.js';
 import { Transactions } from '../src/database/transaction.js';
-import { SchemaError } from '../src/model/errors.js';
+import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
 import { PendingMigrations, patiently } from './pending.js';
 
 /**
@@ -15,6 +15,7 @@ import { PendingMigrations, patiently } from './pending.js';
  *
  * @param orm the host's ORM, with `adkEntities()` among its entities; schema and table prefix are taken from them.
  * @returns when the tables are as this version needs them.
+ * @throws InvalidArgumentError when it is no MikroORM.
  * @throws SchemaError when `adkEntities()` is not among the entities, when `@mikro-orm/migrations` is not installed,
  *   when the driver is not the one for the server, when the connection has a setting that is refused, when another
  *   process has been migrating for a minute, when tables of the same names have other columns (then nothing was changed),
@@ -24,6 +25,7 @@ import { PendingMigrations, patiently } from './pending.js';
  * @throws InsideTransactionError inside a transaction that holds the only connection of the pool.
  */
 export async function migrate(orm: MikroORM): Promise<void> {
+  refuseOthers(orm);
   const em = sqlEntityManager(orm.em);
   const dialect = supportedDialect(em.getPlatform());
   if (hasOneConnection(em, resolveDialect(em.getPlatform()))) refuseInside(em);
@@ -56,6 +58,12 @@ export async function migrate(orm: MikroORM): Promise<void> {
   tables.refuseDifferent(findings);
 }
 
+/** @throws InvalidArgumentError for what is no ORM: an `EntityManager`, for example, or a promise of one. */
+function refuseOthers(orm: unknown): void {
+  const isOrm = typeof orm === 'object' && orm !== null && 'em' in orm && 'config' in orm;
+  if (!isOrm) throw new InvalidArgumentError('migrate needs your MikroORM itself: await migrate(orm), not orm.em.');
+}
+
 /** Not imported at the top, since hosts that migrate by other means need no `@mikro-orm/migrations`. */
 async function loadMigrations() {
   try {
@@ -65,8 +73,12 @@ async function loadMigrations() {
     const tables = await import('./tables.js');
     return { MigrationStorage, adkMigrations, refuseDroppingConfig, tables };
   } catch (cause) {
-    throw new SchemaError('migrate needs a package that could not be loaded: npm install @mikro-orm/migrations', {
-      cause,
-    });
+    const version = Utils.getORMVersion();
+    const code = driverCodeOf(cause);
+    const isMissing = code === 'ERR_MODULE_NOT_FOUND' || code === 'MODULE_NOT_FOUND';
+    const problem = isMissing
+      ? 'migrate needs @mikro-orm/migrations, which is not installed.'
+      : `@mikro-orm/migrations could not be loaded beside MikroORM ${version}: all packages of MikroORM need the same version.`;
+    throw new SchemaError(`${problem} Run: npm install @mikro-orm/migrations@${version}`, { cause });
   }
 }

@@ -13,7 +13,8 @@ export interface MigrationStatus {
   problem?: string;
 }
 
-const OUTDATED = 'The tables are those of an earlier version. Run npx mikro-orm migration:up, or call migrate(orm).';
+const OUTDATED =
+  'The tables are those of an earlier version. Run npx adk-mikro-orm migrate, or npx mikro-orm migration:up, or call migrate(orm).';
 
 /**
  * Looks at the tables and at MikroORM's notes of what was run. Nothing is written; `MigrationStorage` of MikroORM 7 would

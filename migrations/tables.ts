@@ -137,7 +137,7 @@ export function refuseGone({ missing }: Findings, config: Configuration, names: 
 export function refuseMissing({ missing }: Findings): void {
   if (!missing) return;
   throw new SchemaError(
-    `There is no table ${missing}. Run npx mikro-orm migration:up, or call migrate(orm): it makes the table, or says how ` +
-      'to bring it back.',
+    `There is no table ${missing}. Run npx adk-mikro-orm migrate, or npx mikro-orm migration:up, or call migrate(orm): it ` +
+      'makes the table, or says how to bring it back.',
   );
 }

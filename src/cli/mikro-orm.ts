@@ -1,5 +1,7 @@
 /** What differs in the command lines of MikroORM 6 and 7. */
 import type { MikroORM } from '@mikro-orm/core';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { UsageError } from './usage-error.js';
 
 /** MikroORM 6 would connect at once, and fail without saying what it is that has failed. MikroORM 7 has no such option. */
@@ -20,6 +22,31 @@ interface MikroOrmCli {
  */
 const NO_CONFIG = /config file .*not found|No driver specified|needs to be installed as a local dependency/;
 
+/** A config that Node.js loads by itself. */
+const PLAIN = /\.[cm]?js$/;
+
+/**
+ * @param file a config in JavaScript, whose default export is options, or a list or a function that gives them.
+ * @throws UsageError when it has no such export.
+ */
+async function plainOrm(file: string, context: string): Promise<MikroORM> {
+  const { MikroORM } = await import('@mikro-orm/core');
+  const loaded = (await import(pathToFileURL(file).href)) as { default?: unknown };
+  // Node.js puts the exports of a file in CommonJS into `default`, and so does TypeScript.
+  const exported = isObject(loaded.default) && 'default' in loaded.default ? loaded.default.default : loaded.default;
+  const given: unknown = isFunction(exported) ? await exported(context) : await exported;
+  const options: unknown = Array.isArray(given) ? given.find((each) => contextOf(each) === context) : given;
+  if (!isObject(options)) throw new UsageError(`${file} has no default export with options for MikroORM.`);
+  return MikroORM.init({ allowGlobalContext: true, ...options, ...LAZILY });
+}
+
+const isFunction = (value: unknown): value is (context: string) => unknown => typeof value === 'function';
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+const contextOf = (options: unknown): unknown =>
+  isObject(options) && 'contextName' in options ? options.contextName : 'default';
+
 /**
  * The ORM of the host's config, found as MikroORM's own command line finds it: `MIKRO_ORM_CLI_CONFIG`, `configPaths` in
  * package.json, `mikro-orm.config.js` and so on; a config in TypeScript with what MikroORM loads it with.
@@ -27,10 +54,11 @@ const NO_CONFIG = /config file .*not found|No driver specified|needs to be insta
  * @throws UsageError when there is none.
  */
 export async function hostOrm(config: string | undefined): Promise<MikroORM> {
+  const context = process.env['MIKRO_ORM_CONTEXT_NAME'] ?? 'default';
+  if (config !== undefined && PLAIN.test(config)) return plainOrm(path.resolve(config), context);
   const cli = await load();
   // Sets up the loading of TypeScript; the commands that it also makes are not used.
   await (cli.configure ? cli.configure() : cli.CLIConfigurator?.configure());
-  const context = process.env['MIKRO_ORM_CONTEXT_NAME'] ?? 'default';
   try {
     return await cli.CLIHelper.getORM(context, config === undefined ? undefined : [config], LAZILY);
   } catch (error) {
@@ -45,7 +73,7 @@ async function load(): Promise<MikroOrmCli> {
     return await import('@mikro-orm/cli');
   } catch (cause) {
     throw new UsageError(
-      'To find the config of MikroORM: npm install @mikro-orm/cli. Or name the database with --url.',
+      'To find the config of MikroORM: npm install @mikro-orm/cli. Or name a config in JavaScript with --config, or the database with --url.',
       { cause },
     );
   }

@@ -5,6 +5,7 @@
  */
 import type { Connection, EntityManager } from '@mikro-orm/core';
 import { dialectName, unsupportedDatabase } from '../../entities/dialect-name.js';
+import { InvalidArgumentError } from '../model/errors.js';
 
 /** What a MikroORM `EntityManager` of an SQL driver has; named here so that no driver package is imported. */
 export interface SqlEntityManager extends EntityManager {
@@ -15,8 +16,15 @@ function isSqlEntityManager(em: EntityManager): em is SqlEntityManager {
   return 'execute' in em && typeof em.execute === 'function';
 }
 
-/** @throws SchemaError when the driver is not one for SQL. */
+/**
+ * @throws InvalidArgumentError when it is no `EntityManager`.
+ * @throws SchemaError when the driver is not one for SQL.
+ */
 export function sqlEntityManager(em: EntityManager): SqlEntityManager {
+  if (!isObject(em) || !('fork' in em)) {
+    const what = isObject(em) && 'em' in em ? 'The ORM was passed' : 'No EntityManager was passed';
+    throw new InvalidArgumentError(`${what}: pass the EntityManager of your MikroORM, orm.em.`);
+  }
   if (!isSqlEntityManager(em)) throw unsupportedDatabase();
   return em;
 }

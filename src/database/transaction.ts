@@ -239,6 +239,7 @@ export class Transactions {
    * @throws SchemaError when one is refused; nothing when the look itself fails.
    */
   async checkSettings(): Promise<void> {
+    quietPool(this.#em, this.dialect);
     try {
       await this.#once((sql) => sql.all('select ? as checked', ['']), isInProcess(this.#em));
     } catch (error) {
@@ -382,7 +383,7 @@ function sqlOf(em: SqlEntityManager, dialect: Dialect, place: Place, prefix: str
 function publicError(error: unknown, failure: Failure): AdkMikroOrmError {
   if (failure === 'missingTable' || failure === 'missingColumn') {
     return new SchemaError(
-      "The tables of adk-mikro-orm are missing or outdated. Run 'npx mikro-orm migration:up' with adkMigrations(…) in your config, or 'await migrate(orm)'.",
+      "The tables of adk-mikro-orm are missing or outdated. Run 'npx adk-mikro-orm migrate', or 'await migrate(orm)', or 'npx mikro-orm migration:up' with adkMigrations(…) in your config.",
     );
   }
   const outcome = isObject(error) && uncertain.has(error) ? 'unknown' : 'none';

@@ -7,6 +7,7 @@ import {
   InvalidArgumentError,
   MikroOrmSessionService,
   SessionLeases,
+  SessionMaintenance,
   adkEntities,
   migrate,
 } from '../../src/index.js';
@@ -278,5 +279,27 @@ describe('a name or an id that is missing', () => {
       const append = service.appendEvent({ session: { ...session, [kind]: undefined }, event: createEvent() });
       await expect(append).rejects.toMatchObject({ code: 'ADK_SESSION_NOT_FOUND' });
     }
+  });
+});
+
+describe('what stands in the place of the EntityManager or the ORM', () => {
+  test.each([MikroOrmSessionService, EventLog, SessionLeases, SessionMaintenance])('%p says orm.em', (Class) => {
+    expect(() => new Class(orm as never)).toThrow(InvalidArgumentError);
+    expect(() => new Class(orm as never)).toThrow('orm.em');
+    expect(() => new Class(undefined as never)).toThrow(InvalidArgumentError);
+    expect(() => new Class({} as never)).toThrow('orm.em');
+  });
+
+  test('migrate says migrate(orm)', async () => {
+    for (const wrong of [orm.em, undefined, {}, Promise.resolve(orm)]) {
+      const error: unknown = await migrate(wrong as never).catch((reason: unknown) => reason);
+      expect(error).toBeInstanceOf(InvalidArgumentError);
+      expect(error).toHaveProperty('message', expect.stringContaining('migrate(orm)'));
+    }
+  });
+
+  test('entities that are not spread say so', async () => {
+    const options = { driver: BetterSqliteDriver, dbName: ':memory:', entities: [adkEntities()] as never };
+    await expect(MikroORM.init(options)).rejects.toThrow('...adkEntities()');
   });
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createEvent } from '@google/adk';
@@ -9,6 +9,8 @@ import { MikroOrmSessionService, SessionLeases, migrate } from '../../src/index.
 import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../support/servers.js';
 import { packageVersion } from '../../src/cli/version.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
+import { until } from '../contract/tools.js';
+import { Proxy } from '../fire/proxy.js';
 import { bundle, ended, run, runOnTerminal, start, type Ended } from './command.js';
 
 /** Those that a URL leads to. */
@@ -286,6 +288,42 @@ describe('in general', () => {
   });
 
   test.each([
+    ['config.mjs', (options: string) => `export default ${options};`],
+    ['config.cjs', (options: string) => `module.exports = ${options};`],
+    [
+      'asynchronous.mjs',
+      (options: string) => `export default async (context) => ({ contextName: context, ...${options} });`,
+    ],
+    ['list.mjs', (options: string) => `export default [{ contextName: 'other' }, ${options}];`],
+    ['compiled.cjs', (options: string) => `exports.__esModule = true; exports.default = ${options};`],
+  ])('--config %s', async (name, contentOf) => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    // Beside the sources, where it finds the driver and the entities.
+    const cwd = await mkdtemp(path.join('test/cli', 'config-'));
+    try {
+      const options = `{ driver: require('@mikro-orm/sqlite').SqliteDriver, dbName: ${JSON.stringify(url.replace('sqlite:', ''))},
+        entities: entities }`;
+      const isModule = name.endsWith('.mjs');
+      const require = isModule
+        ? "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
+        : '';
+      const entities = `require('tsx/cjs'); const entities = require('../../../entities/index.ts').adkEntities();`;
+      await writeFile(path.join(cwd, name), `${require}\n${entities}\n${contentOf(options)}`);
+      const { out, err } = await run(['stats', '--json', '--config', name], { cwd });
+      expect({ err, ...(out && JSON.parse(out)) }).toMatchObject({ err: '', sessions: 1 });
+      if (!isModule) return;
+      await writeFile(path.join(cwd, name), 'export const options = {};');
+      expect(await run(['stats', '--config', name], { cwd })).toMatchObject({
+        code: 2,
+        err: expect.stringContaining('no default export'),
+      });
+    } finally {
+      await rm(cwd, { recursive: true });
+    }
+  });
+
+  test.each([
     [['stats', '--url', 'oracle:x'], /has to begin with/],
     [['stats', '--url', 'sqlite:/nowhere/x.sqlite'], /There is no file/],
     [['stats', '--ap', 'x'], /unknown option/],
@@ -300,6 +338,22 @@ describe('in general', () => {
     const { code, out } = await run(['doctor', '--json', '--url', 'postgresql://nobody@127.0.0.1:1/none']);
     expect(code).toBe(1);
     expect(JSON.parse(out)).toContainEqual(expect.objectContaining({ check: 'connection', state: 'wrong' }));
+  });
+
+  const [server] = databases.filter((name) => name !== 'sqlite');
+  (server ? test : test.skip)('migrate waits for a server that is starting', async () => {
+    const database = await createDatabase(server!);
+    const proxy = await Proxy.before(database.url);
+    try {
+      proxy.refuse();
+      const running = run(['migrate', '--json', '--url', proxy.url]);
+      await until(() => proxy.attempts > 2);
+      proxy.open();
+      expect(await running).toMatchObject({ code: 0, err: '', out: expect.stringContaining('adk_initial') });
+    } finally {
+      await proxy.close();
+      await database.drop();
+    }
   });
 
   test('every command has help with an example', async () => {

@@ -75,6 +75,15 @@ describe('npm install in an empty folder', () => {
     };
     expect(await cli('migrate')).toMatchObject({ migrations: [expect.anything(), expect.anything()] });
     expect(await cli('stats')).toMatchObject({ sessions: 0 });
+    // Without @mikro-orm/cli, which looks for a config that is not named.
+    await writeFile(
+      path.join(folder, 'named.mjs'),
+      `import { SqliteDriver } from '@mikro-orm/sqlite';
+       import { adkEntities } from 'adk-mikro-orm';
+       export default { driver: SqliteDriver, dbName: 'cli.db', entities: adkEntities() };`,
+    );
+    const named = ['node_modules/.bin/adk-mikro-orm', 'stats', '--json', '--config', 'named.mjs'];
+    expect(JSON.parse((await run(process.execPath, named, { cwd: folder })).stdout)).toMatchObject({ sessions: 0 });
     expect(await cli('doctor')).not.toContainEqual(expect.objectContaining({ state: 'wrong' }));
   });
 });

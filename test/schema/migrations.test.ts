@@ -322,7 +322,11 @@ for (const name of only('mysql', 'mariadb'))
         options: { ...database.options, driver: options.driver! },
       });
       const refusal = expect.stringContaining(`use @mikro-orm/${name} `);
+      const printed = [jest.spyOn(console, 'log'), jest.spyOn(console, 'warn'), jest.spyOn(console, 'error')];
       await expect(migrate(orm)).rejects.toMatchObject({ code: 'ADK_SCHEMA', message: refusal });
+      // knex would report the connection that the refused statement has ended.
+      expect(printed.flatMap(({ mock }) => mock.calls)).toEqual([]);
+      printed.forEach((each) => each.mockRestore());
       await expect(orm.migrator.up()).rejects.toThrow(expect.objectContaining({ message: refusal }));
       expect(await tablesWith('adk_', orm, name)).toEqual([]);
     });
@@ -351,7 +355,22 @@ test('migrate asks for @mikro-orm/migrations where it is missing', async () => {
     const isolated = await import('../../migrations/migrate.js');
     await expect(isolated.migrate(orm)).rejects.toMatchObject({
       code: 'ADK_SCHEMA',
-      message: expect.stringContaining('npm install @mikro-orm/migrations'),
+      message: expect.stringContaining('not installed. Run: npm install @mikro-orm/migrations@'),
+    });
+  });
+  jest.dontMock('@mikro-orm/migrations');
+});
+
+test('migrate says that all packages of MikroORM need one version where @mikro-orm/migrations has another', async () => {
+  const orm = await openHost(await emptyDatabase('sqlite'));
+  await jest.isolateModulesAsync(async () => {
+    jest.doMock('@mikro-orm/migrations', () => {
+      throw new SyntaxError("The requested module '@mikro-orm/core' does not provide an export named 'MetadataError'");
+    });
+    const isolated = await import('../../migrations/migrate.js');
+    await expect(isolated.migrate(orm)).rejects.toMatchObject({
+      code: 'ADK_SCHEMA',
+      message: expect.stringMatching(/beside MikroORM [67]\..* need the same version\. Run: npm install/),
     });
   });
   jest.dontMock('@mikro-orm/migrations');

@@ -88,6 +88,32 @@ async function created(database: TestDatabase, options: Options): Promise<{ up: 
 }
 
 describe.each(databases)('a host on %s', (name) => {
+  test('that relates to our tables lists its migration after ours, or migrates ours first', async () => {
+    const database = await emptyDatabase(name);
+    await migrate(await openHost(database));
+    const { up } = await created(database, { entities: [...adkEntities(), Ticket], extensions: [AdkMigrator] });
+    // By its name it would come first.
+    const own = { name: 'Migration20200101000000_ticket', class: migrationOf({ up, down: ['drop table ticket'] }) };
+    const ours = adkMigrations(dialectOf(name));
+    const openWith = async (migrationsList: (typeof ours)[number][]) =>
+      openHost(await emptyDatabase(name), {
+        entities: [Ticket],
+        extensions: [AdkMigrator],
+        migrations: { migrationsList },
+      });
+
+    const after = await openWith([...ours, own]);
+    await after.migrator.up();
+    expect(await appliedMigrations(after)).toEqual([...MIGRATIONS, own.name]);
+
+    // SQLite looks for the table of a foreign key when a row is written.
+    if (dialectOf(name) !== 'sqlite') await expect((await openWith([own, ...ours])).migrator.up()).rejects.toThrow();
+    const alone = await openWith([own]);
+    await migrate(alone);
+    await alone.migrator.up();
+    expect(await appliedMigrations(alone)).toEqual([...MIGRATIONS, own.name]);
+  });
+
   test('lists our migrations beside its own', async () => {
     const database = await emptyDatabase(name);
     await migrate(await openHost(database));

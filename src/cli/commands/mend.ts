@@ -1,23 +1,48 @@
 import { open } from 'node:fs/promises';
+import type { EntityManager } from '@mikro-orm/core';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import type { RepairedSession } from '../../maintenance/repair.js';
+import { passingOf } from '../../model/failures.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import type { PastPlace } from '../../sessions/history.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { migrationStatus } from '../../../migrations/status.js';
+import { readerOf } from '../reader.js';
 import type { Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { counted, quoted } from '../words.js';
 
-export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, terminal }, { dryRun }) => {
-  const { pending } = await migrationStatus(orm);
-  if (!dryRun) await migrate(orm);
+export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, terminal }, { dryRun }) => {
+  const { pending } = await throughOutages(em, async () => {
+    const status = await migrationStatus(orm);
+    if (!dryRun) await migrate(orm);
+    return status;
+  });
   const verb = dryRun ? 'Would run' : 'Ran';
   await terminal.result({ migrations: pending }, () =>
     pending.length === 0 ? ['The tables are up to date.'] : pending.map((name) => `${verb} ${name}`),
   );
   return undefined;
 };
+
+/** How long an outage that begins in the middle of a migration is waited out, as by calls of the services. */
+const OUTAGE_MS = 30_000;
+
+/** Waits for a server that is starting or failing over. @param work may be run again. */
+async function throughOutages<T>(em: EntityManager, work: () => Promise<T>): Promise<T> {
+  const { stores, read, transactions } = readerOf(em, 'migrate');
+  let outageBegan: number | undefined;
+  for (;;) {
+    await read((sql) => stores.maintenance.now(sql));
+    try {
+      return await work();
+    } catch (error) {
+      outageBegan ??= performance.now();
+      const isOutage = passingOf(transactions.failureOf(error)) === 'outage';
+      if (!isOutage || performance.now() - outageBegan > OUTAGE_MS) throw error;
+    }
+  }
+}
 
 export interface RepairFlags {
   save?: string;
