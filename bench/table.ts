@@ -17,6 +17,7 @@ const SHOWN = {
   'read-1000': 'read a session of 1,000 events',
   'newest-of-100000': 'read the newest 20 of 100,000 events',
   'append-all-1000': 'append 1,000 events with one call, each',
+  'delete-10000': 'delete a session of 10,000 events',
 } as const;
 
 /** What the README shows of a run, as Markdown: our time, how many times as fast as the peer's, and against the floor's. */
