@@ -20,8 +20,8 @@ export interface Block {
   code: string;
 }
 
-/** Pages whose blocks are run elsewhere: by test/schema, and by test/package. */
-export const OTHER_PAGES = ['docs/migrations.md', 'docs/testing.md'];
+/** Pages whose blocks are run elsewhere: by dev-ui.test.ts, by test/schema, and by test/package. */
+export const OTHER_PAGES = ['docs/dev-ui.md', 'docs/migrations.md', 'docs/testing.md'];
 
 /** The pages whose blocks are run here. */
 export function pages(): string[] {
