@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Starts the database servers that the tests need and prints their URLs:  eval "$(scripts/test-servers.sh)"
-# For Debian and its relatives, after `npm ci`. A server that a URL in the environment names, or that already listens,
-# is used as it is. What this starts stays running. PostgreSQL is not here: `npm test` brings its own.
+# For Debian and its relatives, after `npm ci`. A server that a URL in the environment names is used as it is. The others
+# are started on free ports, or are still running from an earlier call: what this starts stays running. They must answer
+# fast and keep nothing: a commit does not wait for a disk, and the data is in memory where there is room.
+# PostgreSQL is not here: `npm test` brings its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,18 +18,53 @@ else
   sudo=sudo
 fi
 mkdir -p "$cache"
+
+data=$cache/data
+in_memory=/dev/shm/adk-mikro-orm-$(id -un)
+ROOM_MB=2048
+if [ -d "$in_memory" ] || { [ -w /dev/shm ] && [ "$(df --output=avail -m /dev/shm | tail -n 1)" -ge "$ROOM_MB" ]; }; then
+  data=$in_memory
+fi
+mkdir -p "$data"
+# One call at a time: two would start the same servers.
+exec 9>"$cache/lock"
+flock 9
 export DEBIAN_FRONTEND=noninteractive
 
 log() { echo "test-servers: $*" >&2; }
 
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-run_in_background() {
-  local name=$1
-  shift
-  log "starting $name"
-  setsid "$@" </dev/null >"$cache/$name.log" 2>&1 &
+# Not the usual port of a database: a server of the system, which may be durable and slow, listens there.
+free_port() {
+  local port=$1
+  while listens "$port"; do port=$((port + 1)); done
+  echo "$port"
 }
+
+# Prints the port of a server that an earlier call has started.
+running_port() {
+  local pid_file=$data/$1/server.pid port_file=$data/$1.port port
+  [ -f "$pid_file" ] && [ -f "$port_file" ] || return 1
+  port=$(cat "$port_file")
+  kill -0 "$(cat "$pid_file")" 2>/dev/null && listens "$port" && echo "$port"
+}
+
+run_in_background() {
+  local name=$1 folder=$data/$1 port
+  shift
+  port=$(free_port "$1")
+  shift
+  log "starting $name on port $port, with its data in $folder"
+  setsid "$@" --datadir="$folder" --bind-address=127.0.0.1 --port="$port" --socket="$folder/server.sock" \
+    --pid-file="$folder/server.pid" --max-connections=500 "${WITHOUT_DURABILITY[@]}" \
+    </dev/null >"$cache/$name.log" 2>&1 9>&- &
+  echo "$port" >"$data/$name.port"
+}
+
+WITHOUT_DURABILITY=(
+  --innodb-flush-log-at-trx-commit=0 --skip-log-bin --innodb-doublewrite=0 --innodb-buffer-pool-size=512M
+)
 
 wait_for() {
   local name=$1 url=$2
@@ -37,26 +74,26 @@ wait_for() {
   exit 1
 }
 
-own_data_folder() {
+new_data_folder() {
+  rm -rf "$1"
   mkdir -p "$1"
   if [ "$(id -u)" = 0 ]; then chown "$server_user" "$1"; fi
 }
 
 start_mariadb() {
-  local data=$cache/mariadb-data
+  local folder=$data/mariadb
   # The core package has the server without the service that would take port 3306 with a password.
   if ! command -v mariadbd >/dev/null || ! command -v mariadb-install-db >/dev/null; then
     log 'installing mariadb-server-core'
     $sudo apt-get -q update >&2
     $sudo apt-get -q install -y --no-install-recommends mariadb-server-core >&2
   fi
-  if [ ! -d "$data/mysql" ]; then
-    own_data_folder "$data"
-    mariadb-install-db --no-defaults --user="$server_user" --datadir="$data" \
+  if [ ! -d "$folder/mysql" ]; then
+    new_data_folder "$folder"
+    mariadb-install-db --no-defaults --user="$server_user" --datadir="$folder" \
       --auth-root-authentication-method=normal --skip-test-db >&2
   fi
-  run_in_background mariadb "$(command -v mariadbd)" --no-defaults --user="$server_user" --datadir="$data" \
-    --bind-address=127.0.0.1 --port=3306 --socket="$data/server.sock" --pid-file="$data/server.pid" --max-connections=300
+  run_in_background mariadb 3316 "$(command -v mariadbd)" --no-defaults --user="$server_user"
 }
 
 first_debian_mirror() {
@@ -90,31 +127,29 @@ unpack_mysql() {
 }
 
 start_mysql() {
-  local root=$cache/mysql data=$cache/mysql-data server
+  local root=$cache/mysql folder=$data/mysql server
   [ -x "$root/usr/sbin/mysqld" ] || unpack_mysql "$root"
   server=(
     "$root/usr/lib64/ld-linux-x86-64.so.2"
     --library-path "$root/usr/lib/x86_64-linux-gnu:$root/usr/lib/mysql/private"
-    "$root/usr/sbin/mysqld" --no-defaults --user="$server_user" --datadir="$data"
+    "$root/usr/sbin/mysqld" --no-defaults --user="$server_user"
     --lc-messages-dir="$root/usr/share/mysql" --character-sets-dir="$root/usr/share/mysql/charsets"
   )
-  if [ ! -d "$data/mysql" ]; then
+  if [ ! -d "$folder/mysql" ]; then
     log 'initializing mysql'
-    rm -rf "$data"
-    own_data_folder "$data"
-    "${server[@]}" --initialize-insecure >&2
+    new_data_folder "$folder"
+    "${server[@]}" --datadir="$folder" --initialize-insecure >&2
   fi
-  run_in_background mysql "${server[@]}" --bind-address=127.0.0.1 --port=3307 --socket="$data/server.sock" \
-    --pid-file="$data/server.pid" --mysqlx=OFF --secure-file-priv=NULL --max-connections=300
+  run_in_background mysql 3336 "${server[@]}" --mysqlx=OFF --secure-file-priv=NULL
 }
 
 if [ -z "${ADK_TEST_MARIADB_URL:-}" ]; then
-  ADK_TEST_MARIADB_URL=mariadb://root@127.0.0.1:3306
-  listens 3306 || start_mariadb
+  port=$(running_port mariadb) || { start_mariadb; port=$(cat "$data/mariadb.port"); }
+  ADK_TEST_MARIADB_URL=mariadb://root@127.0.0.1:$port
 fi
 if [ -z "${ADK_TEST_MYSQL_URL:-}" ]; then
-  ADK_TEST_MYSQL_URL=mysql://root@127.0.0.1:3307
-  listens 3307 || start_mysql
+  port=$(running_port mysql) || { start_mysql; port=$(cat "$data/mysql.port"); }
+  ADK_TEST_MYSQL_URL=mysql://root@127.0.0.1:$port
 fi
 wait_for mariadb "$ADK_TEST_MARIADB_URL"
 wait_for mysql "$ADK_TEST_MYSQL_URL"

@@ -36,11 +36,14 @@ function freePort() {
 }
 
 const folder = mkdtempSync(path.join(tmpdir(), 'adk-postgresql-'));
-process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+const dataFolder = mkdtempSync(path.join(process.env['ADK_TEST_FOLDER'] ?? tmpdir(), 'adk-postgresql-'));
+process.on('exit', () => {
+  for (const each of [folder, dataFolder]) rmSync(each, { recursive: true, force: true });
+});
 process.on('SIGINT', () => undefined); // Ctrl-C reaches the server too; this process ends when that has.
 
 const user = unprivilegedUser();
-if (user.uid !== undefined) chownSync(folder, user.uid, user.gid);
+if (user.uid !== undefined) for (const each of [folder, dataFolder]) chownSync(each, user.uid, user.gid);
 const options = { ...user, cwd: folder, env: { ...process.env, LC_ALL: 'C' } };
 
 let { initdb, postgres } = await findBinaries();
@@ -52,7 +55,7 @@ if (spawnSync(initdb, ['--version'], options).status !== 0) {
   postgres = path.join(native, 'bin', path.basename(postgres));
 }
 
-const data = path.join(folder, 'data');
+const data = path.join(dataFolder, 'data');
 const init = spawnSync(
   initdb,
   ['--pgdata', data, '--username=postgres', '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync'],

@@ -1,4 +1,5 @@
 import { tsImport } from 'tsx/esm/api';
+import { memoryFolder } from './memory-folder.js';
 
 // Jest transforms no imports of its global setup.
 export const servers = await /** @type {Promise<typeof import('./run-servers.js')>} */ (
@@ -6,5 +7,6 @@ export const servers = await /** @type {Promise<typeof import('./run-servers.js'
 );
 
 export default async function setup() {
+  process.env['ADK_TEST_FOLDER'] ??= memoryFolder();
   await servers.start();
 }

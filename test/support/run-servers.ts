@@ -2,11 +2,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import {
+  databaseFolder,
   dropOnServer,
   executeOnServer,
   isChosen,
@@ -81,6 +81,7 @@ async function dropLeftovers(name: ServerName): Promise<void> {
 }
 
 async function removeLeftoverFiles(): Promise<void> {
-  const files = (await readdir(tmpdir())).filter((file) => file.startsWith(runPrefix()));
-  for (const file of files) await rm(path.join(tmpdir(), file), { recursive: true, force: true });
+  const folder = databaseFolder();
+  const files = (await readdir(folder)).filter((file) => file.startsWith(runPrefix()));
+  for (const file of files) await rm(path.join(folder, file), { recursive: true, force: true });
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
+import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { MikroORM, type Options } from '@mikro-orm/core';
@@ -54,19 +54,30 @@ export function availableDatabases(): DatabaseName[] {
 /** Begins the names of one run's databases, so that its end can sweep what failed tests left and nothing else. */
 export const runPrefix = () => `adk_test_${process.env['ADK_TEST_RUN'] ?? process.pid}_`;
 
+/** Where databases are that are files. Benchmarks set no other: they measure the disk. */
+export const databaseFolder = () => process.env['ADK_TEST_FOLDER'] ?? tmpdir();
+
 /** A new, empty database that nobody else uses. */
 export async function createDatabase(name: DatabaseName): Promise<TestDatabase> {
-  const database = runPrefix() + randomBytes(5).toString('hex');
-  return name === 'sqlite' || name === 'better-sqlite' ? createFile(name, database) : createOnServer(name, database);
+  return isFileDatabase(name) ? createFile(name) : createOnServer(name);
 }
 
-/** Runs a statement as the server's administrator, outside any test's database: to end connections, for example. */
+export const isFileDatabase = (name: DatabaseName): name is (typeof FILE_DATABASES)[number] =>
+  name === 'sqlite' || name === 'better-sqlite';
+
+const newName = () => runPrefix() + randomBytes(5).toString('hex');
+
+/**
+ * Runs a statement as the server's administrator, outside any test's database: to end connections, for example. MySQL and
+ * MariaDB take several.
+ */
 export async function executeOnServer<Row>(name: ServerName, sql: string): Promise<Row[]> {
   const orm = await MikroORM.init({
     driver: DRIVERS[name],
     clientUrl: databaseUrl(name, ADMIN_DATABASE[name]),
     entities: [],
     discovery: { warnWhenNoEntities: false },
+    multipleStatements: true,
   });
   try {
     return await (orm.em.getDriver().getConnection() as AbstractSqlConnection).execute<Row[]>(sql);
@@ -75,11 +86,13 @@ export async function executeOnServer<Row>(name: ServerName, sql: string): Promi
   }
 }
 
-async function createFile(name: 'sqlite' | 'better-sqlite', database: string): Promise<TestDatabase> {
+/** @param template the file to copy; without it there is none until somebody connects. */
+export async function createFile(name: (typeof FILE_DATABASES)[number], template?: string): Promise<TestDatabase> {
   // A folder of its own: WAL mode puts more files beside the database.
-  const folder = path.join(tmpdir(), database);
+  const folder = path.join(databaseFolder(), newName());
   await mkdir(folder);
   const file = path.join(folder, 'test.db');
+  if (template !== undefined) await copyFile(template, file);
   return {
     name,
     url: `sqlite:${file}`,
@@ -88,8 +101,10 @@ async function createFile(name: 'sqlite' | 'better-sqlite', database: string): P
   };
 }
 
-async function createOnServer(name: ServerName, database: string): Promise<TestDatabase> {
-  await executeOnServer(name, `create database ${database}`);
+/** @param more what follows `create database x`: options, and on MySQL and MariaDB statements. */
+export async function createOnServer(name: ServerName, more = (_database: string) => ''): Promise<TestDatabase> {
+  const database = newName();
+  await executeOnServer(name, `create database ${database}${more(database)}`);
   const url = databaseUrl(name, database);
   return {
     name,
