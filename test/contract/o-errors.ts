@@ -446,7 +446,7 @@ failureSuite.own(
       pool: { min, max: 1, acquireTimeoutMillis: 200 },
       ...(isMikroOrm7 && { driverOptions: { connectionTimeoutMillis: 200 } }),
     });
-    const service = new MikroOrmSessionService(orm.em);
+    const service = new MikroOrmSessionService(orm.em, { retry: { forMs: 300 } });
     const session = await create();
     const handle = (await service.getSession(keyOf(session)))!;
     // Of another part of the program, which nobody can see from here.
