@@ -1,24 +1,23 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Options } from '@mikro-orm/core';
 import { LibSqlDriver } from '@mikro-orm/libsql';
-import { runPrefix } from '../support/servers.js';
+import { createMigrated } from '../support/migrated.js';
+import { databaseFolder, runPrefix } from '../support/servers.js';
 import type { OwnHarness } from './harness.js';
 import { openStore, ownHarness } from './own.js';
 
 /** A folder that the end of the run removes, whatever a failed test leaves. */
-const newFolder = () => mkdtemp(path.join(tmpdir(), runPrefix()));
-
-const without = (folder: string) => () => rm(folder, { recursive: true, force: true });
+const newFolder = () => mkdtemp(path.join(databaseFolder(), runPrefix()));
 
 export const libsql: OwnHarness = {
   ...ownHarness('sqlite'),
   name: 'libsql',
   isSynchronous: true,
   async open() {
-    const folder = await newFolder();
-    return openStore({ driver: LibSqlDriver, dbName: path.join(folder, 'test.db') }, without(folder), false);
+    // The file is SQLite's.
+    const { options, drop } = await createMigrated('sqlite');
+    return openStore({ ...options, driver: LibSqlDriver }, { drop });
   },
 };
 
@@ -42,12 +41,12 @@ function pgliteHarness(name: string, open: OwnHarness['open']): OwnHarness {
 }
 
 export const pgliteInMemory = pgliteHarness('pglite in memory', async () =>
-  openStore(await pgliteOptions('memory://'), undefined, false),
+  openStore(await pgliteOptions('memory://'), { isMigrated: false }),
 );
 
 export const pglite = pgliteHarness('pglite', async () => {
   const folder = await newFolder();
-  const store = await openStore(await pgliteOptions(path.join(folder, 'data')), undefined, false);
+  const store = await openStore(await pgliteOptions(path.join(folder, 'data')), { isMigrated: false });
   return {
     ...store,
     async close() {

@@ -5,7 +5,8 @@ import { dialectName } from '../../entities/dialect-name.js';
 import { adkEntities, migrate, MikroOrmSessionService } from '../../src/index.js';
 import type { SessionKey } from '../../src/model/keys.js';
 import { isReadByMysql2, isSynchronous } from '../support/mikro-orm.js';
-import { createDatabase, type DatabaseName } from '../support/servers.js';
+import { createMigrated } from '../support/migrated.js';
+import type { DatabaseName } from '../support/servers.js';
 import type { OwnHarness, OwnStore, StoredSession } from './harness.js';
 import { CREATE_HOST_NOTES, HostNote } from './host-note.js';
 import { StatementLog } from './statement-log.js';
@@ -19,8 +20,8 @@ export function ownHarness(name: DatabaseName): OwnHarness {
     hasConnections: true,
     isSynchronous: isSynchronous(name),
     async open() {
-      const { options, drop } = await createDatabase(name);
-      return openStore(options, drop, !isSynchronous(name));
+      const { options, drop } = await createMigrated(name);
+      return openStore(options, { drop, peerWrites: !isSynchronous(name) });
     },
     double: (column) => (isReadByMysql2(name) ? `cast(${column} as char)` : column),
     get unreachable() {
@@ -35,17 +36,21 @@ export const inMemorySqlite: OwnHarness = {
   ...ownHarness('sqlite'),
   name: 'sqlite in memory',
   hasConnections: false,
-  open: () => openStore({ driver: SqliteDriver, dbName: ':memory:' }, undefined, false),
+  open: () => openStore({ driver: SqliteDriver, dbName: ':memory:' }, { isMigrated: false }),
 };
 
-/**
- * @param drop takes the database away; undefined where it goes with its only connection.
- * @param peerWrites whether the other service has a connection of its own.
- */
+interface StoreOptions {
+  /** Takes the database away; undefined where it goes with its only connection. */
+  drop?: () => Promise<void>;
+  /** Whether the other service has a connection of its own; it has none by default. */
+  peerWrites?: boolean;
+  /** Whether the database has the tables of this package, as by default. */
+  isMigrated?: boolean;
+}
+
 export async function openStore(
   options: Options,
-  drop: (() => Promise<void>) | undefined,
-  peerWrites: boolean,
+  { drop, peerWrites = false, isMigrated = true }: StoreOptions = {},
 ): Promise<OwnStore> {
   const opened: MikroORM[] = [];
   const connect = async (more: Options = {}) => {
@@ -55,7 +60,7 @@ export async function openStore(
   };
   const log = new StatementLog();
   const orm = await connect({ loggerFactory: log.loggerFactory });
-  await migrate(orm);
+  if (!isMigrated) await migrate(orm);
   const peer = drop ? await connect() : orm;
   const query = <Row extends object>(
     sql: string,
