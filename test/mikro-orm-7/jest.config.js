@@ -1,7 +1,7 @@
 import config from '../../jest.config.js';
 
 // MikroORM 7 has ES modules alone, which jest on Node.js 22 can't require.
-const esModules = ['lodash-es', '@mikro-orm', 'kysely'];
+const esModules = ['@mikro-orm', 'kysely'];
 
 /** @type {import('jest').Config} */
 export default {
