@@ -1,5 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import { changeOf, type SqlEntityManager } from '../src/database/mikro-orm.js';
+import { numberOf } from '../src/database/row-values.js';
 import type { Transactions } from '../src/database/transaction.js';
 import { SchemaError } from '../src/model/errors.js';
 
@@ -91,7 +92,7 @@ async function tryToTake(transactions: Transactions, counters: string): Promise<
   const [clock] = await transactions.run((sql) =>
     sql.all<{ now: number | string }>(`select floor(${transactions.dialect.sql.now}) as now`),
   );
-  const now = Number(clock?.now);
+  const now = numberOf(clock?.now);
   const end = now + LEASE_MS;
   const { affectedRows } = await transactions.statement((sql) =>
     sql.run(`update ${counters} set value = ${end} where ${ROW} and value < ${now}`),

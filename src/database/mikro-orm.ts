@@ -6,6 +6,7 @@
 import type { Connection, EntityManager } from '@mikro-orm/core';
 import { dialectName, unsupportedDatabase } from '../../entities/dialect-name.js';
 import { InvalidArgumentError } from '../model/errors.js';
+import { checkRow, numberOf } from './row-values.js';
 
 /** What a MikroORM `EntityManager` of an SQL driver has; named here so that no driver package is imported. */
 export interface SqlEntityManager extends EntityManager {
@@ -165,8 +166,23 @@ export async function rowsOf<Row extends object>(
 }
 
 function rowsIn<Row extends object>(result: unknown): Row[] {
+  const rows = listIn<Row>(result);
+  rows.forEach(checkRow);
+  return rows;
+}
+
+function listIn<Item extends object>(result: unknown): Item[] {
   if (!Array.isArray(result)) throw unexpected('rows', result);
-  return result as Row[];
+  return result as Item[];
+}
+
+/** Rows of another program's tables, whose values may have any shape. */
+export async function foreignRowsOf<Row extends object>(
+  em: SqlEntityManager,
+  text: string,
+  values: readonly unknown[],
+): Promise<Row[]> {
+  return listIn(await execute(em, text, values, 'all'));
 }
 
 /** For one statement that gives several results, as a block of MariaDB does. @returns the rows of the first. */
@@ -175,7 +191,7 @@ export async function firstRowsOf<Row extends object>(
   text: string,
   values: readonly unknown[],
 ): Promise<Row[]> {
-  const [rows] = rowsIn<Row[]>(await execute(em, text, values, 'all'));
+  const [rows] = listIn<Row[]>(await execute(em, text, values, 'all'));
   return rowsIn(rows);
 }
 
@@ -192,10 +208,26 @@ export async function changeOf(em: SqlEntityManager, text: string, values: reado
   return { affectedRows: wholeNumber(affectedRows), insertId: wholeNumber(insertId ?? 0) };
 }
 
+/** MySQL's and MariaDB's flag CLIENT_FOUND_ROWS. */
+const FOUND_ROWS = 2n;
+
+/**
+ * Whether a driver's connection reports how many rows an `update` has changed, and not how many it matched.
+ *
+ * @param raw a driver's connection; those of databases that have no such flag report what matched.
+ */
+export function reportsChangedRows(raw: object): boolean {
+  const { config, info }: { config?: { clientFlags?: number }; info?: { clientCapabilities?: bigint } } = raw;
+  // mysql2 has the first, mariadb the second.
+  const flags = config?.clientFlags ?? info?.clientCapabilities;
+  return flags !== undefined && (BigInt(flags) & FOUND_ROWS) === 0n;
+}
+
 /** Above 2^53 a driver would have rounded it. */
 function wholeNumber(value: unknown): number {
-  if (!Number.isSafeInteger(value)) throw unexpected('a number', value);
-  return value as number;
+  const number = numberOf(value);
+  if (!Number.isSafeInteger(number)) throw unexpected('a number', value);
+  return number;
 }
 
 function unexpected(what: string, result: unknown): Error {
@@ -218,7 +250,7 @@ export async function rowsOfSecond<Row extends object>(
     await execute(em, first, [], 'run');
     return rowsOf<Row>(em, second, values);
   }
-  const [, rows] = rowsIn<Row[]>(await em.execute(`${first}; ${second}`, values, 'all'));
+  const [, rows] = listIn<Row[]>(await em.execute(`${first}; ${second}`, values, 'all'));
   return rowsIn(rows);
 }
 
@@ -417,7 +449,7 @@ async function reserveOnKysely(connection: KyselyConnection): Promise<ReservedCo
 /** For the holder of the connection: the host's own statements wait as long as the host has set. */
 function stopWaiting(client: SynchronousSqlite): () => void {
   // libSQL has no form that gives the number alone.
-  const [{ timeout }] = client.pragma('busy_timeout') as [{ timeout: number }];
+  const [{ timeout }] = client.pragma('busy_timeout') as [{ timeout: number | bigint }];
   client.pragma('busy_timeout = 0');
   return () => client.pragma(`busy_timeout = ${timeout}`);
 }

@@ -4,6 +4,7 @@ import { entityNamed } from '../../entities/mikro-orm.js';
 import { SchemaError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
+import { textOf } from './row-values.js';
 
 const ENTITIES = {
   sessions: 'AdkSession',
@@ -73,7 +74,7 @@ export interface SessionKeyRow {
 }
 
 export function sessionKeyOf(row: SessionKeyRow): SessionKey {
-  return { appName: row.app_name, userId: row.user_id, sessionId: row.session_id };
+  return { appName: textOf(row.app_name), userId: textOf(row.user_id), sessionId: textOf(row.session_id) };
 }
 
 const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appStates' } as const;

@@ -6,11 +6,13 @@ import type { ErrorContext, ReportingOptions, RetryOptions } from '../model/opti
 import { Aborted, onConnection, type AttemptConnection } from './connection.js';
 import type { Dialect, Sql } from './dialects/dialect.js';
 import { resolveDialect } from './dialects/resolve.js';
+import { refuseDriver } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { hasOneConnection, refuseInside } from './inside-transaction.js';
 import {
   changeOf,
   firstRowsOf,
+  foreignRowsOf,
   isInProcess,
   mustWaitForLocks,
   noteConnection,
@@ -213,12 +215,14 @@ export class Transactions {
     );
   }
 
-  /** Within the time of an attempt, since the server may be silent. */
+  /** What statements begin with; the first call checks the driver. Within the time of an attempt, since the server may be silent. */
   async #prefix(em: SqlEntityManager, { identity }: AttemptConnection): Promise<string> {
     const orm = em.getConnection();
     let prefix = prefixes.get(orm);
     if (prefix === undefined) {
-      prefix = (await this.dialect.connections.clusterPrefix?.(this.#sql(em, identity, false))) ?? '';
+      const sql = this.#sql(em, identity, false);
+      await refuseDriver(sql, this.dialect);
+      prefix = (await this.dialect.connections.clusterPrefix?.(sql)) ?? '';
       prefixes.set(orm, prefix);
     }
     return prefix;
@@ -226,7 +230,8 @@ export class Transactions {
 
   #sql(em: SqlEntityManager, connection: object, isInTransaction: boolean, prefix = ''): Sql {
     const mayPrepare = this.#options.preparedStatements ?? true;
-    return sqlOf(em, this.dialect, { connection, isInTransaction, mayPrepare }, prefix);
+    const { isForeign } = this.#options;
+    return sqlOf(em, this.dialect, { connection, isInTransaction, mayPrepare, isForeign }, prefix);
   }
 
   failureOf(error: unknown): Failure {
@@ -243,7 +248,7 @@ export class Transactions {
     try {
       await this.#once((sql) => sql.all('select ? as checked', ['']), isInProcess(this.#em));
     } catch (error) {
-      const refusal = this.dialect.connections.settings.refusal(error);
+      const refusal = error instanceof SchemaError ? error : this.dialect.connections.settings.refusal(error);
       if (refusal) throw refusal;
     }
   }
@@ -347,9 +352,9 @@ function isObject(value: unknown): value is object {
 }
 
 /** What statements have to know of the connection of an `EntityManager`. */
-type Place = Pick<Sql, 'connection' | 'isInTransaction' | 'mayPrepare'>;
+type Place = Pick<Sql, 'connection' | 'isInTransaction' | 'mayPrepare'> & Pick<TransactionOptions, 'isForeign'>;
 
-function sqlOf(em: SqlEntityManager, dialect: Dialect, place: Place, prefix: string): Sql {
+function sqlOf(em: SqlEntityManager, dialect: Dialect, { isForeign, ...place }: Place, prefix: string): Sql {
   const { isInTransaction } = place;
   // Once is enough in a transaction; outside, a pooler may send each statement to another connection of the server.
   let isChecked = false;
@@ -369,7 +374,7 @@ function sqlOf(em: SqlEntityManager, dialect: Dialect, place: Place, prefix: str
   };
   return {
     ...place,
-    all: (text, values = []) => rowsOf(em, prefix + text, literals(values)),
+    all: (text, values = []) => (isForeign ? foreignRowsOf : rowsOf)(em, prefix + text, literals(values)),
     allOfFirst: (text, values = []) => firstRowsOf(em, prefix + text, literals(values)),
     allOfSecond: (texts, values = []) => rowsOfSecond(em, texts, literals(values)),
     run: (text, values = []) => changeOf(em, prefix + text, literals(values)),

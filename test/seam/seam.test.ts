@@ -3,6 +3,7 @@ import { AdkSession, adkEntities } from '../../entities/index.js';
 import {
   changeOf,
   firstRowsOf,
+  foreignRowsOf,
   hasEnded,
   rowsOf,
   rowsOfSecond,
@@ -26,6 +27,15 @@ describe('a result of an unexpected shape is an error', () => {
     await expect(rowsOf(giving(undefined), '', [])).rejects.toThrow('gave undefined where rows should be');
   });
 
+  test('values', async () => {
+    const bytes = Buffer.from('é');
+    await expect(rowsOf(giving([{ a: null, b: 1n, c: bytes }]), '', [])).resolves.toEqual([{ a: null, b: 1n, c: 'é' }]);
+    for (const row of [['a'], 'a', null, { a: {} }, { a: new Date(0) }, { a: [] }])
+      await expect(rowsOf(giving([row]), '', [])).rejects.toMatchObject({ code: 'ADK_SCHEMA' });
+    // Of another program's tables.
+    await expect(foreignRowsOf(giving([{ a: {}, c: bytes }]), '', [])).resolves.toEqual([{ a: {}, c: bytes }]);
+  });
+
   test('rows of several results', async () => {
     await expect(firstRowsOf(giving([[{ a: 1 }], {}]), '', [])).resolves.toEqual([{ a: 1 }]);
     await expect(firstRowsOf(giving([]), '', [])).rejects.toThrow('where rows should be');
@@ -38,7 +48,9 @@ describe('a result of an unexpected shape is an error', () => {
     const change = (result: unknown) => changeOf(giving(result), '', []);
     await expect(change({ affectedRows: 1, insertId: 7 })).resolves.toEqual({ affectedRows: 1, insertId: 7 });
     await expect(change({ affectedRows: 0, insertId: undefined })).resolves.toEqual({ affectedRows: 0, insertId: 0 });
-    for (const insertId of [2 ** 53, Number.NaN, '7', 7n])
+    for (const insertId of ['7', 7n])
+      await expect(change({ affectedRows: '1', insertId })).resolves.toEqual({ affectedRows: 1, insertId: 7 });
+    for (const insertId of [2 ** 53, 2n ** 53n, Number.NaN, '', 'x', {}])
       await expect(change({ affectedRows: 1, insertId })).rejects.toThrow('where a number should be');
     await expect(change({ insertId: 7 })).rejects.toThrow('where a number should be');
     await expect(change([])).rejects.toThrow('where a number should be');

@@ -12,6 +12,7 @@ import {
   stateTable,
   type Tables,
 } from '../tables.js';
+import { optionalNumberOf } from '../row-values.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 import type { AppendBatch, Dialect } from './dialect.js';
 import {
@@ -132,7 +133,7 @@ export const mariadb: Dialect = {
           ...events.flat(),
           ...states.flat(2),
         ]);
-        return row?.last_seq ?? undefined;
+        return optionalNumberOf(row?.last_seq);
       },
     }),
   },

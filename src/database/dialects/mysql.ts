@@ -1,6 +1,7 @@
 import { raw } from '@mikro-orm/core';
 import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
+import { numberOf } from '../row-values.js';
 import { isSameEvent } from '../tables.js';
 import type { Dialect } from './dialect.js';
 import { addToLastSeq } from './session-row.js';
@@ -344,7 +345,7 @@ export const mysql: Dialect = {
       if (text.length <= MAX_TEXT_LENGTH) return;
       const [server] = await sql.all<{ bytes: number | string }>('select @@max_allowed_packet as bytes');
       // `literal` writes two hexadecimal digits for each byte.
-      if (2 * Buffer.byteLength(text) > Number(server?.bytes)) throw new EventTooLargeError();
+      if (2 * Buffer.byteLength(text) > numberOf(server?.bytes)) throw new EventTooLargeError();
     },
   },
 };

@@ -13,6 +13,7 @@ import {
   stateTable,
   type Tables,
 } from '../tables.js';
+import { numberOf } from '../row-values.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 import type { Dialect, Sql } from './dialect.js';
 import { returningOperations, returningSql } from './returning.js';
@@ -201,7 +202,7 @@ export const postgresql: Dialect = {
               textArray(batch.state[scope].map((entry) => entry.eventId)),
             ]),
           ]);
-          return rows[0]?.last_seq;
+          return rows[0] && numberOf(rows[0].last_seq);
         },
       };
     },

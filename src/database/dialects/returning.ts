@@ -1,3 +1,4 @@
+import { numberOf } from '../row-values.js';
 import { isSameEvent, SESSION_COLUMNS } from '../tables.js';
 import type { DialectOperations, DialectSql } from './dialect.js';
 import { addToLastSeq } from './session-row.js';
@@ -27,7 +28,7 @@ export const returningOperations = {
       lastUpdateTime,
       ...values,
     ]);
-    return rows[0]?.last_seq;
+    return rows[0] && numberOf(rows[0].last_seq);
   },
 
   async increment(sql, counters, name, by) {
@@ -36,6 +37,6 @@ export const returningOperations = {
        on conflict (name) do update set value = ${counters}.value + excluded.value returning value`,
       [name, by],
     );
-    return Number(row?.value);
+    return numberOf(row?.value);
   },
 } satisfies DialectOperations;

@@ -2,6 +2,7 @@ import { raw, type EntityManager } from '@mikro-orm/core';
 import { SchemaError, driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { mustWaitForLocks } from '../mikro-orm.js';
+import { numberOf } from '../row-values.js';
 import type { Dialect, Sql } from './dialect.js';
 import { returningOperations, returningSql } from './returning.js';
 import { setting, unless } from './server-settings.js';
@@ -72,8 +73,9 @@ async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
  */
 async function syncCommits(sql: Sql, isWal: boolean): Promise<void> {
   const [setting] = await sql.all<{ synchronous: number }>('pragma synchronous');
-  const isLowered = isWal && setting?.synchronous === NORMAL && (await lowersInWal(sql));
-  if (setting?.synchronous === FULL || isLowered) await sql.run('pragma synchronous = full');
+  const synchronous = numberOf(setting?.synchronous);
+  const isLowered = isWal && synchronous === NORMAL && (await lowersInWal(sql));
+  if (synchronous === FULL || isLowered) await sql.run('pragma synchronous = full');
 }
 
 async function lowersInWal(sql: Sql): Promise<boolean> {

@@ -2,6 +2,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, isRecord, prefixed, stateJson, type StateEntries } from '../../model/state.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
+import { numberOf, textOf } from '../row-values.js';
 import { SESSION_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../tables.js';
 
 /** What the event log tells besides appended events. */
@@ -109,8 +110,9 @@ export class ChangeStore {
   async history(sql: Sql, session: SessionKey): Promise<StateHistory> {
     const rows = await sql.all<HistoryRow>(this.#text.selectHistory, sessionValues(session));
     const history: StateHistory = { created: undefined, changes: [], isComplete: true };
-    for (const { kind, seq, data } of rows) {
-      const recorded: unknown = data === null ? undefined : JSON.parse(data);
+    for (const { kind, data, ...row } of rows) {
+      const seq = numberOf(row.seq);
+      const recorded: unknown = data === null ? undefined : JSON.parse(textOf(data));
       const value = isRecord(recorded) ? recorded : undefined;
       const set = isRecord(value?.['set']) ? value['set'] : undefined;
       // Too large to be recorded, older than the record, or an event that was rewritten.
@@ -144,7 +146,7 @@ export class ChangeStore {
   async forgetUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
     const rows = await sql.all<{ change_id: number | string }>(this.#text.selectOfUser, [appName, userId, limit]);
     // By the primary key: a range would lock what is between its rows, where others write.
-    const ids = rows.map((row) => Number(row.change_id));
+    const ids = rows.map((row) => numberOf(row.change_id));
     if (ids.length > 0) await sql.run(`${this.#text.deleteById} (${placeholders(ids.length)})`, ids);
     return ids.length;
   }

@@ -1,5 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
+import { numberOf } from '../row-values.js';
 import { SESSION_COLUMNS, SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
 
 /** The content of events that are too large for one packet, in rows of `adk_event_parts`. */
@@ -54,7 +55,7 @@ export class EventParts {
     // The event was replaced by one without parts, or its parts are missing.
     if (first.part === null) return first.text;
     // A missing last part is noticed when the JSON is parsed.
-    return rows.every(({ part }, i) => part === i) ? rows.map(({ text }) => text).join('') : null;
+    return rows.every(({ part }, i) => numberOf(part) === i) ? rows.map(({ text }) => text).join('') : null;
   }
 }
 

@@ -12,6 +12,7 @@ import {
   sessionValues,
   type Tables,
 } from '../tables.js';
+import { booleanOf, numberOf, optionalTextOf } from '../row-values.js';
 import type { EventParts } from './event-parts.js';
 import { packets } from './packets.js';
 import type { SessionHead, SessionSnapshot, SessionStore } from './session-store.js';
@@ -123,11 +124,11 @@ export class EventStore {
     const key = sessionValues(session);
     const rows = isFiltered
       ? await this.#eventsSince(sql, session, snapshot, first, afterTimestamp, newest)
-      : await sql.all<EventRow>(this.#text.select, [...key, first, lastSeq, ...key, ...key, incarnation]);
+      : await eventRows(sql, this.#text.select, [...key, first, lastSeq, ...key, ...key, incarnation]);
     if (rows.length === 0 && first >= lastSeq) return { events: [], missing: [], uncounted: [] };
 
     const counted = rows.filter(({ seq }) => seq <= lastSeq);
-    const later = isFiltered ? counted.filter((row) => Number(row.is_later) === 1) : counted;
+    const later = isFiltered ? counted.filter((row) => booleanOf(row.is_later)) : counted;
     const asked = isFiltered && newest !== undefined ? later.slice(-newest) : later;
     const events: EventContent[] = [];
     for (const { seq, data } of asked) {
@@ -173,11 +174,11 @@ export class EventStore {
     const key = sessionValues(session);
     const values = [time, time, ...key, after, lastSeq, time, lastSeq, ...key, ...key, incarnation];
     if (newest !== undefined) {
-      const rows = await sql.all<EventRow>(this.#text.selectNewestSince, [...values, newest + 1]);
+      const rows = await eventRows(sql, this.#text.selectNewestSince, [...values, newest + 1]);
       // Rows above last_seq have used up the limit.
       if (rows.every(({ seq }) => seq <= lastSeq)) return rows.reverse();
     }
-    return sql.all<EventRow>(this.#text.selectSince, values);
+    return eventRows(sql, this.#text.selectSince, values);
   }
 
   /**
@@ -193,7 +194,7 @@ export class EventStore {
     isLastThere: boolean,
   ): Promise<SeqRange[]> {
     const behindGaps = new Set(
-      asked.filter(({ seq, follows }) => seq > after + 1 && Number(follows) === 0).map(({ seq }) => seq),
+      asked.filter(({ seq, follows }) => seq > after + 1 && !booleanOf(follows)).map(({ seq }) => seq),
     );
     if (!isLastThere) behindGaps.add(lastSeq + 1);
     if (behindGaps.size === 0) return [];
@@ -207,13 +208,13 @@ export class EventStore {
    */
   async highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
     const [row] = await sql.all<{ seq: number }>(this.#text.selectHighestNumber, sessionValues(session));
-    return Math.max(row?.seq ?? 0, firstSeq - 1);
+    return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
   }
 
   /** The numbers of the events that have a row, in order. */
   async #numbers(sql: Sql, session: SessionKey, after: number, upTo: number): Promise<number[]> {
     const rows = await sql.all<{ seq: number }>(this.#text.selectNumbers, [...sessionValues(session), after, upTo]);
-    return rows.map(({ seq }) => seq);
+    return rows.map(({ seq }) => numberOf(seq));
   }
 
   /**
@@ -222,7 +223,7 @@ export class EventStore {
    */
   async find(sql: Sql, session: SessionKey, eventId: string, isLocked: boolean): Promise<EventContent | undefined> {
     const text = isLocked ? this.#text.selectOneUnderLock : this.#text.selectOne;
-    const [row] = await sql.all<EventRow>(text, [...sessionValues(session), eventId]);
+    const [row] = await eventRows(sql, text, [...sessionValues(session), eventId]);
     if (!row) return undefined;
     const json = row.data ?? (await this.#parts.read(sql, session, row.seq, isLocked));
     return { seq: row.seq, json: json ?? undefined };
@@ -255,6 +256,11 @@ interface EventRow {
   is_later?: boolean | number;
   /** Selected with a filter by time: whether the number before has a row. */
   follows?: boolean | number;
+}
+
+async function eventRows(sql: Sql, text: string, values: readonly unknown[]): Promise<EventRow[]> {
+  const rows = await sql.all<EventRow>(text, values);
+  return rows.map((row) => ({ ...row, seq: numberOf(row.seq), data: optionalTextOf(row.data) }));
 }
 
 function texts({ sql }: Dialect, tables: Tables) {

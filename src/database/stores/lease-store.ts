@@ -1,6 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { LEASE_IS_CURRENT, leaseIsFree } from '../dialects/session-row.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
+import { numberOf, textOf } from '../row-values.js';
 import { SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
 
 /** The lease in a session's row. */
@@ -65,12 +66,12 @@ export class LeaseStore {
   async #read(sql: Sql, text: string, session: SessionKey): Promise<StoredLease | undefined> {
     const [row] = await sql.all<LeaseRow>(text, sessionValues(session));
     if (!row) return undefined;
-    const expiresAt = Number(row.expires);
+    const expiresAt = numberOf(row.expires);
     return {
-      holder: row.lease_holder,
-      token: Number(row.lease_token),
+      holder: textOf(row.lease_holder),
+      token: numberOf(row.lease_token),
       expiresAt,
-      isHeld: expiresAt > Number(row.now),
+      isHeld: expiresAt > numberOf(row.now),
     };
   }
 }

@@ -12,6 +12,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../tables.js';
+import { booleanOf, numberOf, optionalNumberOf, optionalTextOf, textOf } from '../row-values.js';
 import type { ChangeKind } from './change-store.js';
 import type { EventParts } from './event-parts.js';
 
@@ -133,16 +134,16 @@ export class LogStore {
     const { changeMark } = this.#dialect.sql;
     if (changeMark === undefined) return undefined;
     const [row] = await sql.all<{ mark: string }>(changeMark);
-    return row?.mark;
+    return row && textOf(row.mark);
   }
 
   async head(sql: Sql): Promise<LogHead> {
     const [row] = await sql.all<HeadRow>(this.#text.selectHead, [POSITION, EPOCH, CHANGE]);
     return {
-      position: Number(row?.head),
-      epoch: Number(row?.epoch),
-      change: Number(row?.changes),
-      isPending: Boolean(row?.pending),
+      position: numberOf(row?.head),
+      epoch: numberOf(row?.epoch),
+      change: numberOf(row?.changes),
+      isPending: booleanOf(row?.pending),
     };
   }
 
@@ -160,7 +161,7 @@ export class LogStore {
   /** @returns the position where the first epoch after this one began; undefined without one. */
   async endOfEpoch(sql: Sql, epoch: number): Promise<number | undefined> {
     const [row] = await sql.all<{ value: number | string }>(this.#text.selectCounter, [`${EPOCH} ${epoch + 1}`]);
-    return row && Number(row.value);
+    return row && numberOf(row.value);
   }
 
   /**
@@ -202,12 +203,10 @@ export class LogStore {
   /** Some of what is committed and has no position, in the order in which it gets them, and the number of the last change. */
   async #pending(sql: Sql): Promise<{ entries: PendingEntry[]; isCut: boolean; lastChange: number }> {
     const limits = [POSITIONED_AT_ONCE, POSITIONED_AT_ONCE];
-    const read = await sql.all<Wide<PendingRow>>(this.#text.selectPending, [...limits, CHANGE]);
-    // In a union MariaDB widens the numbers, and its driver gives wide ones as text.
-    const rows = read.map((row) => ({ ...row, seq: Number(row.seq), timestamp: Number(row.timestamp) }));
-    const changes = rows.filter((row) => row.kind === 'change').sort((a, b) => Number(a.id) - Number(b.id));
+    const rows = await pendingRows(sql, this.#text.selectPending, [...limits, CHANGE]);
+    const changes = rows.filter((row) => row.kind === 'change').sort((a, b) => a.id - b.id);
     const events = rows.filter((row) => row.kind === 'event').sort((a, b) => a.seq - b.seq);
-    const lastChange = Number(rows.find((row) => row.kind === 'counter')?.id ?? 0);
+    const lastChange = rows.find((row) => row.kind === 'counter')?.id ?? 0;
     const areEventsCut = events.length === POSITIONED_AT_ONCE;
     // All pending events with lower numbers than this are at hand.
     const complete = areEventsCut ? (events.at(-1)?.seq ?? 0) : Infinity;
@@ -215,7 +214,7 @@ export class LogStore {
     const [first] = changes;
     // Each of the sessions waits for events that did not fit in: one of them gets all of its own.
     if (entries.length === 0 && first) {
-      const own = await sql.all<PendingRow>(this.#text.selectPendingOf, [
+      const own = await pendingRows(sql, this.#text.selectPendingOf, [
         ...sessionValues(sessionKeyOf(first)),
         first.seq,
       ]);
@@ -247,13 +246,13 @@ export class LogStore {
     const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
     return rows.map((row) => ({
       session: sessionKeyOf(row),
-      id: Number(row.change_id),
+      id: numberOf(row.change_id),
       kind: row.kind,
-      seq: row.seq,
-      eventSeq: row.event_seq,
-      position: Number(row.position),
-      number: Number(row.number),
-      data: row.data,
+      seq: numberOf(row.seq),
+      eventSeq: optionalNumberOf(row.event_seq) ?? null,
+      position: numberOf(row.position),
+      number: numberOf(row.number),
+      data: optionalTextOf(row.data),
     }));
   }
 
@@ -261,7 +260,7 @@ export class LogStore {
   async changeBefore(sql: Sql, position: number): Promise<number> {
     if (position === 0) return 0;
     const [row] = await sql.all<{ number: number | string }>(this.#text.selectChangeBefore, [position]);
-    return Number(row?.number ?? 0);
+    return row ? numberOf(row.number) : 0;
   }
 
   /** What the rewritten events of some sessions had before, in the order of the rewritings. */
@@ -274,9 +273,9 @@ export class LogStore {
     );
     return rows.map((row) => ({
       session: sessionKeyOf(row),
-      eventSeq: Number(row.event_seq),
-      changeId: Number(row.change_id),
-      before: row.data,
+      eventSeq: numberOf(row.event_seq),
+      changeId: numberOf(row.change_id),
+      before: optionalTextOf(row.data),
     }));
   }
 
@@ -308,13 +307,11 @@ export class LogStore {
     const events: LoggedEvent[] = [];
     for (const row of await sql.all<EventRow>(text, values)) {
       const session = sessionKeyOf(row);
-      events.push({
-        session,
-        seq: row.seq,
-        position: row.position === null ? null : Number(row.position),
-        json:
-          Number(row.is_deleted ?? 0) === 1 ? undefined : (row.data ?? (await this.#parts.read(sql, session, row.seq))),
-      });
+      const seq = numberOf(row.seq);
+      // There is none in the log of one session.
+      const isDeleted = row.is_deleted !== undefined && row.is_deleted !== null && booleanOf(row.is_deleted);
+      const json = isDeleted ? undefined : (optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq)));
+      events.push({ session, seq, position: optionalNumberOf(row.position) ?? null, json });
     }
     return events;
   }
@@ -335,19 +332,16 @@ interface EventRow extends KeyRow {
   position: number | string | null;
   data: string | null;
   /** Whether the session is marked as deleted; not selected in the log of one session, where it is not needed. */
-  is_deleted?: number | string;
+  is_deleted?: number | string | null;
 }
 
 /** An event or a change without a place, or the counter of changes. */
 interface PendingRow extends KeyRow {
   kind: 'event' | 'change' | 'counter';
   /** Of a change; the value of the counter. */
-  id: number | string;
+  id: number;
   timestamp: number;
 }
-
-/** A row whose numbers may be text. */
-type Wide<Row> = { [K in keyof Row]: Row[K] extends number ? number | string : Row[K] };
 
 /** An event or a change. */
 type PendingEntry = { event: PendingRow; change?: undefined } | { event?: undefined; change: PendingRow };
@@ -394,6 +388,16 @@ function inTime(
     }
   }
   return timed.sort((a, b) => a.time - b.time).map(({ entry }) => entry);
+}
+
+async function pendingRows(sql: Sql, text: string, values: readonly unknown[]): Promise<PendingRow[]> {
+  const rows = await sql.all<PendingRow>(text, values);
+  return rows.map((row) => ({
+    ...row,
+    id: numberOf(row.id),
+    seq: numberOf(row.seq),
+    timestamp: numberOf(row.timestamp),
+  }));
 }
 
 function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }: LogColumns): {

@@ -15,6 +15,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../tables.js';
+import { booleanOf, numberOf, optionalTextOf, textOf } from '../row-values.js';
 import { storedSessionColumns, storedSessionOf, type StoredSession, type StoredSessionRow } from './stored-session.js';
 
 /** A session's row, as maintenance sees it. */
@@ -84,7 +85,7 @@ export class MaintenanceStore {
   /** @returns the database's clock, in ms. */
   async now(sql: Sql): Promise<number> {
     const [row] = await sql.all<{ now: number | string }>(this.#text.selectNow);
-    return Number(row?.now);
+    return numberOf(row?.now);
   }
 
   /** @returns a setting of the server, as text. */
@@ -96,7 +97,7 @@ export class MaintenanceStore {
   /** @returns how many events and changes have no position yet; so many at most. */
   async countPending(sql: Sql, limit: number): Promise<number> {
     const [row] = await sql.all<{ total: number | string }>(this.#text.countPending, [limit, limit, '']);
-    return Number(row?.total);
+    return numberOf(row?.total);
   }
 
   /**
@@ -116,7 +117,7 @@ export class MaintenanceStore {
    */
   async nextApp(sql: Sql, after: string, table: 'sessions' | 'userStates' | 'changes'): Promise<string | undefined> {
     const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextApp[table], [after]);
-    return row?.name ?? undefined;
+    return row && (optionalTextOf(row.name) ?? undefined);
   }
 
   /** @returns the next sessions of a walk, deleted ones included. */
@@ -176,13 +177,13 @@ export class MaintenanceStore {
   /** @returns the number of the first event, from `firstSeq` on, that is later than a time; undefined when none is. */
   async firstLater(sql: Sql, { key, firstSeq }: KeptSession, time: number): Promise<number | undefined> {
     const [row] = await sql.all<{ seq: number }>(this.#text.selectFirstLater, [...sessionValues(key), firstSeq, time]);
-    return row?.seq;
+    return row && numberOf(row.seq);
   }
 
   /** @returns the numbers of the first events before a number, so many of them at most. */
   async numbersBefore(sql: Sql, key: SessionKey, seq: number, limit: number): Promise<number[]> {
     const rows = await sql.all<{ seq: number }>(this.#text.selectBefore, [...sessionValues(key), seq, limit]);
-    return rows.map((row) => row.seq);
+    return rows.map((row) => numberOf(row.seq));
   }
 
   /** Drops events, and has the session begin with a number, for the caller that holds the session's lock. */
@@ -204,7 +205,7 @@ export class MaintenanceStore {
   /** @returns the numbers of the session's rows of events, and their times, in order. */
   async eventTimes(sql: Sql, key: SessionKey): Promise<{ seq: number; timestamp: number }[]> {
     const rows = await sql.all<{ seq: number; at: number | string }>(this.#text.selectTimes, sessionValues(key));
-    return rows.map(({ seq, at }) => ({ seq, timestamp: Number(at) }));
+    return rows.map(({ seq, at }) => ({ seq: numberOf(seq), timestamp: numberOf(at) }));
   }
 
   /** @returns an event's row with the bytes of its content. */
@@ -215,10 +216,10 @@ export class MaintenanceStore {
     const parts = await sql.all<{ part: number; content: string }>(this.#text.selectRawParts, values);
     return {
       seq,
-      eventId: row.event_id,
-      timestamp: Number(row.at),
-      content: row.content === null ? null : Buffer.from(row.content, 'hex'),
-      parts: parts.map(({ part, content }) => ({ part, content: Buffer.from(content, 'hex') })),
+      eventId: textOf(row.event_id),
+      timestamp: numberOf(row.at),
+      content: row.content === null ? null : Buffer.from(textOf(row.content), 'hex'),
+      parts: parts.map(({ part, content }) => ({ part: numberOf(part), content: Buffer.from(textOf(content), 'hex') })),
     };
   }
 
@@ -232,7 +233,7 @@ export class MaintenanceStore {
       ...ownerValues(session, scope),
       key,
     ]);
-    return row && { scope, key, content: Buffer.from(row.content, 'hex') };
+    return row && { scope, key, content: Buffer.from(textOf(row.content), 'hex') };
   }
 
   async deleteValue(sql: Sql, session: SessionKey, scope: Scope, key: string): Promise<void> {
@@ -242,13 +243,13 @@ export class MaintenanceStore {
   /** @returns the keys of a user's state in an app, so many of them. */
   async userStateKeys(sql: Sql, appName: string, userId: string, limit: number): Promise<string[]> {
     const rows = await sql.all<{ state_key: string }>(this.#text.selectUserKeys, [appName, userId, limit]);
-    return rows.map((row) => row.state_key);
+    return rows.map((row) => textOf(row.state_key));
   }
 
   /** @returns how many keys of a user's state in an app there are. */
   async countUserState(sql: Sql, appName: string, userId: string): Promise<number> {
     const [row] = await sql.all<{ total: number | string }>(this.#text.countUserKeys, [appName, userId]);
-    return Number(row?.total);
+    return numberOf(row?.total);
   }
 
   async deleteUserState(sql: Sql, appName: string, userId: string, keys: readonly string[]): Promise<void> {
@@ -263,11 +264,11 @@ export class MaintenanceStore {
       values,
     );
     return rows.map((row) => ({
-      appName: row.app_name,
-      events: Number(row.events),
-      sessions: Number(row.sessions),
-      oldestUpdate: Number(row.oldest),
-      newestUpdate: Number(row.newest),
+      appName: textOf(row.app_name),
+      events: numberOf(row.events),
+      sessions: numberOf(row.sessions),
+      oldestUpdate: numberOf(row.oldest),
+      newestUpdate: numberOf(row.newest),
     }));
   }
 
@@ -307,7 +308,7 @@ export class MaintenanceStore {
       `select app_name, ${what} as total from ${table}${where} group by app_name`,
       values,
     );
-    return new Map(rows.map((row) => [row.app_name, Number(row.total)]));
+    return new Map(rows.map((row) => [textOf(row.app_name), numberOf(row.total)]));
   }
 }
 
@@ -361,7 +362,7 @@ interface KeptRow extends StoredSessionRow {
   leased: number | boolean;
 }
 
-const keptSessionOf = (row: KeptRow): KeptSession => ({ ...storedSessionOf(row), isLeased: Boolean(row.leased) });
+const keptSessionOf = (row: KeptRow): KeptSession => ({ ...storedSessionOf(row), isLeased: booleanOf(row.leased) });
 
 interface RawRow {
   event_id: string;

@@ -13,6 +13,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../tables.js';
+import { numberOf, textOf } from '../row-values.js';
 import type { ChangeStore } from './change-store.js';
 import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 
@@ -92,7 +93,7 @@ export class SessionStore {
       ...sessionValues(session),
       ...SCOPES.flatMap((scope) => ownerValues(session, scope)),
     ]);
-    const head = rows.find((row) => row.kind === 'head');
+    const head = rows.find((row) => textOf(row.kind) === 'head');
     return head && { ...headOf(head), state: rows.filter((row) => row.kind !== 'head').map(stateValueOf) };
   }
 
@@ -151,7 +152,7 @@ export class SessionStore {
     const text = this.#text.count[userId === undefined ? 'ofApp' : 'ofUser'];
     const owner = userId === undefined ? [appName] : [appName, userId];
     const [row] = await sql.all<{ total: number | string | bigint }>(text, ['', ...owner]);
-    return Number(row?.total);
+    return numberOf(row?.total);
   }
 
   async list(sql: Sql, { appName, userId, descending, limit, offset }: SessionPage): Promise<ListedSession[]> {
@@ -161,7 +162,7 @@ export class SessionStore {
     const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
     const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
     const rows = await sql.all<ListRow>(text, ['', ...values, most, offset]);
-    return rows.map((row) => ({ ...headOf(row), userId: row.user_id, id: row.session_id }));
+    return rows.map((row) => ({ ...headOf(row), userId: textOf(row.user_id), id: textOf(row.session_id) }));
   }
 }
 
@@ -183,10 +184,10 @@ type SnapshotRow = HeadRow & (StateRow | { kind: 'head' });
 
 function headOf(row: HeadRow): SessionHead {
   return {
-    incarnation: row.incarnation,
-    firstSeq: row.first_seq,
-    lastSeq: row.last_seq,
-    lastUpdateTime: Number(row.updated),
+    incarnation: textOf(row.incarnation),
+    firstSeq: numberOf(row.first_seq),
+    lastSeq: numberOf(row.last_seq),
+    lastUpdateTime: numberOf(row.updated),
   };
 }
 

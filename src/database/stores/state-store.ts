@@ -14,6 +14,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../tables.js';
+import { optionalTextOf, textOf } from '../row-values.js';
 import { packets } from './packets.js';
 
 export interface StateValue {
@@ -128,7 +129,11 @@ export class StateStore {
       this.#text.selectWritten[scope],
       ownerValues(session, scope),
     );
-    return rows.map(({ state_key, value, event_id }) => ({ key: state_key, json: value, eventId: event_id }));
+    return rows.map(({ state_key, value, event_id }) => ({
+      key: textOf(state_key),
+      json: textOf(value),
+      eventId: optionalTextOf(event_id),
+    }));
   }
 
   /** Deletes the session's own state. */
@@ -173,7 +178,7 @@ export function ownerKey(userId: string, sessionId: string): string {
 }
 
 export function stateValueOf({ kind, state_key, value }: StateRow): StateValue {
-  return { scope: kind, key: state_key, json: value };
+  return { scope: kind, key: textOf(state_key), json: textOf(value) };
 }
 
 function texts({ sql }: Dialect, tables: Tables) {

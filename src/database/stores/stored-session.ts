@@ -1,6 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { DialectSql } from '../dialects/dialect.js';
 import { SESSION_COLUMNS, sessionKeyOf, type SessionKeyRow } from '../tables.js';
+import { numberOf, optionalNumberOf, textOf } from '../row-values.js';
 import type { SessionHead } from './session-store.js';
 
 /** A session's row, deleted or not. */
@@ -31,11 +32,11 @@ export function storedSessionColumns(sql: DialectSql): string {
 export function storedSessionOf(row: StoredSessionRow): StoredSession {
   return {
     key: sessionKeyOf(row),
-    incarnation: row.incarnation,
-    firstSeq: row.first_seq,
-    lastSeq: row.last_seq,
-    createTime: Number(row.created),
-    lastUpdateTime: Number(row.updated),
-    deletedAt: row.deleted === null ? undefined : Number(row.deleted),
+    incarnation: textOf(row.incarnation),
+    firstSeq: numberOf(row.first_seq),
+    lastSeq: numberOf(row.last_seq),
+    createTime: numberOf(row.created),
+    lastUpdateTime: numberOf(row.updated),
+    deletedAt: optionalNumberOf(row.deleted),
   };
 }

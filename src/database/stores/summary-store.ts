@@ -8,6 +8,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../tables.js';
+import { numberOf, optionalNumberOf, optionalTextOf } from '../row-values.js';
 import { keysetAfter } from './maintenance-store.js';
 
 /** Which sessions to find; all conditions given must hold. */
@@ -122,11 +123,11 @@ interface SummaryRow extends SessionKeyRow {
 function summaryOf(row: SummaryRow): StoredSummary {
   return {
     key: sessionKeyOf(row),
-    title: row.title,
-    labels: row.labels_json,
-    eventCount: Number(row.events),
-    createTime: Number(row.created),
-    lastUpdateTime: Number(row.updated),
-    deletedAt: row.deleted === null ? undefined : Number(row.deleted),
+    title: optionalTextOf(row.title),
+    labels: optionalTextOf(row.labels_json),
+    eventCount: numberOf(row.events),
+    createTime: numberOf(row.created),
+    lastUpdateTime: numberOf(row.updated),
+    deletedAt: optionalNumberOf(row.deleted),
   };
 }

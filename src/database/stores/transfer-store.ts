@@ -1,5 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
+import { numberOf, optionalTextOf, textOf } from '../row-values.js';
 import { SESSION_WHERE, placeholders, sessionValues, type Tables } from '../tables.js';
 import { storedSessionColumns, storedSessionOf, type StoredSession, type StoredSessionRow } from './stored-session.js';
 
@@ -21,19 +22,21 @@ export class TransferStore {
   /** @returns the next app by name that has sessions or state; undefined when there is none. */
   async nextApp(sql: Sql, after: string): Promise<string | undefined> {
     const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextApp, [after, after, after]);
-    return row?.name ?? undefined;
+    return row && (optionalTextOf(row.name) ?? undefined);
   }
 
   /** @returns the next user of an app by id that has `user:` state; undefined when there is none. */
   async nextUser(sql: Sql, appName: string, after: string): Promise<string | undefined> {
     const [row] = await sql.all<{ user_id: string }>(this.#text.selectNextUser, [appName, after]);
-    return row?.user_id;
+    return row && textOf(row.user_id);
   }
 
   /** @returns a session's row, deleted or not. */
   async session(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
     const [row] = await sql.all<SessionRow>(this.#text.selectSession, sessionValues(session));
-    return row && { ...storedSessionOf(row), title: row.title, labels: row.labels_json };
+    return (
+      row && { ...storedSessionOf(row), title: optionalTextOf(row.title), labels: optionalTextOf(row.labels_json) }
+    );
   }
 
   /** @returns the ids of the session's events with these numbers, by number. */
@@ -43,7 +46,7 @@ export class TransferStore {
       `${this.#text.selectEventIds} (${placeholders(numbers.length)})`,
       [...sessionValues(session), ...numbers],
     );
-    return new Map(rows.map((row) => [row.seq, row.event_id]));
+    return new Map(rows.map((row) => [numberOf(row.seq), textOf(row.event_id)]));
   }
 
   /** Makes a session's row what was exported; for the caller that holds its lock. */
