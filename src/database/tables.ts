@@ -51,11 +51,6 @@ export function sessionStillExists({ sessions }: Tables): string {
   return `exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
 }
 
-/** Takes the lock of a session's row by a write that changes nothing; takes `sessionValues`. */
-export function lockSession({ sessions }: Tables): string {
-  return `update ${sessions} set last_seq = last_seq where ${SESSION_WHERE}`;
-}
-
 export function sessionValues({ appName, userId, sessionId }: SessionKey): string[] {
   return [appName, userId, sessionId];
 }

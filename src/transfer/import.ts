@@ -119,8 +119,7 @@ export class Import {
   ): Promise<{ isNew: boolean; events: number; lastSeq: number }> {
     const { sessions, transfer, events: store, changes } = this.stores;
     const { createTime, lastUpdateTime, firstSeq } = record;
-    if (!this.mode.isDryRun) await sessions.lock(sql, key);
-    let existing = await transfer.session(sql, key);
+    let existing = await (this.mode.isDryRun ? transfer.session(sql, key) : transfer.lock(sql, key));
     // What a dry run has not written is taken for written.
     const seen = this.mode.isDryRun ? this.#lastSeq : undefined;
     const isNew = !existing && seen === undefined;

@@ -1,11 +1,17 @@
+import { randomUUID } from 'node:crypto';
 import { DeadlockException, LockMode } from '@mikro-orm/core';
 import { AdkSession } from '../../entities/index.js';
-import { MikroOrmSessionService } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../src/index.js';
+import type { Sql } from '../../src/database/dialects/dialect.js';
+import { Stores } from '../../src/database/stores/stores.js';
+import { Transactions } from '../../src/database/transaction.js';
+import type { SessionKey } from '../../src/model/keys.js';
 import { keyOf } from '../harnesses/harness.js';
 import { createDatabase } from '../support/servers.js';
-import { isMikroOrm7 } from '../support/mikro-orm.js';
+import { connectionOptions, isMikroOrm7, isReadByMysql2 } from '../support/mikro-orm.js';
 import { HostNote } from '../harnesses/host-note.js';
 import { StatementLog, type RecordedStatement } from '../harnesses/statement-log.js';
+import { onMysql, read } from './log-tools.js';
 import { Suite, onServers, onSqlite, withConnections, type OwnContext } from './rule.js';
 import {
   count,
@@ -62,6 +68,121 @@ concurrencySuite.own('E1', 'an append that fails takes no number', async ({ app,
     { seq: 2 },
   ]);
 });
+
+/** What locks a session by its key: writes one by one and outside of events, maintenance, and an import. */
+const locksOf = ({ sessions, maintenance, transfer }: Stores) =>
+  [
+    (sql: Sql, key: SessionKey) => sessions.lock(sql, key),
+    (sql: Sql, key: SessionKey) => sessions.restore(sql, key),
+    (sql: Sql, key: SessionKey) => maintenance.lock(sql, key),
+    (sql: Sql, key: SessionKey) => transfer.lock(sql, key),
+  ] as const;
+
+concurrencySuite.own(
+  'E1',
+  'a session that is created while it is being locked is locked, or is not found',
+  async ({ scratch }) => {
+    const { orm, connect } = await scratch();
+    const [ours, theirs] = [orm, await connect()].map(({ em }) => new Transactions(em));
+    const stores = Stores.of(orm.em, ours!.dialect);
+    const found: boolean[] = [];
+    for (const [i, lock] of locksOf(stores).entries()) {
+      const key = { appName: 'app', userId: 'alice', sessionId: `s${i}` };
+      const head = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: 1 };
+      let isCreated = false;
+      /** Between the first statement and the next one somebody else creates the session. */
+      const thenCreate = async <T>(first: Promise<T>): Promise<T> => {
+        const result = await first;
+        if (!isCreated) await theirs!.transaction((sql) => stores.sessions.create(sql, key, head));
+        isCreated = true;
+        return result;
+      };
+      await ours!.transaction(
+        async (sql) => {
+          const locked = await lock(
+            {
+              ...sql,
+              all: (text, values) => thenCreate(sql.all(text, values)),
+              run: (text, values) => thenCreate(sql.run(text, values)),
+            },
+            key,
+          );
+          found.push(locked !== undefined);
+          // Passes over a row that is locked.
+          const free = await theirs!.transaction((other) => stores.maintenance.lock(other, key));
+          expect([i, free === undefined]).toEqual([i, locked !== undefined]);
+        },
+        // Otherwise InnoDB would lock the gap where the session was, and the creation would wait.
+        { locksRowsOnly: true },
+      );
+      expect(isCreated).toBe(true);
+    }
+    expect(found).toEqual([false, false, false, false]);
+  },
+  onServers,
+);
+
+concurrencySuite.own(
+  'E1',
+  'nobody creates a session while it is being locked',
+  async ({ scratch }) => {
+    const { orm, connect, query, service } = await scratch();
+    const other = (await connect()).em.fork();
+    await service.getSession({ appName: 'app', userId: 'alice', sessionId: 's' });
+    const transactions = new Transactions(orm.em);
+    const stores = Stores.of(orm.em, transactions.dialect);
+    await query('pragma busy_timeout = 0', [], other);
+    for (const [i, lock] of locksOf(stores).entries()) {
+      const key = { appName: 'app', userId: 'alice', sessionId: `s${i}` };
+      await transactions.transaction(async (sql) => {
+        expect(await lock(sql, key)).toBeUndefined();
+        const create = `insert into adk_sessions (app_name, user_id, session_id, incarnation, create_time, last_update_time)
+          values (?, ?, ?, 'x', 1, 1)`;
+        await expect(query(create, [key.appName, key.userId, key.sessionId], other)).rejects.toMatchObject({
+          message: expect.stringMatching(/locked/),
+        });
+        expect(await stores.maintenance.find(sql, key)).toBeUndefined();
+      });
+    }
+  },
+  (harness) => onSqlite(harness) && withConnections(harness),
+);
+
+concurrencySuite.own(
+  'E1',
+  'a driver that counts only the rows that a write changes makes no difference',
+  async ({ harness, scratch }) => {
+    const { connect, query } = await scratch();
+    const onlyChanged = isReadByMysql2(harness.dialect)
+      ? { flags: ['-FOUND_ROWS'] }
+      : { foundRows: false };
+    const { em } = await connect({ driverOptions: connectionOptions(onlyChanged) });
+    const service = new MikroOrmSessionService(em);
+    const maintenance = new SessionMaintenance(em);
+    const key = { appName: 'app', userId: 'alice', sessionId: 's' };
+    const session = await service.createSession(key);
+    const [event] = await count(service, session, 5);
+    await service.appendEvent({ session, event: event! });
+    for (const _ of range(2)) {
+      await service.describeSession(key, { title: 'x', labels: { a: 'b' } });
+      await service.describeSession(key, {});
+      await service.updateState({ ...key, set: { a: 1 } });
+      await service.restoreSession(key);
+    }
+    await expectCode(service.describeSession({ ...key, sessionId: 'none' }, { title: 'x' }), 'ADK_SESSION_NOT_FOUND');
+    for (const keepLast of [4, 3, 2]) await maintenance.trim({ appName: 'app', keepLast });
+    expect(await query(`select kind from adk_changes where kind in ('created', 'trimmed') order by kind`)).toEqual([
+      { kind: 'created' },
+      { kind: 'trimmed' },
+    ]);
+    const lease = await new SessionLeases(em).acquire(key, { holder: 'me' });
+    await lease.sessionService.appendEvent({ session, event: saying('x') });
+    await lease.release();
+    expect(await read(new EventLog(em).since(0))).toHaveLength(3);
+    expect((await service.getSession(key))?.events).toHaveLength(3);
+  },
+  onMysql,
+);
 
 concurrencySuite.shared(
   'E2',

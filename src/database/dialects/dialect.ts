@@ -114,7 +114,7 @@ export interface DialectSql {
 
   /**
    * The end of a `select` that locks its rows and skips those that other transactions have locked. Left out where a write
-   * locks the whole database: there the transaction writes first.
+   * locks the whole database: there the transaction has written first.
    */
   readonly skipLocked?: string;
 
@@ -201,6 +201,14 @@ export interface DialectOperations {
   takeSeq(sql: Sql, update: SeqUpdate): Promise<number | undefined>;
 
   /**
+   * Locks a session's row and reads it, in one statement: between two, somebody could create a session that was not there,
+   * and it would be read without its lock. On SQLite it is a write, as `takeSeq` is.
+   *
+   * @returns undefined when `where` finds no session.
+   */
+  lockSession<Row extends object>(sql: Sql, lock: SessionLock): Promise<Row | undefined>;
+
+  /**
    * Adds to a counter, and locks its row until the end of the transaction. A counter that has no row is 0.
    *
    * @returns the new value.
@@ -217,6 +225,16 @@ export interface SeqUpdate {
   lastUpdateTime: number;
   where: string;
   values: readonly unknown[];
+}
+
+export interface SessionLock {
+  table: string;
+  /** What to read. */
+  columns: string;
+  where: string;
+  values: readonly unknown[];
+  /** A row that somebody else has locked is not found, where the database can pass over it; otherwise it is waited for. */
+  skipsLocked?: boolean;
 }
 
 export interface OneStatementAppend {

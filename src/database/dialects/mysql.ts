@@ -4,7 +4,7 @@ import type { Failure } from '../../model/failures.js';
 import { numberOf } from '../row-values.js';
 import { isSameEvent } from '../tables.js';
 import type { Dialect } from './dialect.js';
-import { addToLastSeq } from './session-row.js';
+import { addToLastSeq, lockBySelect } from './session-row.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
 import { settingsCheck, type Setting, type SettingsCheck } from './settings.js';
 
@@ -327,6 +327,8 @@ export const mysql: Dialect = {
       const { affectedRows, insertId } = await sql.run(text, [count, lastUpdateTime, ...values]);
       return affectedRows === 0 ? undefined : insertId;
     },
+
+    lockSession: lockBySelect,
 
     async increment(sql, counters, name, by) {
       const { insertId } = await sql.run(

@@ -14,7 +14,7 @@ import {
   type Tables,
 } from '../tables.js';
 import { numberOf } from '../row-values.js';
-import { addToLastSeq, appendCondition } from './session-row.js';
+import { addToLastSeq, appendCondition, lockBySelect } from './session-row.js';
 import type { Dialect, Sql } from './dialect.js';
 import { returningOperations, returningSql } from './returning.js';
 import { longEnough, required, roomForPool, setting, unless } from './server-settings.js';
@@ -172,6 +172,10 @@ export const postgresql: Dialect = {
 
   operations: {
     ...returningOperations,
+
+    // Not always by a `select`: `for update` would also wait for transactions that insert rows that refer to the session's.
+    lockSession: (sql, lock) =>
+      lock.skipsLocked ? lockBySelect(sql, lock) : returningOperations.lockSession(sql, lock),
 
     appendInOneStatement(tables) {
       const statements = new Map<string, Statement>();

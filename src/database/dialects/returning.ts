@@ -1,6 +1,6 @@
 import { numberOf } from '../row-values.js';
 import { isSameEvent, SESSION_COLUMNS } from '../tables.js';
-import type { DialectOperations, DialectSql } from './dialect.js';
+import type { DialectOperations, DialectSql, SessionLock, Sql } from './dialect.js';
 import { addToLastSeq } from './session-row.js';
 
 /** SQL that is the same on PostgreSQL and SQLite. */
@@ -29,6 +29,17 @@ export const returningOperations = {
       ...values,
     ]);
     return rows[0] && numberOf(rows[0].last_seq);
+  },
+
+  async lockSession<Row extends object>(
+    sql: Sql,
+    { table, columns, where, values }: SessionLock,
+  ): Promise<Row | undefined> {
+    const [row] = await sql.all<Row>(
+      `update ${table} set last_seq = last_seq where ${where} returning ${columns}`,
+      values,
+    );
+    return row;
   },
 
   async increment(sql, counters, name, by) {

@@ -1,5 +1,5 @@
 import { SESSION_WHERE, sessionValues } from '../tables.js';
-import type { AppendBatch, DialectSql } from './dialect.js';
+import type { AppendBatch, DialectSql, SessionLock, Sql } from './dialect.js';
 
 /**
  * An `update` that locks a session's row and adds to its `last_seq`; its values are what to add, the time, and those of
@@ -9,6 +9,16 @@ import type { AppendBatch, DialectSql } from './dialect.js';
  */
 export function addToLastSeq(table: string, where: string, sum = 'last_seq + ?'): string {
   return `update ${table} set last_seq = ${sum}, last_update_time = ? where ${where}`;
+}
+
+/** For `lockSession` on servers; on InnoDB it reads the newest version of the row. */
+export async function lockBySelect<Row extends object>(
+  sql: Sql,
+  { table, columns, where, values, skipsLocked = false }: SessionLock,
+): Promise<Row | undefined> {
+  const end = skipsLocked ? ' skip locked' : '';
+  const [row] = await sql.all<Row>(`select ${columns} from ${table} where ${where} for update${end}`, values);
+  return row;
 }
 
 /** A condition; its value is the token. */

@@ -100,9 +100,11 @@ export class ChangeStore {
     const key = sessionValues(session);
     const recorded = recordedOf(state);
     await sql.run(this.#text.deleteTrimmed, [...key, firstSeq, firstSeq]);
-    const { affectedRows } = await sql.run(this.#text.updateCreated, [recorded, ...key]);
+    // Not by the number of rows that the update finds: a host may have the driver count only those that it changes.
+    const [created] = await sql.all(this.#text.selectCreated, key);
+    if (created) await sql.run(this.#text.updateCreated, [recorded, ...key]);
     // Made by a process of an earlier version.
-    if (affectedRows === 0) await this.record(sql, { session, kind: 'created', seq: 0, data: recorded });
+    else await this.record(sql, { session, kind: 'created', seq: 0, data: recorded });
     await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: JSON.stringify({ firstSeq }) });
   }
 
@@ -192,6 +194,7 @@ function texts({ sql }: Dialect, { changes, sessions, select, changesOfSession }
     deleteOfSession: `${deleteOfSession} and kind <> 'deleted'`,
     deleteTrimmed: `${deleteOfSession}
       and (seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`,
+    selectCreated: `select change_id from ${changes} where ${SESSION_WHERE} and kind = 'created'${sql.underLock}`,
     updateCreated: `${sql.updateThrough(changes, changesOfSession)} set data = ? where ${SESSION_WHERE} and kind = 'created'`,
     deleteRewritten: `${deleteOfSession} and event_seq > ?`,
     selectOfUser: `select change_id from ${changes} as c where app_name = ? and user_id = ? and not exists

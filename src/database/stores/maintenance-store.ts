@@ -5,7 +5,6 @@ import type { ServerSetting } from '../dialects/server-settings.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  lockSession,
   ownerValues,
   ownerWhere,
   placeholders,
@@ -72,12 +71,12 @@ export type ByApp = ReadonlyMap<string, number>;
 
 /** The statements of maintenance. */
 export class MaintenanceStore {
-  readonly #sql: DialectSql;
+  readonly #dialect: Dialect;
   readonly #tables: Tables;
   readonly #text: ReturnType<typeof texts>;
 
   constructor(dialect: Dialect, tables: Tables) {
-    this.#sql = dialect.sql;
+    this.#dialect = dialect;
     this.#tables = tables;
     this.#text = texts(dialect.sql, tables);
   }
@@ -165,12 +164,13 @@ export class MaintenanceStore {
    * @returns undefined when there is no such session, or when somebody else has the lock.
    */
   async lock(sql: Sql, key: SessionKey): Promise<KeptSession | undefined> {
-    const { skipLocked } = this.#sql;
-    if (skipLocked === undefined) await sql.run(this.#text.lock, sessionValues(key));
-    const [row] = await sql.all<KeptRow>(
-      `${this.#text.select} where ${SESSION_WHERE}${skipLocked ?? ''}`,
-      sessionValues(key),
-    );
+    const row = await this.#dialect.operations.lockSession<KeptRow>(sql, {
+      table: this.#tables.sessions,
+      columns: this.#text.columns,
+      where: SESSION_WHERE,
+      values: sessionValues(key),
+      skipsLocked: true,
+    });
     return row && keptSessionOf(row);
   }
 
@@ -299,7 +299,7 @@ export class MaintenanceStore {
   }
 
   #bytes(sql: Sql, column: string, table: string, owner: Owner): Promise<ByApp> {
-    return this.#byApp(sql, `coalesce(sum(${this.#sql.byteLength(column)}), 0)`, table, owner);
+    return this.#byApp(sql, `coalesce(sum(${this.#dialect.sql.byteLength(column)}), 0)`, table, owner);
   }
 
   async #byApp(sql: Sql, what: string, table: string, owner: Owner, condition?: string): Promise<ByApp> {
@@ -381,6 +381,7 @@ interface CountRow {
 function texts(sql: DialectSql, tables: Tables) {
   const { sessions, events, eventParts, userStates, changes } = tables;
   const double = (column: string) => sql.doubleText?.(column) ?? column;
+  const columns = `${storedSessionColumns(sql)}, (lease_expires is not null and lease_expires > ${sql.now}) as leased`;
   const nextApp = (table: string) => `select min(app_name) as name from ${table} where app_name > ?`;
   const valueOf = (scope: Scope) => `${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key = ?`;
   const userState = `from ${userStates} where app_name = ? and user_id = ?`;
@@ -398,9 +399,8 @@ function texts(sql: DialectSql, tables: Tables) {
       where coalesce(e.events, 0) <> s.last_seq - s.first_seq + 1
         or e.first_event <> s.first_seq or e.last_event <> s.last_seq limit ?`,
     selectNextApp: { sessions: nextApp(sessions), userStates: nextApp(userStates), changes: nextApp(changes) },
-    select: `select ${storedSessionColumns(sql)},
-      (lease_expires is not null and lease_expires > ${sql.now}) as leased from ${sessions}`,
-    lock: lockSession(tables),
+    columns,
+    select: `select ${columns} from ${sessions}`,
     selectFirstLater: `select seq from ${events} where ${SESSION_WHERE} and seq >= ? and timestamp > ? order by seq limit 1`,
     selectBefore: `select seq from ${events} where ${SESSION_WHERE} and seq < ? order by seq limit ?`,
     setFirstSeq: `update ${sessions} set first_seq = ? where ${SESSION_WHERE}`,

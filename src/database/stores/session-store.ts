@@ -4,7 +4,6 @@ import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  lockSession,
   ownerValues,
   ownerWhere,
   sessionKeyOf,
@@ -15,6 +14,7 @@ import {
 } from '../tables.js';
 import { numberOf, textOf } from '../row-values.js';
 import type { ChangeStore } from './change-store.js';
+import { storedSessionColumns, storedSessionOf, type StoredSessionRow } from './stored-session.js';
 import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 
 /** A session's row. */
@@ -50,6 +50,7 @@ export interface SessionPage {
 
 /** The statements of sessions' rows. */
 export class SessionStore {
+  readonly #dialect: Dialect;
   readonly #text: ReturnType<typeof texts>;
 
   constructor(
@@ -57,6 +58,7 @@ export class SessionStore {
     tables: Tables,
     private readonly changes: ChangeStore,
   ) {
+    this.#dialect = dialect;
     this.#text = texts(dialect, tables);
   }
 
@@ -99,8 +101,10 @@ export class SessionStore {
 
   /** Takes the session's lock without a number. @returns undefined when the session is missing. */
   async lock(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
-    await sql.run(this.#text.lock, sessionValues(session));
-    const [row] = await sql.all<HeadRow>(this.#text.selectHeadUnderLock, sessionValues(session));
+    const row = await this.#dialect.operations.lockSession<HeadRow>(sql, {
+      ...this.#text.lock,
+      values: sessionValues(session),
+    });
     return row && headOf(row);
   }
 
@@ -135,11 +139,16 @@ export class SessionStore {
 
   /** Takes the mark of a deletion away, where there is one. @returns undefined when there is no session. */
   async restore(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
-    const { affectedRows } = await sql.run(this.#text.restore, sessionValues(session));
-    const head = await this.head(sql, session);
-    if (head && affectedRows > 0)
-      await this.changes.record(sql, { session, kind: 'restored', seq: head.lastSeq, data: null });
-    return head;
+    const row = await this.#dialect.operations.lockSession<StoredSessionRow>(sql, {
+      ...this.#text.lockStored,
+      values: sessionValues(session),
+    });
+    const stored = row && storedSessionOf(row);
+    if (stored?.deletedAt !== undefined) {
+      await sql.run(this.#text.restore, sessionValues(session));
+      await this.changes.record(sql, { session, kind: 'restored', seq: stored.lastSeq, data: null });
+    }
+    return stored;
   }
 
   /** Deletes a session that is marked as deleted. */
@@ -226,7 +235,6 @@ function texts({ sql }: Dialect, tables: Tables) {
       (${SESSION_COLUMNS}, incarnation, first_seq, last_seq, create_time, last_update_time)
       values (?, ?, ?, ?, ?, ?, ?, ?)`,
     selectHead: `select ${head} from ${sessions} where ${there}`,
-    selectHeadUnderLock: `select ${head} from ${sessions} where ${there}${sql.underLock}`,
     selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where deleted_at is null and (`,
     selectSnapshot:
       `select 'head' as kind, '' as state_key, '' as value, ${head} from ${sessions} where ${there}` +
@@ -234,7 +242,8 @@ function texts({ sql }: Dialect, tables: Tables) {
         (scope) =>
           ` union all select '${scope}', state_key, ${value}, '', 0, 0, 0 from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
       ).join(''),
-    lock: lockSession(tables),
+    lock: { table: sessions, columns: head, where: there },
+    lockStored: { table: sessions, columns: storedSessionColumns(sql), where: SESSION_WHERE },
     rewind: `update ${sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,
     updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
@@ -242,7 +251,7 @@ function texts({ sql }: Dialect, tables: Tables) {
     markDeleted: `update ${sessions} set deleted_at = ${sql.now}, incarnation = replace(incarnation, '-', '.'),
       lease_holder = null, lease_expires = null where ${there} and incarnation = ?`,
     restore: `update ${sessions} set deleted_at = null, incarnation = replace(incarnation, '.', '-')
-      where ${SESSION_WHERE} and deleted_at is not null`,
+      where ${SESSION_WHERE}`,
     purge: `delete from ${sessions} where ${SESSION_WHERE} and deleted_at is not null`,
     list: { ofApp: list(''), ofUser: list(' and user_id = ?') },
     count: { ofApp: count(''), ofUser: count(' and user_id = ?') },

@@ -90,13 +90,19 @@ export class SummaryStore {
     key: SessionKey,
     texts: { title: string | null | undefined; labels: string | null | undefined },
   ): Promise<boolean> {
+    const { sessions: table } = this.#tables;
+    const where = `${SESSION_WHERE} and deleted_at is null`;
+    const lock = { table, columns: 'last_seq', where, values: sessionValues(key) };
+    // Not by the number of rows that the update finds: a host may have the driver count only those that it changes.
+    if (!(await this.#dialect.operations.lockSession(sql, lock))) return false;
     const changes = Object.entries(texts).filter(([, text]) => text !== undefined);
-    const set = changes.map(([column]) => `${column} = ?`).join(', ') || 'title = title';
-    const { affectedRows } = await sql.run(
-      `update ${this.#tables.sessions} set ${set} where ${SESSION_WHERE} and deleted_at is null`,
-      [...changes.map(([, text]) => text), ...sessionValues(key)],
-    );
-    return affectedRows > 0;
+    const set = changes.map(([column]) => `${column} = ?`).join(', ');
+    if (set)
+      await sql.run(`update ${table} set ${set} where ${where}`, [
+        ...changes.map(([, text]) => text),
+        ...sessionValues(key),
+      ]);
+    return true;
   }
 
   get #columns(): string {

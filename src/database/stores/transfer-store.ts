@@ -13,9 +13,11 @@ export interface TransferredSession extends StoredSession {
 
 /** The statements of export and import. */
 export class TransferStore {
+  readonly #dialect: Dialect;
   readonly #text: ReturnType<typeof texts>;
 
   constructor(dialect: Dialect, tables: Tables) {
+    this.#dialect = dialect;
     this.#text = texts(dialect, tables);
   }
 
@@ -34,9 +36,16 @@ export class TransferStore {
   /** @returns a session's row, deleted or not. */
   async session(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
     const [row] = await sql.all<SessionRow>(this.#text.selectSession, sessionValues(session));
-    return (
-      row && { ...storedSessionOf(row), title: optionalTextOf(row.title), labels: optionalTextOf(row.labels_json) }
-    );
+    return row && transferredSessionOf(row);
+  }
+
+  /** As `session`, and locks the row. */
+  async lock(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
+    const row = await this.#dialect.operations.lockSession<SessionRow>(sql, {
+      ...this.#text.lock,
+      values: sessionValues(session),
+    });
+    return row && transferredSessionOf(row);
   }
 
   /** @returns the ids of the session's events with these numbers, by number. */
@@ -73,13 +82,19 @@ interface SessionRow extends StoredSessionRow {
   labels_json: string | null;
 }
 
+function transferredSessionOf(row: SessionRow): TransferredSession {
+  return { ...storedSessionOf(row), title: optionalTextOf(row.title), labels: optionalTextOf(row.labels_json) };
+}
+
 function texts({ sql }: Dialect, tables: Tables) {
   const { sessions, events, userStates, appStates, select } = tables;
+  const columns = `${storedSessionColumns(sql)}, title, ${select.labels} as labels_json`;
   const firstApp = (table: string) => `select min(app_name) as name from ${table} where app_name > ?`;
   return {
     selectNextApp: `select min(name) as name from (${[sessions, userStates, appStates].map(firstApp).join(' union all ')}) as apps`,
     selectNextUser: `select user_id from ${userStates} where app_name = ? and user_id > ? order by user_id limit 1`,
-    selectSession: `select ${storedSessionColumns(sql)}, title, ${select.labels} as labels_json from ${sessions} where ${SESSION_WHERE}`,
+    selectSession: `select ${columns} from ${sessions} where ${SESSION_WHERE}`,
+    lock: { table: sessions, columns, where: SESSION_WHERE },
     selectEventIds: `select seq, event_id from ${events} where ${SESSION_WHERE} and seq in`,
     update: `update ${sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,
       incarnation = replace(incarnation, ?, ?), title = ?, labels = ? where ${SESSION_WHERE}`,
