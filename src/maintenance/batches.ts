@@ -33,7 +33,10 @@ export interface BatchOptions {
 }
 
 export interface MaintenanceResult extends MaintenanceProgress {
-  /** How many sessions were left as they are: somebody holds their lease, or had locked their row. */
+  /**
+   * How many sessions were left as they are: somebody holds their lease, or had locked their row, or has created or rewound
+   * them during the call.
+   */
   skipped: number;
   /** Whether `maxBatches` or the signal ended the work before its end. The same call again goes on. */
   more: boolean;

@@ -20,18 +20,16 @@ import {
   type Known,
 } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
-import { decodeEvent } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
-import { pastState } from '../model/past-state.js';
-import { stateJson } from '../model/state.js';
-import { exportRecords, type ExportFilter } from '../transfer/export.js';
+import { exportRecords, type ExportFilter, type Run } from '../transfer/export.js';
 import { writeForeign } from '../transfer/foreign/import-foreign.js';
 import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
 import { recognise } from '../transfer/foreign/recognise.js';
 import { Import, type ImportProgress } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
 import { BATCH_OPTIONS, Batches, type BatchOptions, type MaintenanceResult } from './batches.js';
+import { Deletion, type Rule } from './deletion.js';
 import { Repair, type RepairOptions, type RepairedSession } from './repair.js';
 import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 
@@ -139,24 +137,8 @@ const checkImportFrom = object<ImportFromOptions>({ ...IMPORT_OPTIONS, dryRun: a
 
 const DEFAULT_IMPORT_BATCH = 500;
 
-/** How many sessions are looked at in one query. */
-const PAGE = 500;
-
-/** What is to be done to a session. */
-interface Task {
-  session: KeptSession;
-  /** The number before which its events go. */
-  firstKept: number;
-  /** Whether the session itself goes, too. */
-  isWhole: boolean;
-}
-
-/** Looks at a session, again under its lock. @returns undefined when nothing is to be done. */
-type Plan = (session: KeptSession) => Promise<Task | undefined> | Task | undefined;
-
-const rowsOf = ({ session, firstKept, isWhole }: Task) => Math.max(0, firstKept - session.firstSeq) + (isWhole ? 1 : 0);
-
-const whole = (session: KeptSession): Task => ({ session, firstKept: session.lastSeq + 1, isWhole: true });
+/** All of a user's sessions. */
+const EVERY_SESSION: Rule = { isWhole: true, firstKept: (_, before) => before };
 
 /**
  * Deletes and trims sessions, counts what is stored and mends what is damaged, on tables that are in use.
@@ -167,7 +149,8 @@ const whole = (session: KeptSession): Task => ({ session, firstKept: session.las
  * ```
  *
  * What deletes works in short transactions of `batchSize` rows (contract K1). It waits for nobody, and nobody who writes
- * to another session waits for it; a session whose row somebody else has locked is left for the next call. Sessions with a
+ * to another session waits for it; a session whose row somebody else has locked is left for the next call, and so is one that
+ * was created again, rewound or used since the call has looked at it. Sessions with a
  * lease that somebody holds, by the database's clock, are left alone unless `includeLeased` is true. Where it was
  * interrupted, the same call goes on. `dryRun` counts and writes nothing.
  *
@@ -195,8 +178,9 @@ export class SessionMaintenance {
 
   /**
    * Deletes whole sessions: rows, events, session state and leases. `app:` and `user:` state stays. A session of more
-   * events than `batchSize` is marked as deleted first, and its events go in several transactions. Idle sessions are found
-   * by an index; without `idleFor` every session of the app, or of `userId`, is looked at.
+   * events than `batchSize` goes in several transactions; with the first one it is gone for everybody, and cannot be restored.
+   * Whatever the conditions, what an interrupted deletion has left is deleted as well. Idle sessions are found by an index;
+   * without `idleFor` every session of the app, or of `userId`, is looked at.
    *
    * @returns what was deleted.
    * @throws InvalidArgumentError also when neither `idleFor` nor `olderThan` nor `deletedFor` is given: that would delete
@@ -219,16 +203,18 @@ export class SessionMaintenance {
       (idleSince === undefined || lastUpdateTime <= idleSince) &&
       (createdUpTo === undefined || createTime <= createdUpTo) &&
       (deletedUpTo === undefined || (deletedAt !== undefined && deletedAt <= deletedUpTo));
-    const plan: Plan = (session) => (isMeant(session) ? whole(session) : undefined);
+    const rule: Rule = {
+      isWhole: true,
+      firstKept: (session, before) => (isMeant(session) ? before : undefined),
+    };
 
     // An index by creation or deletion would be one more for each append on PostgreSQL to write.
     const way: Omit<Walk, 'appName'> =
       userId === undefined && idleSince !== undefined ? { by: 'update', upTo: idleSince } : { by: 'key', userId };
 
     const batches = this.#batches(options);
-    for await (const app of this.#apps(call, appName, 'sessions')) {
-      await this.#walk(call, { appName: app, ...way }, batches, plan);
-    }
+    const deletion = this.#deletion(call, batches, rule);
+    for await (const app of this.#apps(call, appName, 'sessions')) await deletion.walk({ appName: app, ...way });
     return batches.result;
   }
 
@@ -250,29 +236,26 @@ export class SessionMaintenance {
     const call: ErrorContext = { operation: 'trim', key };
     const now = await this.#read(call, (sql) => this.#stores.maintenance.now(sql));
 
-    const firstKept = async (session: KeptSession): Promise<number> => {
-      if (keepLast !== undefined) return session.lastSeq - keepLast + 1;
-      const time = now - (olderThan ?? 0);
-      const later = await this.#read(call, (sql) => this.#stores.maintenance.firstLater(sql, session, time));
-      return later ?? session.lastSeq + 1;
+    const rule: Rule = {
+      isWhole: false,
+      firstKept: async (session, before, run) => {
+        if (keepLast !== undefined) return Math.min(before, session.lastSeq - keepLast + 1);
+        const time = now - (olderThan ?? 0);
+        const later = await run((sql) => this.#stores.maintenance.firstLater(sql, session, before, time));
+        return later ?? before;
+      },
     };
-    const plan: Plan = async (session) => {
-      if (session.deletedAt !== undefined || session.lastSeq < session.firstSeq) return undefined;
-      const task = { session, firstKept: await firstKept(session), isWhole: false };
-      return rowsOf(task) > 0 ? task : undefined;
-    };
-
     const batches = this.#batches(options);
+    const deletion = this.#deletion(call, batches, rule);
     if (sessionId === undefined) {
-      for await (const app of this.#apps(call, appName, 'sessions')) {
-        await this.#walk(call, { appName: app, userId, by: 'key' }, batches, plan);
-      }
+      for await (const app of this.#apps(call, appName, 'sessions'))
+        await deletion.walk({ appName: app, userId, by: 'key' });
       return batches.result;
     }
     if (appName === undefined || userId === undefined)
       throw new InvalidArgumentError('A sessionId needs appName and userId.');
     const session = await this.#read(call, (sql) => this.#stores.maintenance.find(sql, { appName, userId, sessionId }));
-    if (session) await this.#work(call, [session], batches, plan);
+    if (session) await deletion.work([session]);
     return batches.result;
   }
 
@@ -291,9 +274,9 @@ export class SessionMaintenance {
     checkOwner(options);
     const call: ErrorContext = { operation: 'eraseUser', key: givenKey(options) };
     const batches = this.#batches(options);
-    for await (const app of this.#apps(call, appName, 'sessions')) {
-      await this.#walk(call, { appName: app, userId, by: 'key' }, batches, whole);
-    }
+    const deletion = this.#deletion(call, batches, EVERY_SESSION);
+    for await (const app of this.#apps(call, appName, 'sessions'))
+      await deletion.walk({ appName: app, userId, by: 'key' });
     let stateKeys = 0;
     for await (const app of this.#apps(call, appName, 'userStates')) {
       stateKeys += await this.#eraseUserState(call, app, userId, batches);
@@ -475,6 +458,12 @@ export class SessionMaintenance {
     return new Batches(options, this.#transactions.dialect.sql.turnMs);
   }
 
+  #deletion(call: ErrorContext, batches: Batches, rule: Rule): Deletion {
+    const read: Run = (work) => this.#read(call, work);
+    const write: Run = (work) => this.#write(call, work);
+    return new Deletion(read, write, this.#stores, batches, rule);
+  }
+
   /** The app that was asked for, or all that there are. */
   async *#apps(
     call: ErrorContext,
@@ -487,142 +476,6 @@ export class SessionMaintenance {
     }
     const next = (after: string) => this.#read(call, (sql) => this.#stores.maintenance.nextApp(sql, after, table));
     for (let app = await next(''); app !== undefined; app = await next(app)) yield app;
-  }
-
-  async #walk(call: ErrorContext, walk: Walk, batches: Batches, plan: Plan): Promise<void> {
-    let after: KeptSession | undefined;
-    for (;;) {
-      const page = await this.#read(call, (sql) => this.#stores.maintenance.page(sql, walk, after, PAGE));
-      if (page.length === 0 || !(await batches.mayBegin())) return;
-      await this.#work(call, page, batches, plan);
-      if (page.length < PAGE) return;
-      after = page.at(-1);
-    }
-  }
-
-  /** Does what is to be done to some sessions, as many as fit into a transaction at a time. */
-  async #work(call: ErrorContext, sessions: readonly KeptSession[], batches: Batches, plan: Plan): Promise<void> {
-    let batch: Task[] = [];
-    let rows = 0;
-    const end = async () => {
-      if (batch.length > 0) await this.#batch(call, batch, batches, plan);
-      batch = [];
-      rows = 0;
-    };
-    for (const session of sessions) {
-      const task = await plan(session);
-      if (!task) continue;
-      if (session.isLeased && !batches.includesLeased) {
-        batches.skip();
-        continue;
-      }
-      if (rows + rowsOf(task) > batches.size) await end();
-      if (!(await batches.mayBegin())) return;
-      if (rowsOf(task) > batches.size && !batches.isDryRun) {
-        await this.#large(call, task, batches, plan);
-        continue;
-      }
-      batch.push(task);
-      rows += rowsOf(task);
-    }
-    if (batch.length > 0 && (await batches.mayBegin())) await end();
-  }
-
-  /** Deletes a session, or drops events, in several transactions. */
-  async #large(call: ErrorContext, task: Task, batches: Batches, plan: Plan): Promise<void> {
-    const { key } = task.session;
-    // First it is marked as deleted: without its first events nobody may see it, also when this call is interrupted.
-    if (task.isWhole && !(await this.#mark(call, task, batches, plan))) return;
-    for (let isDone = false; !isDone;) {
-      if (!(await batches.mayBegin())) return;
-      const trimmed = await this.#write(call, async (sql) => {
-        const locked = await this.#lock(sql, key, batches);
-        return locked && this.#trim(sql, locked, task, batches);
-      });
-      isDone = trimmed?.isDone ?? true;
-      const skipped = trimmed ? 0 : 1;
-      batches.add({ sessions: isDone && !task.isWhole ? 1 - skipped : 0, events: trimmed?.events ?? 0, skipped });
-      if (!trimmed) return;
-    }
-    if (task.isWhole && (await batches.mayBegin())) await this.#batch(call, [task], batches, plan);
-  }
-
-  async #trim(sql: Sql, locked: KeptSession, { firstKept, isWhole }: Task, batches: Batches) {
-    const { key, lastSeq } = locked;
-    const { maintenance, changes } = this.#stores;
-    // A database that went back may have fewer events than it had.
-    const upTo = Math.min(firstKept, lastSeq + 1);
-    const numbers = await maintenance.numbersBefore(sql, key, upTo, batches.size);
-    const firstSeq = numbers.length < batches.size ? upTo : (numbers.at(-1) ?? 0) + 1;
-    // Of a session that goes as a whole, the log tells that.
-    if (!isWhole) {
-      const state = await this.#stateBefore(sql, locked, firstSeq);
-      await changes.recordTrim(sql, key, { firstSeq, lastSeq, state });
-    }
-    await maintenance.trim(sql, key, firstSeq, numbers);
-    return { events: numbers.length, isDone: firstSeq >= upTo };
-  }
-
-  /** The JSON of what a session has written to the state before an event; null where that is not known exactly. */
-  async #stateBefore(sql: Sql, { key, incarnation, firstSeq }: KeptSession, seq: number): Promise<string | null> {
-    const { created, changes, isComplete } = await this.#stores.changes.history(sql, key);
-    if (!created || !isComplete) return null;
-    const range = { incarnation, after: firstSeq - 1, upTo: seq - 1, limit: seq };
-    const events = (await this.#stores.log.sessionEvents(sql, key, range)).flatMap(({ seq, json }) => {
-      const event = decodeEvent(json ?? undefined);
-      return event ? [{ seq, id: event.id, delta: event.actions?.stateDelta ?? {} }] : [];
-    });
-    const before = changes.filter((change) => change.seq < seq);
-    const state = pastState(created, before, events);
-    return stateJson(Array.from(state, ([name, { json }]) => [name, json] as const));
-  }
-
-  /** @returns whether the session is marked as deleted now. */
-  async #mark(call: ErrorContext, { session: { key } }: Task, batches: Batches, plan: Plan): Promise<boolean> {
-    const isMarked = await this.#write(call, async (sql) => {
-      const locked = await this.#lock(sql, key, batches);
-      if (!locked || !(await plan(locked))) return false;
-      if (locked.deletedAt === undefined) await this.#stores.sessions.markDeleted(sql, key, locked);
-      return true;
-    });
-    batches.add({ sessions: 0, events: 0, skipped: isMarked ? 0 : 1 });
-    return isMarked;
-  }
-
-  /** @returns the session under its lock; undefined where it is to be left alone. */
-  async #lock(sql: Sql, key: SessionKey, batches: Batches): Promise<KeptSession | undefined> {
-    const locked = await this.#stores.maintenance.lock(sql, key);
-    return locked?.isLeased && !batches.includesLeased ? undefined : locked;
-  }
-
-  /** One transaction. What was planned is planned again under each session's lock: it may have changed. */
-  async #batch(call: ErrorContext, tasks: readonly Task[], batches: Batches, plan: Plan): Promise<void> {
-    if (batches.isDryRun) {
-      const events = tasks.reduce((sum, task) => sum + rowsOf(task) - (task.isWhole ? 1 : 0), 0);
-      batches.add({ sessions: tasks.length, events, skipped: 0 });
-      return;
-    }
-    const done = await this.#write(call, async (sql) => {
-      const done = { sessions: 0, events: 0, skipped: 0 };
-      for (const task of tasks) {
-        const { session, firstKept, isWhole } = task;
-        const locked = await this.#lock(sql, session.key, batches);
-        if (!locked) {
-          // Gone, or somebody else's.
-          if (await this.#stores.maintenance.find(sql, session.key)) done.skipped++;
-        } else if (isWhole) {
-          if (!(await plan(locked))) continue;
-          await this.#stores.sessions.delete(sql, locked.key, locked.incarnation);
-          done.sessions++;
-          done.events += locked.lastSeq - locked.firstSeq + 1;
-        } else if (locked.incarnation === session.incarnation && locked.firstSeq < firstKept) {
-          done.sessions++;
-          done.events += (await this.#trim(sql, locked, task, batches)).events;
-        }
-      }
-      return done;
-    });
-    batches.add(done);
   }
 
   #read<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {

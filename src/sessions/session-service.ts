@@ -408,7 +408,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * Brings a session back that was deleted with `deletion: 'soft'`: events, state, numbers and title are as they were
    * (contract K3). `Session` objects from before it can be appended to again. A session that is not deleted stays as it is.
    *
-   * @throws SessionNotFoundError when there is none, or nothing is left of it.
+   * @throws SessionNotFoundError when there is none, or `prune` or `eraseUser` has begun to delete it for good.
    */
   async restoreSession(request: SessionKey): Promise<void> {
     checkRequest.restoreSession(request, 'The request of restoreSession');

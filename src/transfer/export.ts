@@ -1,6 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import type { StateHistory } from '../database/stores/change-store.js';
 import type { KeptSession } from '../database/stores/maintenance-store.js';
+import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
@@ -72,8 +73,8 @@ async function* exportSession(run: Run, stores: Stores, key: SessionKey): AsyncG
     const state = await stores.state.written(sql, key, 'session');
     return session && { session, state, history: await stores.changes.history(sql, key) };
   });
-  // Deleted since the page was read.
-  if (!read) return;
+  // Deleted since the page was read, or on the way.
+  if (!read || hasDeletionBegun(read.session)) return;
   const { session, state, history } = read;
   const { incarnation, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
   yield {

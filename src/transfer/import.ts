@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
@@ -120,6 +121,11 @@ export class Import {
     const { sessions, transfer, events: store, changes } = this.stores;
     const { createTime, lastUpdateTime, firstSeq } = record;
     let existing = await (this.mode.isDryRun ? transfer.session(sql, key) : transfer.lock(sql, key));
+    // It lacks events: what is left of it goes, and the session is written anew.
+    if (existing && hasDeletionBegun(existing)) {
+      if (!this.mode.isDryRun) await sessions.purge(sql, key);
+      existing = undefined;
+    }
     // What a dry run has not written is taken for written.
     const seen = this.mode.isDryRun ? this.#lastSeq : undefined;
     const isNew = !existing && seen === undefined;
@@ -181,7 +187,9 @@ export class Import {
     isNew: boolean,
   ): Promise<void> {
     const { state, transfer, changes } = this.stores;
-    const { createTime, lastUpdateTime, firstSeq, lastSeq } = record;
+    const { createTime, lastUpdateTime, lastSeq } = record;
+    // Not the record's: a session that was trimmed here since the export does not have its first events any more.
+    const { firstSeq } = existing;
     // One that is not whole yet is marked as deleted at its creation.
     const keptDeletedAt = existing.deletedAt === createTime ? undefined : existing.deletedAt;
     const { title, labels, deletedAt } = this.mode.isForeign

@@ -12,6 +12,7 @@ import { damageSuite } from './i-damage.js';
 import { completeLogSuite } from './j-complete-log.js';
 import { pastSuite } from './k-history.js';
 import { deletionSuite } from './k-deletion.js';
+import { interleavingSuite } from './k-interleaving.js';
 import { summarySuite } from './k-summaries.js';
 import { maintenanceSuite } from './k-maintenance.js';
 import { failureSuite } from './o-errors.js';
@@ -35,6 +36,7 @@ export const suites: readonly Suite[] = [
   completeLogSuite,
   maintenanceSuite,
   deletionSuite,
+  interleavingSuite,
   pastSuite,
   summarySuite,
   failureSuite,

@@ -15,7 +15,13 @@ import {
   type Tables,
 } from '../tables.js';
 import { booleanOf, numberOf, optionalTextOf, textOf } from '../row-values.js';
-import { storedSessionColumns, storedSessionOf, type StoredSession, type StoredSessionRow } from './stored-session.js';
+import {
+  DELETION_NOT_BEGUN,
+  storedSessionColumns,
+  storedSessionOf,
+  type StoredSession,
+  type StoredSessionRow,
+} from './stored-session.js';
 
 /** A session's row, as maintenance sees it. */
 export interface KeptSession extends StoredSession {
@@ -174,9 +180,15 @@ export class MaintenanceStore {
     return row && keptSessionOf(row);
   }
 
-  /** @returns the number of the first event, from `firstSeq` on, that is later than a time; undefined when none is. */
-  async firstLater(sql: Sql, { key, firstSeq }: KeptSession, time: number): Promise<number | undefined> {
-    const [row] = await sql.all<{ seq: number }>(this.#text.selectFirstLater, [...sessionValues(key), firstSeq, time]);
+  /** @returns the number of the first event, from `firstSeq` on and before a number, that is later than a time. */
+  async firstLater(
+    sql: Sql,
+    { key, firstSeq }: KeptSession,
+    before: number,
+    time: number,
+  ): Promise<number | undefined> {
+    const values = [...sessionValues(key), firstSeq, before, time];
+    const [row] = await sql.all<{ seq: number }>(this.#text.selectFirstLater, values);
     return row && numberOf(row.seq);
   }
 
@@ -382,6 +394,8 @@ function texts(sql: DialectSql, tables: Tables) {
   const { sessions, events, eventParts, userStates, changes } = tables;
   const double = (column: string) => sql.doubleText?.(column) ?? column;
   const columns = `${storedSessionColumns(sql)}, (lease_expires is not null and lease_expires > ${sql.now}) as leased`;
+  // A deletion that has begun has overwritten it.
+  const updated = `case when ${DELETION_NOT_BEGUN} then last_update_time else create_time end`;
   const nextApp = (table: string) => `select min(app_name) as name from ${table} where app_name > ?`;
   const valueOf = (scope: Scope) => `${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key = ?`;
   const userState = `from ${userStates} where app_name = ? and user_id = ?`;
@@ -401,7 +415,8 @@ function texts(sql: DialectSql, tables: Tables) {
     selectNextApp: { sessions: nextApp(sessions), userStates: nextApp(userStates), changes: nextApp(changes) },
     columns,
     select: `select ${columns} from ${sessions}`,
-    selectFirstLater: `select seq from ${events} where ${SESSION_WHERE} and seq >= ? and timestamp > ? order by seq limit 1`,
+    selectFirstLater: `select seq from ${events} where ${SESSION_WHERE}
+      and seq >= ? and seq < ? and timestamp > ? order by seq limit 1`,
     selectBefore: `select seq from ${events} where ${SESSION_WHERE} and seq < ? order by seq limit ?`,
     setFirstSeq: `update ${sessions} set first_seq = ? where ${SESSION_WHERE}`,
     setBooks: `update ${sessions} set first_seq = ?, last_seq = ? where ${SESSION_WHERE}`,
@@ -419,6 +434,6 @@ function texts(sql: DialectSql, tables: Tables) {
     countUserKeys: `select count(*) as total ${userState}`,
     deleteUserState: `delete ${userState} and state_key in`,
     selectCounts: `select app_name, last_seq - first_seq + 1 as events, count(*) as sessions,
-      ${double('min(last_update_time)')} as oldest, ${double('max(last_update_time)')} as newest from ${sessions}`,
+      ${double(`min(${updated})`)} as oldest, ${double(`max(${updated})`)} as newest from ${sessions}`,
   };
 }

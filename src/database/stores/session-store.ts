@@ -14,8 +14,15 @@ import {
 } from '../tables.js';
 import { numberOf, textOf } from '../row-values.js';
 import type { ChangeStore } from './change-store.js';
-import { storedSessionColumns, storedSessionOf, type StoredSessionRow } from './stored-session.js';
 import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
+import {
+  hasDeletionBegun,
+  incarnationAtDeletion,
+  storedSessionColumns,
+  storedSessionOf,
+  type StoredSession,
+  type StoredSessionRow,
+} from './stored-session.js';
 
 /** A session's row. */
 export interface SessionHead {
@@ -137,14 +144,30 @@ export class SessionStore {
     if (affectedRows > 0) await this.changes.record(sql, { session, kind: 'hidden', seq: lastSeq, data: null });
   }
 
-  /** Takes the mark of a deletion away, where there is one. @returns undefined when there is no session. */
+  /**
+   * Begins a deletion that takes several transactions, for the caller that holds the session's lock: the session is marked as
+   * deleted, and cannot be restored.
+   */
+  async beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
+    const { key, incarnation, lastSeq, deletedAt } = session;
+    await sql.run(this.#text.beginDeletion, [incarnationAtDeletion(incarnation), ...sessionValues(key)]);
+    if (deletedAt === undefined)
+      await this.changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
+  }
+
+  /**
+   * Takes the mark of a deletion away, where there is one.
+   *
+   * @returns undefined when there is no session, or its deletion has begun.
+   */
   async restore(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
     const row = await this.#dialect.operations.lockSession<StoredSessionRow>(sql, {
       ...this.#text.lockStored,
       values: sessionValues(session),
     });
     const stored = row && storedSessionOf(row);
-    if (stored?.deletedAt !== undefined) {
+    if (!stored || hasDeletionBegun(stored)) return undefined;
+    if (stored.deletedAt !== undefined) {
       await sql.run(this.#text.restore, sessionValues(session));
       await this.changes.record(sql, { session, kind: 'restored', seq: stored.lastSeq, data: null });
     }
@@ -250,6 +273,9 @@ function texts({ sql }: Dialect, tables: Tables) {
     delete: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
     markDeleted: `update ${sessions} set deleted_at = ${sql.now}, incarnation = replace(incarnation, '-', '.'),
       lease_holder = null, lease_expires = null where ${there} and incarnation = ?`,
+    // The time of the last update has each `prune` find it first, and finish what was begun.
+    beginDeletion: `update ${sessions} set deleted_at = coalesce(deleted_at, ${sql.now}), incarnation = ?,
+      last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
     restore: `update ${sessions} set deleted_at = null, incarnation = replace(incarnation, '.', '-')
       where ${SESSION_WHERE}`,
     purge: `delete from ${sessions} where ${SESSION_WHERE} and deleted_at is not null`,

@@ -23,6 +23,31 @@ export interface StoredSessionRow extends SessionKeyRow {
   deleted: number | string | null;
 }
 
+/**
+ * The first character of the incarnation of a session whose deletion has begun and takes several transactions. It is marked
+ * as deleted as well, so that nobody reads it or writes to it; and `restore` does not turn this back, since the session lacks
+ * events. What creates its id again deletes the rest first.
+ */
+const DELETION_BEGUN = '!';
+
+/** A condition that leaves out sessions whose deletion has begun. */
+export const DELETION_NOT_BEGUN = `incarnation not like '${DELETION_BEGUN}%'`;
+
+/** The incarnation of a session from the beginning of its deletion on. */
+export function incarnationAtDeletion(incarnation: string): string {
+  return DELETION_BEGUN + incarnation.slice(1);
+}
+
+export function hasDeletionBegun({ incarnation }: Pick<SessionHead, 'incarnation'>): boolean {
+  return incarnation.startsWith(DELETION_BEGUN);
+}
+
+/** Whether two rows are of one session that nobody has created again or rewound in between, deleted or not. */
+export function isSameIncarnation(one: SessionHead, other: SessionHead): boolean {
+  const bare = ({ incarnation }: SessionHead) => incarnation.slice(1).replaceAll('.', '-');
+  return bare(one) === bare(other);
+}
+
 export function storedSessionColumns(sql: DialectSql): string {
   const double = (column: string) => sql.doubleText?.(column) ?? column;
   return `${SESSION_COLUMNS}, incarnation, first_seq, last_seq, ${double('create_time')} as created,

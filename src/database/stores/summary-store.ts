@@ -10,6 +10,7 @@ import {
 } from '../tables.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../row-values.js';
 import { keysetAfter } from './maintenance-store.js';
+import { DELETION_NOT_BEGUN } from './stored-session.js';
 
 /** Which sessions to find; all conditions given must hold. */
 export interface SummaryFilter {
@@ -68,7 +69,8 @@ export class SummaryStore {
     const conditions: [string, readonly unknown[]][] = [
       ['app_name = ?', [appName]],
       ...given('user_id = ?', userId),
-      [`deleted_at is ${filter.isDeleted ? 'not ' : ''}null`, []],
+      // Deleted ones can be restored.
+      [filter.isDeleted ? `deleted_at is not null and ${DELETION_NOT_BEGUN}` : 'deleted_at is null', []],
       ...given('last_update_time > ?', updatedAfter),
       ...given('last_update_time < ?', updatedBefore),
       ...given(this.#dialect.sql.contains('title'), title),

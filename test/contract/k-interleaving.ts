@@ -1,0 +1,362 @@
+import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../src/index.js';
+import type { SessionKey } from '../../src/model/keys.js';
+import { expectFold, idsIn, read, upTo } from './log-tools.js';
+import { Suite, withConnections, type OwnContext } from './rule.js';
+import { expectCode, faulty, idsOf, saying } from './tools.js';
+
+/** What others do to a session between two transactions of a call that deletes. */
+export const interleavingSuite = new Suite();
+
+const OF_SESSION = 'app_name = ? and user_id = ? and session_id = ?';
+const DAY = 24 * 3_600_000;
+
+const E = (from: number, to: number) => upTo(to - from + 1).map((n) => `e${from + n - 1}`);
+
+/** The ids of a session's events in the tables, and whether anybody can read it; undefined where no row is left. */
+async function left({ query, service }: OwnContext, key: SessionKey) {
+  const values = Object.values(key);
+  const sessions = await query(`select 1 from adk_sessions where ${OF_SESSION}`, values);
+  const events = await query<{ event_id: string }>(
+    `select event_id from adk_events where ${OF_SESSION} order by seq`,
+    values,
+  );
+  const states = await query(`select 1 from adk_session_states where ${OF_SESSION}`, values);
+  if (sessions.length + events.length + states.length === 0) return undefined;
+  const session = await service.getSession(key);
+  const ids = events.map((row) => row.event_id);
+  // What is read is what is stored, or nothing is.
+  if (session) expect(idsOf(session)).toEqual(ids);
+  return { ids, isSeen: session !== undefined };
+}
+
+const whole = (ids: readonly string[]) => ({ ids, isSeen: true });
+
+/** Maintenance in whose call something happens before the transaction with this number. */
+function interrupted({ orm }: OwnContext, number: number, change: () => Promise<unknown>): SessionMaintenance {
+  let begun = 0;
+  const before = async (text: string) => {
+    if (text === 'begin' && ++begun === number) await change();
+  };
+  return new SessionMaintenance(faulty(orm.em, { before }));
+}
+
+/** A session of its own user, of events e1, e2 … with these times, and what others can do to it. */
+async function prepare({ app, peer, query }: OwnContext, name: string, times: readonly number[]) {
+  // With connections of their own, whatever the driver.
+  const service = new MikroOrmSessionService(peer.em);
+  const softly = new MikroOrmSessionService(peer.em, { deletion: 'soft' });
+  const maintenance = new SessionMaintenance(peer.em);
+  const key = { appName: app, userId: name, sessionId: 's' };
+  const session = await service.createSession({ ...key, state: { kept: 1 } });
+  const events = times.map((timestamp, i) => saying('x', { id: `e${i + 1}`, timestamp }));
+  await service.appendEvents({ session, events });
+  await query(`update adk_sessions set create_time = 2000000 where ${OF_SESSION}`, Object.values(key));
+  const exported: unknown[] = [];
+  for await (const record of maintenance.exportSessions({ appName: app, userId: name })) exported.push(record);
+  const create = async () => {
+    await service.deleteSession(key);
+    const session = await service.createSession({ ...key, state: { fresh: 1 } });
+    for (const id of ['new 1', 'new 2', 'new 3', 'new 4'])
+      await service.appendEvent({ session, event: saying(id, { id }) });
+  };
+  return {
+    key,
+    softly,
+    create,
+    append: () => service.appendEvent({ session, event: saying('back', { id: `e${times.length + 1}` }) }),
+    rewind: (at: number) => service.rewindSession(key, { at }),
+    restore: () => service.restoreSession(key),
+    import: () => maintenance.importSessions(exported),
+    lease: () => new SessionLeases(peer.em, { ttlMs: 600_000 }).acquire(key, { holder: 'me' }),
+    delete: () => service.deleteSession(key),
+  };
+}
+
+type Prepared = Awaited<ReturnType<typeof prepare>>;
+
+const NEW = ['new 1', 'new 2', 'new 3', 'new 4'];
+const NOT_FOUND = 'ADK_SESSION_NOT_FOUND';
+
+/** What each change does before the deletion has begun: what is left, or that the session goes, and why it may have failed. */
+type Effects = Record<string, readonly [ids: readonly string[] | 'goes', code?: string]>;
+
+/** What each change does once it has begun. */
+const BEGUN: Effects = {
+  create: [NEW],
+  append: ['goes', NOT_FOUND],
+  rewind: ['goes', NOT_FOUND],
+  restore: ['goes', NOT_FOUND],
+  import: [E(1, 5)],
+  lease: ['goes', NOT_FOUND],
+};
+
+const CHANGES: Record<string, (prepared: Prepared) => Promise<unknown>> = {
+  create: (each) => each.create(),
+  append: (each) => each.append(),
+  rewind: (each) => each.rewind(3),
+  restore: (each) => each.restore(),
+  import: (each) => each.import(),
+  lease: (each) => each.lease(),
+};
+
+type Remove = (
+  by: SessionMaintenance,
+  options: { appName: string; userId: string; batchSize: number; pauseMs: number },
+) => Promise<unknown>;
+
+const DELETIONS: Record<string, readonly [Remove, Effects]> = {
+  'prune of what is idle': [
+    (by, options) => by.prune({ ...options, idleFor: DAY }),
+    {
+      create: [NEW],
+      append: [E(1, 6)],
+      rewind: [E(1, 3)],
+      restore: ['goes'],
+      import: ['goes'],
+      lease: [E(1, 5)],
+    },
+  ],
+  'prune of what is old': [
+    (by, options) => by.prune({ ...options, olderThan: DAY }),
+    {
+      create: [NEW],
+      append: ['goes'],
+      rewind: [E(1, 3)],
+      restore: ['goes'],
+      import: ['goes'],
+      lease: [E(1, 5)],
+    },
+  ],
+  'prune of what is deleted': [
+    (by, options) => by.prune({ ...options, deletedFor: 0 }),
+    {
+      create: [NEW],
+      append: ['goes', NOT_FOUND],
+      rewind: ['goes', NOT_FOUND],
+      restore: [E(1, 5)],
+      import: [E(1, 5)],
+      lease: ['goes', NOT_FOUND],
+    },
+  ],
+  eraseUser: [
+    (by, options) => by.eraseUser(options),
+    {
+      create: [NEW],
+      append: ['goes'],
+      rewind: [E(1, 3)],
+      restore: ['goes'],
+      import: ['goes'],
+      lease: [E(1, 5)],
+    },
+  ],
+};
+
+for (const [title, [remove, unbegun]] of Object.entries(DELETIONS)) {
+  interleavingSuite.own(
+    'K1',
+    `${title}: a session that somebody changes between two transactions goes whole, or stays whole`,
+    async (context) => {
+      for (const name of Object.keys(CHANGES)) {
+        // In one transaction, or in four: the deletion begins, and the events go, the last of them with the session.
+        for (const [number, batchSize] of [[1, 100], ...upTo(4).map((number) => [number, 2] as const)] as const) {
+          const userId = `${title} ${name} ${number} of ${batchSize}`;
+          const prepared = await prepare(context, userId, [10, 20, 30, 40, 50]);
+          const { key } = prepared;
+          if (title.includes('deleted')) await prepared.softly.deleteSession(key);
+          let failed: unknown;
+          let isChanged = false;
+          const change = async () => {
+            isChanged = true;
+            failed = await CHANGES[name]!(prepared).then(
+              () => undefined,
+              (error: unknown) => error,
+            );
+          };
+          const options = { appName: context.app, userId, batchSize, pauseMs: 0 };
+          await remove(interrupted(context, number, change), options);
+          const [expected, code] = (number === 1 ? unbegun : BEGUN)[name]!;
+          const found = await left(context, key);
+          expect([userId, isChanged, failed && (failed as { code?: string }).code, found]).toEqual([
+            userId,
+            true,
+            code,
+            expected === 'goes' ? undefined : whole(expected),
+          ]);
+        }
+      }
+      await expectFold(context);
+    },
+    withConnections,
+  );
+}
+
+interleavingSuite.own(
+  'K2',
+  'a session that somebody changes between two transactions of a trim loses what the rule says then, and no more',
+  async (context) => {
+    const { app, query } = context;
+    const now = Date.now();
+    const rules = { keepLast: { keepLast: 3 }, olderThan: { olderThan: DAY } };
+    /** How many events have gone when the transaction begins that the change comes before. */
+    const gone = (number: number) => 2 * (number - 1);
+    const changes: Record<
+      string,
+      [(prepared: Prepared) => Promise<unknown>, (number: number, rule: string) => readonly string[], isDeleted?: true]
+    > = {
+      create: [({ create }) => create(), () => NEW],
+      append: [({ append }) => append(), () => E(6, 9)],
+      rewind: [({ rewind }) => rewind(7), (_, rule) => (rule === 'keepLast' ? E(5, 7) : E(6, 7))],
+      delete: [({ softly, key }) => softly.deleteSession(key), (number) => E(gone(number) + 1, 8), true],
+      'delete and restore': [({ softly, key, restore }) => softly.deleteSession(key).then(restore), () => E(6, 8)],
+      import: [(prepared) => prepared.import(), () => E(6, 8)],
+      // As one that was there before the call, or one that comes after it.
+      'delete and import': [
+        (prepared) => prepared.delete().then(prepared.import),
+        (number) => (number === 1 ? E(6, 8) : E(1, 8)),
+      ],
+      lease: [({ lease }) => lease(), (number) => E(gone(number) + 1, 8)],
+    };
+    for (const [rule, options] of Object.entries(rules)) {
+      for (const [name, [change, expected, isDeleted]] of Object.entries(changes)) {
+        for (const number of upTo(3)) {
+          const userId = `${rule} ${name} ${number}`;
+          const times = [10, 20, 30, 40, 50, now, now, now];
+          const prepared = await prepare(context, userId, times);
+          let isChanged = false;
+          const maintenance = interrupted(context, number, async () => {
+            isChanged = true;
+            await change(prepared);
+          });
+          await maintenance.trim({ appName: app, userId, batchSize: 2, pauseMs: 0, ...options });
+          const ids = expected(number, rule);
+          expect([userId, isChanged, await left(context, prepared.key)]).toEqual([
+            userId,
+            true,
+            isDeleted ? { ids, isSeen: false } : whole(ids),
+          ]);
+          // Whoever restores it has what is left.
+          if (isDeleted) {
+            await prepared.restore();
+            expect(await left(context, prepared.key)).toEqual(whole(ids));
+          }
+          const state = name === 'create' ? 'fresh' : 'kept';
+          const rows = await query<{ state_key: string }>(
+            `select state_key from adk_session_states where ${OF_SESSION}`,
+            Object.values(prepared.key),
+          );
+          expect(rows).toEqual([{ state_key: state }]);
+        }
+      }
+    }
+    await expectFold(context);
+  },
+  withConnections,
+);
+
+/** A session of five events of which an interrupted deletion has left three. */
+async function halfDeleted(context: OwnContext, name: string, remove: (by: SessionMaintenance) => Promise<unknown>) {
+  const prepared = await prepare(context, name, [10, 20, 30, 40, 50]);
+  await remove(new SessionMaintenance(context.orm.em));
+  expect(await left(context, prepared.key)).toEqual({ ids: E(3, 5), isSeen: false });
+  return prepared;
+}
+
+interleavingSuite.own(
+  'K1',
+  'what an interrupted deletion has left is gone for everybody, and cannot be restored',
+  async (context) => {
+    const { app, orm, service, another } = context;
+    const interruption = { appName: app, batchSize: 2, maxBatches: 2, pauseMs: 0 };
+    for (const [name, remove] of Object.entries({
+      prune: (by: SessionMaintenance) => by.prune({ ...interruption, userId: 'prune', idleFor: DAY }),
+      eraseUser: (by: SessionMaintenance) => by.eraseUser({ ...interruption, userId: 'eraseUser' }),
+    })) {
+      const { key } = await halfDeleted(context, name, remove);
+      for (const each of [service, another, new MikroOrmSessionService(orm.em, { deletion: 'soft' })]) {
+        expect(await each.getSession(key)).toBeUndefined();
+        await each.deleteSession(key);
+        await expectCode(each.restoreSession(key), NOT_FOUND);
+        await expectCode(each.forkSession(key, {}), NOT_FOUND);
+        await expectCode(each.rewindSession(key, { at: 5 }), NOT_FOUND);
+        await expectCode(each.describeSession(key, { title: 'x' }), NOT_FOUND);
+      }
+      const maintenance = new SessionMaintenance(orm.em);
+      await expectCode(maintenance.repair(key), NOT_FOUND);
+      expect(await maintenance.trim({ appName: app, keepLast: 0 })).toMatchObject({ sessions: 0 });
+      for (const status of ['active', 'deleted'] as const)
+        expect((await service.findSessions({ appName: app, userId: name, status })).sessions).toEqual([]);
+      expect(await service.listSessions({ appName: app, userId: name })).toMatchObject({ totalItems: 0 });
+      const records = [];
+      for await (const record of maintenance.exportSessions({ appName: app, userId: name })) records.push(record);
+      expect(records).toEqual([]);
+      expect(idsIn(await read(new EventLog(orm.em).since(0, { appName: app, userId: name })))).toEqual([]);
+      expect(await left(context, key)).toEqual({ ids: E(3, 5), isSeen: false });
+      // Not the time that the deletion has left in the row.
+      const { oldestUpdate, deletedSessions } = await maintenance.stats({ appName: app, userId: name });
+      expect(deletedSessions).toBe(1);
+      expect(oldestUpdate).toBeGreaterThan(1_000_000);
+    }
+  },
+);
+
+interleavingSuite.own(
+  'K1',
+  'the rest of an interrupted deletion goes with the next prune or erasure, or with what creates its id again',
+  async (context) => {
+    const { app, orm, service } = context;
+    const maintenance = new SessionMaintenance(orm.em);
+    const ends: Record<string, [end: (prepared: Prepared) => Promise<unknown>, ids?: readonly string[]]> = {
+      'the same call': [({ key: { userId } }) => maintenance.prune({ appName: app, userId, olderThan: DAY })],
+      'another condition': [() => maintenance.prune({ appName: app, deletedFor: 30 * DAY })],
+      // Found by the index of last updates.
+      'a prune of idle sessions': [() => maintenance.prune({ appName: app, idleFor: 30 * DAY })],
+      'an erasure': [({ key: { userId } }) => maintenance.eraseUser({ appName: app, userId })],
+      create: [(prepared) => prepared.create(), NEW],
+      getOrCreate: [({ key }) => service.getOrCreateSession(key), []],
+      fork: [
+        async ({ key }) => {
+          const { id } = await service.createSession({ appName: key.appName, userId: key.userId });
+          await service.forkSession({ ...key, sessionId: id }, { as: key.sessionId });
+        },
+        [],
+      ],
+      import: [(prepared) => prepared.import(), E(1, 5)],
+    };
+    for (const [name, [end, ids]] of Object.entries(ends)) {
+      const now = Date.now();
+      const prepared = await prepare(context, name, [now, now, now, now, now]);
+      const { key } = prepared;
+      const begin = { appName: app, userId: name, olderThan: DAY, batchSize: 2, pauseMs: 0 };
+      expect(await maintenance.prune({ ...begin, maxBatches: 2 })).toMatchObject({
+        sessions: 0,
+        events: 2,
+        more: true,
+      });
+      expect(await left(context, key)).toEqual({ ids: E(3, 5), isSeen: false });
+      await end(prepared);
+      expect([name, await left(context, key)]).toEqual([name, ids && whole(ids)]);
+      // It goes on as any other.
+      if (ids) {
+        const session = (await service.getSession(key))!;
+        await service.appendEvent({ session, event: saying('x', { id: 'next' }) });
+        expect(await left(context, key)).toEqual(whole([...ids, 'next']));
+      }
+    }
+    await expectFold(context);
+  },
+);
+
+interleavingSuite.own(
+  'L1',
+  'an older export over a session that was trimmed since brings nothing back',
+  async (context) => {
+    const { app, service } = context;
+    const prepared = await prepare(context, 'alice', [10, 20, 30, 40, 50]);
+    await new SessionMaintenance(context.orm.em).trim({ appName: app, keepLast: 2 });
+    await prepared.import();
+    expect(await left(context, prepared.key)).toEqual(whole(E(4, 5)));
+    const session = (await service.getSession(prepared.key))!;
+    await service.appendEvent({ session, event: saying('x', { id: 'e6' }) });
+    await expectFold(context);
+  },
+);
