@@ -576,9 +576,9 @@ describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
         .join(', ')})`,
       Object.values(row),
     );
-  const addSession = (em: EntityManager) =>
+  const addSession = (em: EntityManager, id = 's', state: string | null = '{"my_key":{"in_ner":1}}') =>
     add(em, 'sessions', {
-      ...{ app_name: 'app', user_id: 'u', id: 's', state: '{"my_key":{"in_ner":1}}' },
+      ...{ app_name: 'app', user_id: 'u', id, state },
       ...{ create_time: goTime(name, '40.123456'), update_time: goTime(name, '41.5') },
     });
   const addEvent = (em: EntityManager, id: string, seconds: string, more: Record<string, unknown> = {}) =>
@@ -685,6 +685,22 @@ describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
       of('timeless', 'a time is missing or cannot be read'),
     ]);
     expect(await idsIn(target, 's')).toEqual(['b', 'a']);
+  });
+
+  test('L2 a state without keys is no fault, however it was written', async () => {
+    const [source, target] = [await storeOf(name, goTables(name)), await emptyStore()];
+    // Empty text is no JSON for PostgreSQL.
+    const states = name === 'postgresql' ? [null, 'null', '{}'] : [null, 'null', '{}', ''];
+    for (const [i, state] of states.entries()) await addSession(source.em, `s${i}`, state);
+    await addSession(source.em, 'wrong', '[1]');
+    const times = { update_time: goTime(name, '41') };
+    await add(source.em, 'app_states', { app_name: 'app', state: 'null', ...times });
+    await add(source.em, 'user_states', { app_name: 'app', user_id: 'u', state: null, ...times });
+    expect(await importFrom(source, target)).toMatchObject({
+      sessions: states.length + 1,
+      rows: [{ ...app, sessionId: 'wrong', reason: 'state is not the JSON of an object' }],
+    });
+    expect(await writersOf(target)).toEqual({});
   });
 
   test('L2 tables of this kind whose actions are pickled are refused by name', async () => {

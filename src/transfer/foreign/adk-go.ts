@@ -50,6 +50,13 @@ export const adkGo = (isParsed: boolean): ForeignKind => ({
     };
   },
 
+  // A map without keys may be NULL, empty text or JSON's null.
+  state(row) {
+    const state = jsonIn(row, 'state', isParsed) ?? {};
+    if (!isRecord(state)) throw new UnreadableRow('state is not the JSON of an object');
+    return state;
+  },
+
   times: (row) => ({ createTime: utcTime(row['create_time']), lastUpdateTime: utcTime(row['update_time']) }),
 });
 

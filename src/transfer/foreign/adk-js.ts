@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { eventData } from './event-data.js';
-import { checkedTime, type ForeignKind } from './foreign-rows.js';
+import { checkedTime, stateObject, type ForeignKind } from './foreign-rows.js';
 
 /**
  * `DatabaseSessionService` of `@google/adk` 2.0 to 2.2 (core/src/sessions/db/schema.ts). The event's JSON has its time in
@@ -15,6 +15,7 @@ export function adkJs(em: EntityManager): ForeignKind {
   };
   return {
     event: eventData,
+    state: stateObject,
     times: (row) => ({ createTime: timeOf(row['create_time']), lastUpdateTime: timeOf(row['update_time']) }),
   };
 }

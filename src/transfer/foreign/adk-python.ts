@@ -1,5 +1,5 @@
 import { eventData } from './event-data.js';
-import { utcTime, type ForeignKind } from './foreign-rows.js';
+import { stateObject, utcTime, type ForeignKind } from './foreign-rows.js';
 
 /**
  * adk-python's `DatabaseSessionService` with schema v1 (sessions/schemas/v1.py). Times have no zone: that of the creation is
@@ -7,6 +7,7 @@ import { utcTime, type ForeignKind } from './foreign-rows.js';
  */
 export const adkPython: ForeignKind = {
   event: eventData,
+  state: stateObject,
 
   times(row, lastEvent) {
     const createTime = utcTime(row['create_time']);

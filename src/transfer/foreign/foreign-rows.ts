@@ -7,6 +7,8 @@ import type { EventRecord, SessionRecord } from '../records.js';
 export interface ForeignKind {
   /** The event of a row, as ADK JS has it. @throws UnreadableRow */
   event(row: ForeignRow): EventRecord['event'];
+  /** The state in a row of a session, a user or an app. @throws UnreadableRow */
+  state(row: ForeignRow): Record<string, unknown>;
   /**
    * The times of a session's row, in ms since 1970. @throws UnreadableRow
    *
@@ -26,6 +28,9 @@ export function jsonObject(row: ForeignRow, column: string): Record<string, unkn
   if (!isRecord(parsed)) throw new UnreadableRow(`${column} is not the JSON of an object`);
   return parsed;
 }
+
+/** The state of a store that always writes an object. @throws UnreadableRow */
+export const stateObject: ForeignKind['state'] = (row) => jsonObject(row, 'state');
 
 /** Date, time, fraction and offset; Go's `time.String()` adds the name of the zone and more. */
 const TIME = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)? ?(?:Z|UTC|([+-]\d\d)(?::?(\d\d))?)?(?: \S+)*$/;

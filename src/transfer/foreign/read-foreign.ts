@@ -6,7 +6,7 @@ import { checkKeys, sessionIdentity, type SessionKey } from '../../model/keys.js
 import { prefixed, scopeOf, type Scope } from '../../model/state.js';
 import type { Run } from '../export.js';
 import type { EventRecord, SessionRecord, StateRecord, TransferRecord } from '../records.js';
-import { UnreadableRow, jsonObject, type ForeignKind } from './foreign-rows.js';
+import { UnreadableRow, type ForeignKind } from './foreign-rows.js';
 
 /** A row that could not be taken, or a part of one. */
 export interface RefusedRow {
@@ -99,7 +99,7 @@ export class ForeignReader {
   /** The state in a row; what cannot be read is told, and is as if it were empty. */
   #state(row: ForeignRow, owner: Omit<RefusedRow, 'reason'>): Record<string, unknown> {
     try {
-      return jsonObject(row, 'state');
+      return this.kind.state(row);
     } catch (error) {
       this.#refuse(owner, error);
       return {};
