@@ -43,7 +43,7 @@ export async function onConnection<T>(
   const deadline = deadlineOf(limits);
   try {
     const connection = await deadline.within(reserveConnection(em), false, (late) => late.release());
-    const attempt = new AttemptConnection(em, connection, isSpoilt);
+    const attempt = new AttemptConnection(em, connection, isSpoilt, () => deadline.restart());
     em.setTransactionContext(connection.context);
     try {
       // What runs in this process always ends, and could not be stopped.
@@ -68,6 +68,13 @@ export interface TransactionHooks {
   rollbackFailed?: (error: unknown) => void;
 }
 
+/** How a transaction begins. */
+export interface TransactionStart {
+  setting?: string | undefined;
+  prefix?: string;
+  begin?: string | undefined;
+}
+
 /** The connection of an attempt. */
 export class AttemptConnection {
   readonly #em: SqlEntityManager;
@@ -75,7 +82,13 @@ export class AttemptConnection {
   readonly #isSpoiltBy: (error: unknown) => boolean;
   #isSpoilt = false;
 
-  constructor(em: SqlEntityManager, reserved: ReservedConnection, isSpoilt: (error: unknown) => boolean) {
+  constructor(
+    em: SqlEntityManager,
+    reserved: ReservedConnection,
+    isSpoilt: (error: unknown) => boolean,
+    /** Begins the attempt's time anew: for work of any length whose statements are answered in time. */
+    readonly restartDeadline: () => void,
+  ) {
     this.#em = em;
     this.#reserved = reserved;
     this.#isSpoiltBy = isSpoilt;
@@ -89,16 +102,17 @@ export class AttemptConnection {
   /**
    * Runs `work` in a transaction.
    *
-   * @param before a statement that is run before the `begin`, and what the `begin` itself starts with.
+   * @param start.setting a statement that is run before the `begin`.
+   * @param start.prefix what the `begin` itself starts with.
    * @throws the first error, also when the rollback fails.
    */
   async transaction<T>(
     work: () => Promise<T>,
     { beforeCommit, rollbackFailed }: TransactionHooks = {},
-    { setting, prefix = '' }: { setting?: string | undefined; prefix?: string } = {},
+    { setting, prefix = '', begin = 'begin' }: TransactionStart = {},
   ): Promise<T> {
     if (setting !== undefined) await command(this.#em, setting);
-    await command(this.#em, `${prefix}begin`);
+    await command(this.#em, prefix + begin);
     try {
       const result = await work();
       beforeCommit?.();
@@ -131,6 +145,7 @@ export class AttemptConnection {
 /** The end of an attempt's time, from now on. */
 function deadlineOf({ timeoutMs, signal }: AttemptLimits) {
   let timer: NodeJS.Timeout | undefined;
+  let restart = () => {};
   let grace: NodeJS.Timeout | undefined;
   let hadConnection = false;
   let isOver = false;
@@ -143,7 +158,13 @@ function deadlineOf({ timeoutMs, signal }: AttemptLimits) {
             isOver = true;
             reject(error);
           };
-          if (timeoutMs > 0) timer = setTimeout(() => end(new TimedOut(hadConnection)), timeoutMs);
+          if (timeoutMs > 0) {
+            restart = () => {
+              clearTimeout(timer);
+              timer = setTimeout(() => end(new TimedOut(hadConnection)), timeoutMs);
+            };
+            restart();
+          }
           abort = () => {
             grace = setTimeout(() => end(new Aborted()), GRACE_MS);
           };
@@ -167,7 +188,10 @@ function deadlineOf({ timeoutMs, signal }: AttemptLimits) {
       );
       return Promise.race([work, over]);
     },
+    /** Not after the deadline: a timer would be left behind. */
+    restart: () => !isOver && restart(),
     clear() {
+      restart = () => {};
       clearTimeout(timer);
       clearTimeout(grace);
       if (abort) signal?.removeEventListener('abort', abort);

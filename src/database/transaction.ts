@@ -163,6 +163,25 @@ export class Transactions {
     );
   }
 
+  /**
+   * Reads rows as of one moment, without locks, so that nobody waits for it where there are several connections. It may take
+   * longer than one attempt: each of its statements has that time.
+   *
+   * @param work only reads, outside of a host's transaction. It is done again from its beginning.
+   */
+  async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#retried((_, signal) =>
+      this.#onConnection(signal, (em, connection, prefix) => {
+        const sql = this.#sql(em, connection.identity, true);
+        const all: Sql['all'] = async (text, values) => {
+          connection.restartDeadline();
+          return sql.all(text, values);
+        };
+        return connection.transaction(() => work({ ...sql, all }), {}, { ...this.dialect.sql.snapshot, prefix });
+      }),
+    );
+  }
+
   /** As `transaction`, for a single statement: on its own it is one already. */
   async statement<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
     if (this.#joined) return this.transaction(work);

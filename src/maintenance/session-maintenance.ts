@@ -341,8 +341,8 @@ export class SessionMaintenance {
   /**
    * Reads what is stored as records that `importSessions` writes elsewhere (contract L1): state of apps and users, sessions
    * with their state, titles and labels, and their events. Each as a line of JSON makes a file that is the same from every
-   * database. Leases, positions and contents that were rewritten are not part of it. Each session is as of the moment when it is
-   * read.
+   * database. Leases, positions and contents that were rewritten are not part of it. Beside writers, each session is whole and
+   * as of one moment; one that is deleted before it is read is left out.
    *
    * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` mends it.
    */
@@ -350,7 +350,10 @@ export class SessionMaintenance {
     checkExport(filter, 'The filter');
     checkOwner(filter);
     const call: ErrorContext = { operation: 'exportSessions', key: givenKey(filter) };
-    return exportRecords((work) => this.#read(call, work), this.#stores, filter);
+    const run = <T>(work: (sql: Sql) => Promise<T>) => this.#read(call, work);
+    const snapshot = <T>(work: (sql: Sql) => Promise<T>) =>
+      this.#transactions.call(call, () => this.#transactions.snapshot(work));
+    return exportRecords({ run, snapshot }, this.#stores, filter);
   }
 
   /**

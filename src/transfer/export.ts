@@ -1,3 +1,5 @@
+import { promisify } from 'node:util';
+import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
 import type { Sql } from '../database/dialects/dialect.js';
 import type { StateHistory } from '../database/stores/change-store.js';
 import type { KeptSession } from '../database/stores/maintenance-store.js';
@@ -6,12 +8,22 @@ import type { Stores } from '../database/stores/stores.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
-import { gapsIn, notBefore } from '../model/seq-ranges.js';
+import { gapsIn } from '../model/seq-ranges.js';
 import { isRecord, type Scope, type StateEntry } from '../model/state.js';
 import type { EventRecord, SessionRecord, StateChangeRecord, StateRecord, TransferRecord } from './records.js';
 
 /** Runs statements, with the retries of the caller. */
 export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
+
+/** How an export reads. */
+interface Reading {
+  run: Run;
+  /** The same as of one moment. */
+  snapshot: Run;
+}
+
+const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
+const inflate = promisify<Buffer, Buffer>(inflateRaw);
 
 /** What to export; all conditions given must hold. */
 export interface ExportFilter {
@@ -23,24 +35,24 @@ export interface ExportFilter {
 /** How many sessions are looked at in one query. */
 const PAGE = 200;
 
-/** How many events are in memory at a time. */
+/** How many events are in memory at a time uncompressed. */
 const BATCH = 200;
 
 /** Reads what is stored, in an order that is the same on every database. */
 export async function* exportRecords(
-  run: Run,
+  reading: Reading,
   stores: Stores,
   { appName, userId }: ExportFilter,
 ): AsyncGenerator<TransferRecord> {
-  const nextApp = (after: string) => run((sql) => stores.transfer.nextApp(sql, after));
+  const nextApp = (after: string) => reading.run((sql) => stores.transfer.nextApp(sql, after));
   for (let app = appName ?? (await nextApp('')); app !== undefined;) {
-    yield* exportApp(run, stores, app, userId);
+    yield* exportApp(reading, stores, app, userId);
     app = appName === undefined ? await nextApp(app) : undefined;
   }
 }
 
 async function* exportApp(
-  run: Run,
+  { run, snapshot }: Reading,
   stores: Stores,
   appName: string,
   userId: string | undefined,
@@ -61,23 +73,49 @@ async function* exportApp(
   let after: KeptSession | undefined;
   for (;;) {
     const page = await run((sql) => stores.maintenance.page(sql, { appName, userId, by: 'key' }, after, PAGE));
-    for (const { key } of page) yield* exportSession(run, stores, key);
+    for (const { key } of page) yield* exportSession(snapshot, stores, key);
     if (page.length < PAGE) return;
     after = page.at(-1);
   }
 }
 
-async function* exportSession(run: Run, stores: Stores, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
-  const read = await run(async (sql) => {
-    const session = await stores.transfer.session(sql, key);
-    const state = await stores.state.written(sql, key, 'session');
-    return session && { session, state, history: await stores.changes.history(sql, key) };
-  });
+/** A session, while it is in memory. */
+interface WholeSession {
+  record: SessionRecord;
+  /** Its events in their order, JSON of an array each, compressed. */
+  batches: Buffer[];
+}
+
+/**
+ * A session is read in one snapshot, and nothing of it is given out before all of it is read: a snapshot that waited for the
+ * consumer would keep the only connection of an ORM from its host, and what has been given out cannot be taken back when
+ * the connection is lost.
+ */
+async function* exportSession(
+  snapshot: Run,
+  stores: Stores,
+  key: SessionKey,
+): AsyncGenerator<SessionRecord | EventRecord> {
+  const read = await snapshot((sql) => readSession(sql, stores, key));
   // Deleted since the page was read, or on the way.
-  if (!read || hasDeletionBegun(read.session)) return;
-  const { session, state, history } = read;
+  if (!read) return;
+  const { record, batches } = read;
+  yield record;
+  let seq = record.firstSeq;
+  for (const batch of batches) {
+    const events = JSON.parse((await inflate(batch)).toString()) as EventRecord['event'][];
+    for (const event of events) yield { type: 'event', ...key, seq: seq++, event };
+  }
+}
+
+/** @throws DamagedSessionError when it cannot be read whole. */
+async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<WholeSession | undefined> {
+  const session = await stores.transfer.session(sql, key);
+  if (!session || hasDeletionBegun(session)) return undefined;
+  const state = await stores.state.written(sql, key, 'session');
+  const history = await stores.changes.history(sql, key);
   const { incarnation, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
-  yield {
+  const record: SessionRecord = {
     type: 'session',
     ...key,
     createTime,
@@ -93,34 +131,22 @@ async function* exportSession(run: Run, stores: Stores, key: SessionKey): AsyncG
     ...(history.created && history.isComplete && { created: history.created }),
     ...(history.changes.length > 0 && { changes: changesOf(history, lastSeq) }),
   };
+  const batches: Buffer[] = [];
   for (let after = firstSeq - 1; after < lastSeq;) {
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH };
-    const { events, head } = await run(async (sql) => ({
-      events: await stores.log.sessionEvents(sql, key, range),
-      head: await stores.transfer.session(sql, key),
-    }));
-    // Deleted, rewound or created again meanwhile: what follows is another session's.
-    if (head?.incarnation !== incarnation) return;
+    const events = await stores.log.sessionEvents(sql, key, range);
     const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
-    const missing = notBefore(
-      gapsIn(
-        events.map(({ seq }) => seq),
-        after,
-        upTo,
-      ),
-      head.firstSeq,
-    );
+    const numbers = events.map(({ seq }) => seq);
     refuse(
       key,
-      missing.map((gap) => ({ ...gap, problem: 'missing' })),
+      gapsIn(numbers, after, upTo).map((gap) => ({ ...gap, problem: 'missing' })),
     );
-    for (const { seq, json } of events) {
-      const event = decodeEvent(json ?? undefined);
-      if (!event) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
-      else yield { type: 'event', ...key, seq, event: JSON.parse(json ?? '') as EventRecord['event'] };
-    }
+    for (const { seq, json } of events)
+      if (!decodeEvent(json ?? undefined)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
+    batches.push(await deflate(`[${events.map(({ json }) => json).join()}]`, { level: constants.Z_BEST_SPEED }));
     after = upTo;
   }
+  return { record, batches };
 }
 
 /** The changes; at their end one that has the log take the state from the tables, where a rewind would hide it otherwise. */

@@ -1,30 +1,42 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
+import { setImmediate } from 'node:timers/promises';
 import { adkEntities } from '../../entities/index.js';
 import {
   EventLog,
   MikroOrmSessionService,
   SessionMaintenance,
   migrate,
+  type EventRecord,
   type ImportProgress,
+  type SessionKey,
+  type SessionRecord,
   type TransferRecord,
 } from '../../src/index.js';
+import { pastState } from '../../src/model/past-state.js';
+import { faulty } from '../contract/tools.js';
 import { Fold, expectSame, tablesOf } from '../support/fold.js';
 import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../support/servers.js';
 
-const open: { orm: MikroORM; database: TestDatabase }[] = [];
+const open: { orms: MikroORM[]; database: TestDatabase }[] = [];
 
 async function emptyStore(name: DatabaseName): Promise<MikroORM> {
+  return (await sharedStore(name, 1))[0]!;
+}
+
+/** Some ORMs on one database, as several processes have them. */
+async function sharedStore(name: DatabaseName, count: number): Promise<MikroORM[]> {
   const database = await createDatabase(name);
-  const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
-  open.push({ orm, database });
-  await migrate(orm);
-  return orm;
+  const orms: MikroORM[] = [];
+  open.push({ orms, database });
+  while (orms.length < count) orms.push(await MikroORM.init({ ...database.options, entities: adkEntities() }));
+  await migrate(orms[0]!);
+  return orms;
 }
 
 afterEach(async () => {
-  for (const { orm, database } of open.splice(0)) {
-    await orm.close(true);
+  for (const { orms, database } of open.splice(0)) {
+    for (const orm of orms) await orm.close(true);
     await database.drop();
   }
 });
@@ -109,6 +121,164 @@ describe.each(availableDatabases())('from %s', (source) => {
     }
   }, 300_000);
 });
+
+describe.each(availableDatabases())('beside writers on %s', (name) => {
+  /** More than one batch. */
+  const EVENTS = 210;
+  const eventOf = (n: number, text = '') =>
+    createEvent({
+      id: `e${n}`,
+      timestamp: n,
+      content: { parts: [{ text }] },
+      actions: { stateDelta: { n, [`k${n % 7}`]: n } },
+    });
+  const fill = async (service: MikroOrmSessionService, key: SessionKey, count = EVENTS) => {
+    const session = await service.createSession({ ...key, state: { given: count } });
+    await service.appendEvents({ session, events: Array.from({ length: count }, (_, i) => eventOf(i + 1)) });
+  };
+  const read = async (service: MikroOrmSessionService, key: SessionKey) => (await service.getSession(key))!;
+
+  test.each<[string, (orm: MikroORM, service: MikroOrmSessionService, key: SessionKey) => Promise<unknown>]>([
+    [
+      'an append',
+      async (_, service, key) => service.appendEvent({ session: await read(service, key), event: eventOf(EVENTS + 1) }),
+    ],
+    [
+      'an event that is written anew',
+      async (_, service, key) =>
+        service.appendEvents({
+          session: await read(service, key),
+          events: [eventOf(1, 'new'), eventOf(EVENTS, 'new')],
+        }),
+    ],
+    ['a rewind', (_, service, key) => service.rewindSession(key, { at: 5 })],
+    ['a trim', ({ em }, _, key) => new SessionMaintenance(em).trim({ ...key, keepLast: 5 })],
+    [
+      'state set outside of a run',
+      (_, service, key) => service.updateState({ ...key, set: { n: -1 }, remove: ['k1'] }),
+    ],
+    ['a deletion', (_, service, key) => service.deleteSession(key)],
+    [
+      'a session of the same id',
+      async (_, service, key) => {
+        await service.deleteSession(key);
+        await fill(service, key, 3);
+      },
+    ],
+  ])(
+    'L1 %s between any two statements of an export is in the file as a whole or not at all',
+    async (_, change) => {
+      const [from, other] = (await sharedStore(name, 2)) as [MikroORM, MikroORM];
+      const service = new MikroOrmSessionService(other.em);
+      const read = (em: MikroORM['em'], userId: string) => linesOf({ em }, { appName: 'app', userId });
+      let last = false;
+      for (let at = 1; !last; at++) {
+        const key = { appName: 'app', userId: `u${at}`, sessionId: 's' };
+        await fill(service, key);
+        const before = await read(from.em, key.userId);
+        let statements = 0;
+        const during = await read(
+          faulty(from.em, {
+            before: async () => {
+              if (++statements === at) await change(other, service, key);
+            },
+          }),
+          key.userId,
+        );
+        last = statements < at;
+        if (during.join('\n') !== before.join('\n')) expect(during).toEqual(await read(from.em, key.userId));
+        expect(last || at < 30).toBe(true);
+      }
+      // While the consumer has a part of it.
+      const key = { appName: 'app', userId: 'slow', sessionId: 's' };
+      await fill(service, key);
+      const before = await read(from.em, key.userId);
+      const during: string[] = [];
+      for await (const record of new SessionMaintenance(from.em).exportSessions({ appName: 'app', userId: 'slow' })) {
+        if (during.push(JSON.stringify(record)) === 2) await change(from, new MikroOrmSessionService(from.em), key);
+      }
+      expect(during).toEqual(before);
+    },
+    120_000,
+  );
+
+  test('L1 every file can be imported, and each session in it is one that was committed', async () => {
+    const [from, other] = (await sharedStore(name, 2)) as [MikroORM, MikroORM];
+    const service = new MikroOrmSessionService(other.em);
+    const maintenance = new SessionMaintenance(other.em);
+    const keys = ['s1', 's2', 's3', 's4'].map((sessionId) => ({ appName: 'app', userId: 'u', sessionId }));
+    for (const key of keys) await fill(service, key);
+    let next = EVENTS;
+    const append = async (key: SessionKey) =>
+      service.appendEvent({ session: await read(service, key), event: eventOf(++next) });
+    const deeds: ((key: SessionKey) => Promise<unknown>)[] = [
+      append,
+      async (key) => {
+        const session = await read(service, key);
+        const { id, actions } = session.events.at(-1)!;
+        await service.appendEvent({ session, event: createEvent({ id, author: `again ${++next}`, actions }) });
+      },
+      (key) => service.updateState({ ...key, set: { set: ++next, n: next } }),
+      async (key) => service.rewindSession(key, { at: (await read(service, key)).events.length - 2 }),
+      (key) => service.updateState({ ...key, remove: ['k1', 'set'] }),
+      append,
+      (key) => maintenance.trim({ ...key, keepLast: EVENTS - 5 }),
+      append,
+      (key) => service.deleteSession(key),
+      (key) => fill(service, key),
+    ];
+    let isOver = false;
+    // What a writer does, another one may have made impossible.
+    const write = async (key: SessionKey, from: number) => {
+      for (let i = from; !isOver; i++) {
+        await deeds[i % deeds.length]!(key).catch(() => undefined);
+        await setImmediate();
+      }
+    };
+    const writers = keys.map(write);
+    const files: string[][] = [];
+    try {
+      while (files.length < 5) files.push(await linesOf(from));
+    } finally {
+      isOver = true;
+      await Promise.all(writers);
+    }
+    expect(new Set(files.map((lines) => lines.join('\n'))).size).toBeGreaterThan(1);
+    let folded = 0;
+    for (const lines of files) {
+      const to = await emptyStore('sqlite');
+      await importInto(to, lines);
+      expect(await linesOf(to)).toEqual(lines);
+      for (const { session, events } of sessionsIn(lines)) {
+        expect(events.map(({ seq }) => seq)).toEqual(events.map((_, i) => session.firstSeq + i));
+        expect(events).toHaveLength(session.lastSeq - session.firstSeq + 1);
+        const deltas = events.map(({ seq, event }) => ({
+          ...{ seq, id: event.id },
+          delta: (event['actions'] as { stateDelta: Record<string, unknown> }).stateDelta,
+        }));
+        // Absent where the record of changes does not explain the state.
+        if (!session.created) continue;
+        folded++;
+        const state = pastState(session.created, session.changes ?? [], deltas);
+        const values = new Map(Array.from(state, ([key, { json }]) => [key, JSON.parse(json)]));
+        expect(new Map(session.state.map(({ key, value }) => [key, value]))).toEqual(values);
+        for (const { key, value, eventId } of session.state)
+          for (const { id, delta } of deltas) if (id === eventId) expect(delta[key]).toBe(value);
+      }
+    }
+    expect(folded).toBeGreaterThan(0);
+  }, 120_000);
+});
+
+/** The sessions of a file, each with its events. */
+function sessionsIn(lines: readonly string[]): { session: SessionRecord; events: EventRecord[] }[] {
+  const sessions: { session: SessionRecord; events: EventRecord[] }[] = [];
+  for (const record of parsed(lines) as TransferRecord[]) {
+    if (record.type === 'session') sessions.push({ session: record, events: [] });
+    else if (record.type === 'event') sessions.at(-1)!.events.push(record);
+  }
+  return sessions;
+}
 
 test('L1 an import that was interrupted is made whole by the same import', async () => {
   const from = await emptyStore('sqlite');

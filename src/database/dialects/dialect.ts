@@ -2,6 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
+import type { TransactionStart } from '../connection.js';
 import type { Tables } from '../tables.js';
 import type { ServerSetting } from './server-settings.js';
 import type { SettingsCheck } from './settings.js';
@@ -129,6 +130,12 @@ export interface DialectSql {
    * transactions insert. Left out where no transaction locks gaps.
    */
   readonly lockRowsOnly?: string;
+
+  /**
+   * What makes a transaction see all rows as they are at its first statement: a statement before its `begin`, or the `begin`
+   * itself. Left out where each transaction does.
+   */
+  readonly snapshot?: Pick<TransactionStart, 'setting' | 'begin'>;
 
   /**
    * Selects `table_name`, `column_name` and `type` of the columns of tables that a connection finds without a schema; takes

@@ -279,6 +279,9 @@ export const mysql: Dialect = {
 
     lockRowsOnly: 'set transaction isolation level read committed',
 
+    // The server's default; a host may have set another one.
+    snapshot: { setting: 'set transaction isolation level repeatable read' },
+
     columns: (tables) =>
       `select table_name as table_name, column_name as column_name, column_type as type
        from information_schema.columns where table_schema = database() and table_name in ${tables}`,

@@ -148,6 +148,8 @@ export const postgresql: Dialect = {
   sql: {
     ...returningSql,
 
+    snapshot: { begin: 'begin isolation level repeatable read' },
+
     // Not now(), which is the time at which the transaction began.
     now: '(extract(epoch from clock_timestamp()) * 1000)::float8',
 
