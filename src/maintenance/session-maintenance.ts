@@ -365,9 +365,9 @@ export class SessionMaintenance {
    * @param records what `exportSessions` gives, or its lines, each parsed.
    * @param options.onProgress called after each record with what has been written in all.
    * @returns what was written; what was there already does not count.
-   * @throws InvalidArgumentError for what is no record, or not in its place. What came before it is written.
+   * @throws InvalidArgumentError with the number of the record, for what is no record, has values or names that cannot be
+   *   stored, or is not in its place. What came before it is written.
    * @throws SessionExistsError when another session has the id of one of the records.
-   * @throws UnserializableValueError, InvalidKeyError for values and names that cannot be stored.
    */
   async importSessions(
     records: AsyncIterable<unknown> | Iterable<unknown>,

@@ -20,6 +20,7 @@ import { ownerKey, type StateValue } from '../database/stores/state-store.js';
 import { Stores } from '../database/stores/stores.js';
 import { Transactions, type Outcome } from '../database/transaction.js';
 import { Announcer } from '../log/announcer.js';
+import { checkLabels, checkTitle } from '../model/description.js';
 import {
   InvalidArgumentError,
   InvalidKeyError,
@@ -40,8 +41,6 @@ import { LeaseGuard, type Fence } from './lease-guard.js';
 import { checkRequest, type AppendEventsRequest, type ForkPlace, type UpdateStateRequest } from './requests.js';
 import {
   DEFAULT_LIMIT,
-  checkLabels,
-  checkTitle,
   cursorOf,
   labelText,
   placeOf,

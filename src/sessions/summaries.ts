@@ -1,7 +1,7 @@
 import type { StoredSummary, SummaryPlace } from '../database/stores/summary-store.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
-import { TITLE_LENGTH, isStorable, type SessionKey } from '../model/keys.js';
+import type { SessionKey } from '../model/keys.js';
 
 /** Which sessions to find; all conditions given must hold. */
 export interface FindSessionsRequest {
@@ -52,36 +52,6 @@ export interface SessionDescription {
 }
 
 export const DEFAULT_LIMIT = 50;
-
-const LABEL_NAME = /^[\w./-]{1,64}$/;
-const LABEL_LENGTH = 255;
-
-/** @throws InvalidArgumentError for one that cannot be stored. */
-export function checkTitle(title: string): void {
-  if (Array.from(title).length > TITLE_LENGTH || !isStorable(title)) {
-    throw new InvalidArgumentError(
-      `title must be a string of up to ${TITLE_LENGTH} characters, without NUL and halves of surrogate pairs.`,
-    );
-  }
-}
-
-/** @throws InvalidArgumentError for those that cannot be stored, or found again. */
-export function checkLabels(
-  labels: Readonly<Record<string, unknown>>,
-): asserts labels is Readonly<Record<string, string>> {
-  for (const [name, value] of Object.entries(labels)) {
-    if (!LABEL_NAME.test(name)) {
-      throw new InvalidArgumentError(
-        "The name of a label must have 1 to 64 letters of a to z and A to Z, digits, '_', '-', '.' and '/'.",
-      );
-    }
-    if (typeof value !== 'string' || Array.from(value).length > LABEL_LENGTH || !isStorable(value)) {
-      throw new InvalidArgumentError(
-        `The value of a label must be a string of up to ${LABEL_LENGTH} characters, without NUL and halves of surrogate pairs.`,
-      );
-    }
-  }
-}
 
 /**
  * The piece of JSON that an object has where it has this label. Nothing else gives the same text: in a value the quotes are

@@ -164,7 +164,11 @@ function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): Sta
 
 function labelsOf(json: string): Record<string, string> {
   const labels = decode(json)?.value;
-  return isRecord(labels) ? (labels as Record<string, string>) : {};
+  // What somebody else has stored there and is no label is left out: it could not be imported.
+  const strings = Object.entries(isRecord(labels) ? labels : {}).filter(
+    (entry): entry is [string, string] => typeof entry[1] === 'string',
+  );
+  return Object.fromEntries(strings);
 }
 
 /** What is damaged would be missing in the export, and nobody would know. */

@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
-import { encode } from '../model/event-codec.js';
-import { checkKeys, sessionIdentity, type SessionKey } from '../model/keys.js';
-import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.js';
+import { sessionIdentity } from '../model/keys.js';
+import { byScope, prefixed } from '../model/state.js';
 import type { Run } from './export.js';
-import { checkRecord, type EventRecord, type SessionRecord, type StateRecord, type TransferRecord } from './records.js';
+import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
 
 /** What an import has written; what was there already does not count. */
 export interface ImportProgress {
@@ -26,11 +25,13 @@ export interface ImportMode {
   isForeign?: boolean;
 }
 
+type ImportedSession = StorableRecord & { type: 'session' };
+
 /** Writes records in their order, in transactions of at most so many events. */
 export class Import {
   readonly #progress: ImportProgress = { sessions: 0, events: 0, records: 0 };
-  #session: SessionRecord | undefined;
-  #events: EventRecord[] = [];
+  #session: ImportedSession | undefined;
+  #events: NumberedEvent[] = [];
   /** The number of the session's newest event that a batch has written, or would have. */
   #lastSeq: number | undefined;
 
@@ -48,20 +49,29 @@ export class Import {
   /** @throws InvalidArgumentError for what is no record of an export, or not in its place. */
   async add(record: unknown): Promise<void> {
     const number = this.#progress.records + 1;
-    checkRecord(record, number);
-    if (record.type === 'event') {
-      if (!this.#session || sessionIdentity(this.#session) !== sessionIdentity(record))
-        throw new InvalidArgumentError(
-          `Record ${number} is an event, and the record of its session does not come before.`,
-        );
+    const storable = storableRecord(record, number);
+    if (storable.type === 'event') {
+      this.#checkPlace(storable, number);
       if (this.#events.length >= this.mode.batchSize) await this.#write(false);
-      this.#events.push(record);
+      this.#events.push(storable.event);
     } else {
       await this.end();
-      if (record.type === 'session') this.#session = record;
-      else await this.#writeShared(record);
+      if (storable.type === 'session') this.#session = storable;
+      else await this.#writeShared(storable);
     }
     this.#progress.records++;
+  }
+
+  #checkPlace({ owner, event: { seq } }: StorableRecord & { type: 'event' }, number: number): void {
+    if (!this.#session || sessionIdentity(this.#session.owner) !== sessionIdentity(owner))
+      throw new InvalidArgumentError(
+        `Record ${number} is an event, and the record of its session does not come before.`,
+      );
+    const { firstSeq, lastSeq } = this.#session.session;
+    if (seq < firstSeq || seq > lastSeq)
+      throw new InvalidArgumentError(
+        `Record ${number}: seq is ${seq}, and the session has events from ${firstSeq} to ${lastSeq}.`,
+      );
   }
 
   /** Writes what is not written yet. */
@@ -77,11 +87,7 @@ export class Import {
     this.#lastSeq = undefined;
   }
 
-  async #writeShared(record: Exclude<TransferRecord, SessionRecord | EventRecord>): Promise<void> {
-    const scope = record.type;
-    const owner = { appName: record.appName, userId: record.type === 'user' ? record.userId : '', sessionId: '' };
-    const entries = record.state.map((entry) => stateEntry(entry, scope));
-    checkKeys(scope === 'app' ? { appName: owner.appName } : { appName: owner.appName, userId: owner.userId });
+  async #writeShared({ type: scope, owner, state: entries }: StorableRecord & { type: 'app' | 'user' }): Promise<void> {
     if (this.mode.isDryRun) return;
     await this.run(async (sql) => {
       const stored = await this.stores.state.written(sql, owner, scope);
@@ -99,13 +105,7 @@ export class Import {
     const events = this.#events;
     if (!session) return;
     this.#events = [];
-    const key = { appName: session.appName, userId: session.userId, sessionId: session.sessionId };
-    checkKeys(key);
-    const stored = events.map(({ seq, event }) => {
-      checkKeys({ ...key, eventId: event.id });
-      return { seq, id: event.id, timestamp: event.timestamp, json: encode(event, 'event').json };
-    });
-    const written = await this.run((sql) => this.#writeSession(sql, key, session, stored, isLast));
+    const written = await this.run((sql) => this.#writeSession(sql, session, events, isLast));
     this.#lastSeq = written.lastSeq;
     this.#progress.sessions += written.isNew ? 1 : 0;
     this.#progress.events += written.events;
@@ -113,12 +113,12 @@ export class Import {
 
   async #writeSession(
     sql: Sql,
-    key: SessionKey,
-    record: SessionRecord,
-    events: readonly (StoredEvent & { seq: number })[],
+    session: ImportedSession,
+    events: readonly NumberedEvent[],
     isLast: boolean,
   ): Promise<{ isNew: boolean; events: number; lastSeq: number }> {
     const { sessions, transfer, events: store, changes } = this.stores;
+    const { owner: key, session: record } = session;
     const { createTime, lastUpdateTime, firstSeq } = record;
     let existing = await (this.mode.isDryRun ? transfer.session(sql, key) : transfer.lock(sql, key));
     // It lacks events: what is left of it goes, and the session is written anew.
@@ -172,7 +172,7 @@ export class Import {
       const isHidden = isNew || existing.deletedAt !== undefined;
       await transfer.describe(sql, { ...existing, createTime, lastSeq, ...(isHidden && { deletedAt: createTime }) });
     } else if (lastSeq === record.lastSeq) {
-      await this.#finish(sql, key, record, existing, isNew);
+      await this.#finish(sql, session, existing, isNew);
     }
     // Otherwise the session has gone on here since it was exported, and keeps its state.
     return written;
@@ -181,8 +181,7 @@ export class Import {
   /** Gives a session whose events are all there its state, and what people call it. */
   async #finish(
     sql: Sql,
-    key: SessionKey,
-    record: SessionRecord,
+    { owner: key, session: record, state: entries }: ImportedSession,
     existing: TransferredSession,
     isNew: boolean,
   ): Promise<void> {
@@ -195,7 +194,6 @@ export class Import {
     const { title, labels, deletedAt } = this.mode.isForeign
       ? { ...existing, deletedAt: keptDeletedAt }
       : { ...record, title: record.title ?? null, labels: record.labels ? JSON.stringify(record.labels) : null };
-    const entries = record.state.map((entry) => stateEntry(entry, 'session'));
     if (isNew) {
       await state.set(sql, key, byScope(entries));
     } else {
@@ -219,9 +217,4 @@ export class Import {
     }
     if (deletedAt !== undefined) await changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
   }
-}
-
-function stateEntry({ key, value, eventId }: StateRecord, scope: Scope): StateEntry {
-  checkKeys({ stateKey: key });
-  return { key: prefixed(scope, key), json: encode(value, `state.${key}`).json, eventId };
 }

@@ -1,17 +1,23 @@
+import type { StoredEvent } from '../database/dialects/dialect.js';
 import {
   aRecord,
   aString,
   aTime,
-  aWholeNumber,
   anything,
   nullable,
   object,
   objects,
   oneOf,
+  rule,
+  strings,
+  type Check,
   type Known,
 } from '../model/arguments.js';
-import { InvalidArgumentError } from '../model/errors.js';
-import type { SessionKey } from '../model/keys.js';
+import { checkLabels, checkTitle } from '../model/description.js';
+import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
+import { encode } from '../model/event-codec.js';
+import { checkKeys, type SessionKey } from '../model/keys.js';
+import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 
 /** A value of the state. Its key has no prefix: the record says whose it is. */
 export interface StateRecord {
@@ -77,6 +83,31 @@ export interface EventRecord extends SessionKey {
 /** A line of an export. */
 export type TransferRecord = AppRecord | UserRecord | SessionRecord | EventRecord;
 
+/** A record that can be stored. `owner` has empty names where the state is not a session's. */
+export type StorableRecord =
+  | { type: 'app' | 'user'; owner: SessionKey; state: StateEntry[] }
+  | { type: 'session'; owner: SessionKey; state: StateEntry[]; session: SessionRecord }
+  | { type: 'event'; owner: SessionKey; event: NumberedEvent };
+
+export type NumberedEvent = StoredEvent & { seq: number };
+
+/** The largest number that the columns take. */
+const MAX_SEQ = 2 ** 31 - 1;
+const seqFrom = (least: number) =>
+  rule(
+    `a whole number from ${least} to ${MAX_SEQ}`,
+    (value) => Number.isInteger(value) && Number(value) >= least && Number(value) <= MAX_SEQ,
+  );
+
+const aTitle: Check = (value, name) => {
+  aString(value, name);
+  checkTitle(value as string);
+};
+const someLabels: Check = (value, name) => {
+  aRecord(value, name);
+  checkLabels(value as Record<string, unknown>);
+};
+
 /** `checkKeys` looks at the names. */
 const session: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
 
@@ -89,11 +120,11 @@ const CHECKS = {
       ...session,
       createTime: aTime,
       lastUpdateTime: aTime,
-      firstSeq: aWholeNumber,
-      lastSeq: aWholeNumber,
+      firstSeq: seqFrom(1),
+      lastSeq: seqFrom(0),
       deletedAt: aTime,
-      title: aString,
-      labels: aRecord,
+      title: aTitle,
+      labels: someLabels,
       state: objects,
       created: aRecord,
       changes: objects,
@@ -104,21 +135,25 @@ const CHECKS = {
     'lastSeq',
     'state',
   ),
-  event: object<EventRecord>({ type: anything, ...session, seq: aWholeNumber, event: aRecord }, 'seq', 'event'),
+  event: object<EventRecord>({ type: anything, ...session, seq: seqFrom(1), event: aRecord }, 'seq', 'event'),
 };
 const checkState = object<StateRecord>({ key: aString, value: anything, eventId: nullable(aString) }, 'key', 'eventId');
-const checkChange = object<{ seq: number; kind: string; set: object; removed: object; state: object }>(
-  { seq: aWholeNumber, kind: oneOf('state', 'rewound'), set: aRecord, removed: anything, state: aRecord },
-  'seq',
-  'kind',
-);
-const checkEvent = (event: EventRecord['event']) => {
-  aString(event.id, 'event.id');
-  aTime(event.timestamp, 'event.timestamp');
+const seq = seqFrom(0);
+const CHANGES = {
+  state: object<StateChangeRecord & { kind: 'state' }>(
+    { seq, kind: anything, set: aRecord, removed: strings },
+    'seq',
+    'removed',
+  ),
+  rewound: object<StateChangeRecord & { kind: 'rewound' }>({ seq, kind: anything, state: aRecord }, 'seq'),
 };
+const checkKind = oneOf(...Object.keys(CHANGES));
 
-/** @throws InvalidArgumentError for what is no record of an export; `number` counts from 1. */
-export function checkRecord(record: unknown, number: number): asserts record is TransferRecord {
+/**
+ * @param number of the record, counted from 1.
+ * @throws InvalidArgumentError that begins with the number, for what is no record of an export, or cannot be stored.
+ */
+export function storableRecord(record: unknown, number: number): StorableRecord {
   const name = `Record ${number}`;
   aRecord(record, name);
   const { type } = record as TransferRecord;
@@ -126,12 +161,67 @@ export function checkRecord(record: unknown, number: number): asserts record is 
     throw new InvalidArgumentError(`${name} has no type of a record: app, user, session or event.`);
   try {
     CHECKS[type](record, name);
-    const checked = record as TransferRecord;
-    if (checked.type === 'event') checkEvent(checked.event);
-    else for (const value of checked.state) checkState(value, 'state');
-    if (checked.type === 'session') for (const change of checked.changes ?? []) checkChange(change, 'changes');
+    return storable(record as TransferRecord);
   } catch (error) {
-    if (!(error instanceof InvalidArgumentError) || error.message.startsWith(name)) throw error;
+    const isRefusal =
+      error instanceof InvalidArgumentError ||
+      error instanceof InvalidKeyError ||
+      error instanceof UnserializableValueError;
+    if (!isRefusal || error.message.startsWith(name)) throw error;
     throw new InvalidArgumentError(`${name}: ${error.message}`);
   }
+}
+
+function storable(record: TransferRecord): StorableRecord {
+  const { type, appName } = record;
+  switch (type) {
+    case 'app':
+    case 'user': {
+      checkKeys(type === 'app' ? { appName } : { appName, userId: record.userId });
+      const owner = { appName, userId: type === 'user' ? record.userId : '', sessionId: '' };
+      return { type, owner, state: storableState(record.state, type, owner) };
+    }
+    case 'session': {
+      const owner = ownerOf(record);
+      if (record.firstSeq > record.lastSeq + 1) throw new InvalidArgumentError('firstSeq must be lastSeq + 1 at most.');
+      if (record.created) encode(record.created, 'created');
+      for (const change of record.changes ?? []) {
+        checkKind(change.kind, 'kind');
+        CHANGES[change.kind](change, 'changes');
+        encode(change, 'changes');
+      }
+      return { type, owner, state: storableState(record.state, 'session', owner), session: record };
+    }
+    case 'event': {
+      const { seq, event } = record;
+      aString(event.id, 'event.id');
+      aTime(event.timestamp, 'event.timestamp');
+      const owner = ownerOf(record);
+      checkKeys({ ...owner, eventId: event.id });
+      const { json } = encode(event, 'event');
+      return { type, owner, event: { seq, id: event.id, timestamp: event.timestamp, json } };
+    }
+  }
+}
+
+function ownerOf({ appName, userId, sessionId }: SessionKey): SessionKey {
+  const owner = { appName, userId, sessionId };
+  checkKeys(owner);
+  return owner;
+}
+
+function storableState(state: readonly StateRecord[], scope: Scope, owner: SessionKey): StateEntry[] {
+  const names = new Set<string>();
+  return state.map((each) => {
+    checkState(each, 'state');
+    const { key, value, eventId } = each;
+    const name = prefixed(scope, key);
+    if (scopeOf(name).scope !== scope)
+      throw new InvalidArgumentError(`The key '${key}' of the state of a session has a prefix of another scope.`);
+    if (names.has(name)) throw new InvalidArgumentError(`The key '${key}' of the state is there twice.`);
+    names.add(name);
+    checkStateKey(owner, name);
+    if (eventId !== null) checkKeys({ eventId });
+    return { key: name, json: encode(value, `state.${key}`).json, eventId };
+  });
 }

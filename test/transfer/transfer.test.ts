@@ -381,9 +381,46 @@ test('L1 what is no record, or another session, is refused', async () => {
     [[first, last], /lacks the events/],
     [[first, event], /lacks its events after number 1/],
     [[first, { ...event, event: { id: 'e1' } }], /Record 2: event.timestamp/],
+    [[first, { ...event, seq: 1.5 }], /Record 2: seq must be a whole number from 1 to 2147483647/],
+    [[first, { ...event, seq: '1' }], /Record 2: seq must be a whole number/],
+    [[first, { ...event, seq: 3 }], /Record 2: seq is 3, and the session has events from 1 to 2/],
+    [[first, { ...event, event: { id: 'x'.repeat(192), timestamp: 1 } }], /Record 2: The event id is longer/],
+    [[first, { ...event, event: { id: 'e1', timestamp: 1, a: -0 } }], /Record 2: .*event\.a/],
+    ...(
+      [
+        [{ labels: { a: 5 } }, /The value of a label must be a string/],
+        [{ labels: { a: { b: 1 } } }, /The value of a label must be a string/],
+        [{ labels: { 'a b': 'c' } }, /The name of a label must have/],
+        [{ labels: ['a'] }, /labels must be an object/],
+        [{ title: 'x'.repeat(256) }, /title must be a string of up to 255/],
+        [{ title: 'a\0' }, /title must be a string/],
+        [{ firstSeq: -1 }, /firstSeq must be a whole number from 1/],
+        [{ firstSeq: 0 }, /firstSeq must be a whole number from 1/],
+        [{ firstSeq: 4 }, /firstSeq must be lastSeq \+ 1 at most/],
+        [{ lastSeq: 2.5 }, /lastSeq must be a whole number from 0/],
+        [{ lastSeq: 2 ** 31 }, /lastSeq must be a whole number from 0 to 2147483647/],
+        [{ lastSeq: null }, /lastSeq must be/],
+        [{ createTime: '5' }, /createTime must be a number/],
+        [{ state: [{ key: '', value: 1, eventId: null }] }, /The state key must be/],
+        [{ state: [{ key: 'k', eventId: null }] }, /state\.k/],
+        [{ state: [{ key: 'k', value: 1, eventId: 'x'.repeat(192) }] }, /The event id is longer/],
+        [{ state: [{ key: 'user:k', value: 1, eventId: null }] }, /has a prefix of another scope/],
+        [{ state: [1, 2].map((value) => ({ key: 'k', value, eventId: null })) }, /is there twice/],
+        [{ changes: [{ seq: 0, kind: 'other' }] }, /kind must be/],
+        [{ changes: [{ seq: -1, kind: 'rewound' }] }, /seq must be/],
+        [{ changes: [{ seq: 0, kind: 'state', removed: [5] }] }, /removed must be an array of strings/],
+        [{ changes: [{ seq: 0, kind: 'state', set: { a: -0 }, removed: [] }] }, /changes\.set\.a/],
+        [{ created: { a: -0 } }, /created\.a/],
+      ] as const
+    ).map(
+      ([wrong, message]) =>
+        [[{ ...first, ...wrong }, event, last], new RegExp(`Record 1: .*${message.source}`)] as const,
+    ),
+    [[{ type: 'user', appName: 'app', userId: '', state: [] }], /Record 1: The user id must be/],
+    [[{ type: 'app', appName: 'app', state: [{ key: 'k', value: -0, eventId: null }] }], /Record 1: .*state\.k/],
   ] as const) {
     await expect(into([...list])).rejects.toThrow(message);
-    expect(await here.listSessions({ appName: 'app' })).toMatchObject({ totalItems: 0 });
+    expect(await to.em.getConnection().execute('select count(*) as n from adk_sessions')).toEqual([{ n: 0 }]);
   }
   await here.createSession(key);
   await expect(into(records)).rejects.toMatchObject({ code: 'ADK_SESSION_EXISTS' });

@@ -1,0 +1,32 @@
+import { InvalidArgumentError } from './errors.js';
+import { TITLE_LENGTH, isStorable } from './keys.js';
+
+const LABEL_NAME = /^[\w./-]{1,64}$/;
+const LABEL_LENGTH = 255;
+
+/** @throws InvalidArgumentError for one that cannot be stored. */
+export function checkTitle(title: string): void {
+  if (Array.from(title).length > TITLE_LENGTH || !isStorable(title)) {
+    throw new InvalidArgumentError(
+      `title must be a string of up to ${TITLE_LENGTH} characters, without NUL and halves of surrogate pairs.`,
+    );
+  }
+}
+
+/** @throws InvalidArgumentError for those that cannot be stored, or found again. */
+export function checkLabels(
+  labels: Readonly<Record<string, unknown>>,
+): asserts labels is Readonly<Record<string, string>> {
+  for (const [name, value] of Object.entries(labels)) {
+    if (!LABEL_NAME.test(name)) {
+      throw new InvalidArgumentError(
+        "The name of a label must have 1 to 64 letters of a to z and A to Z, digits, '_', '-', '.' and '/'.",
+      );
+    }
+    if (typeof value !== 'string' || Array.from(value).length > LABEL_LENGTH || !isStorable(value)) {
+      throw new InvalidArgumentError(
+        `The value of a label must be a string of up to ${LABEL_LENGTH} characters, without NUL and halves of surrogate pairs.`,
+      );
+    }
+  }
+}
