@@ -50,6 +50,13 @@ test('every harness has its test file', async () => {
   }
 });
 
+test('before a merge every database runs the contract, on one major at least', async () => {
+  const { scripts } = JSON.parse(await readFile('package.json', 'utf8')) as { scripts: Record<string, string> };
+  expect(await readFile('.ci/run', 'utf8')).toMatch(/\bnpm test .*[^]*\bnpm run test:7:ci /);
+  // On MikroORM 6 all of them but PGlite.
+  expect(scripts).toMatchObject({ test: 'jest', 'test:7:ci': expect.stringContaining(' test/contract/pglite.test ') });
+});
+
 test('every suite is in the list', async () => {
   const files = (await readdir('test/contract')).filter((file) => /^[a-z]-.*\.ts$/.test(file));
   expect(files).toHaveLength(suites.length);
