@@ -22,7 +22,8 @@ export const USAGE = `${COMMAND} -- [options]
   --out <folder>          where results and charts go; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run,
                           a folder of the system's temporary files for any other
 Servers are taken from ADK_TEST_POSTGRESQL_URL, ADK_TEST_MYSQL_URL and ADK_TEST_MARIADB_URL; without the first
-one a PostgreSQL of its own is started.`;
+one a PostgreSQL of its own is started. Those that scripts/test-servers.sh starts are not durable: their commits wait
+for no disk.`;
 
 export interface BenchOptions {
   databases: readonly string[] | undefined;
