@@ -4,7 +4,7 @@
  * One process lets an agent work until it has a question for the user, and is killed. A second process, which knows
  * nothing but the id of the session, brings the answer, and the agent goes on where it was.
  */
-import { LogLevel, Runner, getFunctionCalls, setLogLevel, type LlmRequest } from '@google/adk';
+import { LogLevel, Runner, setLogLevel, type LlmRequest } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { databaseOptions } from '../mikro-orm.config.js';
-import { MikroOrmSessionService, adkEntities, migrate } from '../src/index.js';
+import { MikroOrmSessionService, adkEntities, migrate, openLongRunningCalls } from '../src/index.js';
 import * as print from './print.js';
 import type { Content } from './scripted-model.js';
 import { travelAgent } from './travel-agent.js';
@@ -70,17 +70,16 @@ async function answer(sessionId: string): Promise<void> {
   const { orm, sessionService, run, shown } = await openRunner();
   print.heading(`PROCESS 2 (pid ${process.pid})`);
 
-  // Step 6. The question that is open is in the session: the call of the long-running tool in its last event.
+  // Step 6. The question that is open is in the session: the call of a long-running tool that nobody has answered.
   const session = await sessionService.getSession({ ...APP, sessionId });
-  const open = session?.events.at(-1);
-  const call = open && getFunctionCalls(open).find(({ id }) => id && open.longRunningToolIds?.includes(id));
-  if (!session || !call?.id) throw new Error('The agent has not asked anything. A model may do that; try again.');
+  const [call] = session ? openLongRunningCalls(session) : [];
+  if (!session || !call) throw new Error('The agent has not asked anything. A model may do that; try again.');
   print.note(`read ${session.events.length} events of session ${sessionId}`);
-  print.said('asked', String(call.args?.question));
+  print.said('asked', String(call.args['question']));
   print.said('user', ANSWER);
 
   // Step 7. The answer is the response to that call. The Runner reads the session, and the agent goes on.
-  const response = { id: call.id, name: 'ask_user', response: { answer: ANSWER } };
+  const response = { id: call.id, name: call.name, response: { answer: ANSWER } };
   await run(sessionId, { role: 'user', parts: [{ functionResponse: response }] });
 
   print.modelRequest('WHAT THE MODEL WAS SHOWN FIRST IN THIS PROCESS', shown[0]);

@@ -58,7 +58,13 @@ export type { AppStats, SessionStats } from './maintenance/stats.js';
 export { migrate } from '../migrations/migrate.js';
 export type { SessionKey } from './model/keys.js';
 export type { ErrorContext, MikroOrmSessionServiceOptions, ReportingOptions, RetryOptions } from './model/options.js';
-export { interruptedToolResponses, unansweredFunctionCalls, type UnansweredFunctionCall } from './leases/recovery.js';
+export {
+  interruptedToolResponses,
+  openLongRunningCalls,
+  unansweredFunctionCalls,
+  type OpenLongRunningCall,
+  type UnansweredFunctionCall,
+} from './leases/recovery.js';
 export {
   SessionLeases,
   type AcquireOptions,

@@ -1,4 +1,12 @@
-import { createEvent, getFunctionCalls, getFunctionResponses, type Event, type Session } from '@google/adk';
+import {
+  REQUEST_CONFIRMATION_FUNCTION_CALL_NAME,
+  createEvent,
+  getFunctionCalls,
+  getFunctionResponses,
+  type Event,
+  type Session,
+} from '@google/adk';
+import { isRecord } from '../model/state.js';
 
 /** A tool call that a run left without a response. */
 export interface UnansweredFunctionCall {
@@ -16,14 +24,17 @@ const INTERRUPTED =
  * Finds the tool calls that a crashed run left without a response. While a run is still going on, its calls are found
  * too: ask when nobody runs the session, for example while holding its lease.
  *
- * Left alone are long-running calls, whose response comes from outside whenever it is there, and calls without an id,
- * which ADK cannot pair with a response (it gives an id to every call that a model makes).
+ * Left alone are long-running calls, whose response comes from outside whenever it is there (`openLongRunningCalls` finds
+ * them), calls that wait for a confirmation (it finds the question), and calls without an id, which ADK cannot pair with a
+ * response (it gives an id to every call that a model makes).
  *
  * @param session a session with its full history.
  * @returns the calls in the order they were made, each with its event; none when every call is answered.
  */
-export function unansweredFunctionCalls({ events }: Session): UnansweredFunctionCall[] {
-  const answered = new Set<string | undefined>();
+export function unansweredFunctionCalls(session: Session): UnansweredFunctionCall[] {
+  const { events } = session;
+  // ADK stores no response of a tool that waits for a confirmation; it runs the tool then, unless there is a response.
+  const answered = new Set<unknown>(openLongRunningCalls(session).map(confirmedCall));
   const unanswered: UnansweredFunctionCall[] = [];
   // From the end, so that a response only answers calls before it: some models use an id again in their next turn.
   for (const event of events.toReversed()) {
@@ -36,6 +47,61 @@ export function unansweredFunctionCalls({ events }: Session): UnansweredFunction
     for (const { id } of getFunctionResponses(event)) answered.add(id);
   }
   return unanswered.reverse();
+}
+
+/** A call of a long-running tool, or a question of ADK's own, that waits for its answer. */
+export interface OpenLongRunningCall {
+  /** For the `id` of the function response that answers it. */
+  id: string;
+  /** The tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
+  name: string;
+  args: Record<string, unknown>;
+  /** The event that made the call. */
+  event: Event;
+  /** What the tool itself has returned, such as `{ status: 'pending' }`; absent where it has returned nothing. */
+  result?: Record<string, unknown>;
+}
+
+/**
+ * Finds the long-running calls that wait for their answer, wherever in the session they stand: other tools may have
+ * returned since, and other turns may have gone by.
+ *
+ * A call is answered by a function response with its id in an event of the author `user`, as the `Runner` makes one of its
+ * `newMessage`; that is the rule of ADK. What the tool itself returns does not answer it, since ADK cannot tell a pending
+ * status from a result: a tool that returns its result at once is found, too, with that `result`. A question of ADK's for a
+ * confirmation is also answered when the call that it is about gets a response, as after a yes in plain text. Calls without
+ * an id and partial events are ignored.
+ *
+ * ```ts
+ * const [open] = openLongRunningCalls(session);
+ * ```
+ *
+ * @param session a session with its full history.
+ * @returns the calls in the order they were made; of calls with one id the newest. None when every call is answered.
+ */
+export function openLongRunningCalls({ events }: Session): OpenLongRunningCall[] {
+  const open = new Map<string, OpenLongRunningCall>();
+  for (const event of events) {
+    if (event.partial) continue;
+    for (const { id = '', response } of getFunctionResponses(event)) {
+      const call = open.get(id);
+      if (event.author === 'user') open.delete(id);
+      else if (call && response) call.result = response;
+      for (const gate of open.values()) if (id && confirmedCall(gate) === id) open.delete(gate.id);
+    }
+    for (const { id, name = '', args = {} } of getFunctionCalls(event)) {
+      if (!id || event.author === 'user' || !event.longRunningToolIds?.includes(id)) continue;
+      open.delete(id);
+      open.set(id, { id, name, args, event });
+    }
+  }
+  return [...open.values()];
+}
+
+/** @returns the id of the call that ADK asks a confirmation of; undefined for other calls. */
+function confirmedCall({ name, args: { originalFunctionCall } }: OpenLongRunningCall): unknown {
+  const isQuestion = name === REQUEST_CONFIRMATION_FUNCTION_CALL_NAME && isRecord(originalFunctionCall);
+  return isQuestion ? originalFunctionCall['id'] : undefined;
 }
 
 /**
