@@ -38,12 +38,20 @@ const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
 
 export const SESSION_COLUMNS = SESSION_KEY.join(', ');
 
+/** The same columns of one of several tables. */
+export const sessionColumnsOf = (alias: string) => SESSION_KEY.map((column) => `${alias}.${column}`).join(', ');
+
 /** Finds one session; takes `sessionValues`. */
 export const SESSION_WHERE = equal(SESSION_KEY);
 
+/** Where a row of one alias is of the session of another's row. */
+export function isSameSession(one: string, other: string): string {
+  return SESSION_KEY.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ');
+}
+
 /** Where a row of one alias is the event of another's row. */
 export function isSameEvent(one: string, other: string, otherSeq = `${other}.seq`): string {
-  return `${SESSION_KEY.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ')} and ${one}.seq = ${otherSeq}`;
+  return `${isSameSession(one, other)} and ${one}.seq = ${otherSeq}`;
 }
 
 /** Where the session is still the one that was read; takes `sessionValues` and the incarnation. */

@@ -73,7 +73,8 @@ export async function readComplete(
   for (const change of readChanges) {
     const content =
       change.eventSeq === null ? undefined : await contentAfter(change.session, change.eventSeq, change.id);
-    const entry = changeOf(change, content, current);
+    const newest = change.isLate ? await log.newestAt(sql, change.session, change.position) : undefined;
+    const entry = changeOf(change, content, current, newest);
     if (entry) entries.push({ place: { position: change.position, change: change.number }, change: entry });
   }
   // An event comes before the changes that follow it.
@@ -87,13 +88,19 @@ export async function readComplete(
   return { entries, after: isAll ? upTo : read };
 }
 
+/**
+ * @param content of the event that was rewritten, after that.
+ * @param newest the number of the session's newest event in front of the change, where it was written after the change. The
+ *   entry keeps these events, and has the state that the tables hold: their entries told of it before (contract J2).
+ */
 function changeOf(
   { session, kind, seq, eventSeq, position, data }: LoggedChange,
   content: string | null | undefined,
   current: CurrentState,
+  newest: number | undefined,
 ): LogChange | undefined {
-  const place: LogPlace = { position, seq, ...session };
-  const recorded = data === null ? undefined : decode(data)?.value;
+  const place: LogPlace = { position, seq: newest ?? seq, ...session };
+  const recorded = data === null || newest !== undefined ? undefined : decode(data)?.value;
   switch (kind) {
     case 'created': {
       const state = isRecord(recorded) ? recorded : current.of(session);
@@ -113,6 +120,8 @@ function changeOf(
       return { ...place, change: 'rewritten', eventSeq, event, superseded };
     }
     case 'deleted':
+      // It was created again since.
+      if (newest !== undefined) return { ...place, change: 'rewound', state: current.of(session) };
       return { ...place, change: 'deleted', soft: false, state: current.of({ ...session, sessionId: '' }) };
     case 'hidden':
       return { ...place, change: 'deleted', soft: true, state: {} };

@@ -40,7 +40,10 @@ export type LogEntry = LogPlace &
 export type LogChange = LogPlace &
   (
     | {
-        /** A session was created. */
+        /**
+         * A session was created. What a reader keeps of the session is of an earlier one, except its events up to `seq`: as a rule
+         * 0. Events can have had positions before the record of changes began; of these the entry has the last one's number.
+         */
         change: 'created';
         /** The state it was given. Of a session that was trimmed, or is older than this log: the state as it is now. */
         state: Record<string, unknown>;
@@ -85,7 +88,8 @@ export type LogChange = LogPlace &
     | {
         /**
          * The session was taken back to its event `seq`. `state` is all of its own state as it was then, and that of user and app as
-         * it is now: entries that told of it are gone with the events.
+         * it is now: entries that told of it are gone with the events. Where a process of an earlier version has given positions to
+         * the events that came after the rewind, or after a deletion, `seq` is the last one of these, and all state is as it is now.
          */
         change: 'rewound';
         state: Record<string, unknown>;

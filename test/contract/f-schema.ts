@@ -5,6 +5,7 @@ import { dialectName } from '../../entities/dialect-name.js';
 import type { OwnStore } from '../harnesses/harness.js';
 import { HostNote } from '../harnesses/host-note.js';
 import type { RecordedStatement } from '../harnesses/statement-log.js';
+import { inBatchesOf } from '../support/positions.js';
 import { plans } from './plans.js';
 import { Suite } from './rule.js';
 import { TABLES, errorOf, eventOf, expectCode, range, saying } from './tools.js';
@@ -176,6 +177,8 @@ schemaSuite.own(
       await service.rewindSession({ ...key, sessionId: fork.id }, { at: 2 });
       await softly.deleteSession({ ...key, sessionId: fork.id });
       await service.restoreSession({ ...key, sessionId: fork.id });
+      // More than get their positions at once.
+      await inBatchesOf(3, () => log.head());
       for await (const _ of maintenance.exportSessions(owner));
       await maintenance.importSessions(records);
       await maintenance.importSessions(records.map((record) => ({ ...record, appName: 'imported' })));

@@ -5,9 +5,11 @@ import {
   type LogChange,
   type LogCursor,
   type LogEntry,
+  type SessionKey,
 } from '../../src/index.js';
 import { keyOf } from '../harnesses/harness.js';
 import { Fold, expectSame, tablesOf } from '../support/fold.js';
+import { expectOrder, inBatchesOf } from '../support/positions.js';
 import { expectFold, upTo } from './log-tools.js';
 import { Suite, onServers } from './rule.js';
 import { eventOf, expectCode, idsOf, range } from './tools.js';
@@ -194,6 +196,172 @@ completeLogSuite.own('J2', 'more than gets its place at once is in order, whatev
   ]);
   await expectFold(context);
 });
+
+completeLogSuite.own(
+  'J2',
+  'sessions whose creations do not get their places together have these in front of their events',
+  async (context) => {
+    const { app, orm, service } = context;
+    const ids = range(700).map((i) => `s${i}`);
+    await orm.em.fork().transactional(async (tx) => {
+      const joined = service.withEntityManager(tx);
+      const sessions = [];
+      for (const sessionId of ids)
+        sessions.push(await joined.createSession({ appName: app, userId: 'alice', sessionId }));
+      for (const session of sessions.toReversed())
+        await joined.appendEvent({ session, event: eventOf({ actions: { stateDelta: { a: 1 } } }) });
+    });
+    const entries = await readAll(new EventLog(orm.em).since(0, { appName: app, changes: true }));
+    const bySession = new Map<string, string[]>(ids.map((id) => [id, []]));
+    for (const entry of entries) bySession.get(entry.sessionId)?.push(told(entry));
+    for (const [id, lines] of bySession) expect([id, ...lines]).toEqual([id, 'created 0', 'event 1']);
+    await expectFold(context);
+  },
+);
+
+completeLogSuite.own('J2', 'a session whose changes wait behind those of others keeps its order', async (context) => {
+  const { app, orm, service, create, append } = context;
+  const log = new EventLog(orm.em);
+  const createOthers = (count: number) => Promise.all(range(count).map(() => create({ userId: 'bob' })));
+  const expectAll = async (key: SessionKey, lines: string[]) => {
+    const entries = await readAll(log.since(0, { ...key, changes: true }));
+    expect(entries.map(told)).toEqual(lines);
+    await expectOrder(orm, app);
+    await expectFold(context);
+  };
+  await log.head();
+  await inBatchesOf(3, async () => {
+    const [one, other] = [await create({ state: { a: 1 } }), await create()];
+    const [key, otherKey] = [keyOf(one), keyOf(other)];
+    await append(one, { delta: { a: 2 } });
+    await createOthers(5);
+    await service.updateState({ ...key, set: { a: 3 } });
+    await append(one, { delta: { a: 4, b: 1 } });
+    await service.updateState({ ...key, set: { b: 2 } });
+    await service.rewindSession(key, { at: 1 });
+    await append(one, { delta: { c: 1 } });
+    await createOthers(5);
+    await service.updateState({ ...key, remove: ['c'] });
+    // A change that no event can precede any more: those of its number are gone.
+    for (const n of upTo(5)) await append(other, { delta: { n } });
+    await service.updateState({ ...otherKey, set: { n: 0 } });
+    await service.rewindSession(otherKey, { at: 0 });
+    await append(other, { delta: { n: 6 } });
+    const rewound = ['created 0', 'event 1', 'state 1', 'state 2', 'rewound 1', 'event 2', 'state 2'];
+    await expectAll(key, rewound);
+    await expectAll(otherKey, ['created 0', 'state 5', 'rewound 0', 'event 1']);
+  });
+});
+
+completeLogSuite.own('J2', 'a session alone has more changes than get their places at once', async (context) => {
+  const { app, orm, service, create, append } = context;
+  await new EventLog(orm.em).head();
+  await inBatchesOf(3, async () => {
+    const session = await create();
+    for (const n of upTo(4)) await append(session, { delta: { n } });
+    for (const n of upTo(7)) await service.updateState({ ...keyOf(session), set: { [`k${n}`]: n } });
+    for (const n of upTo(4)) await append(session, { delta: { n } });
+    await service.updateState({ ...keyOf(session), set: { last: 1 } });
+    await expectFold(context);
+    await expectOrder(orm, app);
+  });
+});
+
+completeLogSuite.own(
+  'J2',
+  'a creation that is later than events of its session keeps them: tables that the version before has filled',
+  async ({ scratch }) => {
+    const { orm, service, query } = await scratch();
+    const app = 'app';
+    const keys = range(5).map((i) => ({ appName: app, userId: 'alice', sessionId: `s${i}` }));
+    const write = async (n: number) => {
+      for (const key of keys) {
+        const session = (await service.getSession(key))!;
+        const delta = { [`k${n}`]: n, n, 'user:n': n, 'app:n': n };
+        await service.appendEvent({ session, event: eventOf({ actions: { stateDelta: delta } }) });
+      }
+    };
+    for (const key of keys) await service.createSession({ ...key, state: { a: 1 } });
+    await write(1);
+    await service.updateState({ ...keys[0]!, remove: ['k1'] });
+    const log = new EventLog(orm.em);
+    const { position } = await log.head();
+    await write(2);
+    // As the migration finds and leaves them.
+    await query('delete from adk_changes');
+    await query("delete from adk_counters where name = 'change'");
+    await query(`insert into adk_changes (app_name, user_id, session_id, kind, seq, time)
+      select app_name, user_id, session_id, 'created', 0, create_time from adk_sessions`);
+    await write(3);
+
+    await inBatchesOf(3, async () => {
+      const before = await log.head();
+      expect(before.position).toBe(position + 10);
+      for (const key of keys) {
+        const entries = await readAll(log.since(0, { ...key, changes: true }));
+        expect(entries.map(told)).toEqual(['event 1', 'created 1', 'event 2', 'event 3']);
+        expect(entries.map(({ seq }) => seq)).toEqual([1, 1, 2, 3]);
+      }
+      await expectFold({ app, orm, peer: orm });
+      await new SessionMaintenance(orm.em).trim({ ...keys[1]!, keepLast: 1 });
+      await service.rewindSession(keys[2]!, { at: 1 });
+      await service.rewindSession(keys[3]!, { at: 0 });
+      await expectFold({ app, orm, peer: orm });
+    });
+  },
+);
+
+completeLogSuite.own(
+  'J2',
+  'a change that is later than the events after it keeps them: a process of the version before has read the log',
+  async ({ scratch }) => {
+    const { orm, service, query } = await scratch();
+    const app = 'app';
+    const [rewound, deleted] = ['rewound', 'deleted'].map((sessionId) => ({
+      appName: app,
+      userId: 'alice',
+      sessionId,
+    })) as [SessionKey, SessionKey];
+    const write = async (key: SessionKey, ...words: string[]) => {
+      const session = (await service.getSession(key)) ?? (await service.createSession({ ...key, state: { given: 1 } }));
+      for (const word of words) {
+        const delta = { word, [word]: 1, [`user:${key.sessionId}`]: word };
+        await service.appendEvent({ session, event: eventOf({ actions: { stateDelta: delta } }) });
+      }
+    };
+    const log = new EventLog(orm.em);
+    const live = new Fold();
+    let cursor: LogCursor = 0;
+    const readOn = async () => {
+      for await (const entry of log.since(cursor, { appName: app, changes: true })) {
+        live.add(entry);
+        cursor = entry.cursor ?? cursor;
+      }
+      expectSame(live.result, await tablesOf(orm, app));
+      await expectFold({ app, orm, peer: orm });
+    };
+    for (const key of [rewound, deleted]) await write(key, 'a', 'b', 'c');
+    await readOn();
+    let { position } = await log.head();
+
+    await service.rewindSession(rewound, { at: 1 });
+    await service.updateState({ ...deleted, remove: ['user:deleted'] });
+    await service.deleteSession(deleted);
+    for (const key of [rewound, deleted]) await write(key, 'd', 'e');
+    // The version before knows of events alone.
+    for (const { sessionId } of [rewound, deleted]) {
+      const select = 'select seq from adk_events where session_id = ? and position is null order by seq';
+      for (const { seq } of await query<{ seq: number }>(select, [sessionId])) {
+        const update = 'update adk_events set position = ? where session_id = ? and seq = ?';
+        await query(update, [++position, sessionId, seq]);
+      }
+    }
+    await query("update adk_counters set value = ? where name = 'position'", [position]);
+    await readOn();
+    for (const key of [rewound, deleted]) await write(key, 'f');
+    await readOn();
+  },
+);
 
 completeLogSuite.own('J2', 'cursors of the complete log give exactly the rest', async (context) => {
   const { app, orm, service, create, append } = context;

@@ -36,7 +36,7 @@ export const plans: Record<DialectName, Plan> = {
     analyze: 'analyze',
     async scans(explain) {
       const rows = (await explain('explain query plan')) as { detail: string }[];
-      return rows.map(({ detail }) => detail).filter((line) => /^SCAN (adk_|e$|e )/.test(line));
+      return rows.map(({ detail }) => detail).filter((line) => /^SCAN (adk_|[ce]$|[ce] )/.test(line));
     },
   },
   postgresql: {

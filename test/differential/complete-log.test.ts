@@ -12,6 +12,7 @@ import {
   type SessionKey,
 } from '../../src/index.js';
 import { Fold, expectSame, tablesOf } from '../support/fold.js';
+import { expectOrder, inBatchesOf } from '../support/positions.js';
 import { availableDatabases, createDatabase } from '../support/servers.js';
 
 /** `ADK_TEST_SEED=… npx jest test/differential` runs the sequences of an earlier run. */
@@ -104,9 +105,15 @@ const step = fc.record({
   state: fc.dictionary(stateKey, fc.constantFrom(0, 1, 'one', null, [2]), { maxKeys: 3 }),
 });
 
-test.each(availableDatabases())(
-  'J2 L1 whatever was done, the log folds to what the tables hold, and an export has it, on %s',
-  async (name) => {
+/** After every step there is little to read. After some of them, in small batches, every boundary of batches is met. */
+const READERS = [
+  { reader: 'read after every step', positionedAtOnce: 500, isReadAfter: () => true },
+  { reader: 'positions given three at a time', positionedAtOnce: 3, isReadAfter: ({ at }: Step) => at % 3 === 1 },
+];
+
+test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name, ...reader }))))(
+  'J2 L1 whatever was done, the log folds to what the tables hold, and an export has it, on $name, $reader',
+  async ({ name, positionedAtOnce, isReadAfter }) => {
     const database = await createDatabase(name);
     const otherDatabase = await createDatabase(name);
     const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
@@ -116,47 +123,48 @@ test.each(availableDatabases())(
       await migrate(other);
       let app = 0;
       const steps = fc.array(step, { minLength: 5, maxLength: 25, size: 'max' });
-      await fc.assert(
-        fc.asyncProperty(steps, async (sequence) => {
-          const appName = `app ${app++}`;
-          const world: World = {
-            service: new MikroOrmSessionService(orm.em),
-            softly: new MikroOrmSessionService(orm.em, { deletion: 'soft' }),
-            maintenance: new SessionMaintenance(orm.em),
-            log: new EventLog(orm.em),
-            handles: new Map(),
-          };
-          const live = new Fold();
-          let cursor = await world.log.head({ changes: true });
-          let isErased = false;
-          for (const { do: operation, userId, sessionId, at, state } of sequence) {
-            try {
-              await OPERATIONS[operation](world, { key: { appName, userId, sessionId }, at, state });
-            } catch (error) {
-              if (!(error instanceof AdkMikroOrmError)) throw error;
-            }
-            const tables = await tablesOf(orm, appName);
-            expectSame(await Fold.of(world.log, appName), tables);
-            if (operation !== 'read' && at % 2 === 0) continue;
-            // A reader that follows comes to the same; of an erased user it is told nothing.
-            isErased ||= sequence.some((step) => step.do === 'erase');
-            for await (const entry of world.log.since(cursor, { appName, changes: true })) {
-              live.add(entry);
-              cursor = entry.cursor ?? cursor;
-            }
-            if (!isErased) expectSame(live.result, tables);
+      const property = fc.asyncProperty(steps, async (sequence) => {
+        const appName = `app ${app++}`;
+        const world: World = {
+          service: new MikroOrmSessionService(orm.em),
+          softly: new MikroOrmSessionService(orm.em, { deletion: 'soft' }),
+          maintenance: new SessionMaintenance(orm.em),
+          log: new EventLog(orm.em),
+          handles: new Map(),
+        };
+        const live = new Fold();
+        let cursor = await world.log.head({ changes: true });
+        let isErased = false;
+        for (const [i, each] of sequence.entries()) {
+          const { do: operation, userId, sessionId, at, state } = each;
+          try {
+            await OPERATIONS[operation](world, { key: { appName, userId, sessionId }, at, state });
+          } catch (error) {
+            if (!(error instanceof AdkMikroOrmError)) throw error;
           }
-          // L1: whatever was done, an export has all of it.
-          const records = await all(world.maintenance.exportSessions({ appName }));
-          const copies = new SessionMaintenance(other.em);
-          await copies.importSessions(records);
-          expect(await all(copies.exportSessions({ appName }))).toEqual(records);
-          const copied = await tablesOf(other, appName);
-          expectSame(await Fold.of(new EventLog(other.em), appName), copied);
-          expectSame(copied, await tablesOf(orm, appName));
-        }),
-        { seed, numRuns },
-      );
+          if (!isReadAfter(each) && i < sequence.length - 1) continue;
+          const tables = await tablesOf(orm, appName);
+          expectSame(await Fold.of(world.log, appName), tables);
+          await expectOrder(orm, appName);
+          if (operation !== 'read' && at % 2 === 0) continue;
+          // A reader that follows comes to the same; of an erased user it is told nothing.
+          isErased ||= sequence.some((step) => step.do === 'erase');
+          for await (const entry of world.log.since(cursor, { appName, changes: true })) {
+            live.add(entry);
+            cursor = entry.cursor ?? cursor;
+          }
+          if (!isErased) expectSame(live.result, tables);
+        }
+        // L1: whatever was done, an export has all of it.
+        const records = await all(world.maintenance.exportSessions({ appName }));
+        const copies = new SessionMaintenance(other.em);
+        await copies.importSessions(records);
+        expect(await all(copies.exportSessions({ appName }))).toEqual(records);
+        const copied = await tablesOf(other, appName);
+        expectSame(await Fold.of(new EventLog(other.em), appName), copied);
+        expectSame(copied, await tablesOf(orm, appName));
+      });
+      await inBatchesOf(positionedAtOnce, () => fc.assert(property, { seed, numRuns }));
     } finally {
       await orm.close(true);
       await other.close(true);

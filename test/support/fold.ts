@@ -39,11 +39,14 @@ export class Fold {
       return;
     }
     switch (entry.change) {
-      case 'created':
-        this.sessions.delete(idOf(entry));
-        this.#session(entry);
+      case 'created': {
+        const { events, state } = this.#session(entry);
+        // As a rule of a session that is not known any more. Of one that is older than the log, some events are.
+        for (const seq of events.keys()) if (seq > entry.seq) events.delete(seq);
+        state.clear();
         this.#set(entry, entry.state, entry.superseded);
         return;
+      }
       case 'state':
         this.#set(entry, entry.state, entry.superseded);
         for (const key of entry.removed) if (!entry.superseded.includes(key)) this.#place(entry, key).delete(bare(key));

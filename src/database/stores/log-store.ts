@@ -5,7 +5,9 @@ import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  isSameSession,
   placeholders,
+  sessionColumnsOf,
   sessionKeyOf,
   sessionStillExists,
   sessionValues,
@@ -39,6 +41,11 @@ export interface LoggedChange {
   /** Its place among the changes. */
   number: number;
   data: string | null;
+  /**
+   * Of a creation, a deletion and a rewind: whether events of the session that were written after it come before it in the
+   * log. Somebody who does not know of changes has given them their positions: a process of an earlier version.
+   */
+  isLate: boolean;
 }
 
 /** What a rewritten event had before one of its rewritings. */
@@ -93,8 +100,8 @@ export interface LogHead extends CompleteLogPosition {
   isPending: boolean;
 }
 
-/** How many events get their positions in one transaction. */
-const POSITIONED_AT_ONCE = 500;
+/** Above any number of an event. */
+const NONE = 2 ** 31 - 1;
 
 const POSITION = 'position';
 const EPOCH = 'epoch';
@@ -102,6 +109,9 @@ const CHANGE = 'change';
 
 /** The statements of the event log. */
 export class LogStore {
+  /** How many events get their positions in one transaction at most, and how many changes. Tests set a lower number. */
+  static positionedAtOnce = 500;
+
   readonly #dialect: Dialect;
   readonly #tables: Tables;
   readonly #parts: EventParts;
@@ -200,27 +210,54 @@ export class LogStore {
     return { position, change: number, isPending: pending.isCut };
   }
 
-  /** Some of what is committed and has no position, in the order in which it gets them, and the number of the last change. */
+  /**
+   * Some of what is committed and has no position, in the order in which it gets them, and the number of the last change. Of
+   * each session these are its first entries: what is left for the next transaction comes after them (contract J2).
+   */
   async #pending(sql: Sql): Promise<{ entries: PendingEntry[]; isCut: boolean; lastChange: number }> {
-    const limits = [POSITIONED_AT_ONCE, POSITIONED_AT_ONCE];
-    const rows = await pendingRows(sql, this.#text.selectPending, [...limits, CHANGE]);
-    const changes = rows.filter((row) => row.kind === 'change').sort((a, b) => a.id - b.id);
-    const events = rows.filter((row) => row.kind === 'event').sort((a, b) => a.seq - b.seq);
-    const lastChange = rows.find((row) => row.kind === 'counter')?.id ?? 0;
-    const areEventsCut = events.length === POSITIONED_AT_ONCE;
+    const limit = LogStore.positionedAtOnce;
+    const read = (text: string, limits: readonly number[]) => this.#pendingRows(sql, text, limits);
+    let rows = await read(this.#text.selectPending, [limit, limit]);
+    const areChangesCut = rows.changes.length === limit;
+    // An event must not get its place before a change of its session that did not fit in.
+    if (areChangesCut) rows = await read(this.#text.selectPendingAndOwn, [limit, limit, limit, limit]);
+    const { own, lastChange } = rows;
+    // Sessions whose changes were not read wait. The two parts of the statement may take other sessions from events with
+    // equal numbers.
+    const events = areChangesCut ? rows.events.filter((event) => own.has(sessionIdOf(event))) : rows.events;
+    const ofEvents = [...own.values()].flat();
+    const others = rows.changes.filter((change) => !own.has(sessionIdOf(change)));
+    const changes = [...ofEvents, ...others.slice(0, Math.max(0, limit - ofEvents.length))];
+    const areEventsCut = rows.events.length === limit;
     // All pending events with lower numbers than this are at hand.
-    const complete = areEventsCut ? (events.at(-1)?.seq ?? 0) : Infinity;
-    const entries = inTime(events, changes, (change) => change.seq < complete);
-    const [first] = changes;
-    // Each of the sessions waits for events that did not fit in: one of them gets all of its own.
-    if (entries.length === 0 && first) {
-      const own = await pendingRows(sql, this.#text.selectPendingOf, [
-        ...sessionValues(sessionKeyOf(first)),
-        first.seq,
-      ]);
-      return { entries: inTime(own, [first], () => true), isCut: true, lastChange };
+    const complete = areEventsCut ? (rows.events.at(-1)?.seq ?? 0) : Infinity;
+    return { entries: inTime(events, changes, complete), isCut: areEventsCut || areChangesCut, lastChange };
+  }
+
+  async #pendingRows(sql: Sql, text: string, limits: readonly number[]): Promise<PendingRows> {
+    const [ofEvents, ofChanges, ...rest] = limits;
+    const read = await sql.all<PendingRow>(text, [ofEvents, ofChanges, CHANGE, ...rest]);
+    const rows = read.map((row) => ({
+      ...row,
+      id: numberOf(row.id),
+      seq: numberOf(row.seq),
+      timestamp: numberOf(row.timestamp),
+      later: numberOf(row.later),
+    }));
+    const own = new Map<string, PendingRow[]>();
+    for (const row of rows.filter(({ kind }) => kind === 'own')) {
+      const id = sessionIdOf(row);
+      const changes = own.get(id) ?? [];
+      own.set(id, changes);
+      if (row.id > 0) changes.push(row);
     }
-    return { entries, isCut: areEventsCut || changes.length === POSITIONED_AT_ONCE, lastChange };
+    for (const changes of own.values()) changes.sort((a, b) => a.id - b.id);
+    return {
+      events: rows.filter(({ kind }) => kind === 'event').sort((a, b) => a.seq - b.seq),
+      changes: rows.filter(({ kind }) => kind === 'change').sort((a, b) => a.id - b.id),
+      own,
+      lastChange: rows.find(({ kind }) => kind === 'counter')?.id ?? 0,
+    };
   }
 
   /**
@@ -253,7 +290,17 @@ export class LogStore {
       position: numberOf(row.position),
       number: numberOf(row.number),
       data: optionalTextOf(row.data),
+      isLate: (optionalNumberOf(row.next_position) ?? Infinity) <= numberOf(row.position),
     }));
+  }
+
+  /** @returns the number of a session's newest event up to a position; undefined when there is none. */
+  async newestAt(sql: Sql, session: SessionKey, position: number): Promise<number | undefined> {
+    const [row] = await sql.all<{ seq: number | null }>(this.#text.selectNewestAt, [
+      ...sessionValues(session),
+      position,
+    ]);
+    return row?.seq ?? undefined;
   }
 
   /** @returns the number of the last change in front of the event with a position. */
@@ -337,10 +384,23 @@ interface EventRow extends KeyRow {
 
 /** An event or a change without a place, or the counter of changes. */
 interface PendingRow extends KeyRow {
-  kind: 'event' | 'change' | 'counter';
-  /** Of a change; the value of the counter. */
+  /** `own` is a change of a session that has events without a place. */
+  kind: 'event' | 'change' | 'own' | 'counter';
+  /** Of a change; the value of the counter; 0 where a session with events has no changes. */
   id: number;
   timestamp: number;
+  /** The lowest `seq` of its session's later changes without a place; `NONE` where there are none, or they are at hand. */
+  later: number;
+}
+
+interface PendingRows {
+  /** By number. */
+  events: PendingRow[];
+  /** In the order in which they were made. */
+  changes: PendingRow[];
+  /** By session: the first changes of those that have events. */
+  own: ReadonlyMap<string, PendingRow[]>;
+  lastChange: number;
 }
 
 /** An event or a change. */
@@ -353,24 +413,24 @@ interface ChangeRow extends KeyRow {
   position: number | string;
   number: number | string;
   data: string | null;
+  /** Of the session's first event after the change's number; null without one, or where it does not matter. */
+  next_position: number | string | null;
 }
+
+const sessionIdOf = (row: KeyRow) => sessionIdentity(sessionKeyOf(row));
 
 /**
  * By time across sessions; inside one as it happened, whatever the clocks of its writers.
  *
- * @param events by number.
- * @param changes in the order in which they were made.
- * @param isComplete whether all events that come before a change are among `events`; from a change of which that is not
- *   known, its session is left out.
+ * @param events by number; of each session the first ones.
+ * @param changes in the order in which they were made; of each session the first ones.
+ * @param complete all events with lower numbers are among `events`.
+ * @returns what comes before all that is not at hand.
  */
-function inTime(
-  events: readonly PendingRow[],
-  changes: readonly PendingRow[],
-  isComplete: (change: PendingRow) => boolean,
-): PendingEntry[] {
+function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], complete: number): PendingEntry[] {
   const sessions = new Map<string, { events: PendingRow[]; changes: PendingRow[] }>();
   const of = (row: KeyRow) => {
-    const id = sessionIdentity(sessionKeyOf(row));
+    const id = sessionIdOf(row);
     const session = sessions.get(id) ?? { events: [], changes: [] };
     sessions.set(id, session);
     return session;
@@ -381,23 +441,22 @@ function inTime(
   const timed: { entry: PendingEntry; time: number }[] = [];
   for (const session of sessions.values()) {
     let time = -Infinity;
-    for (const entry of inLogOrder(session.events, session.changes)) {
-      if (entry.change && !isComplete(entry.change)) break;
+    const later = session.changes.at(-1)?.later ?? NONE;
+    // The lowest number that the session had at a change or later: events up to there come before the change.
+    const follows = new Map<PendingRow, number>();
+    let lowest = later;
+    for (const change of session.changes.toReversed()) {
+      lowest = Math.min(lowest, change.seq);
+      follows.set(change, lowest);
+    }
+    const events = session.events.filter(({ seq }) => seq <= later);
+    for (const entry of inLogOrder(events, session.changes)) {
+      if (entry.change && (follows.get(entry.change) ?? 0) >= complete) break;
       time = Math.max(time, (entry.event ?? entry.change).timestamp);
       timed.push({ entry, time });
     }
   }
   return timed.sort((a, b) => a.time - b.time).map(({ entry }) => entry);
-}
-
-async function pendingRows(sql: Sql, text: string, values: readonly unknown[]): Promise<PendingRow[]> {
-  const rows = await sql.all<PendingRow>(text, values);
-  return rows.map((row) => ({
-    ...row,
-    id: numberOf(row.id),
-    seq: numberOf(row.seq),
-    timestamp: numberOf(row.timestamp),
-  }));
 }
 
 function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }: LogColumns): {
@@ -428,11 +487,19 @@ const AFTER_SEPARATOR = SESSION_TREE_SEPARATOR.replace(/.$/, (last) => String.fr
 
 function texts(tables: Tables) {
   const { sessions, events, changes, counters, select } = tables;
-  const pendingEvents = `select 'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp from ${events}
-    where position is null`;
+  const firstEvents = (columns: string) =>
+    `select ${columns} from ${events} where position is null order by position, seq limit ?`;
+  // By number across sessions: of each session the first ones come first, so that a part of them leaves no gap.
+  // One statement, so that both are as of one moment: an event must not get its place before a change that it follows.
+  const pending = `select * from (${firstEvents(`'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp, ${NONE} as later`)})
+      as pending_events
+    union all select * from (
+      select 'change' as kind, change_id as id, ${SESSION_COLUMNS}, seq, time as timestamp, ${NONE} as later from ${changes}
+      where number is null order by number, change_id limit ?) as pending_changes
+    union all select 'counter', value, '', '', '', 0, 0, 0 from ${counters} where name = ?`;
+  const ofSession = `partition by ${sessionColumnsOf('s')} order by change_id`;
   const logged = `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data from ${events}`;
-  const changed = `select change_id, ${SESSION_COLUMNS}, kind, seq, event_seq, position, number, ${select.data} as data
-    from ${changes}`;
+  const changed = `select change_id, ${SESSION_COLUMNS}, kind, seq, event_seq, position, number, ${select.data} as data`;
   return {
     selectCounter: `select value from ${counters} where name = ?`,
     selectHead: `select coalesce((select value from ${counters} where name = ?), 0) as head,
@@ -440,24 +507,34 @@ function texts(tables: Tables) {
       coalesce((select value from ${counters} where name = ?), 0) as changes,
       exists (select 1 from ${events} where position is null) or
       exists (select 1 from ${changes} where number is null) as pending`,
-    // By number across sessions: of each session the first ones come first, so that a part of them leaves no gap.
-    // One statement, so that both are as of one moment: an event must not get its place before a change that it follows.
-    selectPending: `select * from (${pendingEvents} order by position, seq limit ?) as pending_events
+    selectPending: pending,
+    // Also the changes of the sessions that have these events: the first one of each session, then the second one of each …
+    // `number is null` would let a server without statistics read all changes without a number for each of the sessions.
+    selectPendingAndOwn: `${pending}
       union all select * from (
-        select 'change' as kind, change_id as id, ${SESSION_COLUMNS}, seq, time as timestamp from ${changes}
-        where number is null order by number, change_id limit ?) as pending_changes
-      union all select 'counter', value, '', '', '', 0, 0 from ${counters} where name = ?`,
-    selectPendingOf: `${pendingEvents} and ${SESSION_WHERE} and seq <= ? order by seq`,
+        select 'own' as kind, coalesce(change_id, 0) as id, ${SESSION_COLUMNS}, coalesce(seq, 0) as seq,
+          coalesce(time, 0) as timestamp, coalesce(later, ${NONE}) as later from (
+          select ${sessionColumnsOf('s')}, change_id, c.seq, time,
+            row_number() over (${ofSession}) as nth,
+            min(c.seq) over (${ofSession} rows between 1 following and unbounded following) as later
+          from (select distinct ${SESSION_COLUMNS} from (${firstEvents(SESSION_COLUMNS)}) as first_events) as s
+          left join ${changes} as c on ${isSameSession('c', 's')} and coalesce(c.number, 0) = 0) as numbered
+        order by nth, change_id limit ?) as own_changes`,
     selectAllEvents: `${logged} where position > ? and position <= ?`,
     selectEvent: `${logged} where ${SESSION_WHERE} and seq = ?`,
-    selectChanges: `${changed} where number > ? and number <= ?`,
+    // Its position is looked up for the changes after which an event is not what it was before. Positions of a session's
+    // events grow with their numbers, so the first one tells whether there is any.
+    selectChanges: `${changed}, case when kind in ('created', 'deleted', 'rewound') then (
+        select e.position from ${events} as e where ${isSameSession('e', 'c')} and e.seq > c.seq order by e.seq limit 1)
+      end as next_position from ${changes} as c where number > ? and number <= ?`,
+    selectNewestAt: `select max(seq) as seq from ${events} where ${SESSION_WHERE} and position <= ?`,
     // From the newest one down: a reader that asks reads those that are passed anyway.
     selectChangeBefore: `select number from ${changes} where position < ? and number > 0 order by number desc limit 1`,
-    selectRewritings: `${changed} where event_seq is not null`,
+    selectRewritings: `${changed} from ${changes} where event_seq is not null`,
     // Among the columns, not as a condition: servers would read all of the log, or all sessions, for one batch.
     selectEvents: `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data,
-      (select case when s.deleted_at is null then 0 else 1 end from ${sessions} as s where s.app_name = e.app_name
-        and s.user_id = e.user_id and s.session_id = e.session_id) as is_deleted
+      (select case when s.deleted_at is null then 0 else 1 end from ${sessions} as s
+        where ${isSameSession('s', 'e')}) as is_deleted
       from ${events} as e where position > ? and position <= ?`,
     selectSessionEvents: `${logged} where ${SESSION_WHERE} and seq > ? and seq <= ?
       and ${sessionStillExists(tables)}`,

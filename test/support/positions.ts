@@ -1,0 +1,54 @@
+import type { MikroORM } from '@mikro-orm/core';
+import { LogStore } from '../../src/database/stores/log-store.js';
+import { inLogOrder } from '../../src/model/log-order.js';
+
+/** Has so few events and changes get their positions in one transaction during `work`. */
+export async function inBatchesOf<T>(count: number, work: () => Promise<T>): Promise<T> {
+  const { positionedAtOnce } = LogStore;
+  LogStore.positionedAtOnce = count;
+  try {
+    return await work();
+  } finally {
+    LogStore.positionedAtOnce = positionedAtOnce;
+  }
+}
+
+/** Expects that what the tables hold of an app has its places, and that each session's entries are as they were made. */
+export async function expectOrder({ em }: Pick<MikroORM, 'em'>, appName: string): Promise<void> {
+  const rows = async <Row extends KeyRow>(columns: string, table: string): Promise<Row[]> => {
+    const select = `select user_id, session_id, seq, position, ${columns} from adk_${table} where app_name = ?`;
+    return (await em.getConnection().execute(select, [appName])) as Row[];
+  };
+  const events = await rows('1 as is_event', 'events');
+  const changes = await rows<ChangeRow>('kind, change_id, number', 'changes');
+  const place = (row: KeyRow | ChangeRow) => Number(row.position) * 1e6 + ('number' in row ? Number(row.number) : 0);
+  for (const id of new Set([...events, ...changes].map(idOf))) {
+    const ofSession = <Row extends KeyRow>(all: Row[]) => all.filter((row) => idOf(row) === id);
+    const own = { events: ofSession(events), changes: ofSession(changes) };
+    const made = [
+      ...inLogOrder(
+        own.events.sort((a, b) => a.seq - b.seq),
+        own.changes.sort((a, b) => Number(a.change_id) - Number(b.change_id)),
+      ),
+    ].map(({ event, change }) => event ?? change);
+    expect(made.filter(({ position }) => position === null)).toEqual([]);
+    const logged = [...own.events, ...own.changes].sort((a, b) => place(a) - place(b));
+    expect([id, ...logged.map(lineOf)]).toEqual([id, ...made.map(lineOf)]);
+  }
+}
+
+interface KeyRow {
+  user_id: string;
+  session_id: string;
+  seq: number;
+  position: number | string | null;
+}
+
+interface ChangeRow extends KeyRow {
+  kind: string;
+  change_id: number | string;
+  number: number | string | null;
+}
+
+const idOf = (row: KeyRow) => JSON.stringify([row.user_id, row.session_id]);
+const lineOf = (row: KeyRow | ChangeRow) => `${'kind' in row ? row.kind : 'event'} ${row.seq}`;
