@@ -1,8 +1,7 @@
 import { Utils, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
-import { resolveDialect } from '../src/database/dialects/resolve.js';
-import { hasOneConnection, refuseInside } from '../src/database/inside-transaction.js';
+import { refuseInside } from '../src/database/inside-transaction.js';
 import { prepareConnection, sqlEntityManager } from '../src/database/mikro-orm.js';
 import { Transactions } from '../src/database/transaction.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
@@ -22,13 +21,13 @@ import { PendingMigrations, patiently } from './pending.js';
  *   when tables are gone that were made before, or when with this config the next `migration:create` would drop the
  *   tables.
  * @throws Error of the driver's as it is, SQL included, when a statement fails: it belongs in the host's log.
- * @throws InsideTransactionError inside a transaction that holds the only connection of the pool.
+ * @throws InsideTransactionError inside a transaction of the same ORM.
  */
 export async function migrate(orm: MikroORM): Promise<void> {
   refuseOthers(orm);
   const em = sqlEntityManager(orm.em);
   const dialect = supportedDialect(em.getPlatform());
-  if (hasOneConnection(em, resolveDialect(em.getPlatform()))) refuseInside(em);
+  refuseInside(em);
   const { MigrationStorage, adkMigrations, refuseDroppingConfig, tables } = await loadMigrations();
   const options = tables.placeOf(orm.getMetadata());
   const tablesPlace = tables.placeFor(orm.config, { dialect, ...options });

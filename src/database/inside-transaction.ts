@@ -1,19 +1,10 @@
 import { TransactionContext, type EntityManager } from '@mikro-orm/core';
-import { InsideTransactionError } from '../model/errors.js';
-import type { Dialect } from './dialects/dialect.js';
-import { hasEnded, hasSingleConnection } from './mikro-orm.js';
-
-/** Whether an ORM has one connection at most, by its driver or its config. */
-export function hasOneConnection(em: EntityManager, { connections }: Dialect): boolean {
-  if (hasSingleConnection(em)) return true;
-  // MikroORM hands them to knex, over its own.
-  const driverOptions: { pool?: { max?: number } } = em.config.get('driverOptions');
-  return (driverOptions.pool?.max ?? em.config.get('pool')?.max ?? connections.defaultPoolMax) === 1;
-}
+import { InsideTransactionError, InvalidArgumentError } from '../model/errors.js';
+import { hasEnded, isOpen } from './mikro-orm.js';
 
 /**
- * For an ORM with one connection: a call that does not join the transaction around it would wait for the connection that
- * the transaction holds until the pool gives up, a minute later.
+ * For a call that does not join the transaction around it: what it writes would stay when that transaction is rolled back,
+ * and it may wait for a lock, or the only connection, which that transaction keeps until the call has ended.
  *
  * @throws InsideTransactionError inside `em.transactional` of the same ORM, and after `em.begin()` on the `EntityManager`
  *   that was given, or on that of the request. A transaction of another ORM does not matter.
@@ -24,6 +15,21 @@ export function refuseInside(em: EntityManager): void {
   // Through the transaction of another ORM, where MikroORM takes the two for one by their name, nothing can be seen.
   const asked = isOurs ? around : around?.name === em.name ? undefined : em;
   const transaction = asked?.getTransactionContext<object>();
-  // After `em.transactional` its transaction stays the context of what was begun in it and goes on.
-  if (transaction && !hasEnded(transaction)) throw new InsideTransactionError();
+  // After `em.transactional` its transaction stays the context of what was begun in it and continues.
+  if (transaction && isOpen(transaction)) throw new InsideTransactionError();
+}
+
+/**
+ * For a call that joins: the driver would refuse its statements in words that do not name the mistake.
+ *
+ * @throws InvalidArgumentError when the transaction of the `EntityManager` has been committed or rolled back.
+ */
+export function refuseEnded(em: EntityManager): void {
+  const transaction = em.getTransactionContext<object>();
+  if (transaction && hasEnded(transaction)) {
+    throw new InvalidArgumentError(
+      'The transaction of the EntityManager that withEntityManager was given has ended; nothing was read or written. ' +
+        'Inside em.transactional(async (tx) => …) await each call of service.withEntityManager(tx).',
+    );
+  }
 }

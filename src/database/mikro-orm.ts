@@ -48,6 +48,8 @@ interface KyselyConnection {
   getClient(): Kysely;
   ensureConnection(): Promise<void>;
   getNativeClient(): Promise<unknown>;
+  /** Begins a transaction, or a savepoint in `ctx`. */
+  begin(options?: { ctx?: object }): Promise<object>;
   readonly connected: boolean;
 }
 
@@ -72,10 +74,12 @@ const known = new WeakSet<object>();
 /** The connections whose driver blocks the event loop while it waits for a lock; `Transactions` waits instead. */
 const impatient = new WeakSet<object>();
 
-/** For the closing of an ORM whose connection is not used before. */
+/** For what happens before the connection is used: the host closes the ORM, or begins transactions. */
 export function noteConnection(em: EntityManager): void {
   const connection = kyselyConnectionOf(em);
-  if (connection?.connected) opened.add(connection);
+  if (!connection) return;
+  if (connection.connected) opened.add(connection);
+  noteSavepoints(connection);
 }
 
 /**
@@ -276,14 +280,6 @@ export interface ReservedConnection {
   readonly destroy: (() => Promise<void>) | undefined;
 }
 
-/** Whether the driver has one connection, whatever the config says, as PGlite's has. Before it is open: false. */
-export function hasSingleConnection(em: EntityManager): boolean {
-  const connection = kyselyConnectionOf(em);
-  return (
-    connection?.connected === true && connection.getClient().getExecutor().adapter.supportsMultipleConnections === false
-  );
-}
-
 /** Whether nothing can keep a statement waiting but a lock: the database is in this process. */
 export function isInProcess(em: EntityManager): boolean {
   const connection = kyselyConnectionOf(em);
@@ -481,13 +477,47 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
-/** Whether what `em.getTransactionContext()` gives is a transaction that has ended. */
-export function hasEnded(transaction: object): boolean {
-  const { isCompleted, isCommitted, isRolledBack } = transaction as {
-    isCompleted?: () => boolean;
-    isCommitted?: boolean;
-    isRolledBack?: boolean;
+// Transactions of the host's
+
+/** What `em.getTransactionContext()` gives, as far as it is used. */
+interface HostTransaction {
+  /** Of knex, where an inner transaction has ended also when the one around it has. */
+  isCompleted?(): boolean;
+  /** Of knex: the transaction that this one is a savepoint of. */
+  readonly parentTransaction?: object;
+  readonly isCommitted?: boolean;
+  readonly isRolledBack?: boolean;
+}
+
+/** The transactions of kysely that savepoints are in; kysely's object for a savepoint does not end with its transaction. */
+const outer = new WeakMap<object, object>();
+
+const noted = new WeakSet<KyselyConnection>();
+
+/** Without it, work that was begun in a savepoint would be in an open transaction for ever. */
+function noteSavepoints(connection: KyselyConnection): void {
+  if (noted.has(connection)) return;
+  noted.add(connection);
+  const begin = connection.begin.bind(connection);
+  connection.begin = async (options) => {
+    const transaction = await begin(options);
+    if (options?.ctx) outer.set(transaction, options.ctx);
+    return transaction;
   };
-  // knex has the first, kysely the others.
-  return isCompleted?.call(transaction) ?? (isCommitted === true || isRolledBack === true);
+}
+
+function rootOf(transaction: HostTransaction): HostTransaction {
+  const around = transaction.parentTransaction ?? outer.get(transaction);
+  return around ? rootOf(around) : transaction;
+}
+
+/** Whether what `em.getTransactionContext()` gives has ended, so that no statement can be run in it. */
+export function hasEnded(transaction: HostTransaction): boolean {
+  const { isCommitted, isRolledBack } = rootOf(transaction);
+  return transaction.isCompleted?.() ?? (isCommitted === true || isRolledBack === true);
+}
+
+/** Whether the transaction, or the one that the savepoint is in, has neither been committed nor rolled back. */
+export function isOpen(transaction: HostTransaction): boolean {
+  return !hasEnded(rootOf(transaction));
 }

@@ -8,7 +8,7 @@ import type { Dialect, Sql } from './dialects/dialect.js';
 import { resolveDialect } from './dialects/resolve.js';
 import { refuseDriver } from './driver-check.js';
 import { failureOf } from './failure-of.js';
-import { hasOneConnection, refuseInside } from './inside-transaction.js';
+import { refuseEnded, refuseInside } from './inside-transaction.js';
 import {
   changeOf,
   firstRowsOf,
@@ -103,13 +103,19 @@ export class Transactions {
     return new Transactions(em, this.#options, true);
   }
 
+  /** The host's transaction that calls join. */
+  get joinedTransaction(): object | undefined {
+    return this.#joined ? this.#em.getTransactionContext<object>() : undefined;
+  }
+
   /**
    * Runs a public call's work. What it throws is what the caller may see; the driver's error goes to `onError`.
    *
-   * @throws InsideTransactionError when a transaction around the call holds the only connection.
+   * @throws InsideTransactionError inside a transaction of the host's that the call does not join.
+   * @throws InvalidArgumentError when the transaction that it joins has ended.
    */
   async call<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
-    if (!this.#joined && hasOneConnection(this.#em, this.dialect)) refuseInside(this.#em);
+    this.refuseTransaction();
     try {
       return await work();
     } catch (error) {
@@ -117,6 +123,12 @@ export class Transactions {
       this.report(error, context);
       throw this.errorOf(error);
     }
+  }
+
+  /** @throws InsideTransactionError, InvalidArgumentError as `call`. */
+  refuseTransaction(): void {
+    if (this.#joined) refuseEnded(this.#em);
+    else refuseInside(this.#em);
   }
 
   /** What a caller is told of a driver's error. */

@@ -83,7 +83,7 @@ export class SessionLeases {
    * @throws LeaseHeldError when somebody else holds it, after `waitMs`.
    * @throws SessionNotFoundError when there is no such session.
    * @throws InvalidArgumentError when an option is not known, or the holder's name is empty, too long, or cannot be stored.
-   * @throws InsideTransactionError inside a transaction that holds the only connection of the pool.
+   * @throws InsideTransactionError inside a transaction of the same ORM.
    */
   async acquire(session: SessionKey, options: AcquireOptions): Promise<Lease> {
     const key = checkedSessionKey(session);
@@ -171,6 +171,7 @@ export class SessionLeases {
       new MikroOrmSessionService(this.#em, this.#options, { fence: { session, token } }),
       { ttlMs: this.#ttlMs, askedAt },
       {
+        refuseTransaction: () => releasing.refuseTransaction(),
         renew: () => renewing.statement((sql) => leases.renew(sql, session, token, this.#ttlMs)),
         release: () =>
           releasing.call({ operation: 'release', key: session }, () =>
@@ -183,6 +184,8 @@ export class SessionLeases {
 }
 
 interface LeaseActions {
+  /** @throws InsideTransactionError inside a transaction, where the lease cannot be released. */
+  refuseTransaction(): void;
   /** @returns whether the lease is still ours. */
   renew(): Promise<boolean>;
   release(): Promise<void>;
@@ -227,9 +230,14 @@ export class Lease {
     return this.#abort.signal;
   }
 
-  /** Gives the lease back at once; no error when it is lost already. Its `sessionService` writes no more. */
+  /**
+   * Gives the lease back at once; no error when it is lost already. Its `sessionService` writes no more.
+   *
+   * @throws InsideTransactionError inside a transaction of the same ORM; then the lease is still held.
+   */
   async release(): Promise<void> {
     if (this.#isOver) return;
+    this.#actions.refuseTransaction();
     this.#end();
     // A renewal must not be under way when the host closes its connections after this call.
     await this.#renewing;

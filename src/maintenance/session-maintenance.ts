@@ -157,7 +157,7 @@ const EVERY_SESSION: Rule = { isWhole: true, firstKept: (_, before) => before };
  * Every method may throw `InvalidArgumentError` for an option that is not known or has a value that it cannot have,
  * `InvalidKeyError` for a name that cannot be a key, `SchemaError` when the tables are missing or outdated,
  * `DatabaseError` when the database fails and trying again does not help (what earlier transactions did stays done), and
- * `InsideTransactionError` inside a transaction that holds the only connection.
+ * `InsideTransactionError` inside a transaction of the same ORM.
  */
 export class SessionMaintenance {
   readonly #transactions: Transactions;

@@ -210,16 +210,17 @@ export class SchemaError extends AdkMikroOrmError {
 }
 
 /**
- * The transaction around the call uses the only connection of the pool, so the call would wait for ever. Nothing was read
- * or written.
+ * A call inside a transaction of the host's on the same ORM, which it does not join (contract E7): its rows would stay when
+ * that transaction is rolled back, and it could wait for a lock or a connection which that transaction keeps. Also an append to
+ * a `Session` object that a transaction which is still open has appended to. Nothing was read or written.
  */
 export class InsideTransactionError extends AdkMikroOrmError {
   readonly code = 'ADK_INSIDE_TRANSACTION';
   override name = 'InsideTransactionError';
 
-  constructor() {
+  constructor(what = 'This call is inside a transaction that it does not join, and was refused') {
     super(
-      'The transaction around this call holds the only connection of the pool, so the call could never begin; nothing was read or written. ' +
+      `${what}; nothing was read or written. ` +
         'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session service; ' +
         'call EventLog, SessionLeases, SessionMaintenance and migrate outside of the transaction.',
     );

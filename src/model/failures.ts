@@ -19,6 +19,7 @@ interface FailureKind {
   isUncertain?: true;
 }
 
+const IN_TRANSACTION = 'inside em.transactional use service.withEntityManager(tx)';
 const SERVER_LOG = "Look at the server's log.";
 const OTHER_ROWS =
   'Look for rows, constraints or triggers of another program in the tables of adk-mikro-orm, and for rows that were changed by hand.';
@@ -44,13 +45,13 @@ export const FAILURES = {
   poolTimeout: {
     reason: 'ConnectionException',
     what: 'No connection of the pool became free in time',
-    look: "Look for transactions that stay open, and raise 'pool.max' in the config of MikroORM; inside em.transactional use service.withEntityManager(tx).",
+    look: `Look for transactions that stay open, and raise 'pool.max' in the config of MikroORM; ${IN_TRANSACTION}.`,
     passing: 'outage',
   },
   timedOut: {
     reason: 'ConnectionException',
     what: "The database did not answer within 'timeoutMs'",
-    look: "Look for transactions that keep rows locked, at the server's load, and at the network; raise 'timeoutMs' if the work takes that long.",
+    look: `Look for transactions that keep rows locked, at the server's load, and at the network; ${IN_TRANSACTION}; raise 'timeoutMs' if the work takes that long.`,
     passing: 'outage',
     spoilsConnection: true,
     isUncertain: true,
@@ -114,7 +115,7 @@ export const FAILURES = {
   lockTimeout: {
     reason: 'LockWaitTimeoutException',
     what: 'Another transaction held a lock for too long',
-    look: 'Look for transactions that stay open, of this program or another.',
+    look: `Look for transactions that stay open, of this program or another; ${IN_TRANSACTION}.`,
     passing: 'conflict',
   },
   commitRolledBack: {

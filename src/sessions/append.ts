@@ -4,11 +4,13 @@ import { confirm } from '../database/confirm.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { EventContent } from '../database/stores/event-store.js';
 import type { Stores } from '../database/stores/stores.js';
+import { isOpen } from '../database/mikro-orm.js';
 import type { Outcome, Transactions } from '../database/transaction.js';
 import type { Announcer } from '../log/announcer.js';
 import {
   EventConflictError,
   EventTooLargeError,
+  InsideTransactionError,
   SessionNotFoundError,
   StaleSessionError,
   UnserializableValueError,
@@ -20,7 +22,17 @@ import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { byScope, checkStateKey, setOwn, type StateEntry } from '../model/state.js';
 import { readEvents, readState, type DamageReporter } from './damage.js';
 import { applyDelta, stampDelta, winningKeys } from './delta.js';
-import { catchUp, hasOnlyReadEvents, keyOf, placeEvent, revisionOf, setRevision, type Revision } from './handle.js';
+import {
+  catchUp,
+  hasOnlyReadEvents,
+  keyOf,
+  placeEvent,
+  revisionOf,
+  setRevision,
+  setTentative,
+  tentativeOf,
+  type Revision,
+} from './handle.js';
 import type { LeaseGuard } from './lease-guard.js';
 
 /** An event on its way into the database. */
@@ -99,14 +111,49 @@ export class Appender {
     return { event, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
   }
 
+  /**
+   * Such an append would wait for the lock of that transaction, which may end only after it. And the handle has events that
+   * nobody else may ever see.
+   *
+   * @throws InsideTransactionError when a transaction that is still open has appended to the handle, and this call does not
+   *   join it.
+   */
+  refuseBesideTransaction(handle: Session): void {
+    const tentative = tentativeOf(handle);
+    if (tentative && !this.transactions.isJoined && isOpen(tentative.transaction)) {
+      throw new InsideTransactionError(
+        'A transaction that is still open has appended to this Session object, and this call does not join it',
+      );
+    }
+  }
+
+  /** After the transaction, or the savepoint, that has appended to a handle: it is behind unless that was committed. */
+  async #settle(handle: Session): Promise<void> {
+    this.refuseBesideTransaction(handle);
+    const tentative = tentativeOf(handle);
+    if (!tentative || tentative.transaction === this.transactions.joinedTransaction) return;
+    const areStored = await this.transactions.run((sql) =>
+      this.#areStored(sql, keyOf(handle), tentative.events, false),
+    );
+    setTentative(handle, undefined);
+    if (!areStored) setRevision(handle, '', revisionOf(handle)?.seq ?? 0);
+  }
+
   /** Appends prepared events and changes the handle to match. */
   async append(handle: Session, pending: NonEmpty<PendingEvent>): Promise<void> {
+    await this.#settle(handle);
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(handle));
     const { incarnation, lastSeq, replaced, wentBack, damaged } = await this.#write(handle, pending, revision);
     await this.announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
+    const transaction = this.transactions.joinedTransaction;
+    if (transaction) {
+      // An event that was stored before the transaction does not show whether it was committed.
+      const before = replaced ? (tentativeOf(handle)?.events ?? []) : [];
+      setTentative(handle, { transaction, events: [...before, ...pending.map(({ stored }) => stored)] });
+    }
     if (damaged) this.damage.tell(keyOf(handle), damaged);
     const inStep = !replaced && incarnation === revision.incarnation && lastSeq - pending.length === revision.seq;
     // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
@@ -191,7 +238,8 @@ export class Appender {
     const head = await this.stores.sessions.lock(sql, session);
     if (!head) throw new SessionNotFoundError(session.sessionId);
     // What a try of this call has stored is not refused for what came after it (contract O1).
-    const isDone = outcome.lostAnswer !== undefined && (await this.#areStored(sql, session, pending));
+    const events = pending.map(({ stored }) => stored);
+    const isDone = outcome.lostAnswer !== undefined && (await this.#areStored(sql, session, events, true));
     if (!isDone) await this.leases.check(sql, session);
 
     // A row above last_seq has the number that the next append would use, so every append would fail. Now last_seq
@@ -242,10 +290,10 @@ export class Appender {
   }
 
   /** Whether all of these events are stored, as they are. */
-  async #areStored(sql: Sql, session: SessionKey, pending: NonEmpty<PendingEvent>): Promise<boolean> {
-    for (const { stored } of pending) {
-      const existing = await this.stores.events.find(sql, session, stored.id, true);
-      if (existing?.json !== stored.json) return false;
+  async #areStored(sql: Sql, session: SessionKey, events: readonly StoredEvent[], isLocked: boolean): Promise<boolean> {
+    for (const { id, json } of events) {
+      const existing = await this.stores.events.find(sql, session, id, isLocked);
+      if (existing?.json !== json) return false;
     }
     return true;
   }

@@ -1,4 +1,5 @@
 import type { Event, Session } from '@google/adk';
+import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { SessionKey } from '../model/keys.js';
 import { isTemporary, setOwn } from '../model/state.js';
@@ -19,6 +20,24 @@ export function keyOf({ appName, userId, id }: Session): SessionKey {
 /** By object, so a clone or an object literal has no revision. */
 const revisions = new WeakMap<Session, Revision>();
 const queues = new WeakMap<Session, Promise<unknown>>();
+
+/** What was appended to a handle inside a transaction of the host's, which may be rolled back. */
+export interface Tentative {
+  /** As MikroORM knows it: of a nested transaction the savepoint. */
+  transaction: object;
+  events: readonly StoredEvent[];
+}
+
+const tentatives = new WeakMap<Session, Tentative>();
+
+export function tentativeOf(handle: Session): Tentative | undefined {
+  return tentatives.get(handle);
+}
+
+export function setTentative(handle: Session, tentative: Tentative | undefined): void {
+  if (tentative) tentatives.set(handle, tentative);
+  else tentatives.delete(handle);
+}
 
 export function revisionOf(handle: Session): Revision | undefined {
   return revisions.get(handle);

@@ -74,8 +74,8 @@ interface Within {
  * Every method may throw `InvalidArgumentError` for a request with a name that is not known or a value that it cannot
  * have, and `InvalidKeyError` for names and ids that cannot be keys on every database, before anything is written;
  * `SchemaError` when the tables are missing; `DatabaseError` when the database fails and trying again does not help; and
- * `InsideTransactionError` inside a transaction that holds the only connection, which `withEntityManager` joins. No error
- * holds SQL, stored data or credentials; `onError` gets the driver's own error.
+ * `InsideTransactionError` inside a transaction of the same ORM, which `withEntityManager` joins. No error holds SQL, stored
+ * data or credentials; `onError` gets the driver's own error.
  */
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #options: MikroOrmSessionServiceOptions;
@@ -123,9 +123,11 @@ export class MikroOrmSessionService extends BaseSessionService {
   /**
    * The same service inside the caller's transaction, so that what it writes and the caller's own rows commit or roll
    * back together (contract E5). What fails inside is undone to a savepoint and not retried: the transaction is the
-   * caller's. After a rollback, handles that were used in it have to be read again.
+   * caller's. After a rollback a `Session` object that was appended to in it is behind, as if somebody else had written: see
+   * `onStaleSession`. One that was only read or created in it must be read again.
    *
-   * @param tx the `EntityManager` that `em.transactional` hands out.
+   * @param tx the `EntityManager` that `em.transactional` hands out. Calls after the transaction has ended throw
+   *   `InvalidArgumentError`.
    */
   withEntityManager(tx: EntityManager): MikroOrmSessionService {
     const within = { transactions: this.#transactions.join(tx), fence: this.#leases.fence };
@@ -530,6 +532,8 @@ export class MikroOrmSessionService extends BaseSessionService {
     // Before the first await: the caller may change the objects after this call has returned its promise.
     const pending = events.filter((event) => !event.partial).map((event) => this.#appender.prepare(session, event));
     if (!isNonEmpty(pending)) return;
+    // At once: in its turn it might wait for a call that waits for the transaction.
+    this.#appender.refuseBesideTransaction(session);
     await this.#write(operation, keyOf(session), () => inTurn(session, () => this.#appender.append(session, pending)));
   }
 

@@ -1,20 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { DeadlockException, type EntityManager, type Options } from '@mikro-orm/core';
-import {
-  DatabaseError,
-  EventLog,
-  MikroOrmSessionService,
-  SessionLeases,
-  migrate,
-  type ErrorContext,
-} from '../../src/index.js';
-import { keyOf, type OwnHarness, type OwnStore } from '../harnesses/harness.js';
+import { DatabaseError, EventLog, MikroOrmSessionService, SessionLeases, type ErrorContext } from '../../src/index.js';
+import { keyOf, type OwnHarness } from '../harnesses/harness.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
 import { following, OFTEN_MS, onPostgresql, read } from './log-tools.js';
-import { onServers, onSqlite, Suite, withConnections, type OwnContext } from './rule.js';
-import { TABLES, errorOf, expectCode, faulty, idsOf, saying, takesLock, textsOf, until } from './tools.js';
+import { onServers, onSqlite, Suite, withConnections } from './rule.js';
+import { TABLES, errorOf, expectCode, faulty, idsOf, saying, takesLock, until } from './tools.js';
 
-/** Section O, as far as it is about errors; and what a call inside a transaction is told (E5). */
+/** Section O, as far as it is about errors. */
 export const failureSuite = new Suite();
 
 const SECRET = 'swordfish';
@@ -556,110 +549,3 @@ function rewriting(em: EntityManager, rewrite: (text: string) => string): Entity
   };
   return result;
 }
-
-/** Every call that does not join the transaction around it. */
-const callsOf = ({ service, leases, log, orm, session }: Inside): [string, () => Promise<unknown>][] => [
-  ['createSession', () => service.createSession({ ...keyOf(session), sessionId: 'new' })],
-  ['getSession', () => service.getSession(keyOf(session))],
-  ['getOrCreateSession', () => service.getOrCreateSession({ ...keyOf(session), sessionId: 'new' })],
-  ['listSessions', () => service.listSessions(keyOf(session))],
-  ['deleteSession', () => service.deleteSession(keyOf(session))],
-  ['appendEvent', () => service.appendEvent({ session, event: saying('x') })],
-  ['updateState', () => service.updateState({ ...keyOf(session), set: { a: 1 } })],
-  ['getAppState', () => service.getAppState(keyOf(session))],
-  ['getUserState', () => service.getUserState(keyOf(session))],
-  ['acquire', () => leases.acquire(keyOf(session), { holder: 'h' })],
-  ['current', () => leases.current(keyOf(session))],
-  ['head', () => log.head()],
-  ['since', () => read(log.since(0))],
-  ['watch', () => read(log.watch(0))],
-  ['watch of a session', () => read(log.session(keyOf(session)).watch(0))],
-  ['migrate', () => migrate(orm)],
-];
-
-interface Inside {
-  orm: OwnStore['orm'];
-  service: MikroOrmSessionService;
-  leases: SessionLeases;
-  log: EventLog;
-  session: Awaited<ReturnType<OwnContext['create']>>;
-}
-
-/** On an ORM with one connection; in memory on the only one there is. */
-async function inside({ harness, orm, connect, create }: OwnContext): Promise<Inside> {
-  const own = harness.hasConnections ? await connect(oneConnection(harness)) : orm;
-  const session = await create({ state: { a: 0 } });
-  return {
-    orm: own,
-    service: new MikroOrmSessionService(own.em),
-    leases: new SessionLeases(own.em),
-    log: new EventLog(own.em),
-    session,
-  };
-}
-
-failureSuite.own(
-  'E5',
-  'inside a transaction that has the only connection each other call throws at once and names withEntityManager',
-  async (context) => {
-    const given = await inside(context);
-    const { orm, service, session } = given;
-    await orm.em.fork().transactional(async (tx) => {
-      for (const [name, call] of callsOf(given)) {
-        const error = await errorOf(call());
-        expect([name, error]).toMatchObject([name, { code: 'ADK_INSIDE_TRANSACTION' }]);
-        expect(error.message).toContain('withEntityManager(tx)');
-      }
-      // The transaction is as it was.
-      await service.withEntityManager(tx).appendEvent({ session, event: saying('joined') });
-    });
-    const after = await context.fresh(session);
-    expect(textsOf(after)).toEqual(['joined']);
-    expect(after.state).toEqual({ a: 0 });
-    await service.appendEvent({ session, event: saying('later') });
-  },
-);
-
-failureSuite.own('E5', 'so it does after em.begin() on the service’s EntityManager', async (context) => {
-  const { orm, session } = await inside(context);
-  const em = orm.em.fork();
-  const service = new MikroOrmSessionService(em);
-  await em.begin();
-  await expectCode(service.getSession(keyOf(session)), 'ADK_INSIDE_TRANSACTION');
-  expect(await service.withEntityManager(em).getSession(keyOf(session))).toBeDefined();
-  await em.rollback();
-  expect(await service.getSession(keyOf(session))).toBeDefined();
-});
-
-failureSuite.own('E5', 'a transaction of another ORM does not matter, nor does one that has ended', async (context) => {
-  const { orm, service, session } = await inside(context);
-  const { orm: other } = await context.scratch();
-  await other.em.fork().transactional(async () => {
-    await service.appendEvent({ session, event: saying('beside') });
-  });
-  let end = () => {};
-  const ended = new Promise<void>((resolve) => (end = resolve));
-  let later: Promise<unknown> | undefined;
-  await orm.em.fork().transactional(async () => {
-    later = ended.then(() => service.appendEvent({ session, event: saying('after') }));
-  });
-  end();
-  await later;
-  expect(textsOf(await context.fresh(session))).toEqual(['beside', 'after']);
-});
-
-failureSuite.own(
-  'E5',
-  'with more connections a call beside the transaction works as ever',
-  async ({ orm, service, create, fresh }) => {
-    const session = await create();
-    await expect(
-      orm.em.fork().transactional(async () => {
-        await service.appendEvent({ session, event: saying('beside') });
-        throw new Error('rolled back');
-      }),
-    ).rejects.toThrow('rolled back');
-    expect(textsOf(await fresh(session))).toEqual(['beside']);
-  },
-  onServers,
-);

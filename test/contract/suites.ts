@@ -3,6 +3,7 @@ import { stateSuite } from './b-state.js';
 import { eventSuite } from './c-events.js';
 import { sessionSuite } from './d-sessions.js';
 import { concurrencySuite } from './e-concurrency.js';
+import { transactionSuite } from './e-transactions.js';
 import { schemaSuite } from './f-schema.js';
 import { logFilterSuite } from './g-log-filters.js';
 import { logPushSuite } from './g-log-push.js';
@@ -27,6 +28,7 @@ export const suites: readonly Suite[] = [
   eventSuite,
   sessionSuite,
   concurrencySuite,
+  transactionSuite,
   schemaSuite,
   logSuite,
   logFilterSuite,
