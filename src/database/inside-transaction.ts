@@ -1,5 +1,5 @@
 import { TransactionContext, type EntityManager } from '@mikro-orm/core';
-import { InsideTransactionError, InvalidArgumentError } from '../model/errors.js';
+import { InsideTransactionError, InvalidArgumentError, SchemaError } from '../model/errors.js';
 import { hasEnded, isOpen } from './mikro-orm.js';
 
 /**
@@ -17,6 +17,18 @@ export function refuseInside(em: EntityManager): void {
   const transaction = asked?.getTransactionContext<object>();
   // After `em.transactional` its transaction stays the context of what was begun in it and continues.
   if (transaction && isOpen(transaction)) throw new InsideTransactionError();
+}
+
+/** @throws SchemaError where MikroORM's config makes `em.transactional` begin no transaction, so that none can be joined. */
+export function refuseDisabled(em: EntityManager): void {
+  if (em.config.get('disableTransactions')) throw transactionsAreDisabled();
+}
+
+export function transactionsAreDisabled(): SchemaError {
+  return new SchemaError(
+    "With 'disableTransactions' MikroORM begins no transactions, so that what belongs together would be written in parts; " +
+      "nothing was written. Take 'disableTransactions' out of the config of MikroORM and out of em.fork().",
+  );
 }
 
 /**

@@ -8,7 +8,7 @@ import type { Dialect, Sql } from './dialects/dialect.js';
 import { resolveDialect } from './dialects/resolve.js';
 import { refuseDriver } from './driver-check.js';
 import { failureOf } from './failure-of.js';
-import { refuseEnded, refuseInside } from './inside-transaction.js';
+import { refuseDisabled, refuseEnded, refuseInside, transactionsAreDisabled } from './inside-transaction.js';
 import {
   changeOf,
   firstRowsOf,
@@ -113,8 +113,10 @@ export class Transactions {
    *
    * @throws InsideTransactionError inside a transaction of the host's that the call does not join.
    * @throws InvalidArgumentError when the transaction that it joins has ended.
+   * @throws SchemaError with `disableTransactions` in the config.
    */
   async call<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
+    refuseDisabled(this.#em);
     this.refuseTransaction();
     try {
       return await work();
@@ -218,9 +220,11 @@ export class Transactions {
   }
 
   async #inSavepoint<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    const em = this.#fork();
-    const outer: unknown = em.getTransactionContext();
+    const outer = this.joinedTransaction;
+    // A fork of a transaction with `ignoreNestedTransactions` would begin no savepoint, and leave a part of what fails.
+    const em = this.#em.fork({ keepTransactionContext: true, ...(outer && { disableTransactions: false }) });
     await em.begin({ ctx: outer });
+    if (!em.isInTransaction()) throw transactionsAreDisabled();
     try {
       const result = await work(this.#sql(em, em.getConnection(), true));
       await em.commit();

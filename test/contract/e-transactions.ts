@@ -392,3 +392,40 @@ transactionSuite.own(
   },
   onServers,
 );
+
+transactionSuite.own(
+  'E5',
+  'disableTransactions is refused by name, and nothing is written',
+  async ({ orm, connect, service, create, append, stored }) => {
+    const session = await create();
+    const old = await append(session);
+    const before = await stored(keyOf(session));
+    // The first one would be stored, and the second one is there already.
+    const events = [saying('half', { actions: { stateDelta: { a: 1 } } }), saying('other', { id: old.id })];
+    const disabled = new MikroOrmSessionService((await connect({ disableTransactions: true })).em, {
+      onRewrittenEvent: 'reject',
+    });
+    const look = /'disableTransactions'.*nothing was written\. Take .* out of the config/;
+    await expectCode(disabled.appendEvents({ session, events }), 'ADK_SCHEMA', look);
+    await expectCode(disabled.getSession(keyOf(session)), 'ADK_SCHEMA', look);
+
+    const rejecting = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' });
+    const fork = orm.em.fork({ disableTransactions: true });
+    await fork.transactional(async (tx) => {
+      const joined = rejecting.withEntityManager(tx);
+      await expectCode(joined.appendEvents({ session, events }), 'ADK_SCHEMA', look);
+    });
+    expect(await stored(keyOf(session))).toEqual(before);
+
+    // A transaction without savepoints of the host's has ours.
+    await orm.em.fork().transactional(
+      async (tx) => {
+        await expectCode(rejecting.withEntityManager(tx).appendEvents({ session, events }), 'ADK_EVENT_CONFLICT');
+      },
+      { ignoreNestedTransactions: true },
+    );
+    expect(await stored(keyOf(session))).toEqual(before);
+    await service.appendEvent({ session, event: saying('next') });
+  },
+  ({ hasConnections }) => hasConnections,
+);
