@@ -131,14 +131,16 @@ const APPEND: Record<ServerName, RegExp> = {
       test('a server that says nothing is told as one', async () => {
         const session = await others.createSession(key);
         const told: unknown[] = [];
-        const service = new MikroOrmSessionService((await open()).em, {
+        const { em } = await open();
+        const patient = new MikroOrmSessionService(em);
+        const impatient = new MikroOrmSessionService(em, {
           timeoutMs: TIMEOUT_MS / 5,
           retry: { forMs: TIMEOUT_MS / 5 },
           onError: (error) => told.push(error),
         });
-        const handle = (await service.getSession(key))!;
+        const handle = (await patient.getSession(key))!;
         proxy.fallSilent();
-        await expect(service.appendEvent({ session: handle, event: eventOf('a') })).rejects.toMatchObject({
+        await expect(impatient.appendEvent({ session: handle, event: eventOf('a') })).rejects.toMatchObject({
           code: 'ADK_DATABASE',
         });
         expect(told).toHaveLength(1);
@@ -146,7 +148,7 @@ const APPEND: Record<ServerName, RegExp> = {
         // The attempt to connect ends, for which a driver waits as long as the host has set.
         proxy.cut();
         // The pool has not lost its only slot.
-        await service.appendEvent({ session: handle, event: eventOf('b') });
+        await patient.appendEvent({ session: handle, event: eventOf('b') });
         expect((await readTables(direct.em, session.id)).ids.at(-1)).toBe('b');
       });
 
