@@ -256,7 +256,8 @@ export class Transactions {
     let prefix = prefixes.get(orm);
     if (prefix === undefined) {
       const sql = this.#sql(em, identity, false);
-      await refuseDriver(sql, this.dialect);
+      // A driver in this process has no such settings, but for integers as bigint, which are converted.
+      if (!isInProcess(this.#em)) await refuseDriver(sql, this.dialect);
       prefix = (await this.dialect.connections.clusterPrefix?.(sql)) ?? '';
       prefixes.set(orm, prefix);
     }

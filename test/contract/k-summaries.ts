@@ -188,8 +188,9 @@ summarySuite.own('K6', 'a page is one statement, served by an index', async ({ s
     }
     await service.describeSession({ appName: 'app', userId: 'user 1', sessionId: 's1' }, { title: 'x' });
   });
-  const own = statements.filter(({ text }) => /^(select|update)\b/.test(text));
-  expect(own).toHaveLength(18);
+  // On the tables: the first call of an ORM also looks at its driver.
+  const own = statements.filter(({ text }) => /^(select|update)\b.*adk_/s.test(text));
+  expect(own).toHaveLength(17);
   const scans: [string, string[]][] = [];
   for (const { text, values } of own) {
     const found = await plan.scans((prefix) => query(`${prefix} ${text}`, values));
