@@ -30,6 +30,7 @@ import { Import, type ImportProgress } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
 import { BATCH_OPTIONS, Batches, type BatchOptions, type MaintenanceResult } from './batches.js';
 import { Deletion, type Rule } from './deletion.js';
+import { removeLeftovers } from './leftovers.js';
 import { Repair, type RepairOptions, type RepairedSession } from './repair.js';
 import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 
@@ -180,7 +181,8 @@ export class SessionMaintenance {
    * Deletes whole sessions: rows, events, session state and leases. `app:` and `user:` state stays. A session of more
    * events than `batchSize` goes in several transactions; with the first one it is gone for everybody, and cannot be restored.
    * Whatever the conditions, what an interrupted deletion has left is deleted as well. Idle sessions are found by an index;
-   * without `idleFor` every session of the app, or of `userId`, is looked at.
+   * without `idleFor` every session of the app, or of `userId`, is looked at. What the event log still has of sessions whose rows
+   * somebody has deleted without this package is removed, whatever their age; it counts as no session.
    *
    * @returns what was deleted.
    * @throws InvalidArgumentError also when neither `idleFor` nor `olderThan` nor `deletedFor` is given: that would delete
@@ -215,6 +217,8 @@ export class SessionMaintenance {
     const batches = this.#batches(options);
     const deletion = this.#deletion(call, batches, rule);
     for await (const app of this.#apps(call, appName, 'sessions')) await deletion.walk({ appName: app, ...way });
+    for await (const app of this.#apps(call, appName, 'changes'))
+      await removeLeftovers(call, this.#transactions, this.#stores, { appName: app, userId }, batches);
     return batches.result;
   }
 

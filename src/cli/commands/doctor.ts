@@ -98,6 +98,20 @@ async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
       },
     ],
     [
+      'leftovers',
+      async () => {
+        const { leftovers } = stores;
+        const count = await read((sql) => leftovers.count(sql, MOST));
+        if (count === 0) return { state: 'ok', found: 'nothing is left of sessions that were deleted' };
+        const most = count >= MOST ? `${MOST} or more` : String(count);
+        return {
+          state: 'advice',
+          found: `the event log has changes, with state, of ${most} sessions whose rows were deleted without this package`,
+          advice: 'Remove them: prune --idle-for 36500d --yes. Delete sessions with prune and erase-user.',
+        };
+      },
+    ],
+    [
       'sessions',
       async () => {
         const damaged = await read((sql) => store.miscounted(sql, MOST_NAMED));

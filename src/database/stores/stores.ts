@@ -5,6 +5,7 @@ import { ChangeStore } from './change-store.js';
 import { EventParts } from './event-parts.js';
 import { EventStore } from './event-store.js';
 import { LeaseStore } from './lease-store.js';
+import { LeftoverStore } from './leftover-store.js';
 import { LogStore } from './log-store.js';
 import { MaintenanceStore } from './maintenance-store.js';
 import { MarkStore } from './mark-store.js';
@@ -22,6 +23,7 @@ export class Stores {
   readonly state: StateStore;
   readonly changes: ChangeStore;
   readonly leases: LeaseStore;
+  readonly leftovers: LeftoverStore;
   readonly log: LogStore;
   readonly maintenance: MaintenanceStore;
   readonly summaries: SummaryStore;
@@ -45,6 +47,7 @@ export class Stores {
     this.state = new StateStore(dialect, tables);
     this.events = new EventStore(dialect, tables, this.sessions, this.state, parts);
     this.leases = new LeaseStore(dialect, tables);
+    this.leftovers = new LeftoverStore(dialect, tables);
     this.log = new LogStore(dialect, tables, parts);
     this.maintenance = new MaintenanceStore(dialect, tables);
     this.summaries = new SummaryStore(dialect, tables);

@@ -1,0 +1,81 @@
+import { UniqueConstraintViolationException } from '@mikro-orm/core';
+import { randomUUID } from 'node:crypto';
+import { confirm } from '../database/confirm.js';
+import type { Stores } from '../database/stores/stores.js';
+import type { Outcome, Transactions } from '../database/transaction.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import type { ErrorContext } from '../model/options.js';
+import type { Batches } from './batches.js';
+
+/** How many sessions are looked at in one query. */
+const PAGE = 1_000;
+
+/** How many sessions one transaction takes at most. */
+const TOGETHER = 100;
+
+/**
+ * Removes from `adk_changes` what is left of sessions of an app whose rows somebody has deleted by statements of their own,
+ * and records the deletion for readers of the complete log. Such changes hold state, and the log would tell of sessions that
+ * are not there.
+ */
+export async function removeLeftovers(
+  call: ErrorContext,
+  transactions: Transactions,
+  stores: Stores,
+  owner: { appName: string; userId: string | undefined },
+  batches: Batches,
+): Promise<void> {
+  if (batches.isDryRun) return;
+  let after: SessionKey | undefined;
+  do {
+    const page = await transactions.call(call, () =>
+      transactions.run((sql) => stores.leftovers.page(sql, owner, after, PAGE)),
+    );
+    let remaining = page.leftovers;
+    while (remaining.length > 0) {
+      if (!(await batches.mayBegin())) return;
+      const group = remaining.slice(0, Math.min(TOGETHER, batches.size));
+      const left = new Set((await remove(call, transactions, stores, group, batches.size)).map(sessionIdentity));
+      remaining = remaining.filter((session) => !group.includes(session) || left.has(sessionIdentity(session)));
+      batches.add({ sessions: 0, events: 0, skipped: 0 });
+    }
+    after = page.last;
+    // A signal ends the walk, also where nothing is left of any session.
+  } while (after && (await batches.mayBegin()));
+}
+
+/** One transaction. @returns the sessions of which there is more. */
+function remove(
+  call: ErrorContext,
+  transactions: Transactions,
+  stores: Stores,
+  sessions: readonly SessionKey[],
+  limit: number,
+): Promise<SessionKey[]> {
+  return transactions.call(call, async () => {
+    const outcome: Outcome = {};
+    try {
+      const left = await transactions.transaction(
+        async (sql) => {
+          const lock = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: 0 };
+          // The row is there for this transaction alone. It is the lock that whoever creates the session waits for: otherwise
+          // the deletion could come after the creation in the log.
+          for (const session of sessions) await stores.sessions.create(sql, session, lock);
+          const left = await stores.leftovers.forget(sql, sessions, limit);
+          for (const session of sessions) {
+            await stores.leftovers.unlock(sql, session, lock.incarnation);
+            if (!left.includes(session)) await stores.changes.recordDeletion(sql, session);
+          }
+          return left;
+        },
+        { locksRowsOnly: true, outcome },
+      );
+      await confirm(transactions, stores, outcome);
+      return left;
+    } catch (error) {
+      // One of them has been created again. The next call finds the others.
+      if (error instanceof UniqueConstraintViolationException) return [];
+      throw error;
+    }
+  });
+}
