@@ -1,4 +1,5 @@
-import { aString, object } from '../src/model/arguments.js';
+import { aString, object, type Check } from '../src/model/arguments.js';
+import { SchemaError } from '../src/model/errors.js';
 
 /** Schema and names of the tables in a host's database. */
 export interface AdkEntityOptions {
@@ -8,7 +9,19 @@ export interface AdkEntityOptions {
   tablePrefix?: string;
 }
 
-export const checkEntityOptions = object<AdkEntityOptions>({ schema: aString, tablePrefix: aString });
+/** @throws SchemaError for a name with a question mark, in whose place MikroORM would put a value. */
+export function refusePlaceholder(name: string): void {
+  if (name.includes('?')) {
+    throw new SchemaError("The names of schema and tables must not hold '?'. Choose another schema or tablePrefix.");
+  }
+}
+
+const aName: Check = (value, name) => {
+  aString(value, name);
+  refusePlaceholder(String(value));
+};
+
+export const checkEntityOptions = object<AdkEntityOptions>({ schema: aName, tablePrefix: aName });
 
 export const DEFAULT_PREFIX = 'adk_';
 

@@ -1,3 +1,4 @@
+import { refusePlaceholder } from '../entities/naming.js';
 import type { Configuration, MetadataStorage } from '@mikro-orm/core';
 import type { DialectName } from '../entities/dialect-name.js';
 import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
@@ -43,13 +44,14 @@ export function placeOf(metadata: MetadataStorage): AdkEntityOptions {
 /**
  * Adds the `schema` of MikroORM's config, which is that of entities that name none.
  *
- * @throws SchemaError when it is `'*'`.
+ * @throws SchemaError when it is `'*'`, or holds a question mark.
  */
 export function placeFor(config: Configuration, place: Place): Place {
   const schema = place.schema ?? config.get('schema');
   // As MikroORM does, without a schema on SQLite.
   if (!schema || place.dialect === 'sqlite') return place;
   refuseWildcard(schema);
+  refusePlaceholder(schema);
   return { ...place, schema };
 }
 

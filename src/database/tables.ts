@@ -1,4 +1,5 @@
 import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/core';
+import { refusePlaceholder } from '../../entities/naming.js';
 import { dialectName } from '../../entities/dialect-name.js';
 import { entityNamed } from '../../entities/mikro-orm.js';
 import { SchemaError } from '../model/errors.js';
@@ -158,12 +159,9 @@ export function refuseWildcard(schema: string | undefined): void {
 
 function quoted(em: EntityManager, meta: EntityMetadata): string {
   const platform = em.getPlatform();
-  // MikroORM would put a value in its place.
-  if (/\?/.test(`${meta.schema}${meta.tableName}`)) {
-    throw new SchemaError("The names of schema and tables must not hold '?'. Choose another schema or tablePrefix.");
-  }
   const schema = meta.schema ?? em.schema ?? em.config.get('schema');
   refuseWildcard(schema);
+  refusePlaceholder(`${schema}${meta.tableName}`);
   const table = platform.quoteIdentifier(meta.tableName);
   // SQLite has no schemas; MikroORM leaves them out there, too.
   return schema && dialectName(platform) !== 'sqlite' ? `${platform.quoteIdentifier(schema)}.${table}` : table;

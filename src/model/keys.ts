@@ -74,6 +74,17 @@ export function checkKeys(keys: Keys): void {
   }
 }
 
+/** Whether `checkKeys` takes a value for a key by itself. */
+export function isKey(kind: keyof Keys, value: unknown): value is string {
+  if (typeof value !== 'string') return false;
+  try {
+    checkKeys({ [kind]: value });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Whether text is without what some database refuses or confuses: NUL, and halves of surrogate pairs. */
 export function isStorable(text: string): boolean {
   return !/[\0\p{Surrogate}]/u.test(text);

@@ -7,6 +7,7 @@ import type { Stores } from '../database/stores/stores.js';
 import { isOpen } from '../database/mikro-orm.js';
 import type { Outcome, Transactions } from '../database/transaction.js';
 import type { Announcer } from '../log/announcer.js';
+import { aRecord } from '../model/arguments.js';
 import {
   EventConflictError,
   EventTooLargeError,
@@ -90,6 +91,8 @@ export class Appender {
     if (isIncomplete(key)) throw new SessionNotFoundError(session.id);
     checkKeys({ ...key, eventId: event.id });
     if (!Number.isFinite(event.timestamp)) throw new UnserializableValueError('timestamp', 'not a finite number');
+    const { stateDelta } = event.actions ?? {};
+    if (stateDelta !== undefined && stateDelta !== null) aRecord(stateDelta, 'actions.stateDelta');
     const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
     const delta = stampDelta(copy);
     const writes = Object.entries(delta).map(([name, value]) => {

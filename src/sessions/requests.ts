@@ -19,10 +19,12 @@ import {
   objects,
   oneOf,
   nullable,
+  rule,
   strings,
   type Known,
 } from '../model/arguments.js';
 import type { SessionKey } from '../model/keys.js';
+import { isRecord } from '../model/state.js';
 import type { PastPlace } from './history.js';
 import type { FindSessionsRequest, SessionDescription } from './summaries.js';
 
@@ -56,6 +58,12 @@ const config: Known<GetSessionConfig> = {
   afterTimestamp: nullable(aTime),
 };
 
+/** Whether its ids are keys is checked later. What an object literal or a clone has is enough (contract A15). */
+const aSession = rule(
+  'an object with events and state, as getSession gives it',
+  (value) => isRecord(value) && Array.isArray(value['events']) && isRecord(value['state']),
+);
+
 /** `checkKeys` checks the values. Every request may have all three names, so that callers can pass a whole key. */
 const sessionKey: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
 
@@ -87,8 +95,8 @@ export const checkRequest = {
     order: oneOf('asc', 'desc'),
   }),
   describeSession: object<SessionDescription>({ title: nullable(aString), labels: nullable(aRecord) }),
-  appendEvent: object<AppendEventRequest>({ session: aRecord, event: aRecord }, 'session', 'event'),
-  appendEvents: object<AppendEventsRequest>({ session: aRecord, events: objects }, 'session', 'events'),
+  appendEvent: object<AppendEventRequest>({ session: aSession, event: aRecord }, 'session', 'event'),
+  appendEvents: object<AppendEventsRequest>({ session: aSession, events: objects }, 'session', 'events'),
   getAppState: object(sessionKey),
   getUserState: object(sessionKey),
   updateState: object<UpdateStateRequest>({ ...sessionKey, set: aRecord, remove: strings }),

@@ -29,6 +29,7 @@ import {
   UnserializableValueError,
   type Damage,
 } from '../model/errors.js';
+import { aWholeNumber } from '../model/arguments.js';
 import { encode } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, givenKey, isIncomplete, type SessionKey } from '../model/keys.js';
 import { checkServiceOptions, type MikroOrmSessionServiceOptions } from '../model/options.js';
@@ -279,6 +280,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     checkKeys(key);
 
     const skipped = (limit !== undefined && page !== undefined ? (page - 1) * limit : offset) ?? 0;
+    aWholeNumber(skipped, 'page times limit');
     const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
     return this.#transactions.call({ operation: 'listSessions', key }, () =>
       this.#transactions.run(async (sql) => {

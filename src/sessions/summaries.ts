@@ -1,7 +1,7 @@
 import type { StoredSummary, SummaryPlace } from '../database/stores/summary-store.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
-import type { SessionKey } from '../model/keys.js';
+import { isKey, type SessionKey } from '../model/keys.js';
 
 /** Which sessions to find; all conditions given must hold. */
 export interface FindSessionsRequest {
@@ -79,7 +79,7 @@ function labelsOf(json: string | null): Record<string, string> {
   return Object.fromEntries(strings);
 }
 
-export function cursorOf({ lastUpdateTime, sessionId, userId }: SessionSummary): string {
+export function cursorOf({ lastUpdateTime, sessionId, userId }: SummaryPlace): string {
   return Buffer.from(JSON.stringify([lastUpdateTime, sessionId, userId])).toString('base64url');
 }
 
@@ -87,14 +87,12 @@ export function cursorOf({ lastUpdateTime, sessionId, userId }: SessionSummary):
 export function placeOf(cursor: string): SummaryPlace {
   const value = decode(Buffer.from(cursor, 'base64url').toString())?.value;
   const parts: readonly unknown[] = Array.isArray(value) ? value : [];
-  const [lastUpdateTime, sessionId, userId, more] = parts;
-  if (
-    typeof lastUpdateTime !== 'number' ||
-    typeof sessionId !== 'string' ||
-    typeof userId !== 'string' ||
-    more !== undefined
-  ) {
-    throw new InvalidArgumentError("after must be the 'next' of a response of findSessions.");
+  const [lastUpdateTime, sessionId, userId] = parts;
+  // A server may refuse a value that is no key in words that name something else.
+  if (typeof lastUpdateTime === 'number' && isKey('sessionId', sessionId) && isKey('userId', userId)) {
+    const place = { lastUpdateTime, sessionId, userId };
+    // Nobody else writes one in another way, such as with a time that is infinite.
+    if (cursorOf(place) === cursor) return place;
   }
-  return { lastUpdateTime, sessionId, userId };
+  throw new InvalidArgumentError("after must be the 'next' of a response of findSessions.");
 }

@@ -198,3 +198,47 @@ summarySuite.own('K6', 'a page is one statement, served by an index', async ({ s
   }
   expect(scans).toEqual([]);
 });
+
+summarySuite.own('K6', 'a cursor that nobody gave out is refused at once', async ({ service, app, create }) => {
+  for (const sessionId of ['a', 'b']) await create({ sessionId });
+  const { next } = await service.findSessions({ appName: app, limit: 1 });
+  const cursor = (json: string) => Buffer.from(json).toString('base64url');
+  const [time, id, user] = JSON.parse(Buffer.from(next!, 'base64url').toString()) as [number, string, string];
+  const forged = [
+    cursor(JSON.stringify([time, 'a\0', user])),
+    cursor(JSON.stringify([time, id, 'a\0'])),
+    cursor(`[${time},"\\ud800","${user}"]`),
+    cursor(`[1e999,"${id}","${user}"]`),
+    cursor(`[-0,"${id}","${user}"]`),
+    cursor(JSON.stringify([time, 'a'.repeat(192), user])),
+    cursor(JSON.stringify([time, '', user])),
+    cursor(JSON.stringify([time, id, user, null])),
+    cursor(` ${JSON.stringify([time, id, user])}`),
+    cursor(JSON.stringify([String(time), id, user])),
+    cursor('{}'),
+    `${next}=`,
+    `${next}\0`,
+    '',
+    'next',
+  ];
+  for (const after of forged) {
+    await expectCode(
+      service.findSessions({ appName: app, after }),
+      'ADK_INVALID_ARGUMENT',
+      /^after must be the 'next'/,
+    );
+  }
+  expect((await service.findSessions({ appName: app, after: next! })).sessions).toHaveLength(1);
+});
+
+summarySuite.own('D5', 'pages as far away as a number goes are empty, or refused', async ({ service, app, create }) => {
+  await create();
+  const far = Number.MAX_SAFE_INTEGER;
+  for (const range of [{ limit: far }, { limit: 1, page: far }, { offset: far }, { limit: far, offset: 1 }]) {
+    const { sessions, totalItems } = await service.listSessions({ appName: app, ...range });
+    expect([range, totalItems]).toEqual([range, 1]);
+    expect(sessions.length).toBe('limit' in range && range.limit === far && !('offset' in range) ? 1 : 0);
+  }
+  await expectCode(service.listSessions({ appName: app, limit: far, page: far }), 'ADK_INVALID_ARGUMENT');
+  expect((await service.findSessions({ appName: app, limit: far })).sessions).toHaveLength(1);
+});

@@ -1,7 +1,8 @@
 import type { Session } from '@google/adk';
 import { MikroORM, RawQueryFragment, type EntityManager, type Options } from '@mikro-orm/core';
 import fc from 'fast-check';
-import { EventLog, adkEntities, MikroOrmSessionService, SessionLeases } from '../../src/index.js';
+import { adkMigrations } from '../../migrations/index.js';
+import { EventLog, adkEntities, migrate, MikroOrmSessionService, SessionLeases } from '../../src/index.js';
 import { isStorable } from '../../src/model/keys.js';
 import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
 import { idsIn, onMysql, onPostgresql, read } from './log-tools.js';
@@ -407,14 +408,24 @@ valueSuite.own(
   onMysql,
 );
 
-valueSuite.own('O7', 'a name that would take a value is refused', async ({ orm }) => {
+valueSuite.own('O7', 'a name that would take a value is refused', async ({ orm, harness }) => {
   const other = await MikroORM.init({
     driver: orm.config.get('driver')!,
     dbName: 'none',
-    entities: adkEntities({ tablePrefix: 'why?_' }),
+    schema: 'why?',
+    entities: adkEntities(),
     connect: false,
   });
-  const error = await errorOf(Promise.resolve().then(() => new MikroOrmSessionService(other.em)));
-  expect(error).toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringContaining("'?'") });
+  const refused = [
+    () => adkEntities({ tablePrefix: 'why?_' }),
+    () => adkEntities({ schema: 'why?' }),
+    () => adkMigrations(harness.dialect, { tablePrefix: 'why?_' }),
+    // SQLite has no schemas.
+    ...(harness.dialect === 'sqlite' ? [] : [() => new MikroOrmSessionService(other.em), () => migrate(other)]),
+  ];
+  for (const call of refused) {
+    const error = await errorOf((async () => call())());
+    expect(error).toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringContaining("'?'") });
+  }
   await other.close(true);
 });
