@@ -30,6 +30,7 @@ export {
   EventLog,
   type CompleteLogFilter,
   type EventLogOptions,
+  type CompleteLogEntry,
   type LogCursor,
   type LogFilter,
   type SessionLog,
@@ -37,7 +38,7 @@ export {
   type WatchOptions,
 } from './log/event-log.js';
 export type { LogChange, LogEntry, LogPlace } from './log/entries.js';
-export type { CompleteLogPosition, LogPosition } from './database/stores/log-store.js';
+export type { CompleteLogPosition, LogPosition } from './model/log-history.js';
 export type { NotificationClient } from './log/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './sessions/messages.js';
 export type { BatchOptions, MaintenanceProgress, MaintenanceResult } from './maintenance/batches.js';

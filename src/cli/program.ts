@@ -5,7 +5,7 @@ import { fork, repair, rewind, runMigrations } from './commands/mend.js';
 import { eraseUser, prune, trim } from './commands/remove.js';
 import { exportSessions, importSessions } from './commands/transfer.js';
 import { action } from './run.js';
-import { duration, label, time, wholeNumber } from './values.js';
+import { duration, label, logCursor, time, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
 
 const EPILOGUE = `
@@ -72,7 +72,7 @@ export function program(): Command {
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--session <id>', 'one session')
-    .option('--from <position>', 'first what has come after this position of the event log', wholeNumber)
+    .option('--from <cursor>', "first what has come after this: 0, or an entry's cursor as JSON", logCursor)
     .action(action(tail));
 
   batches(command('prune', 'deletes whole sessions', 'prune --idle-for 90d --dry-run'))

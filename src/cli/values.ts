@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from 'commander';
+import type { LogCursor } from '../log/event-log.js';
 
 const UNITS: Readonly<Record<string, number>> = {
   s: 1_000,
@@ -26,6 +27,16 @@ export function time(text: string): number {
 export function wholeNumber(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('It takes a whole number.');
   return Number(text);
+}
+
+/** A position of the event log, or the JSON of an entry's `cursor`; what is in it is checked where it is used. */
+export function logCursor(text: string): LogCursor {
+  if (!text.startsWith('{')) return wholeNumber(text);
+  try {
+    return JSON.parse(text) as LogCursor;
+  } catch {
+    throw new InvalidArgumentError('It takes a position, or the cursor of an entry as JSON.');
+  }
 }
 
 /** Collects `name=value` of an option that may be given several times. */

@@ -1,8 +1,9 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import type { CompleteLogPosition, LogColumns, LoggedChange, LoggedEvent } from '../database/stores/log-store.js';
+import type { LogColumns, LoggedChange, LoggedEvent } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import type { LogBoundary } from '../model/log-history.js';
 import { isRecord, isTemporary, prefixed, scopeOf, setOwn } from '../model/state.js';
 import type { LogChange, LogPlace } from './entries.js';
 
@@ -19,7 +20,7 @@ export type CompleteEntry = { place: CompletePlace } & (
 );
 
 /** A place between two entries. */
-export type CompletePlace = Pick<CompleteLogPosition, 'position' | 'change'>;
+export type CompletePlace = LogBoundary;
 
 interface CompleteRange {
   after: CompletePlace;

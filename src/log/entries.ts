@@ -1,16 +1,13 @@
 import type { Event } from '@google/adk';
-import type { CompleteLogPosition } from '../database/stores/log-store.js';
 import type { DamagedEventError } from '../model/errors.js';
+import type { LogPosition } from '../model/log-history.js';
 
 /** Where an entry of the log is. */
 export interface LogPlace {
-  /**
-   * Its place among the events of all sessions, and the cursor to go on from; absent in one session's log. A change has the
-   * position of the event that it follows.
-   */
+  /** Its place among the events of all sessions; absent in one session's log. A change has that of the event that it follows. */
   position?: number;
-  /** Only with `changes: true`: the cursor to go on from. */
-  cursor?: CompleteLogPosition;
+  /** Where to continue from; absent in one session's log. */
+  cursor?: LogPosition;
   /** Its number in the session, and the cursor there; of a change, the number of the session's newest event at that time. */
   seq: number;
   appName: string;

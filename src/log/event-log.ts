@@ -2,7 +2,7 @@ import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Sql } from '../database/dialects/dialect.js';
 import { Aborted } from '../database/connection.js';
-import type { CompleteLogPosition, LogPosition, LoggedEvent } from '../database/stores/log-store.js';
+import type { LoggedEvent } from '../database/stores/log-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { Stores } from '../database/stores/stores.js';
 import { Transactions } from '../database/transaction.js';
@@ -17,17 +17,26 @@ import {
   anAbortSignal,
   anything,
   object,
+  rule,
   type Known,
 } from '../model/arguments.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
+import {
+  historyOf,
+  historyText,
+  type CompleteLogPosition,
+  type LogPosition,
+  type ReadHistory,
+} from '../model/log-history.js';
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
 import { readComplete } from './complete-log.js';
 import type { LogChange, LogEntry, LogPlace } from './entries.js';
 import { LogListener, type NotificationClient } from './listener.js';
 import { LogPoller, type Watch } from './poller.js';
+import { endsOf, placeAt, restsOf, wentBack, type ReaderPlace } from './went-back.js';
 
 export interface EventLogOptions extends ReportingOptions {
   /** How long a watcher waits between two looks at the database, in ms; 150 by default. */
@@ -77,34 +86,44 @@ export interface CompleteLogFilter extends Omit<LogFilter, 'changes'> {
   changes: true;
 }
 
-/** Where a reader of the log is: a position, or a position and its epoch; in the complete log an entry's `cursor`. */
-export type LogCursor = number | LogPosition | CompleteLogPosition;
+/**
+ * Where a reader of the log is: the `cursor` of the last entry that it has seen, what `head` gave, or 0 for the beginning. Of
+ * any other position alone, or a position and its epoch, the log does not know in which history it was given out: it finds out
+ * only while it is shorter, or by an operator's word, and names the beginning as the place to continue from.
+ */
+export type LogCursor = number | (Omit<LogPosition, 'history'> & { history?: string });
+
+/** An event of the complete log, or a change. */
+export type CompleteLogEntry = (LogEntry | LogChange) & { cursor: CompleteLogPosition };
 
 type AnyFilter = LogFilter | CompleteLogFilter;
 
 const checkHead = object<{ changes?: boolean }>({ changes: aBoolean });
 
-interface Cursor {
-  position: number;
-  /** Undefined where the reader keeps positions alone. */
-  epoch?: number;
-  /** Undefined where the reader has read events alone. */
-  change?: number;
-}
-
-const checkLogPosition = object<CompleteLogPosition>(
-  { position: aWholeNumber, epoch: aWholeNumber, change: aWholeNumber },
+const checkLogPosition = object<LogPosition>(
+  {
+    position: aWholeNumber,
+    epoch: aWholeNumber,
+    change: aWholeNumber,
+    history: rule(
+      'that of a cursor of the log',
+      (value) => typeof value === 'string' && historyOf(value) !== undefined,
+    ),
+  },
   'position',
   'epoch',
 );
 
-function cursorOf(cursor: LogCursor): Cursor {
+const NOTHING_READ: ReadHistory = { ends: [], rests: [] };
+
+function placeOf(cursor: LogCursor): ReaderPlace {
   if (typeof cursor === 'object') {
     checkLogPosition(cursor, 'position');
-    return { ...cursor };
+    const { position, epoch, change, history = '' } = cursor;
+    return { position, epoch, change, read: historyOf(history) ?? NOTHING_READ };
   }
   aWholeNumber(cursor, 'position');
-  return { position: cursor };
+  return { position: cursor, read: NOTHING_READ };
 }
 
 export interface WatchOptions {
@@ -206,48 +225,46 @@ export class EventLog {
     return options.changes ? { ...head, change } : head;
   }
 
-  #head(call: ErrorContext): Promise<CompleteLogPosition> {
+  #head(call: ErrorContext, signal?: AbortSignal): Promise<CompleteLogPosition> {
     const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
-    return this.#transactions.call(call, () => this.#poller.head(report));
+    return this.#transactions.call(call, () => untilAborted(this.#poller.head(report, signal), signal));
   }
 
-  /**
-   * @param cursor where a reader is.
-   * @throws LogWentBackError when the log is not the one that the reader has read so far.
-   */
-  async #checkCursor(call: ErrorContext, cursor: Cursor, head: CompleteLogPosition): Promise<void> {
-    const { position, epoch = head.epoch, change = 0 } = cursor;
-    if (epoch === head.epoch && position <= head.position && change <= head.change) return;
-    const end =
-      epoch < head.epoch
-        ? await this.#transactions.call(call, () =>
-            this.#transactions.run((sql) => this.#stores.log.endOfEpoch(sql, epoch)),
-          )
-        : undefined;
-    throw new LogWentBackError(Math.min(position, head.position, end ?? head.position), head.epoch);
+  /** @returns the error to throw when the log is not the one that the reader has read so far. */
+  #wentBack(
+    call: ErrorContext,
+    place: ReaderPlace,
+    head: CompleteLogPosition,
+    { changes = false }: AnyFilter,
+    signal?: AbortSignal,
+  ): Promise<LogWentBackError | undefined> {
+    return wentBack(place, head, changes, this.#stores.log, (work) =>
+      this.#transactions.call(call, () => this.#transactions.run(work, { signal })),
+    );
   }
 
   /**
    * Reads the events after a position, up to those that are committed when the reading begins.
    *
-   * @param cursor where to go on: the `position` of the last entry seen, 0 for the beginning; or an object with it and the
-   *   `epoch` that `head` gave.
-   * @throws InvalidArgumentError when the position is not one, or the filter has a name or a value that it cannot have.
+   * @param cursor where to continue: the `cursor` of the last entry seen, what `head` gave, or 0 for the beginning.
+   * @throws InvalidArgumentError when the cursor is not one, or the filter has a name or a value that it cannot have.
    * @throws InvalidKeyError when a name or an id of the filter cannot be a key.
-   * @throws LogWentBackError from the loop, when the log ends before the position, or has begun another epoch.
+   * @throws LogWentBackError from the loop, when the log has lost what was in it at the cursor, or has begun another epoch; its
+   *   `cursor` is where to continue.
    */
-  since(cursor: LogCursor, filter: CompleteLogFilter): AsyncIterable<LogEntry | LogChange>;
-  since(cursor: LogCursor, filter?: LogFilter): AsyncIterable<LogEntry>;
+  since(cursor: LogCursor, filter: CompleteLogFilter): AsyncIterable<CompleteLogEntry>;
+  since(cursor: LogCursor, filter?: LogFilter): AsyncIterable<LogEntry & { cursor: LogPosition }>;
   since(cursor: LogCursor, filter: LogFilter | CompleteLogFilter = {}): AsyncIterable<LogEntry | LogChange> {
-    const from = cursorOf(cursor);
+    const from = placeOf(cursor);
     checkFilter(filter);
     return limited(filter, this.#since(from, filter));
   }
 
-  async *#since(from: Cursor, filter: AnyFilter): AsyncGenerator<LogEntry | LogChange> {
+  async *#since(from: ReaderPlace, filter: AnyFilter): AsyncGenerator<LogEntry | LogChange> {
     const call = { operation: 'since', key: givenKey(filter) };
     const head = await this.#head(call);
-    await this.#checkCursor(call, from, head);
+    const error = await this.#wentBack(call, from, head, filter);
+    if (error) throw error;
     yield* this.#read(call, from, head, filter);
   }
 
@@ -259,37 +276,43 @@ export class EventLog {
    * @throws InvalidArgumentError as `since`, and when an option is not known.
    * @throws InvalidKeyError as `since`.
    * @throws LogWentBackError from the loop, as `since`, also when the log goes back meanwhile.
-   * @throws DatabaseError from the loop, when the database stays away after all retries; go on from the last position.
+   * @throws DatabaseError from the loop, when the database stays away after all retries; continue from the last cursor.
    */
-  watch(cursor: LogCursor, filter: CompleteLogFilter, options?: WatchOptions): AsyncIterable<LogEntry | LogChange>;
-  watch(cursor: LogCursor, filter?: LogFilter, options?: WatchOptions): AsyncIterable<LogEntry>;
+  watch(cursor: LogCursor, filter: CompleteLogFilter, options?: WatchOptions): AsyncIterable<CompleteLogEntry>;
+  watch(
+    cursor: LogCursor,
+    filter?: LogFilter,
+    options?: WatchOptions,
+  ): AsyncIterable<LogEntry & { cursor: LogPosition }>;
   watch(
     cursor: LogCursor,
     filter: LogFilter | CompleteLogFilter = {},
     options: WatchOptions = {},
   ): AsyncIterable<LogEntry | LogChange> {
-    const from = cursorOf(cursor);
+    const from = placeOf(cursor);
     checkFilter(filter);
     checkWatchOptions(options, 'The options of watch');
     return limited(filter, this.#watch(from, filter, options.signal));
   }
 
   async *#watch(
-    from: Cursor,
+    from: ReaderPlace,
     filter: AnyFilter,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<LogEntry | LogChange> {
     let place = from;
     const call = { operation: 'watch', key: givenKey(filter) };
     yield* this.#watching(call, undefined, signal, async function* (this: EventLog, watch: Watch) {
-      // A look that began before the caller's may have read an older head.
-      if (watch.head.position < place.position || watch.head.change < (place.change ?? 0)) {
+      let { head } = watch;
+      let error = await this.#wentBack(call, place, head, filter, signal);
+      if (error) {
+        // A look that began before the caller's may have read an older head.
         await this.#transactions.call(call, () => untilAborted(watch.look(), signal));
+        ({ head } = watch);
+        error = await this.#wentBack(call, place, head, filter, signal);
       }
-      const { head } = watch;
-      await this.#checkCursor(call, place, head);
-      yield* this.#read(call, place, head, filter, signal);
-      place = head;
+      if (error) throw error;
+      place = yield* this.#read(call, place, head, filter, signal);
       return () => watch.head !== head;
     });
   }
@@ -386,46 +409,57 @@ export class EventLog {
     }
   }
 
+  /** @returns the place that it has read up to. */
   async *#read(
     call: ErrorContext,
-    from: Cursor,
+    from: ReaderPlace,
     head: CompleteLogPosition,
     filter: AnyFilter,
     signal?: AbortSignal,
-  ): AsyncGenerator<LogEntry | LogChange> {
-    if (filter.changes) {
-      yield* this.#readComplete(call, from, head, filter, signal);
-      return;
-    }
+  ): AsyncGenerator<LogEntry | LogChange, ReaderPlace> {
+    if (filter.changes) return yield* this.#readComplete(call, from, head, filter, signal);
+    const { epoch, history } = head;
     let after = from.position;
     while (after < head.position) {
       const range = { after, upTo: head.position, limit: BATCH };
       const events = await this.#transactions.call(call, () =>
         this.#transactions.run((sql) => this.#stores.log.events(sql, range, filter, true), { signal }),
       );
-      yield* entriesOf(events, filter);
-      if (events.length < BATCH) return;
+      for (const entry of entriesOf(events, filter)) {
+        yield { ...entry, cursor: { position: entry.position ?? after, epoch, history } };
+      }
+      if (events.length < BATCH) break;
       after = events.at(-1)?.position ?? head.position;
     }
+    return placeAt(head);
   }
 
   async *#readComplete(
     call: ErrorContext,
-    from: Cursor,
+    from: ReaderPlace,
     head: CompleteLogPosition,
     filter: CompleteLogFilter,
     signal?: AbortSignal,
-  ): AsyncGenerator<LogEntry | LogChange> {
+  ): AsyncGenerator<LogEntry | LogChange, ReaderPlace> {
     const run = <T>(work: (sql: Sql) => Promise<T>) =>
       this.#transactions.call(call, () => this.#transactions.run(work, { signal }));
-    const { position } = from;
+    const { position, change } = from;
+    const { epoch } = head;
     // A reader of events alone may have passed some of the changes before its position, never one behind it.
-    let after = { position, change: from.change ?? (await run((sql) => this.#stores.log.changeBefore(sql, position))) };
-    while (after.position < head.position || after.change < head.change) {
-      const range = { after, upTo: head, limit: BATCH };
-      const page = await run((sql) => readComplete(sql, this.#stores, range, filter));
+    const start = { position, change: change ?? (await run((sql) => this.#stores.log.changeBefore(sql, position))) };
+    let place = { ...start, epoch, read: { ends: endsOf(head), rests: restsOf(from) } };
+    while (place.position < head.position || place.change < head.change) {
+      const { position, change, read } = place;
+      const page = await run((sql) =>
+        readComplete(sql, this.#stores, { after: { position, change }, upTo: head, limit: BATCH }, filter),
+      );
+      // Entries show what was written since the head was given out. If that is lost they must be read again.
+      const now = await this.#head(call, signal);
+      const error = await this.#wentBack(call, place, now, filter, signal);
+      if (error) throw error;
+      const history = historyText(endsOf(now), read.rests);
       for (const { place, ...entry } of page.entries) {
-        const cursor = { ...place, epoch: head.epoch };
+        const cursor = { ...place, epoch, history };
         if (entry.change) {
           if (entry.change.change !== 'rewritten' || matches(entry.change.event, filter))
             yield { ...entry.change, cursor };
@@ -436,8 +470,10 @@ export class EventLog {
           yield read.event ? { ...read, cursor, superseded } : { ...read, cursor };
         }
       }
-      after = page.after;
+      place = { ...page.after, epoch, read: { ends: endsOf(now), rests: read.rests } };
+      place.read.rests = restsOf(place);
     }
+    return place;
   }
 
   async *#readSession(

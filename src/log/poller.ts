@@ -1,9 +1,9 @@
 import { Aborted } from '../database/connection.js';
-import type { CompleteLogPosition } from '../database/stores/log-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { Transactions } from '../database/transaction.js';
 import type { SessionKey } from '../model/keys.js';
+import type { CompleteLogPosition } from '../model/log-history.js';
 import { Positions, type Report } from './positions.js';
 import { Waiters } from './waiters.js';
 import { WatchedSessions } from './watched-sessions.js';
@@ -47,7 +47,7 @@ export class LogPoller {
   readonly #sessions: WatchedSessions;
   readonly #waiters = new Waiters();
   readonly #watchers = new Set<{ report: Report }>();
-  #head: CompleteLogPosition = { position: 0, epoch: 0, change: 0 };
+  #head: CompleteLogPosition = { position: 0, epoch: 0, change: 0, history: '' };
   /** The change mark of the last look, with the number of watchers that had come. */
   #seen: string | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -81,9 +81,9 @@ export class LogPoller {
   }
 
   /** Gives positions to all events that are committed now, where this account may. @returns how far the log goes. */
-  async head(report: Report): Promise<CompleteLogPosition> {
-    const { position, epoch, change } = await this.#positions.assign(report);
-    return { position, epoch, change };
+  async head(report: Report, signal?: AbortSignal): Promise<CompleteLogPosition> {
+    const { position, epoch, change, history } = await this.#positions.assign(report, signal);
+    return { position, epoch, change, history };
   }
 
   /**
@@ -174,10 +174,11 @@ export class LogPoller {
     const { isPending } = await this.#positions.assign(
       (error, operation) => this.#report(error, operation),
       signal,
-      ({ position, epoch, change }) => {
-        // Also when it is lower: the database may have gone back (contract O2).
-        if (position === this.#head.position && epoch === this.#head.epoch && change === this.#head.change) return;
-        this.#head = { position, epoch, change };
+      ({ position, epoch, change, history }) => {
+        // Also when it is lower, or as high in another history: the database may have gone back (contract O2).
+        const isSame = position === this.#head.position && change === this.#head.change && epoch === this.#head.epoch;
+        if (isSame && history === this.#head.history) return;
+        this.#head = { position, epoch, change, history };
         this.#waiters.resolve();
       },
     );

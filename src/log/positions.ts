@@ -1,7 +1,8 @@
 import type { LogHead } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/transaction.js';
+import type { Outcome, Transactions } from '../database/transaction.js';
 import type { Failure } from '../model/failures.js';
+import type { HistoryEnd } from '../model/log-history.js';
 
 /** Tells the host of a failure that no caller is told of. */
 export type Report = (error: unknown, operation: string) => void;
@@ -16,6 +17,8 @@ const READ_ONLY_MS = 500;
 export class Positions {
   readonly #stores: Stores;
   readonly #transactions: Transactions;
+  /** What was left by those who gave out positions here, and whose commits are known; one for each that works at a time. */
+  readonly #writers: HistoryEnd[] = [];
   /** Writes are not tried before this, by `performance.now()`. */
   #mayWriteAt = -Infinity;
 
@@ -47,12 +50,20 @@ export class Positions {
   }
 
   async #assignSome(head: LogHead, report: Report, signal: AbortSignal | undefined): Promise<LogHead> {
+    const outcome: Outcome = {};
+    // After a failure it is not given back: positions may be stored that it does not know of.
+    const known = this.#writers.pop();
     try {
-      const assigned = await this.#transactions.transaction((sql) => this.#stores.log.assignPositions(sql), {
-        // Others may give positions meanwhile, and are heard only between two tries.
-        retries: (failure) => failure !== 'readOnly',
-        signal,
-      });
+      const { writer, ...assigned } = await this.#transactions.transaction(
+        (sql) => this.#stores.log.assignPositions(sql, outcome.lostAnswer === undefined ? known : undefined),
+        {
+          outcome,
+          // Others may give positions meanwhile, and are heard only between two tries.
+          retries: (failure) => failure !== 'readOnly',
+          signal,
+        },
+      );
+      if (writer) this.#writers.push(writer);
       this.#mayWriteAt = -Infinity;
       return { ...head, ...assigned };
     } catch (error) {

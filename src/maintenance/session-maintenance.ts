@@ -2,7 +2,6 @@ import type { EntityManager } from '@mikro-orm/core';
 import { confirm } from '../database/confirm.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { ForeignStore } from '../database/stores/foreign-store.js';
-import type { LogPosition } from '../database/stores/log-store.js';
 import type { KeptSession, Walk } from '../database/stores/maintenance-store.js';
 import { Stores } from '../database/stores/stores.js';
 import { Transactions, type Outcome } from '../database/transaction.js';
@@ -21,6 +20,7 @@ import {
 } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
+import type { LogPosition } from '../model/log-history.js';
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
 import { exportRecords, type ExportFilter, type Run } from '../transfer/export.js';
 import { writeForeign } from '../transfer/foreign/import-foreign.js';
@@ -452,12 +452,13 @@ export class SessionMaintenance {
   }
 
   /**
-   * Says that the database went back: after a restore, or a failover to a server that was behind. Call it before the first
-   * event is appended, so that readers of the log whose cursors are too far are told even after the log has passed them.
+   * Says that the database went back: after a restore, or a failover to a server that was behind. Readers of the log that
+   * keep the `cursor` of entries find out by themselves. Those that keep a position and an epoch, without a history, get
+   * `LogWentBackError` by this alone, also after the log has passed their position again; call it before the first append.
    *
    * @returns the position at which the new epoch begins, and its number; readers go on from there at most.
    */
-  beginLogEpoch(): Promise<LogPosition> {
+  beginLogEpoch(): Promise<Pick<LogPosition, 'position' | 'epoch'>> {
     return this.#write({ operation: 'beginLogEpoch', key: {} }, (sql) => this.#stores.log.beginEpoch(sql));
   }
 

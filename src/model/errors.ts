@@ -1,3 +1,4 @@
+import type { LogPosition } from './log-history.js';
 import type { SessionKey } from './keys.js';
 
 /**
@@ -134,25 +135,32 @@ export class DamagedEventError extends AdkMikroOrmError {
 }
 
 /**
- * A reader's cursor is ahead of the log: the database went back, by a failover to a replica that was behind or by a
- * restore (contract O2). The events that the reader has seen after `position` are gone. New ones get the same positions.
+ * A reader's cursor is not of the log's history: the database went back, by a failover to a replica that was behind or by a
+ * restore (contract O2). Entries that the reader has seen are gone. New ones get the same positions.
  */
 export class LogWentBackError extends AdkMikroOrmError {
   readonly code = 'ADK_LOG_WENT_BACK';
   override name = 'LogWentBackError';
 
+  /** The log's epoch now; undefined in the log of one session. */
+  readonly epoch: number | undefined;
+
   /**
-   * @param position the cursor to go on from: a position, or in the log of one session a `seq`.
-   * @param epoch the log's epoch now; undefined in the log of one session.
+   * @param position the last position that the reader's history and the log's share for sure, or in the log of one session a
+   *   `seq`. Of a reader that passed a number without its `history` it is 0: nothing is known of what it has read.
+   * @param cursor where to continue; undefined in the log of one session, where it is `position`. With `changes: true` it may be
+   *   earlier than `position`: entries in front of that named state, or lacked sessions, by what was lost.
    */
   constructor(
     readonly position: number,
-    readonly epoch?: number,
+    readonly cursor?: LogPosition,
   ) {
+    const from = cursor?.position ?? position;
     super(
-      `The log went back to ${position}, before the position asked for: the database was restored or failed over to an older state. ` +
-        `Drop what you keep of later events, and go on from ${position}.`,
+      `The log went back to ${position}: the database was restored or failed over to an older state. ` +
+        `Drop what you keep of entries after ${from}, and continue from ${cursor ? "this error's cursor" : from}.`,
     );
+    this.epoch = cursor?.epoch;
   }
 }
 

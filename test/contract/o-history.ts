@@ -1,8 +1,20 @@
-import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
-import type { OwnStore } from '../harnesses/harness.js';
-import { OFTEN_MS, idsIn, read } from './log-tools.js';
+import type { Session } from '@google/adk';
+import {
+  EventLog,
+  LogWentBackError,
+  MikroOrmSessionService,
+  SessionMaintenance,
+  type LogChange,
+  type LogCursor,
+  type LogEntry,
+  type LogPosition,
+} from '../../src/index.js';
+import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
+import { Backup } from '../support/backup.js';
+import { Fold, expectSame, tablesOf, type Folded } from '../support/fold.js';
+import { NEVER_MS, OFTEN_MS, idsIn, observed, placed, read } from './log-tools.js';
 import { Suite } from './rule.js';
-import { errorOf, eventOf, expectCode, idsOf, plain, remember } from './tools.js';
+import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, remember, until, type Faults } from './tools.js';
 
 /** Of section O what a restore or a failover to a replica that was behind leaves. */
 export const historySuite = new Suite();
@@ -11,24 +23,19 @@ const KEY = { appName: 'app', userId: 'alice', sessionId: 's' };
 
 const writing = (id: string) => eventOf({ id, actions: { stateDelta: { last: id, [id]: true } } });
 
-/** Takes the session back to what it was after the events a and b. */
-async function goBack({ orm, query }: OwnStore): Promise<void> {
-  for (const sql of [
-    'delete from adk_events where seq > 2',
-    'update adk_sessions set last_seq = 2',
-    "update adk_session_states set value = '\"b\"', event_id = 'b' where state_key = 'last'",
-    "delete from adk_session_states where state_key = 'c'",
-    "update adk_counters set value = 2 where name = 'position'",
-  ]) {
-    await orm.em.getConnection().execute(sql);
-  }
-  expect(await query('select last_seq from adk_sessions')).toEqual([{ last_seq: 2 }]);
-}
-
-async function withThreeEvents({ service }: OwnStore) {
+/** Three events, of which the last one is lost when the database goes back. */
+async function withThreeEvents(store: OwnStore) {
+  const { service, orm } = store;
   const session = await service.createSession(KEY);
-  for (const id of ['a', 'b', 'c']) await service.appendEvent({ session, event: writing(id) });
-  return session;
+  for (const id of ['a', 'b']) await service.appendEvent({ session, event: writing(id) });
+  await new EventLog(orm.em).head();
+  const backup = await Backup.of(store);
+  await service.appendEvent({ session, event: writing('c') });
+  const goBack = async () => {
+    await backup.restore();
+    expect(await store.query('select last_seq from adk_sessions')).toEqual([{ last_seq: 2 }]);
+  };
+  return { session, goBack };
 }
 
 const storedIds = async ({ query }: OwnStore) =>
@@ -37,8 +44,8 @@ const storedIds = async ({ query }: OwnStore) =>
 historySuite.own('O2', 'an append on a handle that is ahead of its session reads it anew', async ({ scratch }) => {
   const store = await scratch();
   const { service } = store;
-  const session = await withThreeEvents(store);
-  await goBack(store);
+  const { session, goBack } = await withThreeEvents(store);
+  await goBack();
   const { state, events } = session;
   await service.appendEvent({ session, event: writing('d') });
 
@@ -51,9 +58,9 @@ historySuite.own('O2', 'an append on a handle that is ahead of its session reads
 
 historySuite.own('O2', 'a lost event that is appended again is new', async ({ scratch }) => {
   const store = await scratch();
-  const session = await withThreeEvents(store);
+  const { session, goBack } = await withThreeEvents(store);
   const [, , lost] = session.events;
-  await goBack(store);
+  await goBack();
   await store.service.appendEvents({ session, events: [lost!, writing('d')] });
   expect(await storedIds(store)).toEqual(['a', 'b', 'c', 'd']);
   expect(plain(session)).toEqual(plain(await store.service.getSession(KEY)));
@@ -61,8 +68,8 @@ historySuite.own('O2', 'a lost event that is appended again is new', async ({ sc
 
 historySuite.own('O2', 'with reject a handle that is ahead is stale, and nothing is written', async ({ scratch }) => {
   const store = await scratch();
-  const session = await withThreeEvents(store);
-  await goBack(store);
+  const { session, goBack } = await withThreeEvents(store);
+  await goBack();
   const unchanged = remember(session);
   const strict = new MikroOrmSessionService(store.orm.em, { onStaleSession: 'reject' });
   await expectCode(strict.appendEvent({ session, event: writing('d') }), 'ADK_STALE_SESSION');
@@ -70,71 +77,403 @@ historySuite.own('O2', 'with reject a handle that is ahead is stale, and nothing
   expect(await storedIds(store)).toEqual(['a', 'b']);
 });
 
-historySuite.own('O2', 'a cursor ahead of the log is told, with the place to go on from', async ({ scratch }) => {
-  const store = await scratch();
-  await withThreeEvents(store);
-  const log = new EventLog(store.orm.em);
-  const ofSession = log.session(KEY);
-  const newest = [(await log.head()).position, await ofSession.head()];
-  expect(newest).toEqual([3, 3]);
-  await goBack(store);
+historySuite.own(
+  'O2',
+  'a cursor ahead of the log gets an error with the cursor to continue from',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const { goBack } = await withThreeEvents(store);
+    const log = new EventLog(store.orm.em);
+    const ofSession = log.session(KEY);
+    const head = await log.head();
+    expect([head.position, await ofSession.head()]).toEqual([3, 3]);
+    const [, , { cursor }] = (await read(log.since(0))) as [LogEntry, LogEntry, LogEntry & { cursor: LogPosition }];
+    expect(cursor).toEqual(head);
+    await goBack();
 
-  for (const entries of [log.since(3), log.watch(3), ofSession.since(3), ofSession.watch(3)]) {
-    const error = await errorOf(read(entries));
-    expect(error).toMatchObject({ code: 'ADK_LOG_WENT_BACK', position: 2 });
+    for (const entries of [ofSession.since(3), ofSession.watch(3)]) {
+      expect(await errorOf(read(entries))).toMatchObject({ code: 'ADK_LOG_WENT_BACK', position: 2 });
+    }
+    for (const entries of [log.since(cursor), log.watch(cursor)]) {
+      const error = await errorOf(read(entries));
+      expect(error).toMatchObject({
+        code: 'ADK_LOG_WENT_BACK',
+        position: 2,
+        epoch: 0,
+        cursor: { position: 2, epoch: 0 },
+      });
+    }
+    // Of a number nothing is known: what its reader has of the events 1 and 2 may be gone, too.
+    for (const entries of [log.since(3), log.watch(3), log.since({ position: 3, epoch: 0 })]) {
+      expect(await errorOf(read(entries))).toMatchObject({
+        code: 'ADK_LOG_WENT_BACK',
+        position: 0,
+        cursor: { position: 0 },
+      });
+    }
+    const session = (await store.service.getSession(KEY))!;
+    await store.service.appendEvent({ session, event: writing('d') });
+    expect(idsIn(await read(log.since(2)))).toEqual(['d']);
+    expect(idsIn(await read(ofSession.since(2)))).toEqual(['d']);
+  },
+);
+
+historySuite.own('O2', 'a history that no cursor has is refused', async ({ orm }) => {
+  const log = new EventLog(orm.em);
+  for (const history of [
+    1,
+    null,
+    'x',
+    'x.1.1',
+    `${'x'.repeat(12)}.1`,
+    `~~1.1.1`,
+    `${'x'.repeat(12)}.1.1~`.repeat(400),
+  ]) {
+    const reading = async () => log.since({ position: 1, epoch: 0, history } as never);
+    await expectCode(reading(), 'ADK_INVALID_ARGUMENT', 'history must be that of a cursor of the log.');
   }
-  const session = (await store.service.getSession(KEY))!;
-  await store.service.appendEvent({ session, event: writing('d') });
-  expect(idsIn(await read(log.since(2)))).toEqual(['d']);
-  expect(idsIn(await read(ofSession.since(2)))).toEqual(['d']);
 });
 
-historySuite.own('O2', 'an epoch tells a reader whose cursor the log has passed again', async ({ scratch }) => {
-  const store = await scratch();
-  await withThreeEvents(store);
-  const log = new EventLog(store.orm.em, { pollIntervalMs: OFTEN_MS });
-  const cursor = await log.head();
-  expect(cursor).toEqual({ position: 3, epoch: 0 });
-  const watching = log.watch(cursor)[Symbol.asyncIterator]();
-  const next = errorOf(watching.next());
+historySuite.own(
+  'O2',
+  'an epoch is an error for a reader that keeps a position without its history',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const { goBack } = await withThreeEvents(store);
+    const log = new EventLog(store.orm.em, { pollIntervalMs: OFTEN_MS });
+    const { history, ...cursor } = await log.head();
+    expect(cursor).toEqual({ position: 3, epoch: 0 });
+    const watching = log.watch(cursor)[Symbol.asyncIterator]();
+    const next = errorOf(watching.next());
 
-  await goBack(store);
-  const maintenance = new SessionMaintenance(store.orm.em);
-  expect(await maintenance.beginLogEpoch()).toEqual({ position: 2, epoch: 1 });
-  const session = (await store.service.getSession(KEY))!;
-  for (const id of ['d', 'e', 'f']) await store.service.appendEvent({ session, event: writing(id) });
+    await goBack();
+    const maintenance = new SessionMaintenance(store.orm.em);
+    expect(await maintenance.beginLogEpoch()).toEqual({ position: 2, epoch: 1 });
+    const session = (await store.service.getSession(KEY))!;
+    for (const id of ['d', 'e', 'f']) await store.service.appendEvent({ session, event: writing(id) });
 
-  const wentBack = { code: 'ADK_LOG_WENT_BACK', position: 2, epoch: 1 };
-  // It may have looked before the epoch began.
-  expect(await next).toMatchObject({ code: 'ADK_LOG_WENT_BACK', position: 2 });
-  for (const entries of [log.since(cursor), log.watch(cursor)])
-    expect(await errorOf(read(entries))).toMatchObject(wentBack);
-  // Who was behind has seen nothing that is gone.
-  expect(await errorOf(read(log.since({ position: 1, epoch: 0 })))).toMatchObject({ ...wentBack, position: 1 });
-  expect(idsIn(await read(log.since({ position: 2, epoch: 1 })))).toEqual(['d', 'e', 'f']);
-  // A later epoch does not hide where the first one ended.
-  await maintenance.beginLogEpoch();
-  expect(await errorOf(read(log.since(cursor)))).toMatchObject({ ...wentBack, epoch: 2 });
-  expect((await log.head()).epoch).toBe(2);
-  await expectCode(
-    Promise.resolve().then(() => log.since({ position: 1 } as never)),
-    'ADK_INVALID_ARGUMENT',
-  );
-});
+    const wentBack = { code: 'ADK_LOG_WENT_BACK', position: 2, epoch: 1 };
+    expect(await next).toMatchObject({ code: 'ADK_LOG_WENT_BACK' });
+    for (const entries of [log.since(cursor), log.watch(cursor), log.since({ ...cursor, history })])
+      expect(await errorOf(read(entries))).toMatchObject(wentBack);
+    // Who was behind has seen nothing that is gone.
+    const behind = (await errorOf(read(log.since({ position: 1, epoch: 0 })))) as LogWentBackError;
+    expect(behind).toMatchObject({ ...wentBack, position: 1 });
+    expect(idsIn(await read(log.since(behind.cursor!)))).toEqual(['b', 'd', 'e', 'f']);
+    expect(idsIn(await read(log.since({ position: 2, epoch: 1 })))).toEqual(['d', 'e', 'f']);
+    // A later epoch does not hide where the first one ended.
+    await maintenance.beginLogEpoch();
+    expect(await errorOf(read(log.since(cursor)))).toMatchObject({ ...wentBack, epoch: 2 });
+    expect((await log.head()).epoch).toBe(2);
+    await expectCode(
+      Promise.resolve().then(() => log.since({ position: 1 } as never)),
+      'ADK_INVALID_ARGUMENT',
+    );
+  },
+);
 
 for (const ofSession of [false, true]) {
   historySuite.own(
     'O2',
-    `a watcher of ${ofSession ? 'a session' : 'the log'} is told when the log goes back`,
+    `a watcher of ${ofSession ? 'a session' : 'the log'} gets an error when the log goes back`,
     async ({ scratch }) => {
       const store = await scratch();
-      await withThreeEvents(store);
+      const { goBack } = await withThreeEvents(store);
       const log = new EventLog(store.orm.em, { pollIntervalMs: OFTEN_MS });
       const entries = (ofSession ? log.session(KEY) : log).watch(0)[Symbol.asyncIterator]();
       for (const id of ['a', 'b', 'c']) expect((await entries.next()).value).toMatchObject({ event: { id } });
       const next = errorOf(entries.next());
-      await goBack(store);
+      await goBack();
       expect(await next).toMatchObject({ code: 'ADK_LOG_WENT_BACK', position: 2 });
     },
   );
 }
+
+type Entry = (LogEntry | LogChange) & { cursor: LogPosition };
+
+/** Keeps what it reads with each entry's cursor, and does what `LogWentBackError` says. */
+class Reader {
+  kept: Entry[] = [];
+  readonly errors: LogWentBackError[] = [];
+  #cursor: LogCursor = 0;
+
+  constructor(
+    readonly log: EventLog,
+    readonly isComplete: boolean,
+  ) {}
+
+  /** To the end of the log. */
+  read(): Promise<void> {
+    return this.#reading((cursor) => (this.isComplete ? this.log.since(cursor, COMPLETE) : this.log.since(cursor)));
+  }
+
+  /** Until the signal fires. */
+  async watch(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.#reading((cursor) =>
+        this.isComplete ? this.log.watch(cursor, COMPLETE, { signal }) : this.log.watch(cursor, {}, { signal }),
+      );
+    }
+  }
+
+  get ids(): string[] {
+    return idsIn(this.kept as LogEntry[]);
+  }
+
+  get folded(): Folded {
+    const fold = new Fold();
+    for (const entry of this.kept) fold.add(entry);
+    return fold.result;
+  }
+
+  async #reading(entries: (cursor: LogCursor) => AsyncIterable<Entry>): Promise<void> {
+    for (;;) {
+      try {
+        for await (const entry of entries(this.#cursor)) {
+          this.kept.push(entry);
+          this.#cursor = entry.cursor;
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof LogWentBackError)) throw error;
+        this.errors.push(error);
+        const cursor = (this.#cursor = error.cursor!);
+        const isLater = (entry: Entry) =>
+          entry.cursor.position > cursor.position || (entry.cursor.change ?? 0) > (cursor.change ?? 0);
+        this.kept = this.kept.filter((entry) => !isLater(entry));
+      }
+    }
+  }
+}
+
+const COMPLETE = { changes: true } as const;
+
+/** Two that give positions, as in two processes; they have nothing in memory together. */
+async function twoLogs(store: OwnStore, harness: OwnHarness): Promise<[EventLog, EventLog]> {
+  const { em } = harness.hasConnections && !harness.isSynchronous ? await store.connect() : store.orm;
+  return [new EventLog(store.orm.em, { pollIntervalMs: OFTEN_MS }), new EventLog(em, { pollIntervalMs: NEVER_MS })];
+}
+
+const positionOf = async (store: OwnStore) =>
+  Number(
+    (await store.query<{ value: number | string }>("select value from adk_counters where name = 'position'"))[0]?.value,
+  );
+
+/** Events and changes of several kinds, of which later ones change what is read of earlier ones. */
+class Writer {
+  #count = 0;
+
+  constructor(
+    readonly service: MikroOrmSessionService,
+    readonly isComplete: boolean,
+  ) {}
+
+  /** @param written is called after each. */
+  async write(times: number, written?: () => Promise<unknown>): Promise<void> {
+    for (const _ of range(times)) {
+      const n = ++this.#count;
+      const session = await this.service.getOrCreateSession({ ...KEY, sessionId: `s${n % 3}` });
+      const write = this.isComplete ? this.#changes[n % 5] : undefined;
+      await (write?.(session, n) ?? this.#append(session, n));
+      await written?.();
+    }
+  }
+
+  #append(session: Session, n: number): Promise<unknown> {
+    return this.service.appendEvent({ session, event: writing(`e${n}`) });
+  }
+
+  readonly #changes: Record<number, (session: Session, n: number) => Promise<unknown>> = {
+    2: (session, n) =>
+      this.service.updateState({ ...KEY, sessionId: session.id, set: { last: n, 'user:n': n }, remove: [`e${n - 3}`] }),
+    3: async (session, n) => {
+      const [first] = session.events;
+      if (!first) return this.#append(session, n);
+      return this.service.appendEvent({ session, event: eventOf({ ...first, author: `again ${n}` }) });
+    },
+    4: async (session, n) =>
+      n % 2 ? this.service.deleteSession({ ...KEY, sessionId: session.id }) : this.#append(session, n),
+  };
+}
+
+async function expectTables(store: OwnStore, reader: Reader): Promise<void> {
+  if (reader.isComplete) expectSame(reader.folded, await tablesOf(store.peer, KEY.appName));
+  else expect(reader.ids).toEqual((await placed(store)).map((row) => row.event_id));
+}
+
+/** How many are lost, how many are written then, and who looks first. */
+const LOSSES = range(4).flatMap((lost) =>
+  range(6).flatMap((written) => [true, false].map((othersFirst) => ({ lost: lost + 1, written, othersFirst }))),
+);
+
+for (const isComplete of [false, true]) {
+  const what = isComplete ? 'the complete log' : 'events';
+  historySuite.own(
+    'O2',
+    `a reader of ${what} that continues from the error's cursor ends with what the tables hold, whatever was lost and written since`,
+    async ({ scratch, harness }) => {
+      const store = await scratch();
+      const logs = await twoLogs(store, harness);
+      let turn = 0;
+      // They take turns, so that the last place that is left was given out by either.
+      const inTurns = () => logs[turn++ % 2]!.head();
+      const writer = new Writer(store.service, isComplete);
+      const reader = new Reader(logs[0], isComplete);
+      const backup = await Backup.of(store);
+      for (const { lost, written, othersFirst } of LOSSES) {
+        // Half of them take long enough.
+        if (isComplete && othersFirst === ((lost + written) % 2 === 0)) continue;
+        await writer.write(3, inTurns);
+        await reader.read();
+        if (written % 2) await writer.write(1, inTurns);
+        const position = await positionOf(store);
+        await backup.take();
+        await writer.write(lost, inTurns);
+        await reader.read();
+        const seen = await positionOf(store);
+        await backup.restore();
+        await writer.write(written);
+        if (othersFirst) await logs[1].head();
+        const errors = reader.errors.length;
+        await reader.read();
+        expect({ lost, written, errors: reader.errors.length - errors }).toEqual({ lost, written, errors: 1 });
+        expect({ lost, written, position: reader.errors.at(-1)!.position }).toEqual({ lost, written, position });
+        if (!isComplete) expect([seen, await positionOf(store)]).toEqual([position + lost, position + written]);
+        await expectTables(store, reader);
+      }
+      // The error's place is near: the reader begins again where it was last up to date, at most.
+      if (isComplete)
+        expect(Math.min(...reader.errors.slice(-10).map(({ cursor }) => cursor!.position))).toBeGreaterThan(10);
+    },
+  );
+
+  historySuite.own(
+    'O2',
+    `a watcher of ${what} that continues from the error's cursor ends with what the tables hold`,
+    async ({ scratch, harness }) => {
+      const store = await scratch();
+      const logs = await twoLogs(store, harness);
+      const writer = new Writer(store.service, isComplete);
+      const reader = new Reader(logs[0], isComplete);
+      const backup = await Backup.of(store);
+      const stop = new AbortController();
+      const watching = reader.watch(stop.signal);
+      const isUpToDate = () =>
+        expectTables(store, reader).then(
+          () => true,
+          () => false,
+        );
+      try {
+        for (const { lost, written, othersFirst } of LOSSES.filter((_, i) => i % 5 === 0)) {
+          await writer.write(2);
+          await Promise.race([until(isUpToDate), watching]);
+          await backup.take();
+          await writer.write(lost);
+          await Promise.race([until(isUpToDate), watching]);
+          const errors = reader.errors.length;
+          await backup.restore();
+          await writer.write(written);
+          if (othersFirst) await logs[1].head();
+          await Promise.race([until(async () => reader.errors.length > errors && (await isUpToDate())), watching]);
+        }
+      } finally {
+        stop.abort();
+        await watching;
+      }
+      await expectTables(store, reader);
+    },
+  );
+}
+
+historySuite.own(
+  'O2',
+  'what was written while the complete log was read, and is lost before it has a position, is not left in what was read',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const session = await store.service.createSession(KEY);
+    await store.service.appendEvent({ session, event: writing('a') });
+    let isWritten = false;
+    const { em } = observed(store.orm.em, async (text) => {
+      // Between the head and the state, by which the reader finds out which values stand.
+      if (isWritten || !text.includes('adk_session_states')) return;
+      isWritten = true;
+      await store.service.appendEvent({ session, event: writing('b') });
+    });
+    const reader = new Reader(new EventLog(em, { pollIntervalMs: OFTEN_MS }), true);
+    await new EventLog(store.orm.em).head();
+    const backup = await Backup.of(store);
+    await reader.read();
+    expect(reader.kept.at(-1)).toMatchObject({ event: { id: 'a' }, superseded: ['last'] });
+    await backup.restore();
+    await reader.read();
+    expect(reader.errors).toHaveLength(1);
+    await expectTables(store, reader);
+  },
+);
+
+historySuite.own(
+  'O2',
+  'positions of a commit whose answer was lost are not taken for those that were given out again',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const session = await store.service.createSession(KEY);
+    const faults: Faults = { error: () => Object.assign(new Error('gone'), { code: 'ECONNRESET' }) };
+    const log = new EventLog(faulty(store.orm.em, faults), { pollIntervalMs: OFTEN_MS });
+    const reader = new Reader(new EventLog(store.orm.em, { pollIntervalMs: NEVER_MS }), false);
+    const backup = await Backup.of(store);
+    await store.service.appendEvent({ session, event: writing('a') });
+    await log.head();
+    await backup.take();
+    await store.service.appendEvent({ session, event: writing('b') });
+    faults.commit = true;
+    await log.head();
+    expect(faults.commit).toBeUndefined();
+    await reader.read();
+    await backup.restore();
+    const again = (await store.service.getSession(KEY))!;
+    await store.service.appendEvent({ session: again, event: writing('c') });
+    await log.head();
+    await reader.read();
+    expect(reader.ids).toEqual(['a', 'c']);
+    expect(reader.errors).toMatchObject([{ position: 1 }]);
+  },
+);
+
+historySuite.own(
+  'O2',
+  'a cursor stays right when many others have given positions since, and each of them leaves two counters',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const session = await store.service.createSession(KEY);
+    const logs = range(20).map((i) => new EventLog(store.orm.em, { pollIntervalMs: NEVER_MS - i }));
+    const reader = new Reader(logs[0]!, false);
+    const write = async (id: string, log: EventLog) => {
+      await store.service.appendEvent({ session, event: writing(id) });
+      await log.head();
+    };
+    await write('first', logs[0]!);
+    await reader.read();
+    const early = await logs[0]!.head();
+    for (const i of range(60)) await write(`e${i}`, logs[i % 20]!);
+    const counters = "select name from adk_counters where name like 'history %' or name like 'former %'";
+    expect(await store.query(counters)).toHaveLength(40);
+    expect(await store.query(`${counters.split(' or ')[0]}`)).toHaveLength(32);
+    await reader.read();
+    expect(reader.errors).toEqual([]);
+    expect(await read(logs[1]!.since(early))).toHaveLength(60);
+    expect(reader.ids).toHaveLength(61);
+
+    // What was lost was written by more than the newest: the place may be an earlier one, and is right.
+    const backup = await Backup.of(store);
+    const { position } = await logs[0]!.head();
+    for (const i of range(30)) await write(`lost ${i}`, logs[i % 20]!);
+    await reader.read();
+    await backup.restore();
+    const again = (await store.service.getSession(KEY))!;
+    await store.service.appendEvents({ session: again, events: range(40).map((i) => writing(`new ${i}`)) });
+    await reader.read();
+    expect(reader.errors).toHaveLength(1);
+    expect(reader.errors[0]!.position).toBeLessThanOrEqual(position);
+    await expectTables(store, reader);
+  },
+);

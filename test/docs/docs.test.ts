@@ -27,6 +27,10 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
   },
   'docs/event-log.md The event log': (_given, { messages }) =>
     expect(messages).toMatchObject([{ author: 'support', toolCalls: [{ name: 'ask_user' }] }]),
+  'docs/event-log.md A database that went back': (_given, { kept, from }) => {
+    expect(kept).toMatchObject([{ position: 1, event: { author: 'support' } }]);
+    expect(from).toMatchObject({ position: 1, epoch: 0 });
+  },
   'docs/event-log.md The complete log': ({ session }, { lines }) =>
     expect(lines).toEqual([`${session.id} was created`, '1: support']),
   'docs/leases.md Leases': async ({ orm }) => {

@@ -108,7 +108,7 @@ export class StormProcess {
         handle.push(...report.ids);
         break;
       case 'seen':
-        seen.push({ id: report.id, position: report.position });
+        seen.push({ id: report.id, position: report.position, cursor: report.cursor });
         break;
       case 'unhandled':
         unhandled.push(report.error);

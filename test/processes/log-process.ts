@@ -1,5 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
+import type { LogCursor } from '../../src/index.js';
 import type { DatabaseName } from '../support/servers.js';
 import type { Job, Report, Seen } from './log-worker.js';
 import { WorkerBundle } from './worker-bundle.js';
@@ -39,6 +40,15 @@ export class LogProcess {
   /** What a reader has reported, of one database. @throws Error when it will report no more, and was not killed. */
   seen(name: DatabaseName): Seen[] {
     return this.#of(name).flatMap((report) => ('seen' in report ? [report.seen] : []));
+  }
+
+  /** Where a reader of one database goes on. */
+  cursor(name: DatabaseName): LogCursor {
+    return (
+      this.#of(name)
+        .flatMap((report) => ('seen' in report ? [report.cursor] : []))
+        .at(-1) ?? 0
+    );
   }
 
   /** The ids of the events that a writer has committed; undefined until it is done. @throws Error when it never will be. */

@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { createEvent } from '@google/adk';
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
-import { DatabaseError, EventLog, MikroOrmSessionService } from '../../src/index.js';
+import { DatabaseError, EventLog, MikroOrmSessionService, type LogCursor } from '../../src/index.js';
 import type { DatabaseName } from '../support/servers.js';
 import { openOrm, type Database } from './open-orm.js';
 import { keyOf } from './protocol.js';
@@ -10,7 +10,7 @@ import { keyOf } from './protocol.js';
 
 export type Job =
   | { kind: 'write'; database: Database; label: string; sessionIds: string[]; count: number }
-  | { kind: 'read'; database: Database; cursor: number };
+  | { kind: 'read'; database: Database; cursor: LogCursor };
 
 /** An entry of a log. */
 export interface Seen {
@@ -20,7 +20,9 @@ export interface Seen {
   id: string;
 }
 
-export type Report = { name: DatabaseName } & ({ seen: Seen } | { committed: string[] } | { error: string });
+export type Report = { name: DatabaseName } & (
+  { seen: Seen; cursor: LogCursor } | { committed: string[] } | { error: string }
+);
 
 const POLL_MS = 20;
 const LONGEST_TRANSACTION_MS = 30;
@@ -81,8 +83,8 @@ async function begunWith(orm: MikroORM, work: (tx: EntityManager) => Promise<unk
 /** Goes on until the process ends. */
 async function read(orm: MikroORM, { database, cursor }: Extract<Job, { kind: 'read' }>): Promise<void> {
   const log = new EventLog(orm.em, { pollIntervalMs: POLL_MS });
-  for await (const { position, sessionId, seq, event } of log.watch(cursor)) {
-    report({ name: database.name, seen: { position: position!, sessionId, seq, id: event!.id } });
+  for await (const { position, cursor: place, sessionId, seq, event } of log.watch(cursor)) {
+    report({ name: database.name, seen: { position: position!, sessionId, seq, id: event!.id }, cursor: place });
   }
 }
 

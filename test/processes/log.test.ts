@@ -1,7 +1,7 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { AdkEvent, adkEntities } from '../../entities/index.js';
-import { EventLog, MikroOrmSessionService, migrate } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService, migrate, type LogCursor } from '../../src/index.js';
 import { FILE_DATABASES, availableDatabases, createDatabase, type TestDatabase } from '../support/servers.js';
 import { LogProcess, logWorkerBundle, untilReported } from './log-process.js';
 import type { Seen } from './log-worker.js';
@@ -59,7 +59,7 @@ async function stored(orm: MikroORM): Promise<Seen[]> {
 
 // All databases at once, so that a process is started for all of them and one kill is one on each.
 test('G1 eight write, also in transactions that stay open or roll back, and three follow, one of which is killed: each sees every committed event once, and all agree', async () => {
-  const startReader = (cursorOf: (opened: Opened) => number) => {
+  const startReader = (cursorOf: (opened: Opened) => LogCursor) => {
     const reader = startProcess();
     for (const each of opened) {
       const { name, url } = each.database;
@@ -89,7 +89,7 @@ test('G1 eight write, also in transactions that stay open or roll back, and thre
     const session = (await service.getSession(keyOf('s1')))!;
     await service.appendEvent({ session, event: createEvent({ id: LAST, author: 'agent' }) });
   }
-  const heir = startReader(({ database }) => victim.seen(database.name).at(-1)!.position);
+  const heir = startReader(({ database }) => victim.cursor(database.name));
 
   await untilReported(() =>
     opened.every(({ database, writers }) => writers.every((writer) => writer.committed(database.name) !== undefined)),

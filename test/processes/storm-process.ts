@@ -84,8 +84,8 @@ async function watch(
     expected = count;
     endWhenDone();
   });
-  for await (const { event, position } of log.watch(after, {}, { signal: end.signal })) {
-    void tell({ kind: 'seen', id: event!.id, position: position! });
+  for await (const { event, position, cursor } of log.watch(after, {}, { signal: end.signal })) {
+    void tell({ kind: 'seen', id: event!.id, position: position!, cursor });
     seen++;
     endWhenDone();
   }

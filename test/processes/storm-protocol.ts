@@ -1,4 +1,4 @@
-import type { RetryOptions } from '../../src/index.js';
+import type { LogCursor, RetryOptions } from '../../src/index.js';
 
 interface StormConnection {
   url: string;
@@ -17,8 +17,8 @@ export type StormJob = StormConnection &
         count: number;
         isPatient: boolean;
       }
-    /** From a position on, until it is told how many entries there are. */
-    | { kind: 'watch'; after?: number }
+    /** From a cursor on, until it is told how many entries there are. */
+    | { kind: 'watch'; after?: LogCursor }
   );
 
 /** An append that was not acknowledged. */
@@ -41,7 +41,7 @@ export interface StormHistory {
   /** The ids of the handle in the end. */
   handle: string[];
   /** What the log gave. */
-  seen: { id: string; position: number }[];
+  seen: { id: string; position: number; cursor?: LogCursor }[];
   /** Errors that nobody handled, which would have ended the process. */
   unhandled: string[];
 }
@@ -63,7 +63,7 @@ export type StormReport =
   | ({ kind: 'failed' } & FailedAppend)
   | { kind: 'read'; ids: string[] }
   | { kind: 'handle'; ids: string[] }
-  | { kind: 'seen'; id: string; position: number }
+  | { kind: 'seen'; id: string; position: number; cursor: LogCursor }
   | { kind: 'unhandled'; error: string }
   | { kind: 'done' }
   | { kind: 'error'; error: string };

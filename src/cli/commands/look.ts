@@ -138,13 +138,13 @@ export interface TailOptions {
   app?: string;
   user?: string;
   session?: string;
-  from?: number;
+  from?: LogCursor;
 }
 
 export const tail: Work<[TailOptions]> = async ({ em, terminal, signal }, { app, user, session, from }) => {
   const log = new EventLog(em);
   const filter: CompleteLogFilter = { appName: app, userId: user, sessionId: session, changes: true };
-  const cursor: LogCursor = from ?? (await log.head({ changes: true }));
+  const cursor = from ?? (await log.head({ changes: true }));
   for await (const entry of log.watch(cursor, filter, { signal })) await tell(terminal, entry);
   return undefined;
 };

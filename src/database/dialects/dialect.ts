@@ -175,6 +175,9 @@ export interface DialectSql {
    */
   onConflict(table: string, keyColumns: readonly string[], ownOnly: boolean): string;
 
+  /** The end of an `insert … values …` into the counters that overwrites a row with the same name. */
+  readonly onSameCounter: string;
+
   /**
    * An `update` that gives positions to events; its values are app name, user id, session id, number and position of
    * each. It may lock these rows only: appends to the same sessions would wait for a larger lock.

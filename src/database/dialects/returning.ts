@@ -11,6 +11,8 @@ export const returningSql = {
     `on conflict (${keyColumns.join(', ')}) do update set value = excluded.value, event_id = excluded.event_id` +
     (ownOnly ? ` where ${table}.event_id = excluded.event_id` : ''),
 
+  onSameCounter: 'on conflict (name) do update set value = excluded.value',
+
   updateThrough: (table) => `update ${table}`,
 
   deleteThrough: (table) => `delete from ${table}`,

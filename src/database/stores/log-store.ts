@@ -1,4 +1,16 @@
+import { randomBytes } from 'node:crypto';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
+import {
+  WRITER_LENGTH,
+  historyText,
+  inHistoryOrder,
+  isBefore,
+  isSamePlace,
+  type CompleteLogPosition,
+  type HistoryEnd,
+  type LogBoundary,
+  type LogPosition,
+} from '../../model/log-history.js';
 import { inLogOrder } from '../../model/log-order.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
@@ -6,6 +18,7 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   isSameSession,
+  placeholderRows,
   placeholders,
   sessionColumnsOf,
   sessionKeyOf,
@@ -81,19 +94,6 @@ export interface SessionLogRange extends LogRange {
   afterTimestamp?: number | undefined;
 }
 
-/** A place in the log. */
-export interface LogPosition {
-  position: number;
-  /** Which history the position belongs to: it grows when an operator says that the log was restored (contract O2). */
-  epoch: number;
-}
-
-/** A place in the complete log, which has changes between the events. */
-export interface CompleteLogPosition extends LogPosition {
-  /** How many changes come before it. */
-  change: number;
-}
-
 /** How far a log goes. */
 export interface LogHead extends CompleteLogPosition {
   /** Whether there are committed events without a position. */
@@ -106,6 +106,13 @@ const NONE = 2 ** 31 - 1;
 const POSITION = 'position';
 const EPOCH = 'epoch';
 const CHANGE = 'change';
+
+/** Of the newest writers of positions, the others have names that begin otherwise: so the newest ones are found at once. */
+const WRITER = 'history ';
+const FORMER_WRITER = 'former ';
+
+/** How many writers are the newest ones. */
+const NEWEST_WRITERS = 16;
 
 /** The statements of the event log. */
 export class LogStore {
@@ -148,39 +155,55 @@ export class LogStore {
   }
 
   async head(sql: Sql): Promise<LogHead> {
-    const [row] = await sql.all<HeadRow>(this.#text.selectHead, [POSITION, EPOCH, CHANGE]);
+    const rows = await sql.all<CounterRow>(this.#text.selectHead, [POSITION, EPOCH, CHANGE]);
+    const counters = new Map(rows.map(({ name, value }) => [name, numberOf(value)]));
     return {
-      position: numberOf(row?.head),
-      epoch: numberOf(row?.epoch),
-      change: numberOf(row?.changes),
-      isPending: booleanOf(row?.pending),
+      position: counters.get(POSITION) ?? 0,
+      epoch: counters.get(EPOCH) ?? 0,
+      change: counters.get(CHANGE) ?? 0,
+      history: historyText(endsIn(rows)),
+      isPending: counters.get(PENDING) === 1,
     };
   }
 
+  /** @returns how far the log went with the last positions of some writers; without those that the database does not know. */
+  async historyEnds(sql: Sql, writers: readonly string[]): Promise<HistoryEnd[]> {
+    const names = [WRITER, FORMER_WRITER].flatMap((kind) => writers.flatMap((writer) => namesOf(kind, writer)));
+    return endsIn(await sql.all<CounterRow>(`${this.#text.selectCounters} (${placeholders(names.length)})`, names));
+  }
+
   /** Begins an epoch at the last position there is. Positions that are given from now on belong to it. */
-  async beginEpoch(sql: Sql): Promise<LogPosition> {
+  async beginEpoch(sql: Sql): Promise<Pick<LogPosition, 'position' | 'epoch'>> {
     const { operations } = this.#dialect;
     const { counters } = this.#tables;
     // Locks the counter, so that nobody gives positions meanwhile.
     const position = await operations.increment(sql, counters, POSITION, 0);
     const epoch = await operations.increment(sql, counters, EPOCH, 1);
+    const change = await operations.increment(sql, counters, CHANGE, 0);
     await operations.increment(sql, counters, `${EPOCH} ${epoch}`, position);
+    await operations.increment(sql, counters, `${EPOCH} ${epoch} c`, change);
     return { position, epoch };
   }
 
-  /** @returns the position where the first epoch after this one began; undefined without one. */
-  async endOfEpoch(sql: Sql, epoch: number): Promise<number | undefined> {
-    const [row] = await sql.all<{ value: number | string }>(this.#text.selectCounter, [`${EPOCH} ${epoch + 1}`]);
-    return row && numberOf(row.value);
+  /** @returns the place where the first epoch after this one began; undefined without one. */
+  async endOfEpoch(sql: Sql, epoch: number): Promise<LogBoundary | undefined> {
+    const names = [`${EPOCH} ${epoch + 1}`, `${EPOCH} ${epoch + 1} c`];
+    const rows = await sql.all<CounterRow>(`${this.#text.selectCounters} (?, ?)`, names);
+    const [position, change = 0] = names.map((name) => rows.find((row) => row.name === name)?.value);
+    return position === undefined ? undefined : { position: numberOf(position), change: numberOf(change) };
   }
 
   /**
    * Gives positions to events that are committed and have none, in a transaction of its own. Writers don't wait for
    * it: it locks rows that are written already, and the counter, which only readers of the log use.
    *
-   * @returns the head as it is then, and whether there may be more to do.
+   * @param writer what the writer left with its last positions, if it is sure of that.
+   * @returns the head as it is then, whether there may be more to do, and what the writer has left now.
    */
-  async assignPositions(sql: Sql): Promise<Omit<LogHead, 'epoch'>> {
+  async assignPositions(
+    sql: Sql,
+    writer?: HistoryEnd,
+  ): Promise<Omit<LogHead, 'epoch'> & { writer: HistoryEnd | undefined }> {
     // First the lock, then the look: what another reader has positioned meanwhile is seen, and not positioned again.
     const { counters, events, changes } = this.#tables;
     const last = await this.#dialect.operations.increment(sql, counters, POSITION, 0);
@@ -207,7 +230,43 @@ export class LogStore {
     }
     if (position > last) await this.#dialect.operations.increment(sql, counters, POSITION, position - last);
     if (number > lastChange) await this.#dialect.operations.increment(sql, counters, CHANGE, number - lastChange);
-    return { position, change: number, isPending: pending.isCut };
+    const [before, place] = [
+      { position: last, change: lastChange },
+      { position, change: number },
+    ];
+    return { ...place, isPending: pending.isCut, ...(await this.#recordHistory(sql, writer, before, place)) };
+  }
+
+  /** Under the lock of the position's counter: notes who has brought the log from one place to another. */
+  async #recordHistory(
+    sql: Sql,
+    writer: HistoryEnd | undefined,
+    before: LogBoundary,
+    place: LogBoundary,
+  ): Promise<{ history: string; writer: HistoryEnd | undefined }> {
+    const { counters } = this.#tables;
+    const newest = endsIn(await sql.all<CounterRow>(this.#text.selectNewestWriters));
+    if (isSamePlace(before, place)) return { history: historyText(newest), writer };
+    const isNewest = newest.some((end) => end.writer === writer?.writer);
+    const [stored] = writer
+      ? (isNewest ? newest : await this.historyEnds(sql, [writer.writer])).filter((end) => end.writer === writer.writer)
+      : [];
+    // Where the database does not hold what the writer left, it went back: the same name would give the same places twice.
+    const goesOn = writer && stored && isSamePlace(stored, writer) && !isBefore(before, stored);
+    const end = { ...place, writer: goesOn ? writer.writer : newWriter() };
+    const ends = inHistoryOrder([end, ...newest.filter((other) => other.writer !== end.writer)]);
+    const former = ends.slice(NEWEST_WRITERS);
+    const moved = [
+      ...former.flatMap((each) => namesOf(WRITER, each.writer)),
+      ...(goesOn && !isNewest ? namesOf(FORMER_WRITER, writer.writer) : []),
+    ];
+    if (moved.length > 0) await sql.run(`delete from ${counters} where name in (${placeholders(moved.length)})`, moved);
+    const rows = [...countersOf(WRITER, end), ...former.flatMap((each) => countersOf(FORMER_WRITER, each))];
+    await sql.run(
+      `insert into ${counters} (name, value) values ${placeholderRows(rows.length, 2)} ${this.#dialect.sql.onSameCounter}`,
+      rows.flat(),
+    );
+    return { history: historyText(ends.slice(0, NEWEST_WRITERS)), writer: end };
   }
 
   /**
@@ -364,11 +423,34 @@ export class LogStore {
   }
 }
 
-interface HeadRow {
-  head: number | string;
-  epoch: number | string;
-  changes: number | string;
-  pending: number | boolean;
+interface CounterRow {
+  name: string;
+  value: number | string;
+}
+
+/** In the row that says whether something has no position. */
+const PENDING = 'pending';
+
+const newWriter = () => randomBytes((WRITER_LENGTH * 3) / 4).toString('base64url');
+
+/** The counters of a writer: of positions and of changes. */
+const namesOf = (kind: string, writer: string) => [`${kind}${writer} p`, `${kind}${writer} c`];
+
+function countersOf(kind: string, { writer, position, change }: HistoryEnd): [string, number][] {
+  return namesOf(kind, writer).map((name, i) => [name, i === 0 ? position : change]);
+}
+
+function endsIn(rows: readonly CounterRow[]): HistoryEnd[] {
+  const counters = new Map(rows.map(({ name, value }) => [name, numberOf(value)]));
+  const ends = [WRITER, FORMER_WRITER].flatMap((kind) =>
+    [...counters].flatMap(([name, position]) => {
+      if (!name.startsWith(kind) || !name.endsWith(' p')) return [];
+      const writer = name.slice(kind.length, -2);
+      const [, changes = ''] = namesOf(kind, writer);
+      return [{ writer, position, change: counters.get(changes) ?? 0 }];
+    }),
+  );
+  return inHistoryOrder(ends);
 }
 
 interface KeyRow extends SessionKeyRow {
@@ -482,8 +564,10 @@ function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }:
   };
 }
 
-/** The next after all that begins with the separator. */
-const AFTER_SEPARATOR = SESSION_TREE_SEPARATOR.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
+/** The next after all that begins with a text. */
+const afterPrefix = (text: string) => text.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
+
+const AFTER_SEPARATOR = afterPrefix(SESSION_TREE_SEPARATOR);
 
 function texts(tables: Tables) {
   const { sessions, events, changes, counters, select } = tables;
@@ -498,15 +582,19 @@ function texts(tables: Tables) {
       where number is null order by number, change_id limit ?) as pending_changes
     union all select 'counter', value, '', '', '', 0, 0, 0 from ${counters} where name = ?`;
   const ofSession = `partition by ${sessionColumnsOf('s')} order by change_id`;
+  const counter = `select name, value from ${counters} where name = ?`;
+  // In order, so that no database takes a few counters for a reason to read all of them.
+  const newestWriters = `select * from (select name, value from ${counters}
+    where name >= '${WRITER}' and name < '${afterPrefix(WRITER)}' order by name limit ${4 * NEWEST_WRITERS}) as writers`;
   const logged = `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data from ${events}`;
   const changed = `select change_id, ${SESSION_COLUMNS}, kind, seq, event_seq, position, number, ${select.data} as data`;
   return {
-    selectCounter: `select value from ${counters} where name = ?`,
-    selectHead: `select coalesce((select value from ${counters} where name = ?), 0) as head,
-      coalesce((select value from ${counters} where name = ?), 0) as epoch,
-      coalesce((select value from ${counters} where name = ?), 0) as changes,
-      exists (select 1 from ${events} where position is null) or
-      exists (select 1 from ${changes} where number is null) as pending`,
+    selectCounters: `select name, value from ${counters} where name in`,
+    selectNewestWriters: newestWriters,
+    selectHead: `${counter} union all ${counter} union all ${counter}
+      union all ${newestWriters}
+      union all select '${PENDING}', case when exists (select 1 from ${events} where position is null) or
+      exists (select 1 from ${changes} where number is null) then 1 else 0 end`,
     selectPending: pending,
     // Also the changes of the sessions that have these events: the first one of each session, then the second one of each …
     // `number is null` would let a server without statistics read all changes without a number for each of the sessions.

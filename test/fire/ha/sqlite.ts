@@ -47,7 +47,7 @@ export class Lives {
       whole.unhandled.push(...unhandled);
     };
     const start = () =>
-      this.#start({ kind: 'watch', url: this.url, after: whole.seen.at(-1)?.position ?? 0, ...this.driver });
+      this.#start({ kind: 'watch', url: this.url, after: whole.seen.at(-1)?.cursor ?? 0, ...this.driver });
     while (!signal.aborted) {
       const process = start();
       await process.untilSeen(randomInt(1, 20), signal);

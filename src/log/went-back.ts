@@ -1,0 +1,90 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import type { LogStore } from '../database/stores/log-store.js';
+import { LogWentBackError } from '../model/errors.js';
+import {
+  LOG_BEGINNING,
+  endsAt,
+  historyOf,
+  historyText,
+  isBefore,
+  isSamePlace,
+  lastPlace,
+  lastShared,
+  withRest,
+  type CompleteLogPosition,
+  type HistoryEnd,
+  type LogBoundary,
+  type ReadHistory,
+} from '../model/log-history.js';
+
+/** Where a reader is, and in which history. */
+export interface ReaderPlace {
+  position: number;
+  /** Undefined where the reader has read events alone. */
+  change?: number | undefined;
+  /** Undefined where the reader keeps positions alone. */
+  epoch?: number | undefined;
+  read: ReadHistory;
+}
+
+/** The place of a reader that has read up to a head. */
+export function placeAt(head: CompleteLogPosition): ReaderPlace {
+  const { position, change, epoch } = head;
+  return { position, change, epoch, read: { ends: endsOf(head), rests: [] } };
+}
+
+export function endsOf({ history }: CompleteLogPosition): readonly HistoryEnd[] {
+  return historyOf(history)?.ends ?? [];
+}
+
+/** The rests of a reader of the complete log that continues from its place. */
+export function restsOf({ position, change = 0, read }: ReaderPlace): readonly LogBoundary[] {
+  if (isSamePlace({ position, change }, lastPlace(read.ends))) return withRest(read.rests, { position, change });
+  // Of one that has read events alone, or keeps positions alone, it is not known.
+  return read.rests.length > 0 ? read.rests : [LOG_BEGINNING];
+}
+
+/**
+ * Compares a reader's history with the log's.
+ *
+ * @param isComplete whether it reads the complete log: there entries in front of its place may be others, when something is
+ *   lost that came later (`ReadHistory`).
+ * @param run runs statements.
+ * @returns the error with the place to continue from; undefined where the log is the one that the reader has read so far.
+ */
+export async function wentBack(
+  place: ReaderPlace,
+  head: CompleteLogPosition,
+  isComplete: boolean,
+  log: LogStore,
+  run: <T>(work: (sql: Sql) => Promise<T>) => Promise<T>,
+): Promise<LogWentBackError | undefined> {
+  const { position, change = 0, epoch = head.epoch, read } = place;
+  const seen = lastPlace(read.ends);
+  const isKnown = epoch === head.epoch && position <= head.position && change <= head.change;
+  if (isKnown && historyText(read.ends) === head.history) return undefined;
+
+  const newest = endsOf(head);
+  const others = read.ends.map(({ writer }) => writer).filter((writer) => !newest.some((end) => end.writer === writer));
+  const stored = others.length > 0 ? [...newest, ...(await run((sql) => log.historyEnds(sql, others)))] : newest;
+  let shared = lastShared(read.ends, stored);
+  const isShared = isComplete ? !isBefore(shared, seen) : shared.position >= Math.min(position, seen.position);
+  if (isKnown && isShared) return undefined;
+
+  const end = epoch < head.epoch ? await run((sql) => log.endOfEpoch(sql, epoch)) : undefined;
+  // Without a history an operator's word is all there is.
+  if (read.ends.length === 0 && end && !isComplete) shared = head;
+  for (const limit of [head, end, { position, change: place.change ?? head.change }]) {
+    if (limit) shared = minimum(shared, limit);
+  }
+  const rests = isComplete ? restsOf(place).filter((rest) => !isBefore(shared, rest)) : [];
+  const from = isComplete ? (rests.at(-1) ?? shared) : shared;
+  const history = historyText(endsAt(endsOf(head), from), rests);
+  const cursor = { position: from.position, epoch: head.epoch, history };
+  return new LogWentBackError(shared.position, isComplete ? { ...cursor, change: from.change } : cursor);
+}
+
+const minimum = (a: LogBoundary, b: LogBoundary): LogBoundary => ({
+  position: Math.min(a.position, b.position),
+  change: Math.min(a.change, b.change),
+});

@@ -1,0 +1,47 @@
+import type { EntityManager } from '@mikro-orm/core';
+import type { OwnStore } from '../harnesses/harness.js';
+import { TABLES } from '../contract/tools.js';
+
+/** A copy of all tables of this package beside them, and back: what a restore, or a failover to a replica that was behind, does. */
+export class Backup {
+  readonly #store: Pick<OwnStore, 'peer' | 'query'>;
+
+  private constructor(store: Pick<OwnStore, 'peer' | 'query'>) {
+    this.#store = store;
+  }
+
+  /** Of the tables as they are. */
+  static async of(store: Pick<OwnStore, 'peer' | 'query'>): Promise<Backup> {
+    for (const table of TABLES) await store.query(`create table kept_${table} as select * from adk_${table}`);
+    return new Backup(store);
+  }
+
+  /** Of the tables as they are now. */
+  take(): Promise<void> {
+    return this.#copy((table) => [`adk_${table}`, `kept_${table}`]);
+  }
+
+  restore(): Promise<void> {
+    return this.#copy((table) => [`kept_${table}`, `adk_${table}`]);
+  }
+
+  /** At once for others. Those who work meanwhile may be in the way. */
+  async #copy(fromAndTo: (table: string) => [string, string]): Promise<void> {
+    const { peer, query } = this.#store;
+    const copy = async (tx: EntityManager) => {
+      for (const table of TABLES) await query(`delete from ${fromAndTo(table)[1]}`, [], tx);
+      for (const table of [...TABLES].reverse()) {
+        const [from, to] = fromAndTo(table);
+        await query(`insert into ${to} select * from ${from}`, [], tx);
+      }
+    };
+    for (let tries = 1; ; tries++) {
+      try {
+        await peer.em.fork().transactional(copy);
+        return;
+      } catch (error) {
+        if (tries === 20) throw error;
+      }
+    }
+  }
+}
