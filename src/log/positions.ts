@@ -8,7 +8,13 @@ import type { HistoryEnd } from '../model/log-history.js';
 export type Report = (error: unknown, operation: string) => void;
 
 /** What a reader goes on with, among the entries that have positions. */
-const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set(['readOnly', 'readOnlyFile', 'diskFull', 'notAllowed']);
+const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set([
+  'readOnly',
+  'refusedByGroup',
+  'readOnlyFile',
+  'diskFull',
+  'notAllowed',
+]);
 
 /** How long a database that takes no writes is not asked to, in ms: after a failover positions come soon (contract O4). */
 const READ_ONLY_MS = 500;
@@ -59,7 +65,7 @@ export class Positions {
         {
           outcome,
           // Others may give positions meanwhile, and are heard only between two tries.
-          retries: (failure) => failure !== 'readOnly',
+          retries: (failure) => !TAKES_NO_WRITES.has(failure),
           signal,
         },
       );

@@ -96,6 +96,13 @@ export const FAILURES = {
     passing: 'outage',
     spoilsConnection: true,
   },
+  refusedByGroup: {
+    reason: 'ReadOnlyException',
+    what: 'The group replication of the server refused the write, as it does while the group changes its primary',
+    look: 'If it stays so, set group_replication_enforce_update_everywhere_checks to OFF, and look whether the tables of adk-mikro-orm are InnoDB and have their primary keys.',
+    passing: 'outage',
+    spoilsConnection: true,
+  },
   readOnlyFile: {
     reason: 'ReadOnlyException',
     what: 'The database takes no writes: its file is read-only',

@@ -55,6 +55,9 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_OPEN_AS_READONLY: 'readOnly',
   ER_INNODB_READ_ONLY: 'readOnly',
   ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: 'readOnly',
+  // While a group changes its primary by `group_replication_set_as_primary` the old one refuses to write to tables with
+  // cascading foreign keys. By the same error it refuses them for good where all of its servers may take writes (docs/production.md).
+  ER_BEFORE_DML_VALIDATION_ERROR: 'refusedByGroup',
   ER_DISK_FULL: 'diskFull',
   ER_RECORD_FILE_FULL: 'diskFull',
   ER_LOCK_DEADLOCK: 'deadlock',

@@ -5,6 +5,7 @@ import { setTimeout } from 'node:timers/promises';
 import { MysqlServer, hasMysql, mysqlPlugins } from './mysql.js';
 import { freePorts } from './ports.js';
 import { serverFolder } from './programs.js';
+import { until } from './until.js';
 
 export const hasGroupReplication = hasMysql && existsSync(path.join(mysqlPlugins, 'group_replication.so'));
 
@@ -14,7 +15,7 @@ const NODES = 3;
 const ACCOUNT = 'app';
 
 /** `BEFORE`: a transaction waits for all that were acknowledged before it began. */
-export type Consistency = 'EVENTUAL' | 'BEFORE' | 'AFTER' | 'BEFORE_AND_AFTER';
+export type Consistency = 'EVENTUAL' | 'BEFORE_ON_PRIMARY_FAILOVER' | 'BEFORE' | 'AFTER' | 'BEFORE_AND_AFTER';
 
 export interface GroupOptions {
   consistency: Consistency;
@@ -42,6 +43,13 @@ export class GroupNode {
     await this.server.execute('set global offline_mode = off');
   }
 
+  /** Until a commit waits for the group. */
+  async untilCommitsWait(): Promise<void> {
+    await this.server.until(
+      "select 1 from performance_schema.processlist where state = 'waiting for handler commit' and time >= 1",
+    );
+  }
+
   /** Until it knows that it has left the group. */
   async untilOut(): Promise<void> {
     await this.server.until('select 1 as fits from dual where @@global.offline_mode');
@@ -56,6 +64,20 @@ export class GroupNode {
     if (!Number(state?.isOut)) return;
     await this.server.execute('stop group_replication');
     await this.join();
+  }
+
+  /** Whether it is the group's single primary and takes writes. */
+  async isPrimary(): Promise<boolean> {
+    const found = await this.server.execute(
+      `select 1 from performance_schema.replication_group_members where member_id = @@server_uuid
+       and member_state = 'ONLINE' and member_role = 'PRIMARY' and not @@super_read_only`,
+    );
+    return found.length > 0;
+  }
+
+  /** Has the group make it the single primary, once the transactions of the old one have ended. */
+  async becomePrimary(): Promise<void> {
+    await this.server.execute('select group_replication_set_as_primary(@@server_uuid)');
   }
 
   async seesOnline(members: number): Promise<boolean> {
@@ -112,6 +134,14 @@ export class GroupReplication {
       throw error;
     }
     return group;
+  }
+
+  /** With a single primary: waits until one of these nodes is it, and takes writes. */
+  async primaryAmong(nodes: readonly GroupNode[]): Promise<GroupNode> {
+    return until('a primary', async () => {
+      for (const node of nodes) if (await node.isPrimary().catch(() => false)) return node;
+      return undefined;
+    });
   }
 
   async createDatabase(name: string): Promise<void> {
