@@ -58,6 +58,30 @@ describe.each(databases)('on %s', (name) => {
     expect(out).toContain(`repair support ada ${session.id} --dry-run`);
   });
 
+  test('doctor names the statements that bring back what was dropped, and nothing of other tables', async () => {
+    const { orm, url } = await open();
+    const execute = (sql: string) => orm.em.getConnection().execute(sql);
+    const isMySql = name === 'mysql' || name === 'mariadb';
+    await execute('create table notes (id int primary key, title varchar(10))');
+    await execute('create index notes_title on notes (title)');
+    // Of the host's own.
+    await execute('create index host_events on adk_events (timestamp)');
+    const found = async (code: number): Promise<{ check: string; state: string; advice?: string }> =>
+      (await json(['doctor', '--url', url], code)).find(({ check }: { check: string }) => check === 'indexes and keys');
+    expect(await found(0)).toMatchObject({ state: 'ok' });
+    await execute(isMySql ? 'drop index adk_events_position on adk_events' : 'drop index adk_events_position');
+    if (name !== 'sqlite')
+      await execute(
+        `alter table adk_session_states drop ${isMySql ? 'foreign key' : 'constraint'} adk_session_states_session`,
+      );
+    const { state, advice = '' } = await found(1);
+    expect(state).toBe('wrong');
+    const [, ...statements] = advice.split('\n');
+    expect(statements).toHaveLength(name === 'sqlite' ? 1 : 2);
+    for (const statement of statements) await execute(statement);
+    expect(await found(0)).toMatchObject({ state: 'ok' });
+  });
+
   test('stats, list and show tell what is stored, and nothing of it is a command for the terminal', async () => {
     const { orm, service, url } = await open();
     const session = await conversation(orm);

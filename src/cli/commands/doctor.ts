@@ -6,6 +6,7 @@ import { readerOf } from '../reader.js';
 import type { Context, Outcome } from '../run.js';
 import { packageVersion } from '../version.js';
 import { printable, printableLines, quoted } from '../words.js';
+import { schemaDifferences } from './schema-differences.js';
 
 /** What one look found. */
 interface Finding {
@@ -87,6 +88,18 @@ async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
         if (pending.length === 0) return { state: 'ok', found: 'as this version needs them' };
         // Migrations of the host's own, or a schema that was generated.
         return { state: 'ok', found: `as this version needs them, made without ${pending.join(', ')}` };
+      },
+    ],
+    [
+      'indexes and keys',
+      async () => {
+        const statements = await schemaDifferences(orm);
+        if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
+        return {
+          state: 'wrong',
+          found: 'the tables lack what the entities have',
+          advice: ['Run:', ...statements].join('\n'),
+        };
       },
     ],
     [
