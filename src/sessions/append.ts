@@ -22,9 +22,10 @@ import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { byScope, checkStateKey, setOwn, type StateEntry } from '../model/state.js';
 import { readEvents, readState, type DamageReporter } from './damage.js';
-import { applyDelta, stampDelta, winningKeys } from './delta.js';
+import { applyDelta, copyOfDelta, forgetWrites, stampDelta, winningKeys } from './delta.js';
 import {
   catchUp,
+  forgetRevision,
   hasOnlyReadEvents,
   keyOf,
   placeEvent,
@@ -41,7 +42,9 @@ export interface PendingEvent {
   /** The caller's object, which goes into the handle. */
   event: Event;
   stored: StoredEvent;
-  /** Its state delta without `temp:` keys, each value with its stamp. */
+  /** A copy of the event, which the caller cannot change. */
+  copy: Event;
+  /** The state delta of the copy, without `temp:` keys, each value with its stamp. */
   delta: Record<string, unknown>;
   /** The delta as rows of the state tables. */
   writes: readonly StateEntry[];
@@ -110,8 +113,14 @@ export class Appender {
         `The event has ${Buffer.byteLength(json)} bytes, more than the ${maxEventBytes} of maxEventBytes; keep large content in an artifact.`,
       );
     }
-    if (Object.keys(event.actions?.stateDelta ?? {}).length > 0) event.actions.stateDelta = delta;
-    return { event, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
+    if (Object.keys(event.actions?.stateDelta ?? {}).length > 0) {
+      try {
+        event.actions.stateDelta = copyOfDelta(copy, delta);
+      } catch {
+        // Frozen; it stays as the caller made it.
+      }
+    }
+    return { event, copy, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
   }
 
   /**
@@ -139,7 +148,9 @@ export class Appender {
       this.#areStored(sql, keyOf(handle), tentative.events, false),
     );
     setTentative(handle, undefined);
-    if (!areStored) setRevision(handle, '', revisionOf(handle)?.seq ?? 0);
+    if (areStored) return;
+    setRevision(handle, '', revisionOf(handle)?.seq ?? 0);
+    forgetWrites(handle.state);
   }
 
   /** Appends prepared events and changes the handle to match. */
@@ -159,21 +170,23 @@ export class Appender {
     }
     if (damaged) this.damage.tell(keyOf(handle), damaged);
     const inStep = !replaced && incarnation === revision.incarnation && lastSeq - pending.length === revision.seq;
-    // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
-    // session the search takes longer than the append.
-    const isNew = !replaced && hasOnlyReadEvents(handle, revision);
-    for (const { event, stored } of pending) {
-      // The handle has it already if its row was lost and it is appended again.
-      if (isNew && !handle.events.includes(event)) handle.events.push(event);
-      else placeEvent(handle, event);
-      if (replaced) continue;
-      applyDelta(handle.state, event);
-      handle.lastUpdateTime = stored.timestamp;
-    }
-    if (inStep && known) {
-      setRevision(handle, incarnation, lastSeq);
-    } else {
-      await this.#catchUp(handle, revision, pending, incarnation !== revision.incarnation || wentBack);
+    try {
+      // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
+      // session the search takes longer than the append.
+      const isNew = !replaced && hasOnlyReadEvents(handle, revision);
+      for (const { event, copy, delta, stored } of pending) {
+        // The handle has it already if its row was lost and it is appended again.
+        if (isNew && !handle.events.includes(event)) handle.events.push(event);
+        else placeEvent(handle, event);
+        if (replaced) continue;
+        if (Object.keys(delta).length > 0) applyDelta(handle.state, copy);
+        handle.lastUpdateTime = stored.timestamp;
+      }
+      if (inStep && known) setRevision(handle, incarnation, lastSeq);
+      else await this.#catchUp(handle, revision, pending, incarnation !== revision.incarnation || wentBack);
+    } catch {
+      // Somebody froze the handle during the append, so it stays behind; the next append is refused.
+      forgetRevision(handle);
     }
   }
 
@@ -193,8 +206,8 @@ export class Appender {
   }
 
   async #write(handle: Session, pending: NonEmpty<PendingEvent>, revision: Revision): Promise<Appended> {
-    const writes = pending.map(({ event, delta, writes }) => {
-      const winning = winningKeys(handle.state, event, delta);
+    const writes = pending.map(({ copy, delta, writes }) => {
+      const winning = winningKeys(handle.state, copy, delta);
       return writes.filter(({ key }) => winning.has(key));
     });
     const rejects = this.options.onStaleSession === 'reject';
@@ -347,6 +360,7 @@ export class Appender {
         const read = await this.stores.events.read(sql, key, snapshot, { after: isAnother ? 0 : revision.seq });
         if (!read) return;
         const [state, missed] = [readState(snapshot.state), readEvents(read)];
+        if (isAnother) forgetWrites(handle.state);
         catchUp(handle, snapshot, state.value, missed.value, pending, isAnother);
         this.damage.tell(key, missed.damaged, state.damaged);
       });

@@ -12,12 +12,51 @@ function withoutPrototype(): Record<string, unknown> {
 }
 
 /**
+ * Of each key of a state the delta with its newest write, without the values. The stamps that ADK keeps for the state can
+ * neither be read nor taken back, and also count writes that no event has brought into storage.
+ */
+const newest = new WeakMap<object, Map<string, Record<string, unknown>>>();
+
+/** ADK exports no function for it but this method, which has done its work when it returns. */
+function applyTo(state: Record<string, unknown>, event: Event): void {
+  const applied = BaseSessionService.prototype.appendEvent({
+    session: createSession({ id: '', appName: '', state }),
+    event,
+  });
+  // A state that somebody froze meanwhile stays as it is; the rejection would end the process.
+  applied.catch(() => undefined);
+}
+
+/** An event with another delta; it has its stamps. */
+function having(event: Event, stateDelta: Record<string, unknown>): Event {
+  return { ...event, actions: { ...event.actions, stateDelta } };
+}
+
+/** @returns a copy with the stamps and without `temp:` keys. */
+export function copyOfDelta(event: Event, delta: Record<string, unknown>): Record<string, unknown> {
+  const copy = having(event, delta);
+  applyTo(withoutPrototype(), copy);
+  return copy.actions.stateDelta;
+}
+
+/**
  * Applies an event's delta to a state by the rules of ADK's base class (contract A8): `temp:` keys are taken out of the
- * delta, and a write that is older than the one the state holds is left out. ADK exports no function for it but this
- * method, which has done its work when it returns.
+ * delta, and a write that is older than the one the state holds is left out. For an event that is stored.
  */
 export function applyDelta(state: Record<string, unknown>, event: Event): void {
-  void BaseSessionService.prototype.appendEvent({ session: createSession({ id: '', appName: '', state }), event });
+  applyTo(state, event);
+  if (!event.actions?.stateDelta) return;
+  const stamps = copyOfDelta(event, event.actions.stateDelta);
+  const winning = winningKeys(state, event, stamps);
+  for (const name of Object.keys(stamps)) stamps[name] = undefined;
+  const writes = newest.get(state) ?? new Map<string, Record<string, unknown>>();
+  newest.set(state, writes);
+  for (const name of winning) writes.set(name, stamps);
+}
+
+/** For a state whose events are not those of the session any more. */
+export function forgetWrites(state: Record<string, unknown>): void {
+  newest.delete(state);
 }
 
 /**
@@ -36,7 +75,7 @@ export function stampDelta(event: Event): Record<string, unknown> {
   const state = withoutPrototype();
   const clock = new State(state);
   for (const name of written) clock.set(name, UNTOUCHED);
-  applyDelta(state, event);
+  applyTo(state, event);
 
   const delta = event.actions.stateDelta;
   const stamps = new State(withoutPrototype(), delta);
@@ -50,17 +89,16 @@ export function stampDelta(event: Event): Record<string, unknown> {
 }
 
 /**
- * The keys of a stamped delta whose writes are newer than those in the state. The state is restored before it returns.
+ * The keys of a stamped delta whose writes are newer than those of the events that were applied to the state. What an append
+ * that failed wrote does not count, nor does what is not appended yet: its own append will win.
  */
 export function winningKeys(state: Record<string, unknown>, event: Event, delta: Record<string, unknown>): Set<string> {
   const names = Object.keys(delta);
-  const before = names.map((name) => Object.getOwnPropertyDescriptor(state, name));
-  applyDelta(state, { ...event, actions: { ...event.actions, stateDelta: delta } });
-  const winning = names.filter((name) => state[name] === delta[name]);
-  names.forEach((name, i) => {
-    const descriptor = before[i];
-    if (descriptor) Object.defineProperty(state, name, descriptor);
-    else delete state[name];
-  });
-  return new Set(winning);
+  const writes = newest.get(state);
+  const probe = withoutPrototype();
+  const before = new Set(names.map((name) => writes?.get(name) ?? {}));
+  for (const stamps of before) applyTo(probe, having(event, stamps));
+  for (const name of names) probe[name] = UNTOUCHED;
+  applyTo(probe, having(event, delta));
+  return new Set(names.filter((name) => probe[name] !== UNTOUCHED));
 }

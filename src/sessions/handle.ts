@@ -1,6 +1,7 @@
 import type { Event, Session } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { SessionHead } from '../database/stores/session-store.js';
+import { InvalidArgumentError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import { isTemporary, setOwn } from '../model/state.js';
 
@@ -45,6 +46,41 @@ export function revisionOf(handle: Session): Revision | undefined {
 
 export function setRevision(handle: Session, incarnation: string, seq: number): void {
   revisions.set(handle, { incarnation, seq, eventCount: handle.events.length });
+}
+
+export function forgetRevision(handle: Session): void {
+  revisions.delete(handle);
+}
+
+/**
+ * An append changes the handle in place (contract A3, A4), after its commit, when it is too late to refuse it.
+ *
+ * @throws InvalidArgumentError when the handle, its state or its events are frozen, sealed or not extensible.
+ */
+export function refuseUnchangeable(handle: Session, events: readonly Event[]): void {
+  const names = events.flatMap(({ actions }) => Object.keys(actions?.stateDelta ?? {}));
+  if (!isChangeable(handle, names)) {
+    throw new InvalidArgumentError(
+      'The Session object cannot be changed: it, its state or its events are frozen, sealed or not extensible; nothing was written. ' +
+        'Append to the object that getSession returns, and leave it as it is.',
+    );
+  }
+}
+
+function isChangeable(handle: Session, names: readonly string[]): boolean {
+  try {
+    const { events, state } = handle;
+    return (
+      Object.isExtensible(events) &&
+      Object.getOwnPropertyDescriptor(events, 'length')?.writable === true &&
+      Object.isExtensible(state) &&
+      names.every((name) => Object.getOwnPropertyDescriptor(state, name)?.configurable !== false) &&
+      Reflect.set(handle, 'lastUpdateTime', handle.lastUpdateTime)
+    );
+  } catch {
+    // A getter or a setter of the caller's.
+    return false;
+  }
 }
 
 /** Runs appends to one handle one after the other, in the order they were called (contract A9). */

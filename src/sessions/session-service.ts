@@ -36,7 +36,7 @@ import { checkServiceOptions, type MikroOrmSessionServiceOptions } from '../mode
 import { byScope, checkStateKey, isTemporary, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { Appender, isNonEmpty } from './append.js';
 import { DamageReporter, damageError, readEvents, readState } from './damage.js';
-import { inTurn, keyOf, setRevision } from './handle.js';
+import { inTurn, keyOf, refuseUnchangeable, setRevision } from './handle.js';
 import { forkSession, rewindSession, type PastPlace } from './history.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
 import { checkRequest, type AppendEventsRequest, type ForkPlace, type UpdateStateRequest } from './requests.js';
@@ -532,7 +532,9 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   async #append(session: Session, events: readonly Event[], operation: string): Promise<void> {
     // Before the first await: the caller may change the objects after this call has returned its promise.
-    const pending = events.filter((event) => !event.partial).map((event) => this.#appender.prepare(session, event));
+    const whole = events.filter((event) => !event.partial);
+    if (whole.length > 0) refuseUnchangeable(session, whole);
+    const pending = whole.map((event) => this.#appender.prepare(session, event));
     if (!isNonEmpty(pending)) return;
     // At once: in its turn it might wait for a call that waits for the transaction.
     this.#appender.refuseBesideTransaction(session);

@@ -720,3 +720,84 @@ runnerSuite.shared('A15', 'a clone of a handle is accepted and works on', async 
   expect(textsOf(await fresh(session))).toEqual(['first', 'second', 'third']);
   expect(clone.state).toEqual({ a: 1, b: 2 });
 });
+
+runnerSuite.own('A11', 'a handle that cannot be changed is refused before anything is written', async (context) => {
+  const { service, create, append, stored } = context;
+  const session = await create({ state: { a: 0 } });
+  await append(session);
+  const key = keyOf(session);
+  const before = await stored(key);
+  const freezes: ((handle: Session) => unknown)[] = [
+    (handle) => Object.freeze(handle),
+    (handle) => Object.freeze(handle.state),
+    (handle) => Object.seal(handle.state),
+    (handle) => Object.preventExtensions(handle.state),
+    (handle) => Object.defineProperty(handle.state, 'a', { configurable: false }),
+    (handle) => Object.freeze(handle.events),
+    (handle) => Object.seal(handle.events),
+    (handle) => Object.defineProperty(handle, 'lastUpdateTime', { writable: false }),
+  ];
+  for (const freeze of freezes) {
+    const handle = (await service.getSession(key))!;
+    freeze(handle);
+    const event = eventOf({ actions: { stateDelta: { a: 1, b: 1 } } });
+    await expectCode(service.appendEvent({ session: handle, event }), 'ADK_INVALID_ARGUMENT', /cannot be changed/);
+  }
+  expect(await stored(key)).toEqual(before);
+});
+
+runnerSuite.own('A11', 'what the caller freezes or changes meanwhile loses nothing', async (context) => {
+  const { service, create, stored } = context;
+  const changes: ((handle: Session, event: Event) => unknown)[] = [
+    (_, event) => Object.freeze(event.actions),
+    (_, event) => Object.freeze(event.actions.stateDelta),
+    (_, event) => Object.assign(event.actions.stateDelta, { a: 2, b: 2 }),
+    (_, event) => Object.assign(event, { actions: undefined }),
+    (handle) => Object.freeze(handle.state),
+    (handle) => Object.freeze(handle.events),
+    (handle) => Object.freeze(handle),
+    (handle) => Object.assign(handle, { events: undefined }),
+  ];
+  for (const change of changes) {
+    const session = await create({ state: { a: 0 } });
+    const event = eventOf({ actions: { stateDelta: { a: 1 } } });
+    const appended = service.appendEvent({ session, event });
+    change(session, event);
+    await appended;
+    expect((await stored(keyOf(session)))?.state).toEqual({ a: 1 });
+    expect((await stored(keyOf(session)))?.events).toHaveLength(1);
+    // What is frozen stays behind, and is refused by the next append.
+    if (session.state['a'] !== 1) {
+      const next = service.appendEvent({ session, event: eventOf() });
+      await expectCode(next, 'ADK_INVALID_ARGUMENT');
+    }
+  }
+  // Before the call, too.
+  const session = await create();
+  const event = eventOf({ actions: { stateDelta: { a: 1, 'temp:b': 1 } } });
+  Object.freeze(event.actions.stateDelta);
+  Object.freeze(event.actions);
+  await service.appendEvent({ session, event: Object.freeze(event) });
+  expect(session.events).toEqual([event]);
+  expect((await stored(keyOf(session)))?.state).toEqual({ a: 1 });
+  expect(session.state).toEqual({ a: 1 });
+});
+
+runnerSuite.own('A8', 'a write whose append failed beats no older one', async ({ orm, service, create, stored }) => {
+  const failingService = new MikroOrmSessionService(faulty(orm.em, { statement: takesLock }));
+  for (const isByState of [false, true]) {
+    const session = await create();
+    const [older, failing] = ['older', 'failing'].map((value) => {
+      const event = eventOf();
+      // As tools and callbacks do, on the live state, or beside it.
+      new State(isByState ? session.state : {}, event.actions.stateDelta).set('k', value);
+      return event;
+    }) as [Event, Event];
+    await expectCode(failingService.appendEvent({ session, event: failing }), 'ADK_DATABASE');
+    await service.appendEvent({ session, event: older });
+    expect((await stored(keyOf(session)))?.state).toEqual({ k: 'older' });
+    await service.appendEvent({ session, event: failing });
+    expect((await stored(keyOf(session)))?.state).toEqual({ k: 'failing' });
+    expect(session.state).toEqual({ k: 'failing' });
+  }
+});
