@@ -34,10 +34,18 @@ export {
   type LogCursor,
   type LogFilter,
   type SessionLog,
+  type SessionLogCursor,
   type SessionLogFilter,
   type WatchOptions,
 } from './log/event-log.js';
-export type { LogChange, LogEntry, LogPlace } from './log/entries.js';
+export type {
+  LogChange,
+  LogEntry,
+  LogPlace,
+  SessionLogEntry,
+  SessionLogPosition,
+  SessionReset,
+} from './log/entries.js';
 export type { CompleteLogPosition, LogPosition } from './model/log-history.js';
 export type { NotificationClient } from './log/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './sessions/messages.js';

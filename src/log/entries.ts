@@ -2,13 +2,45 @@ import type { Event } from '@google/adk';
 import type { DamagedEventError } from '../model/errors.js';
 import type { LogPosition } from '../model/log-history.js';
 
+/** Where a reader of one session's log is. */
+export interface SessionLogPosition {
+  /** The number of the last event seen; 0 for the beginning. */
+  seq: number;
+  /**
+   * Which history of the session the number belongs to: another one after a rewind, and when the session is deleted and
+   * created again. Empty where it is not known, as before the session is there.
+   */
+  incarnation: string;
+}
+
+/** An event of one session's log, what is wrong with it, or a `SessionReset`. */
+export type SessionLogEntry = Omit<LogPlace, 'position' | 'cursor'> & {
+  /** The cursor to go on from. */
+  cursor: SessionLogPosition;
+} & (
+    | { event: Event; error?: undefined; change?: undefined }
+    | { event?: undefined; error: DamagedEventError; change?: undefined }
+    | SessionReset
+  );
+
+/**
+ * The history that a reader of one session has read so far is not the session's any more: it was rewound, or deleted and
+ * created again, or the database was restored to a time before that. What the reader keeps of the session is void; the events
+ * that the session has now come next, from the first one.
+ */
+export interface SessionReset {
+  change: 'reset';
+  event?: undefined;
+  error?: undefined;
+}
+
 /** Where an entry of the log is. */
 export interface LogPlace {
   /** Its place among the events of all sessions; absent in one session's log. A change has that of the event that it follows. */
   position?: number;
   /** Where to continue from; absent in one session's log. */
   cursor?: LogPosition;
-  /** Its number in the session, and the cursor there; of a change, the number of the session's newest event at that time. */
+  /** Its number in the session; of a change, the number of the session's newest event at that time. */
   seq: number;
   appName: string;
   userId: string;

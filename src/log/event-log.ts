@@ -33,7 +33,7 @@ import {
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
 import { readComplete } from './complete-log.js';
-import type { LogChange, LogEntry, LogPlace } from './entries.js';
+import type { LogChange, LogEntry, LogPlace, SessionLogEntry, SessionLogPosition } from './entries.js';
 import { LogListener, type NotificationClient } from './listener.js';
 import { LogPoller, type Watch } from './poller.js';
 import { endsOf, placeAt, restsOf, wentBack, type ReaderPlace } from './went-back.js';
@@ -96,6 +96,9 @@ export type LogCursor = number | (Omit<LogPosition, 'history'> & { history?: str
 /** An event of the complete log, or a change. */
 export type CompleteLogEntry = (LogEntry | LogChange) & { cursor: CompleteLogPosition };
 
+/** Where a reader of one session's log is: an entry's `cursor`, or its `seq` alone. */
+export type SessionLogCursor = number | SessionLogPosition;
+
 type AnyFilter = LogFilter | CompleteLogFilter;
 
 const checkHead = object<{ changes?: boolean }>({ changes: aBoolean });
@@ -124,6 +127,21 @@ function placeOf(cursor: LogCursor): ReaderPlace {
   }
   aWholeNumber(cursor, 'position');
   return { position: cursor, read: NOTHING_READ };
+}
+
+const checkSessionLogPosition = object<SessionLogPosition>(
+  { seq: aWholeNumber, incarnation: aString },
+  'seq',
+  'incarnation',
+);
+
+function sessionPositionOf(cursor: SessionLogCursor): SessionLogPosition {
+  if (typeof cursor === 'object') {
+    checkSessionLogPosition(cursor, 'cursor');
+    return { ...cursor };
+  }
+  aWholeNumber(cursor, 'seq');
+  return { seq: cursor, incarnation: '' };
 }
 
 export interface WatchOptions {
@@ -174,7 +192,7 @@ const BATCH = 200;
  *
  * Across sessions the cursor is the `position`. Events get theirs after their commit, from the readers of the log, so
  * nothing ever appears behind a cursor: who remembers the last position it has seen gets every event exactly once,
- * whatever order the writers commit in (contract G1). Inside a session the cursor is `seq`. An event that is appended
+ * whatever order the writers commit in (contract G1). Inside a session it is an entry's `cursor`. An event that is appended
  * again keeps its place; a reader that has passed it does not see its new content.
  *
  * A reader whose account may not write reads what other readers have given positions to.
@@ -321,56 +339,62 @@ export class EventLog {
   session(key: SessionKey): SessionLog {
     const session = checkedSessionKey(key);
     return {
-      head: () =>
-        this.#transactions.call(
-          { operation: 'head', key: session },
-          async () => (await this.#transactions.run((sql) => this.#stores.sessions.head(sql, session)))?.lastSeq ?? 0,
-        ),
-      since: (seq, filter = {}) => {
-        aWholeNumber(seq, 'seq');
-        checkSessionFilter(filter, FILTER);
-        return limited(filter, this.#sinceInSession(session, seq, filter));
+      head: async () => (await this.#sessionHead({ operation: 'head', key: session }, session))?.lastSeq ?? 0,
+      position: async () => {
+        const head = await this.#sessionHead({ operation: 'position', key: session }, session);
+        return { seq: head?.lastSeq ?? 0, incarnation: head?.incarnation ?? '' };
       },
-      watch: (seq, filter = {}, options = {}) => {
-        aWholeNumber(seq, 'seq');
+      since: (cursor, filter = {}) => {
+        const from = sessionPositionOf(cursor);
+        checkSessionFilter(filter, FILTER);
+        return limited(filter, this.#sinceInSession(session, from, filter));
+      },
+      watch: (cursor, filter = {}, options = {}) => {
+        const from = sessionPositionOf(cursor);
         checkSessionFilter(filter, FILTER);
         checkWatchOptions(options, 'The options of watch');
-        return limited(filter, this.#watchSession(session, seq, filter, options.signal));
+        return limited(filter, this.#watchSession(session, from, filter, options.signal));
       },
     };
   }
 
-  async *#sinceInSession(session: SessionKey, seq: number, filter: SessionLogFilter): AsyncGenerator<LogEntry> {
-    const call = { operation: 'since', key: session };
-    const head = await this.#transactions.call(call, () =>
+  #sessionHead(call: ErrorContext, session: SessionKey): Promise<SessionHead | undefined> {
+    return this.#transactions.call(call, () =>
       this.#transactions.run((sql) => this.#stores.sessions.head(sql, session)),
     );
+  }
+
+  async *#sinceInSession(
+    session: SessionKey,
+    from: SessionLogPosition,
+    filter: SessionLogFilter,
+  ): AsyncGenerator<SessionLogEntry> {
+    const call = { operation: 'since', key: session };
+    const head = await this.#sessionHead(call, session);
     if (!head) return;
-    if (head.lastSeq < seq) throw new LogWentBackError(head.lastSeq);
-    yield* this.#readSession(call, session, head, seq, filter);
+    const after = yield* placeIn(session, head, from);
+    yield* this.#readSession(call, session, head, after, filter);
   }
 
   async *#watchSession(
     session: SessionKey,
-    seq: number,
+    from: SessionLogPosition,
     filter: SessionLogFilter,
     signal: AbortSignal | undefined,
-  ): AsyncGenerator<LogEntry> {
-    let seen: SessionHead | undefined;
+  ): AsyncGenerator<SessionLogEntry> {
+    let place = from;
     const call = { operation: 'watch', key: session };
     yield* this.#watching(call, session, signal, async function* (this: EventLog, watch: Watch) {
-      if (watch.sessionHead && watch.sessionHead.lastSeq < seq) {
+      const seen = watch.sessionHead;
+      if (seen && (isAnother(seen, place) || seen.lastSeq < place.seq)) {
         // A look that began before the caller's may have read an older head.
         await this.#transactions.call(call, () => untilAborted(watch.look(), signal));
       }
       const head = watch.sessionHead;
-      // A session that was deleted and created again begins anew.
-      if (head && seen && head.incarnation !== seen.incarnation) seq = 0;
       if (head) {
-        if (head.lastSeq < seq) throw new LogWentBackError(head.lastSeq);
-        yield* this.#readSession(call, session, head, seq, filter, signal);
-        seq = Math.max(seq, head.lastSeq);
-        seen = head;
+        const after = yield* placeIn(session, head, place);
+        yield* this.#readSession(call, session, head, after, filter, signal);
+        place = { seq: head.lastSeq, incarnation: head.incarnation };
       }
       return () => watch.sessionHead !== head;
     });
@@ -380,7 +404,7 @@ export class EventLog {
    * @param session to watch one session; without it the events of all.
    * @param readOn yields what there is, and returns what tells whether there is more.
    */
-  async *#watching<Entry extends LogEntry | LogChange>(
+  async *#watching<Entry extends LogEntry | LogChange | SessionLogEntry>(
     call: ErrorContext,
     session: SessionKey | undefined,
     signal: AbortSignal | undefined,
@@ -483,7 +507,7 @@ export class EventLog {
     after: number,
     { afterTimestamp, ...filter }: SessionLogFilter,
     signal?: AbortSignal,
-  ): AsyncGenerator<LogEntry> {
+  ): AsyncGenerator<SessionLogEntry> {
     after = Math.max(after, firstSeq - 1);
     while (after < lastSeq) {
       const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
@@ -502,11 +526,17 @@ export class EventLog {
           { signal },
         ),
       );
-      for (const entry of entriesOf(events, filter)) {
-        for (; gaps[0] && gaps[0].to < entry.seq; gaps.shift()) yield missing(session, gaps[0]);
-        yield entry;
+      const place = (seq: number) => ({ seq, ...session, cursor: { seq, incarnation } });
+      // One entry for all of a gap, which the cursor moves over.
+      const missing = ({ from, to }: SeqRange) => ({
+        ...place(to),
+        error: new DamagedEventError(session.sessionId, from, to),
+      });
+      for (const { seq, event, error } of entriesOf(events, filter)) {
+        for (; gaps[0] && gaps[0].to < seq; gaps.shift()) yield missing(gaps[0]);
+        yield event ? { ...place(seq), event } : { ...place(seq), error };
       }
-      for (const gap of gaps) yield missing(session, gap);
+      for (const gap of gaps) yield missing(gap);
       if (events.length < BATCH) return;
       after = upTo;
     }
@@ -514,16 +544,59 @@ export class EventLog {
 }
 
 /**
- * The log of one session; from `EventLog.session`. Its cursor is `seq`, which begins again where a session is deleted and
- * created under the same id: a reader that comes back to such a session has to know that, one that stays is told.
+ * The log of one session; from `EventLog.session`. The cursor to go on from is an entry's `cursor`: its `seq`, and the
+ * incarnation of the session that the number belongs to. Numbers begin again where a session is rewound, or deleted and created
+ * under the same id. A reader with a cursor of before that gets one entry `{ change: 'reset' }`, drops what it keeps of the
+ * session, and gets the session from its first event. A `seq` alone is not enough for that: a reader that comes back with one
+ * learns of it only where the session has fewer events now, by `LogWentBackError`.
  */
 export interface SessionLog {
   /** @returns the number of the newest event; 0 when there is none, or no such session. */
   head(): Promise<number>;
-  /** As `EventLog.since`, with the `seq` of the last entry seen. */
-  since(seq: number, filter?: SessionLogFilter): AsyncIterable<LogEntry>;
-  /** As `EventLog.watch`. A session that is not there yet is waited for; one that is created again is read from its start. */
-  watch(seq: number, filter?: SessionLogFilter, options?: WatchOptions): AsyncIterable<LogEntry>;
+  /** @returns the cursor to begin at what comes next. */
+  position(): Promise<SessionLogPosition>;
+  /**
+   * Reads the events after a cursor, up to those that are committed when the reading begins; none where there is no such
+   * session.
+   *
+   * @param cursor the `cursor` of the last entry seen; 0 for the beginning; or a `seq`.
+   * @throws InvalidArgumentError when the cursor is not one, or the filter has a name or a value that it cannot have.
+   * @throws LogWentBackError from the loop, when the session ends before the cursor and has not been rewound or created again:
+   *   the database went back. Its `position` is the `seq` to go on from.
+   */
+  since(cursor: SessionLogCursor, filter?: SessionLogFilter): AsyncIterable<SessionLogEntry>;
+  /**
+   * Reads the events after a cursor, and then those that come, as `EventLog.watch`. A session that is not there yet is waited
+   * for. One that is rewound, or deleted and created again, gives a `reset` and is read from its start.
+   *
+   * @param cursor as for `since`.
+   * @throws InvalidArgumentError as `since`, and when an option is not known.
+   * @throws LogWentBackError from the loop, as `since`, also when the database goes back meanwhile.
+   * @throws DatabaseError from the loop, when the database stays away after all retries; go on from the last cursor.
+   */
+  watch(cursor: SessionLogCursor, filter?: SessionLogFilter, options?: WatchOptions): AsyncIterable<SessionLogEntry>;
+}
+
+/** Whether the number of a reader belongs to another history than the session's. */
+function isAnother(head: SessionHead, { incarnation }: SessionLogPosition): boolean {
+  return incarnation !== '' && incarnation !== head.incarnation;
+}
+
+/**
+ * @returns the number to go on from; the start, after an entry that says so, where the reader has read another history.
+ * @throws LogWentBackError when the reader is ahead of the session.
+ */
+function* placeIn(
+  session: SessionKey,
+  head: SessionHead,
+  place: SessionLogPosition,
+): Generator<SessionLogEntry, number> {
+  if (isAnother(head, place)) {
+    yield { change: 'reset', seq: 0, ...session, cursor: { seq: 0, incarnation: head.incarnation } };
+    return 0;
+  }
+  if (head.lastSeq < place.seq) throw new LogWentBackError(head.lastSeq);
+  return place.seq;
 }
 
 function checkFilter(filter: AnyFilter): void {
@@ -569,11 +642,6 @@ function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): G
     if (!event) yield { ...place, error: new DamagedEventError(session.sessionId, seq) };
     else if (matches(event, filter)) yield { ...place, event };
   }
-}
-
-/** One entry for all of a gap, which the cursor moves over. */
-function missing(session: SessionKey, { from, to }: SeqRange): LogEntry {
-  return { seq: to, ...session, error: new DamagedEventError(session.sessionId, from, to) };
 }
 
 function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {

@@ -1,9 +1,19 @@
 import type { Session } from '@google/adk';
-import { DamagedEventError, EventLog, type LogEntry, type LogFilter, type SessionLogFilter } from '../../src/index.js';
+import { DamagedEventError, EventLog, type LogFilter, type SessionLogFilter } from '../../src/index.js';
 import type { MikroOrmSessionService } from '../../src/index.js';
 import { keyOf } from '../harnesses/harness.js';
 import { Suite, type OwnContext } from './rule.js';
-import { NEVER_MS, following, idsIn, observed, onMysql, positionsIn, read, readSome } from './log-tools.js';
+import {
+  NEVER_MS,
+  following,
+  idsIn,
+  observed,
+  onMysql,
+  positionsIn,
+  read,
+  readSome,
+  type AnyEntry,
+} from './log-tools.js';
 import { eventOf, range, saying, until } from './tools.js';
 
 /** Of section G what a reader leaves out, and what it cannot read. */
@@ -34,8 +44,8 @@ type Case<Filter> = [filter: Filter, ids: string[]];
 /** Expects each filter to let these events through, in `since` and in `watch`. */
 async function expectFiltered<Filter extends SessionLogFilter>(
   log: {
-    since(cursor: number, filter: Filter): AsyncIterable<LogEntry>;
-    watch(cursor: number, filter: Filter): AsyncIterable<LogEntry>;
+    since(cursor: number, filter: Filter): AsyncIterable<AnyEntry>;
+    watch(cursor: number, filter: Filter): AsyncIterable<AnyEntry>;
   },
   cases: readonly Case<Filter>[],
 ): Promise<void> {

@@ -19,6 +19,7 @@ import {
   read,
   readSome,
   upTo,
+  type AnyEntry,
 } from './log-tools.js';
 import { plans } from './plans.js';
 import { Suite, onServers, onSqlite, withConnections } from './rule.js';
@@ -310,7 +311,11 @@ logSuite.own('G2', "one session's log has its numbers for cursors, and needs no 
   const store = await scratch();
   for (const id of ['r', 's']) await write(store, id, [`${id}1`, `${id}2`]);
   const entries = await read(new EventLog(store.orm.em).session({ ...ALICE, sessionId: 's' }).since(1));
-  expect(entries).toEqual([{ ...ALICE, sessionId: 's', seq: 2, event: expect.objectContaining({ id: 's2' }) }]);
+  const [{ incarnation }] = (await store.query<{ incarnation: string }>(
+    "select incarnation from adk_sessions where session_id = 's'",
+  )) as [{ incarnation: string }];
+  const cursor = { seq: 2, incarnation };
+  expect(entries).toEqual([{ ...ALICE, sessionId: 's', seq: 2, cursor, event: expect.objectContaining({ id: 's2' }) }]);
   expect((await placed(store)).filter(({ position }) => position !== null)).toEqual([]);
 });
 
@@ -465,7 +470,7 @@ logSuite.own(
       for await (const entry of watch(stop.signal)) if (seen.push(entry) === 2) stop.abort();
       expect(seen).toHaveLength(2);
 
-      await following(watch, (entries) => until(() => entries.length === 5));
+      await following<AnyEntry>(watch, (entries) => until(() => entries.length === 5));
     }
     await following(watchMissing, async (entries, signal) => {
       await until(() => getEventListeners(signal, 'abort').length > 0);
@@ -637,10 +642,16 @@ logSuite.own(
             's',
             upTo(count).map((i) => `${life}${i}`),
           );
-          await until(() => seen.length === before + count);
+          await until(() => seen.length === before + 1 + count);
         }
-        expect(idsIn(seen)).toEqual(['a1', 'a2', 'a3', 'b1', 'b2', 'c1', 'c2', 'd1', 'd2', 'd3', 'd4', 'd5']);
-        expect(seen.map(({ seq }) => seq)).toEqual([1, 2, 3, 1, 2, 1, 2, 1, 2, 3, 4, 5]);
+        const lives = [
+          ['a1', 'a2', 'a3'],
+          ['b1', 'b2'],
+          ['c1', 'c2'],
+          ['d1', 'd2', 'd3', 'd4', 'd5'],
+        ];
+        expect(idsIn(seen)).toEqual(lives.flatMap((life, i) => (i === 0 ? life : ['reset', ...life])));
+        expect(seen.map(({ seq }) => seq)).toEqual([1, 2, 3, 0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 4, 5]);
       },
     );
   },
@@ -665,8 +676,8 @@ logSuite.own(
     await following(
       (signal) => log.watch(1, {}, { signal }),
       async (seen) => {
-        await until(() => seen.length >= 4);
-        expect(idsIn(seen)).toEqual(['b1', 'b2', 'b3', 'b4']);
+        await until(() => seen.length >= 5);
+        expect(idsIn(seen)).toEqual(['reset', 'b1', 'b2', 'b3', 'b4']);
       },
     );
   },

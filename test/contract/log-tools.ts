@@ -1,5 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { EventLog, type LogEntry } from '../../src/index.js';
+import { EventLog, type LogEntry, type SessionLogEntry } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
 import { Fold, expectSame, tablesOf } from '../support/fold.js';
 import type { OwnContext } from './rule.js';
@@ -16,35 +16,46 @@ export const NEVER_MS = 3_600_000;
 /** So short that whatever polls does it again and again during a test. */
 export const OFTEN_MS = 2;
 
+/** Of all sessions' log, or one's. */
+export type AnyEntry = LogEntry | SessionLogEntry;
+
+/** What the logs of a union of types give. */
+type EntryOf<Log> = Log extends AsyncIterable<infer Entry> ? Entry : never;
+
 /** Reads a log to its end. */
-export async function read(entries: AsyncIterable<LogEntry>): Promise<LogEntry[]> {
-  const all: LogEntry[] = [];
-  for await (const entry of entries) all.push(entry);
+export async function read<Log extends AsyncIterable<unknown>>(entries: Log): Promise<EntryOf<Log>[]> {
+  const all: EntryOf<Log>[] = [];
+  for await (const entry of entries) all.push(entry as EntryOf<Log>);
   return all;
 }
 
 /** Reads so many entries, and leaves the loop. */
-export async function readSome(entries: AsyncIterable<LogEntry>, count: number): Promise<LogEntry[]> {
-  const some: LogEntry[] = [];
-  for await (const entry of entries) if (some.push(entry) === count) break;
+export async function readSome<Log extends AsyncIterable<unknown>>(
+  entries: Log,
+  count: number,
+): Promise<EntryOf<Log>[]> {
+  const some: EntryOf<Log>[] = [];
+  for await (const entry of entries) if (some.push(entry as EntryOf<Log>) === count) break;
   return some;
 }
 
-/** The ids of the events; `error` for an entry that carries one. */
-export const idsIn = (entries: readonly LogEntry[]) => entries.map(({ event }) => event?.id ?? 'error');
+/** The ids of the events; `error` for an entry that carries one, and `reset`. */
+export const idsIn = (entries: readonly AnyEntry[]) =>
+  entries.map(({ event, change }) => event?.id ?? change ?? 'error');
 
-export const positionsIn = (entries: readonly LogEntry[]) => entries.map(({ position }) => position);
+export const positionsIn = (entries: readonly AnyEntry[]) =>
+  entries.map((entry) => ('position' in entry ? entry.position : undefined));
 
 /** 1, 2 … n. */
 export const upTo = (n: number) => range(n).map((i) => i + 1);
 
 /** Follows a log while `work` looks at what comes. The loop must go on until the signal fires, and then end quietly. */
-export async function following(
-  watch: (signal: AbortSignal) => AsyncIterable<LogEntry>,
-  work: (seen: readonly LogEntry[], signal: AbortSignal) => Promise<void>,
+export async function following<Entry>(
+  watch: (signal: AbortSignal) => AsyncIterable<Entry>,
+  work: (seen: readonly Entry[], signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const stop = new AbortController();
-  const seen: LogEntry[] = [];
+  const seen: Entry[] = [];
   const reading = (async () => {
     for await (const entry of watch(stop.signal)) seen.push(entry);
   })();

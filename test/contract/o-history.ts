@@ -8,11 +8,12 @@ import {
   type LogCursor,
   type LogEntry,
   type LogPosition,
+  type SessionLogEntry,
 } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
 import { Backup } from '../support/backup.js';
 import { Fold, expectSame, tablesOf, type Folded } from '../support/fold.js';
-import { NEVER_MS, OFTEN_MS, idsIn, observed, placed, read } from './log-tools.js';
+import { NEVER_MS, OFTEN_MS, following, idsIn, observed, placed, read, readSome } from './log-tools.js';
 import { Suite } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, remember, until, type Faults } from './tools.js';
 
@@ -475,5 +476,128 @@ historySuite.own(
     expect(reader.errors).toHaveLength(1);
     expect(reader.errors[0]!.position).toBeLessThanOrEqual(position);
     await expectTables(store, reader);
+  },
+);
+
+/** What makes another history of the session of three events, and the ids of the events that it has then. */
+const OTHER_HISTORIES: Record<string, { change: (store: OwnStore) => Promise<void>; ids: string[] }> = {
+  'was rewound, and has fewer events': {
+    change: async ({ service }) => {
+      await service.rewindSession(KEY, { at: 1 });
+    },
+    ids: ['a'],
+  },
+  'was rewound, and has more events': {
+    change: async ({ service }) => {
+      const session = await service.rewindSession(KEY, { at: 1 });
+      for (const id of ['x', 'y', 'z']) await service.appendEvent({ session, event: writing(id) });
+    },
+    ids: ['a', 'x', 'y', 'z'],
+  },
+  'was deleted and created again, and has as many events': {
+    change: async (store) => {
+      await store.service.deleteSession(KEY);
+      const session = await store.service.createSession(KEY);
+      for (const id of ['x', 'y', 'z']) await store.service.appendEvent({ session, event: writing(id) });
+    },
+    ids: ['x', 'y', 'z'],
+  },
+  'was deleted and created again, and has no events': {
+    change: async ({ service }) => {
+      await service.deleteSession(KEY);
+      await service.createSession(KEY);
+    },
+    ids: [],
+  },
+};
+
+for (const [what, { change, ids }] of Object.entries(OTHER_HISTORIES)) {
+  historySuite.own('O2', `a reader of one session learns that it ${what}`, async ({ scratch }) => {
+    const store = await scratch();
+    await withThreeEvents(store);
+    const log = new EventLog(store.orm.em, { pollIntervalMs: OFTEN_MS }).session(KEY);
+    const [first, , last] = await read(log.since(0));
+    const cursors = [first!.cursor, last!.cursor];
+    expect(cursors.map(({ seq }) => seq)).toEqual([1, 3]);
+    expect(await log.position()).toEqual(last!.cursor);
+    await following(
+      (signal) => log.watch(0, {}, { signal }),
+      async (seen) => {
+        await until(() => seen.length === 3);
+        await change(store);
+        await until(() => seen.length >= 4 + ids.length);
+        expect(idsIn(seen)).toEqual(['a', 'b', 'c', 'reset', ...ids]);
+      },
+    );
+    for (const cursor of cursors) {
+      const entries = await read(log.since(cursor));
+      expect(idsIn(entries)).toEqual(['reset', ...ids]);
+      expect(entries[0]).toEqual({ ...KEY, change: 'reset', seq: 0, cursor: { ...(await log.position()), seq: 0 } });
+      expect(idsIn(await readSome(log.watch(cursor), 1 + ids.length))).toEqual(['reset', ...ids]);
+      // From each of these entries on, the reader is in the history that the session has now.
+      for (const [i, entry] of entries.entries())
+        expect(idsIn(await read(log.since(entry.cursor)))).toEqual(ids.slice(i));
+    }
+    expect(idsIn(await read(log.since(0)))).toEqual(ids);
+    expect(idsIn(await read(log.since(first!.cursor, { limit: 1 })))).toEqual(['reset']);
+  });
+}
+
+historySuite.own('O2', 'what keeps the history of a session is no reset for its readers', async ({ scratch }) => {
+  const store = await scratch();
+  const { service, orm } = store;
+  await withThreeEvents(store);
+  const log = new EventLog(orm.em, { pollIntervalMs: OFTEN_MS }).session(KEY);
+  const [, { cursor }] = (await read(log.since(0))) as [unknown, SessionLogEntry];
+  await following(
+    (signal) => log.watch(cursor, {}, { signal }),
+    async (seen) => {
+      await new SessionMaintenance(orm.em).trim({ ...KEY, keepLast: 1 });
+      await service.rewindSession(KEY, { at: 3 });
+      await new MikroOrmSessionService(orm.em, { deletion: 'soft' }).deleteSession(KEY);
+      expect(await read(log.since(cursor))).toEqual([]);
+      await service.restoreSession(KEY);
+      const session = (await service.getSession(KEY))!;
+      await service.appendEvent({ session, event: writing('d') });
+      await until(() => seen.length >= 2);
+      expect(idsIn(seen)).toEqual(['c', 'd']);
+    },
+  );
+  expect(idsIn(await read(log.since(cursor)))).toEqual(['c', 'd']);
+});
+
+historySuite.own(
+  'O2',
+  'a cursor of one session that is ahead of it is told; one that is none is refused',
+  async (context) => {
+    const store = await context.scratch();
+    const { goBack } = await withThreeEvents(store);
+    const log = new EventLog(store.orm.em).session(KEY);
+    const position = await log.position();
+    await goBack();
+    for (const cursor of [position, position.seq])
+      for (const entries of [log.since(cursor), log.watch(cursor)])
+        expect(await errorOf(read(entries))).toMatchObject({ code: 'ADK_LOG_WENT_BACK', position: 2 });
+    expect(await log.position()).toEqual({ ...position, seq: 2 });
+
+    const missing = new EventLog(store.orm.em).session({ ...KEY, sessionId: 'missing' });
+    expect(await missing.position()).toEqual({ seq: 0, incarnation: '' });
+    expect(await read(missing.since(position))).toEqual([]);
+    // Who has read nothing keeps nothing.
+    expect(idsIn(await read(log.since({ seq: 0, incarnation: '' })))).toEqual(['a', 'b']);
+    for (const wrong of [
+      null,
+      {},
+      { seq: 1 },
+      { seq: -1, incarnation: '' },
+      { seq: 1, incarnation: 1 },
+      { ...position, a: 1 },
+      'x',
+    ])
+      for (const call of ['since', 'watch'] as const)
+        await expectCode(
+          Promise.resolve().then(() => log[call](wrong as never)),
+          'ADK_INVALID_ARGUMENT',
+        );
   },
 );

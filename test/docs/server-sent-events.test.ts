@@ -47,7 +47,12 @@ async function take(frames: AsyncGenerator<Frame>, count: number): Promise<Frame
   return taken;
 }
 
-const idsOf = (frames: Frame[]) => frames.map(({ id }) => Number(id));
+/** The number of the event that each id is of. */
+const idsOf = (frames: Frame[]) =>
+  frames.map(({ id }) => {
+    const cursor = JSON.parse(id) as number | { seq: number };
+    return typeof cursor === 'number' ? cursor : cursor.seq;
+  });
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 describe('the recipe for server-sent events', () => {
@@ -87,11 +92,12 @@ describe('the recipe for server-sent events', () => {
   test('what is appended while the client is away comes when it is back, once', async () => {
     await append(1);
     const first = connection(url);
-    expect(idsOf(await take(first, 2))).toEqual([1, 2]);
+    const seen = await take(first, 2);
+    expect(idsOf(seen)).toEqual([1, 2]);
     await first.return(undefined);
 
     await append(3);
-    const second = connection(url, '2');
+    const second = connection(url, seen.at(-1)!.id);
     expect(idsOf(await take(second, 3))).toEqual([3, 4, 5]);
     await append(2);
     expect(idsOf(await take(second, 2))).toEqual([6, 7]);
@@ -125,14 +131,85 @@ describe('the recipe for server-sent events', () => {
     expect(received.map(({ data }) => (data as Event).id)).toEqual(lent.session.events.map(({ id }) => id));
   });
 
+  describe('a browser that has events of another history', () => {
+    const keyOf = ({ appName, userId, id }: Given['session']) => ({ appName, userId, sessionId: id });
+    /** Removes what is shown when it is told to, as a page does. */
+    const shownBy = (frames: Frame[]) => {
+      const shown = new Map<number, string>();
+      for (const [i, { event, data }] of frames.entries()) {
+        if (event === 'reset') shown.clear();
+        else shown.set(idsOf(frames)[i]!, (data as Event).id);
+      }
+      return [...shown.values()];
+    };
+    const stored = async () => (await lent.service.getSession(keyOf(lent.session)))!.events.map(({ id }) => id);
+    let logged: jest.SpiedFunction<typeof console.error>;
+    beforeEach(() => {
+      logged = jest.spyOn(console, 'error').mockReturnValue();
+    });
+    afterEach(() => expect(logged).not.toHaveBeenCalled());
+
+    const rewind = async () => {
+      lent.session = await lent.service.rewindSession(keyOf(lent.session), { at: 1 });
+      await append(2);
+    };
+    const createAgain = async () => {
+      await lent.service.deleteSession(keyOf(lent.session));
+      lent.session = await lent.service.createSession(keyOf(lent.session));
+      await append(5);
+    };
+
+    test.each([
+      { what: 'a rewind', change: rewind },
+      { what: 'a deletion and a creation under the same id', change: createAgain },
+    ])('has those of the session after $what, connected or not', async ({ change }) => {
+      await append(4);
+      const connected = connection(url);
+      const seen = await take(connected, 5);
+      await change();
+      const ids = await stored();
+      seen.push(...(await take(connected, 1 + ids.length)));
+      expect(seen.map(({ event }) => event).indexOf('reset')).toBe(5);
+      expect(shownBy(seen)).toEqual(ids);
+      await connected.return(undefined);
+
+      const back = connection(url, seen[4]!.id);
+      const again = [...seen.slice(0, 5), ...(await take(back, 1 + ids.length))];
+      expect(shownBy(again)).toEqual(ids);
+      await append(1);
+      again.push(...(await take(back, 1)));
+      expect(shownBy(again)).toEqual(await stored());
+      await back.return(undefined);
+
+      // The id of the reset is one to come back with.
+      const third = connection(url, again[5]!.id);
+      expect(idsOf(await take(third, ids.length))).toEqual(numbers(1, ids.length));
+      await third.return(undefined);
+    });
+
+    test('has those of the session when its id is ahead of the log', async () => {
+      await append(2);
+      const first = connection(url);
+      const ahead = { ...(JSON.parse((await take(first, 3)).at(-1)!.id) as object), seq: 99 };
+      await first.return(undefined);
+      for (const id of ['99', JSON.stringify(ahead)]) {
+        const frames = connection(url, id);
+        const taken = await take(frames, 4);
+        expect(taken.map(({ event }) => event)).toEqual(['reset', 'message', 'message', 'message']);
+        expect(shownBy(taken)).toEqual(await stored());
+        await frames.return(undefined);
+      }
+    });
+  });
+
   test('the data is the event, whatever it holds', async () => {
     const text = 'a\nb\r\n\ndata: c\u2028 \u{1f600} \ud800';
     const event = lent.createEvent({ author: 'support', content: { role: 'model', parts: [{ text }] } });
     await lent.service.appendEvent({ session: lent.session, event });
     const frames = connection(url, '1');
-    expect(await take(frames, 1)).toMatchObject([
-      { id: '2', event: 'message', data: { id: event.id, content: event.content } },
-    ]);
+    const [frame] = await take(frames, 1);
+    expect(frame).toMatchObject({ event: 'message', data: { id: event.id, content: event.content } });
+    expect(idsOf([frame!])).toEqual([2]);
     await frames.return(undefined);
   });
 
@@ -141,11 +218,13 @@ describe('the recipe for server-sent events', () => {
     const em = lent.orm.em.fork();
     await em.getConnection().execute(`update adk_events set data = '{' where seq = 2`);
     const frames = connection(url);
-    expect(await take(frames, 3)).toMatchObject([
-      { id: '1', event: 'message' },
-      { id: '2', event: 'damaged', data: expect.stringContaining('2') },
-      { id: '3', event: 'message' },
+    const taken = await take(frames, 3);
+    expect(taken).toMatchObject([
+      { event: 'message' },
+      { event: 'damaged', data: expect.stringContaining('2') },
+      { event: 'message' },
     ]);
+    expect(idsOf(taken)).toEqual([1, 2, 3]);
     await frames.return(undefined);
     expect(await em.count(AdkEvent)).toBe(3);
   });
@@ -200,16 +279,19 @@ describe('the recipe for server-sent events', () => {
     request.destroy();
   });
 
-  test.each(['x', '-1', '1.5', '1e99'])('Last-Event-ID %j is refused, and the server goes on', async (lastEventId) => {
-    const logged = jest.spyOn(console, 'error').mockReturnValue();
-    const request = get(url, { headers: { 'last-event-id': lastEventId } });
-    const [response] = (await once(request, 'response')) as [IncomingMessage];
-    response.resume();
-    expect(response.statusCode).toBe(400);
-    expect(logged).toHaveBeenCalledWith(expect.objectContaining({ code: 'ADK_INVALID_ARGUMENT' }));
+  test.each(['x', '-1', '1.5', '1e99', '{', 'null', '{"seq":1}'])(
+    'Last-Event-ID %j is refused, and the server goes on',
+    async (lastEventId) => {
+      const logged = jest.spyOn(console, 'error').mockReturnValue();
+      const request = get(url, { headers: { 'last-event-id': lastEventId } });
+      const [response] = (await once(request, 'response')) as [IncomingMessage];
+      response.resume();
+      expect(response.statusCode).toBe(400);
+      expect(logged).toHaveBeenCalledTimes(1);
 
-    const frames = connection(url);
-    expect(idsOf(await take(frames, 1))).toEqual([1]);
-    await frames.return(undefined);
-  });
+      const frames = connection(url);
+      expect(idsOf(await take(frames, 1))).toEqual([1]);
+      await frames.return(undefined);
+    },
+  );
 });
