@@ -45,6 +45,11 @@ export const sessionColumnsOf = (alias: string) => SESSION_KEY.map((column) => `
 /** Finds one session; takes `sessionValues`. */
 export const SESSION_WHERE = equal(SESSION_KEY);
 
+/** The same for the rows of an alias. */
+export function whereSession(alias: string): string {
+  return equal(SESSION_KEY.map((column) => `${alias}.${column}`));
+}
+
 /** Where a row of one alias is of the session of another's row. */
 export function isSameSession(one: string, other: string): string {
   return SESSION_KEY.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ');

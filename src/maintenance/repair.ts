@@ -78,12 +78,10 @@ export class Repair {
    * @throws SessionNotFoundError when there is no such session.
    */
   async look(sql: Sql): Promise<void> {
-    const snapshot = await this.stores.sessions.snapshot(sql, this.key);
-    if (!snapshot) throw new SessionNotFoundError(this.key.sessionId);
-    const lastSeq = Math.max(snapshot.lastSeq, await this.stores.events.highestSeq(sql, this.key, snapshot));
-    const read = await this.stores.events.read(sql, this.key, { ...snapshot, lastSeq }, { after: 0 });
-    this.#unreadable = (read?.events ?? []).filter(({ json }) => !decodeEvent(json));
-    this.#damagedValues = snapshot.state.filter(({ json }) => !decode(json));
+    const read = await this.stores.reader.read(sql, this.key);
+    if (!read) throw new SessionNotFoundError(this.key.sessionId);
+    this.#unreadable = [...read.events, ...read.uncounted].filter(({ json }) => !decodeEvent(json));
+    this.#damagedValues = read.state.filter(({ json }) => !decode(json));
   }
 
   /**

@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { confirm } from '../database/confirm.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
-import type { EventContent } from '../database/stores/event-store.js';
+import type { EventContent } from '../database/stores/session-reader.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isOpen } from '../database/mikro-orm.js';
 import type { Outcome, Transactions } from '../database/transaction.js';
@@ -353,15 +353,15 @@ export class Appender {
     setRevision(handle, isAnew ? '' : revision.incarnation, revision.seq);
     try {
       await this.transactions.run(async (sql) => {
-        const snapshot = await this.stores.sessions.snapshot(sql, key);
-        if (!snapshot) return;
+        const { reader } = this.stores;
+        const since = await reader.read(sql, key, { after: isAnew ? 0 : revision.seq });
         // Deleted and created again since the append.
-        const isAnother = isAnew || snapshot.incarnation !== revision.incarnation;
-        const read = await this.stores.events.read(sql, key, snapshot, { after: isAnother ? 0 : revision.seq });
+        const isAnother = isAnew || (since && since.incarnation !== revision.incarnation) === true;
+        const read = isAnother && !isAnew ? await reader.read(sql, key) : since;
         if (!read) return;
-        const [state, missed] = [readState(snapshot.state), readEvents(read)];
+        const [state, missed] = [readState(read.state), readEvents(read)];
         if (isAnother) forgetWrites(handle.state);
-        catchUp(handle, snapshot, state.value, missed.value, pending, isAnother);
+        catchUp(handle, read, state.value, missed.value, pending, isAnother);
         this.damage.tell(key, missed.damaged, state.damaged);
       });
     } catch (error) {

@@ -1,5 +1,5 @@
 import type { Event } from '@google/adk';
-import type { ReadEvents } from '../database/stores/event-store.js';
+import type { ReadEvents } from '../database/stores/session-reader.js';
 import type { StateValue } from '../database/stores/state-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { DamagedSessionError, type Damage, type DamagedEvents } from '../model/errors.js';
@@ -45,7 +45,7 @@ export function readEvents({ events, missing, uncounted }: ReadEvents): Readable
   const damaged = [
     ...missing.map(of('missing')),
     ...rangesOf(unreadable).map(of('unreadable')),
-    ...uncounted.map(of('uncounted')),
+    ...rangesOf(uncounted.map(({ seq }) => seq)).map(of('uncounted')),
   ];
   return { value, damaged: { events: damaged.sort((a, b) => a.from - b.from), stateKeys: [] } };
 }

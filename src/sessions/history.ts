@@ -1,7 +1,7 @@
 import type { Event } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
 import { stateText } from '../database/stores/change-store.js';
-import type { SessionHead, SessionSnapshot } from '../database/stores/session-store.js';
+import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { InvalidArgumentError, SessionNotFoundError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
@@ -87,16 +87,15 @@ export async function rewindSession(
  * @throws DamagedSessionError when its events cannot be read.
  */
 async function readPast(sql: Sql, stores: Stores, key: SessionKey, place: PastPlace): Promise<PastSession> {
-  const snapshot = await stores.sessions.snapshot(sql, key);
-  const read = snapshot && (await stores.events.read(sql, key, snapshot, { after: 0 }));
+  const read = await stores.reader.read(sql, key);
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const { value: all, damaged } = readEvents(read);
-  const own = readState(snapshot.state.filter(({ scope }) => scope === 'session'));
+  const own = readState(read.state.filter(({ scope }) => scope === 'session'));
   const error = damageError(key, damaged, own.damaged);
   if (error) throw error;
 
-  const { firstSeq, lastSeq } = snapshot;
-  const seq = placeIn(all, snapshot, place);
+  const { firstSeq, lastSeq } = read;
+  const seq = placeIn(all, read, place);
   const events = all.slice(0, seq - firstSeq + 1);
   const written = await stores.state.written(sql, key, 'session');
   const { created: given, changes, isComplete } = await stores.changes.history(sql, key);
@@ -135,7 +134,7 @@ const valuesOf = (entries: readonly StateEntry[]): Record<string, unknown> =>
 /** @returns the number of the last event before the place. */
 function placeIn(
   events: readonly Event[],
-  { firstSeq, lastSeq }: SessionSnapshot,
+  { firstSeq, lastSeq }: SessionHead,
   { at, beforeInvocationId }: PastPlace,
 ): number {
   if (beforeInvocationId !== undefined) {

@@ -52,11 +52,8 @@ import {
 } from './summaries.js';
 import { Turns } from './turns.js';
 
-/**
- * A try fails when the session is deleted, or deleted and created again, between two statements. Five times in a row is
- * a bug.
- */
-const READ_ATTEMPTS = 5;
+/** A try fails when the session is deleted between reading and creating it. Five times in a row is a bug. */
+const CREATE_ATTEMPTS = 5;
 
 /** @internal */
 interface Within {
@@ -163,7 +160,7 @@ export class MikroOrmSessionService extends BaseSessionService {
             await this.#stores.sessions.create(sql, key, head);
             await this.#stores.state.set(sql, key, entries);
             await this.#stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data: stateText(entries) });
-            return this.#stores.sessions.snapshot(sql, key);
+            return this.#stores.reader.read(sql, key, { newest: 0 });
           },
           { outcome },
         );
@@ -171,7 +168,7 @@ export class MikroOrmSessionService extends BaseSessionService {
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
         // When the answer to the commit was lost, the retry finds the session that this call has created.
-        const existing = await this.#transactions.run((sql) => this.#stores.sessions.snapshot(sql, key), {
+        const existing = await this.#transactions.run((sql) => this.#stores.reader.read(sql, key, { newest: 0 }), {
           outcome,
         });
         // The id is that of a session that is marked as deleted (contract K3).
@@ -216,24 +213,12 @@ export class MikroOrmSessionService extends BaseSessionService {
     const newest = (config?.numRecentEvents ?? this.#options.defaultNumRecentEvents) || undefined;
     const afterTimestamp = config?.afterTimestamp || undefined;
     return this.#transactions.call({ operation, key }, async () => {
-      for (let attempt = 1; ; attempt++) {
-        const found = await this.#transactions.run(async (sql) => {
-          const snapshot = await this.#stores.sessions.snapshot(sql, key);
-          if (!snapshot) return undefined;
-          return {
-            snapshot,
-            read: await this.#stores.events.read(sql, key, snapshot, { after: 0, newest, afterTimestamp }),
-          };
-        });
-        if (!found) return undefined;
-        // Otherwise the session was deleted between the two reads (contract D8).
-        if (found.read) {
-          const [state, events] = [readState(found.snapshot.state), readEvents(found.read)];
-          this.#onDamage(key, events.damaged, state.damaged);
-          return handleOf(key, found.snapshot, state.value, events.value);
-        }
-        if (attempt === READ_ATTEMPTS) return undefined;
-      }
+      const range = { newest, afterTimestamp };
+      const found = await this.#transactions.run((sql) => this.#stores.reader.read(sql, key, range));
+      if (!found) return undefined;
+      const [state, events] = [readState(found.state), readEvents(found)];
+      this.#onDamage(key, events.damaged, state.damaged);
+      return handleOf(key, found, state.value, events.value);
     });
   }
 
@@ -262,7 +247,7 @@ export class MikroOrmSessionService extends BaseSessionService {
       try {
         return await this.#createSession(request, operation);
       } catch (error) {
-        if (!(error instanceof SessionExistsError) || attempt === READ_ATTEMPTS) throw error;
+        if (!(error instanceof SessionExistsError) || attempt === CREATE_ATTEMPTS) throw error;
       }
     }
   }

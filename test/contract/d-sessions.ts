@@ -2,7 +2,7 @@ import type { Session } from '@google/adk';
 import { MikroOrmSessionService } from '../../src/index.js';
 import { keyOf } from '../harnesses/harness.js';
 import { Suite, type Context } from './rule.js';
-import { expectCode, eventOf, faulty, idsOf, plain, range, saying, textsOf } from './tools.js';
+import { errorOf, expectCode, eventOf, faulty, idsOf, plain, range, saying, textsOf } from './tools.js';
 
 export const sessionSuite = new Suite();
 
@@ -495,35 +495,75 @@ sessionSuite.own(
   },
 );
 
-for (const [title, events] of [
-  ['as many events', 2],
-  ['fewer events', 1],
-  ['more events', 3],
-] as const) {
-  sessionSuite.own(
-    'D8',
-    `also when ${title} are there anew between the two reads`,
-    async ({ orm, create, service }) => {
-      const old = await create({ sessionId: 's', state: { life: 'old' } });
-      await service.appendEvents({ session: old, events: range(2).map(() => saying('old')) });
-      let isFirst = true;
-      const reader = new MikroOrmSessionService(
-        faulty(orm.em, {
-          async before(text) {
-            if (!isFirst || !/^select seq/.test(text)) return;
-            isFirst = false;
-            await service.deleteSession(keyOf(old));
-            const anew = await create({ sessionId: 's', state: { life: 'new' } });
-            await service.appendEvents({ session: anew, events: range(events).map(() => saying('new')) });
-          },
-        }),
-      );
-      const read = (await reader.getSession(keyOf(old)))!;
-      expect(isFirst).toBe(false);
-      expect([read.state.life, ...textsOf(read)]).toEqual(['new', ...range(events).map(() => 'new')]);
-      isFirst = true;
-      const filtered = (await reader.getSession({ ...keyOf(read), config: { afterTimestamp: 1 } }))!;
-      expect([filtered.state.life, textsOf(filtered).length]).toEqual(['new', events]);
-    },
-  );
-}
+sessionSuite.own(
+  'D8',
+  'state and events that are read together belong together, also while events are rewritten and sessions taken back',
+  async ({ orm, another, append, create, fresh }) => {
+    const session = await create();
+    await append(session, { id: 'a', content: { parts: [{ text: '0' }] }, delta: { n: 0 } });
+    let n = 0;
+    const change = async () => {
+      if (++n % 3 === 0) await another.rewindSession(keyOf(session), { at: 1 });
+      else {
+        const content = { parts: [{ text: String(n) }] };
+        await append(await fresh(session), { id: 'b', content, delta: { n } }, another);
+      }
+    };
+    // Between two statements of a read, if there are several, and beside it.
+    let selects = 0;
+    const before = async (text: string) => {
+      if (text.startsWith('select') && ++selects === 2) await change();
+    };
+    const reader = new MikroOrmSessionService(faulty(orm.em, { before }));
+    for (const config of [
+      {},
+      { numRecentEvents: 1 },
+      { afterTimestamp: 1 },
+      { afterTimestamp: 1, numRecentEvents: 1 },
+    ]) {
+      for (const _ of range(6)) {
+        selects = 0;
+        const [read] = await Promise.all([reader.getSession({ ...keyOf(session), config }), change()]);
+        expect([config, Number(textsOf(read!).at(-1))]).toEqual([config, read!.state.n]);
+      }
+    }
+  },
+);
+
+sessionSuite.own(
+  'D8',
+  'what is read again, since something is missing, is of one moment, too',
+  async ({ orm, create, service, query }) => {
+    for (const config of [{ afterTimestamp: 1 }, { afterTimestamp: 1, numRecentEvents: 3 }]) {
+      for (const change of ['deleted', 'created anew', 'appended to']) {
+        const session = await create({ state: { life: 'old' } });
+        await service.appendEvents({ session, events: range(4).map((i) => saying('old', { id: `e${i}` })) });
+        await query(`delete from adk_events where session_id = ? and seq = 3`, [session.id]);
+        let reads = 0;
+        const reader = new MikroOrmSessionService(
+          faulty(orm.em, {
+            async before(text) {
+              if (!text.startsWith("select 'head'") || ++reads !== 2) return;
+              if (change === 'appended to') await service.appendEvent({ session, event: saying('new', { id: 'e9' }) });
+              else await service.deleteSession(keyOf(session));
+              if (change !== 'created anew') return;
+              const anew = await create({ sessionId: session.id, state: { life: 'new' } });
+              await service.appendEvents({ session: anew, events: range(3).map(() => saying('new')) });
+            },
+          }),
+        );
+        const reading = reader.getSession({ ...keyOf(session), config });
+        if (change === 'appended to') {
+          const missing = [{ from: 3, to: 3, problem: 'missing' }];
+          expect(await errorOf(reading)).toMatchObject({ events: missing });
+        } else {
+          const read = await reading;
+          expect(read && [read.state.life, ...textsOf(read)]).toEqual(
+            change === 'deleted' ? undefined : ['new', 'new', 'new', 'new'],
+          );
+        }
+        expect(reads).toBe(2);
+      }
+    }
+  },
+);

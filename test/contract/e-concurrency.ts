@@ -153,9 +153,7 @@ concurrencySuite.own(
   'a driver that counts only the rows that a write changes makes no difference',
   async ({ harness, scratch }) => {
     const { connect, query } = await scratch();
-    const onlyChanged = isReadByMysql2(harness.dialect)
-      ? { flags: ['-FOUND_ROWS'] }
-      : { foundRows: false };
+    const onlyChanged = isReadByMysql2(harness.dialect) ? { flags: ['-FOUND_ROWS'] } : { foundRows: false };
     const { em } = await connect({ driverOptions: connectionOptions(onlyChanged) });
     const service = new MikroOrmSessionService(em);
     const maintenance = new SessionMaintenance(em);
@@ -338,14 +336,17 @@ concurrencySuite.own(
 concurrencySuite.own(
   'E3',
   'a handle that is behind reads only what it missed',
-  async ({ recorded, service, create, append }) => {
+  async ({ recorded, service, create, append, query }) => {
     const session = await create();
     await service.appendEvents({ session, events: range(200).map((i) => saying(String(i))) });
     const behind = (await service.getSession(keyOf(session)))!;
     await append(session, { id: 'missed' });
     const statements = await recorded(() => service.appendEvent({ session: behind, event: saying('x') }));
     const reads = statements.filter(({ text }) => text.startsWith('select') && text.includes('adk_events'));
-    expect(reads.map(({ values }) => values.slice(3, 5))).toEqual([[200, 202]]);
+    expect(reads).toHaveLength(1);
+    const [{ text, values }] = reads as [RecordedStatement];
+    const rows = await query<{ kind: string; seq: number }>(text, values);
+    expect(rows.filter(({ kind }) => kind === 'event').map(({ seq }) => String(seq))).toEqual(['201', '202']);
     expect(behind.events).toHaveLength(202);
   },
 );

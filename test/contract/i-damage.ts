@@ -9,7 +9,7 @@ import {
 import { keyOf, type OwnStore } from '../harnesses/harness.js';
 import { onMysql, read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
-import { errorOf, eventOf, expectCode, faulty, idsOf, plain, remember, saying, textsOf } from './tools.js';
+import { errorOf, eventOf, expectCode, idsOf, plain, remember, saying, textsOf } from './tools.js';
 
 export const damageSuite = new Suite();
 
@@ -245,45 +245,6 @@ damageSuite.own(
   },
   onMysql,
 );
-
-damageSuite.own(
-  'I1',
-  'a session that is deleted while it is read is no damaged one',
-  async ({ orm, create, service }) => {
-    for (const config of [
-      {},
-      { numRecentEvents: 2 },
-      { afterTimestamp: 1 },
-      { afterTimestamp: 1, numRecentEvents: 2 },
-    ]) {
-      const session = await five({ create, service });
-      const reader = new MikroOrmSessionService(
-        faulty(orm.em, {
-          async before(text) {
-            if (/^select seq/.test(text)) await service.deleteSession(keyOf(session));
-          },
-        }),
-      );
-      expect(await reader.getSession({ ...keyOf(session), config })).toBeUndefined();
-    }
-  },
-);
-
-damageSuite.own('I1', 'appends while it is read are no damage', async ({ orm, create, service }) => {
-  for (const config of [{}, { numRecentEvents: 2 }, { afterTimestamp: 1 }, { afterTimestamp: 1, numRecentEvents: 5 }]) {
-    const session = await five({ create, service });
-    const reader = new MikroOrmSessionService(
-      faulty(orm.em, {
-        async before(text) {
-          if (/^select seq/.test(text)) await service.appendEvent({ session, event: saying('later') });
-        },
-      }),
-    );
-    expect(idsOf((await reader.getSession({ ...keyOf(session), config }))!)).toEqual(
-      IDS.slice(-(config.numRecentEvents ?? 5)),
-    );
-  }
-});
 
 const STATE_TABLES = ['adk_session_states', 'adk_user_states', 'adk_app_states'];
 

@@ -615,8 +615,8 @@ maintenanceSuite.own('K2', 'reading a trimmed session costs what reading another
   const log = new EventLog(orm.em);
   for (const session of [await trimmed(context), await old(context, 4)]) {
     const key = keyOf(session);
-    expect(await recorded(() => service.getSession(key))).toHaveLength(2);
-    expect(await recorded(() => service.getSession({ ...key, config: { afterTimestamp: 5 } }))).toHaveLength(2);
+    expect(await recorded(() => service.getSession(key))).toHaveLength(1);
+    expect(await recorded(() => service.getSession({ ...key, config: { afterTimestamp: 5 } }))).toHaveLength(1);
     expect(await recorded(() => read(log.session(key).since(0)))).toHaveLength(2);
   }
 });
@@ -700,26 +700,8 @@ maintenanceSuite.own('K2', 'what is missing among the events that are kept is da
   expect(idsIn(entries)).toEqual(['error', 'e8', 'error', 'e10']);
 });
 
-maintenanceSuite.own('K2', 'a trim between the reads of a session is no damage', async (context) => {
+maintenanceSuite.own('K2', 'a trim between the reads of a session’s log is no damage', async (context) => {
   const { orm, peer } = context;
-  for (const config of [
-    undefined,
-    { numRecentEvents: 9 },
-    { afterTimestamp: 5 },
-    { afterTimestamp: 5, numRecentEvents: 9 },
-  ]) {
-    const session = await old(context, 10);
-    let isTrimmed = false;
-    const before = async (text: string) => {
-      if (isTrimmed || !text.startsWith('select seq')) return;
-      isTrimmed = true;
-      await new SessionMaintenance(peer.em).trim({ ...keyOf(session), keepLast: 4 });
-    };
-    const service = new MikroOrmSessionService(faulty(orm.em, { before }));
-    const read = await service.getSession({ ...keyOf(session), ...(config && { config }) });
-    expect([isTrimmed, idsOf(read!)]).toEqual([true, E(7, 8, 9, 10)]);
-  }
-  // And between those of its log.
   const session = await old(context, 10);
   let isTrimmed = false;
   const before = async (text: string) => {

@@ -1,20 +1,15 @@
 import type { SessionKey } from '../../model/keys.js';
-import { SCOPES } from '../../model/state.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  ownerValues,
-  ownerWhere,
   sessionKeyOf,
   sessionValues,
-  stateTable,
   type SessionKeyRow,
   type Tables,
 } from '../tables.js';
 import { numberOf, textOf } from '../row-values.js';
 import type { ChangeStore } from './change-store.js';
-import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 import {
   hasDeletionBegun,
   incarnationAtDeletion,
@@ -32,11 +27,6 @@ export interface SessionHead {
   firstSeq: number;
   lastSeq: number;
   lastUpdateTime: number;
-}
-
-/** A session with the state of all three scopes, as of one moment. */
-export interface SessionSnapshot extends SessionHead {
-  state: StateValue[];
 }
 
 /** What `markDeleted` needs of a session's row. */
@@ -94,16 +84,6 @@ export class SessionStore {
       sessions.flatMap(sessionValues),
     );
     return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
-  }
-
-  /** Reads session and state in one statement, as of one moment (contract D8). */
-  async snapshot(sql: Sql, session: SessionKey): Promise<SessionSnapshot | undefined> {
-    const rows = await sql.all<SnapshotRow>(this.#text.selectSnapshot, [
-      ...sessionValues(session),
-      ...SCOPES.flatMap((scope) => ownerValues(session, scope)),
-    ]);
-    const head = rows.find((row) => textOf(row.kind) === 'head');
-    return head && { ...headOf(head), state: rows.filter((row) => row.kind !== 'head').map(stateValueOf) };
   }
 
   /** Takes the session's lock without a number. @returns undefined when the session is missing. */
@@ -211,9 +191,6 @@ interface ListRow extends HeadRow {
   session_id: string;
 }
 
-/** The session's row, or a row of its state. */
-type SnapshotRow = HeadRow & (StateRow | { kind: 'head' });
-
 function headOf(row: HeadRow): SessionHead {
   return {
     incarnation: textOf(row.incarnation),
@@ -224,10 +201,9 @@ function headOf(row: HeadRow): SessionHead {
 }
 
 function texts({ sql }: Dialect, tables: Tables) {
-  const { sessions, select } = tables;
+  const { sessions } = tables;
   // Not under the column's name, or `order by` would sort by the text.
   const head = `incarnation, first_seq, last_seq, ${sql.doubleText?.('last_update_time') ?? 'last_update_time'} as updated`;
-  const value = `${select.value} as value`;
   const there = `${SESSION_WHERE} and deleted_at is null`;
   const list = (ofUser: string) => {
     const where = `where app_name = ?${ofUser} and deleted_at is null`;
@@ -259,12 +235,6 @@ function texts({ sql }: Dialect, tables: Tables) {
       values (?, ?, ?, ?, ?, ?, ?, ?)`,
     selectHead: `select ${head} from ${sessions} where ${there}`,
     selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where deleted_at is null and (`,
-    selectSnapshot:
-      `select 'head' as kind, '' as state_key, '' as value, ${head} from ${sessions} where ${there}` +
-      SCOPES.map(
-        (scope) =>
-          ` union all select '${scope}', state_key, ${value}, '', 0, 0, 0 from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
-      ).join(''),
     lock: { table: sessions, columns: head, where: there },
     lockStored: { table: sessions, columns: storedSessionColumns(sql), where: SESSION_WHERE },
     rewind: `update ${sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,

@@ -9,6 +9,7 @@ import { LeftoverStore } from './leftover-store.js';
 import { LogStore } from './log-store.js';
 import { MaintenanceStore } from './maintenance-store.js';
 import { MarkStore } from './mark-store.js';
+import { SessionReader } from './session-reader.js';
 import { SessionStore } from './session-store.js';
 import { StateStore } from './state-store.js';
 import { SummaryStore } from './summary-store.js';
@@ -18,6 +19,7 @@ import { TransferStore } from './transfer-store.js';
 export class Stores {
   static readonly #all = new WeakMap<object, Map<string, Stores>>();
 
+  readonly reader: SessionReader;
   readonly sessions: SessionStore;
   readonly events: EventStore;
   readonly state: StateStore;
@@ -43,9 +45,10 @@ export class Stores {
   private constructor(dialect: Dialect, tables: Tables) {
     const parts = new EventParts(dialect, tables);
     this.changes = new ChangeStore(dialect, tables);
+    this.reader = new SessionReader(dialect, tables);
     this.sessions = new SessionStore(dialect, tables, this.changes);
     this.state = new StateStore(dialect, tables);
-    this.events = new EventStore(dialect, tables, this.sessions, this.state, parts);
+    this.events = new EventStore(dialect, tables, this.state, parts);
     this.leases = new LeaseStore(dialect, tables);
     this.leftovers = new LeftoverStore(dialect, tables);
     this.log = new LogStore(dialect, tables, parts);

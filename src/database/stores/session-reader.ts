@@ -1,0 +1,262 @@
+import type { SessionKey } from '../../model/keys.js';
+import { gapsIn, type SeqRange } from '../../model/seq-ranges.js';
+import { SCOPES } from '../../model/state.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
+import {
+  SESSION_WHERE,
+  isSameEvent,
+  isSameSession,
+  ownerValues,
+  ownerWhere,
+  sessionValues,
+  stateTable,
+  whereSession,
+  type Tables,
+} from '../tables.js';
+import { booleanOf, numberOf, optionalTextOf, textOf } from '../row-values.js';
+import type { SessionHead } from './session-store.js';
+import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
+
+/** Selects events of a session: those after a number, or those that `getSession` is asked for. */
+export interface EventRange {
+  /** Only those with a higher number; without the others. */
+  after?: number;
+  /** Only events later than this, in ms. */
+  afterTimestamp?: number | undefined;
+  /** Only this many of the newest. */
+  newest?: number | undefined;
+}
+
+/** A stored event. */
+export interface EventContent {
+  seq: number;
+  /** Undefined where the row has lost its content. */
+  json: string | undefined;
+}
+
+/** Events, and the numbers that are damaged. */
+export interface ReadEvents {
+  /** In append order. */
+  events: EventContent[];
+  /** The numbers among those asked for that have no row. */
+  missing: SeqRange[];
+  /** The rows that are above the session's last number. */
+  uncounted: EventContent[];
+}
+
+/** A session with the state of all three scopes and events, as of one moment. */
+export interface ReadSession extends SessionHead, ReadEvents {
+  state: StateValue[];
+}
+
+/** More than any session has events. */
+const MOST = Number.MAX_SAFE_INTEGER;
+
+/**
+ * Reads sessions, each by one statement: on every database and at every isolation level that shows one moment (contract
+ * D8).
+ */
+export class SessionReader {
+  readonly #text: ReturnType<typeof texts>;
+
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#text = texts(dialect, tables);
+  }
+
+  /** @returns undefined when there is no such session. */
+  async read(sql: Sql, session: SessionKey, range: EventRange = {}): Promise<ReadSession | undefined> {
+    const { after, afterTimestamp, newest } = range;
+    const key = sessionValues(session);
+    const of = [...key, ...SCOPES.flatMap((scope) => ownerValues(session, scope))];
+    if (afterTimestamp === undefined) {
+      const [text, bound] = after === undefined ? [this.#text.newest, newest ?? MOST] : [this.#text.after, after];
+      const values = [bound, bound, ...key];
+      const found = sorted(await sql.all<Row>(text, [...of, ...values, ...this.#text.forParts(values)]));
+      return found && plain(found, range);
+    }
+    const time = [afterTimestamp, afterTimestamp];
+    const rows =
+      newest === undefined
+        ? await sql.all<Row>(this.#text.since, [...of, ...time, afterTimestamp, ...key])
+        : await sql.all<Row>(this.#text.newestSince, [
+            ...of,
+            ...[...time, afterTimestamp, ...key, newest + 1],
+            ...[...time, ...key],
+          ]);
+    const found = sorted(rows);
+    if (!found) return undefined;
+    const read = since(found, newest);
+    if (read) return read;
+    // Something is missing or in parts: what is needed then is read with all the rest, as of one moment.
+    const values = [...of, ...time, ...key, ...this.#text.forParts([afterTimestamp, ...key])];
+    const whole = sorted(await sql.all<Row>(this.#text.whole, values));
+    return whole && wholeSince(whole, newest);
+  }
+}
+
+/** The session's row, a row of its state, or one of its events; in a union numbers may be text. */
+type Row = { seq: number | string } & (
+  | { kind: 'head'; value: string; first_seq: number | string; updated: number | string }
+  | StateRow
+  | EventRow
+  | { kind: 'part'; value: string; first_seq: number | string }
+);
+
+interface EventRow {
+  kind: 'event';
+  /** Null where the event is in parts, is not asked for, or has lost its content. */
+  value: string | null;
+  /** Selected with a filter by time: whether the event is later. */
+  is_later?: boolean | number;
+  /** Selected with a filter by time: whether the number before has a row. */
+  follows?: boolean | number;
+}
+
+interface FoundEvent extends EventContent {
+  isLater: boolean;
+  follows: boolean;
+}
+
+interface Found {
+  head: SessionHead;
+  state: StateValue[];
+  /** In order. */
+  events: FoundEvent[];
+}
+
+/** A union has no order. @returns undefined without the session's row. */
+function sorted(rows: readonly Row[]): Found | undefined {
+  let head: SessionHead | undefined;
+  const state: StateValue[] = [];
+  const events: FoundEvent[] = [];
+  const parts = new Map<number, string[]>();
+  for (const row of rows) {
+    const seq = numberOf(row.seq);
+    if (row.kind === 'event') {
+      const json = optionalTextOf(row.value) ?? undefined;
+      events.push({ seq, json, isLater: booleanOf(row.is_later ?? 1), follows: booleanOf(row.follows ?? 1) });
+    } else if (row.kind === 'head') {
+      const { value, first_seq: firstSeq, updated } = row;
+      head = {
+        incarnation: textOf(value),
+        firstSeq: numberOf(firstSeq),
+        lastSeq: seq,
+        lastUpdateTime: numberOf(updated),
+      };
+    } else if (row.kind === 'part') {
+      const ofEvent = parts.get(seq) ?? [];
+      parts.set(seq, ofEvent);
+      ofEvent[numberOf(row.first_seq)] = textOf(row.value);
+    } else {
+      state.push(stateValueOf(row));
+    }
+  }
+  for (const event of parts.size > 0 ? events : []) event.json ??= joined(parts.get(event.seq));
+  return head && { head, state, events: events.sort((a, b) => a.seq - b.seq) };
+}
+
+/** @returns undefined where a part is missing; a missing last part is noticed when the JSON is parsed. */
+function joined(parts: readonly string[] | undefined): string | undefined {
+  return parts && Object.keys(parts).length === parts.length ? parts.join('') : undefined;
+}
+
+function plain({ head, state, events }: Found, { after = 0, newest = MOST }: EventRange): ReadSession {
+  const { firstSeq, lastSeq } = head;
+  const first = Math.max(after, firstSeq - 1, lastSeq - newest);
+  const counted = events.filter(({ seq }) => seq <= lastSeq);
+  const missing = gapsIn(
+    counted.map(({ seq }) => seq),
+    first,
+    lastSeq,
+  );
+  return { ...head, state, events: counted, missing, uncounted: events.slice(counted.length) };
+}
+
+/** @returns undefined where more rows are needed to know what is missing, or what an event has in it. */
+function since({ head, state, events }: Found, newest: number | undefined): ReadSession | undefined {
+  const { firstSeq, lastSeq } = head;
+  // The last event may be there twice, for its time and for its number.
+  const once = events.filter(({ seq }, i) => seq >= firstSeq && seq !== events[i - 1]?.seq);
+  const last = once.at(-1);
+  const later = once.filter(({ isLater }) => isLater);
+  const isWhole =
+    (last ? last.seq === lastSeq : firstSeq > lastSeq) &&
+    later.every(({ seq, json, follows }) => json !== undefined && (follows || seq === firstSeq));
+  return isWhole ? { ...head, state, events: newestOf(later, newest), missing: [], uncounted: [] } : undefined;
+}
+
+/**
+ * A missing event has no time; it counts as one of the time of the event after it, and as one that is asked for where none
+ * comes after it.
+ *
+ * @param found with all of the session's rows.
+ */
+function wholeSince({ head, state, events }: Found, newest: number | undefined): ReadSession {
+  const { firstSeq, lastSeq } = head;
+  const counted = events.filter(({ seq }) => seq <= lastSeq);
+  const asked = newestOf(
+    counted.filter(({ isLater }) => isLater),
+    newest,
+  );
+  const numbers = counted.map(({ seq }) => seq);
+  const behindGaps = new Set(asked.slice(asked.length === newest ? 1 : 0).map(({ seq }) => seq));
+  behindGaps.add(lastSeq + 1);
+  const missing = gapsIn(numbers, firstSeq - 1, lastSeq).filter(({ to }) => behindGaps.has(to + 1));
+  return { ...head, state, events: asked, missing, uncounted: events.slice(counted.length) };
+}
+
+function newestOf(events: readonly FoundEvent[], newest: number | undefined): FoundEvent[] {
+  return newest === undefined ? [...events] : events.slice(Math.max(0, events.length - newest));
+}
+
+function texts({ sql, limits }: Dialect, tables: Tables) {
+  const { sessions, events, eventParts, select } = tables;
+  const updated = sql.doubleText?.('last_update_time') ?? 'last_update_time';
+  /** @param flags further columns, which only events have. */
+  const headAndState = (flags: readonly string[] = []) =>
+    `select 'head' as kind, '' as state_key, incarnation as value, last_seq as seq, first_seq,
+      ${[`${updated} as updated`, ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
+      from ${sessions} where ${SESSION_WHERE} and deleted_at is null` +
+    SCOPES.map(
+      (scope) =>
+        ` union all select '${scope}', state_key, ${select.value}, 0, 0, ${['0', ...flags.map(() => '0')].join(', ')}
+          from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
+    ).join('');
+  // With the session's row, of which there is one: its numbers limit what is read of the other table's index. SQLite takes
+  // one lower limit to the index, and would read all that comes after it.
+  const ofSession = (table: string, alias: string, conditions: string) =>
+    `from ${sessions} as s join ${table} as ${alias} on ${isSameSession(alias, 's')} and ${conditions}
+      where ${whereSession('s')} and s.deleted_at is null`;
+  const isKept = (alias: string) => `${alias}.seq >= s.first_seq`;
+  const isAfter = (alias: string) => `${alias}.seq > case when ? >= s.first_seq then ? else s.first_seq - 1 end`;
+  const isAmongNewest = (alias: string) =>
+    `${alias}.seq > case when s.last_seq - ? >= s.first_seq then s.last_seq - ? else s.first_seq - 1 end`;
+
+  /** @param columns what the event's row has in those that follow. */
+  const partsOf = (conditions: string, columns = '0') =>
+    limits ? ` union all select 'part', '', text, seq, part, ${columns} ${ofSession(eventParts, 'p', conditions)}` : '';
+  const plain = (isAsked: (alias: string) => string) =>
+    `${headAndState()} union all select 'event', '', ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
+    partsOf(isAsked('p'));
+  // The column has no sign on MariaDB, which computes this also where no row is found.
+  const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
+  const FLAGS = ['is_later', 'follows'];
+  const flagged = (conditions: string) =>
+    `select 'event' as kind, '' as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
+      0 as updated, case when timestamp > ? then 1 else 0 end as is_later,
+      case when exists (select 1 from ${events} as previous where ${isSameEvent('previous', 'e', before)})
+        then 1 else 0 end as follows
+      ${ofSession(events, 'e', conditions)}`;
+  const isLater = `exists (select 1 from ${events} as e where ${isSameEvent('e', 'p')} and e.timestamp > ?)`;
+  return {
+    newest: plain(isAmongNewest),
+    after: plain(isAfter),
+    since: `${headAndState(FLAGS)} union all ${flagged(`${isKept('e')} and (timestamp > ? or seq >= s.last_seq)`)}`,
+    newestSince: `${headAndState(FLAGS)}
+      union all select * from (${flagged(`${isKept('e')} and timestamp > ?`)} order by seq desc limit ?) as newest
+      union all ${flagged('seq >= s.last_seq')}`,
+    whole: `${headAndState(FLAGS)} union all ${flagged(isKept('e'))}${partsOf(`${isKept('p')} and ${isLater}`, '0, 0, 0')}`,
+    /** The values of the part of a statement that reads events in parts, where there are any. */
+    forParts: (values: readonly unknown[]) => (limits ? values : []),
+  };
+}
