@@ -49,15 +49,13 @@ export type {
 export type { CompleteLogPosition, LogPosition } from './model/log-history.js';
 export type { NotificationClient } from './log/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './sessions/messages.js';
-export type { BatchOptions, MaintenanceProgress, MaintenanceResult } from './maintenance/batches.js';
+export type { BatchOptions } from './maintenance/batches.js';
 export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
 export {
   SessionMaintenance,
   type EraseUserOptions,
   type ImportFromOptions,
-  type ImportFromProgress,
   type ImportOptions,
-  type EraseUserResult,
   type PruneOptions,
   type SessionMaintenanceOptions,
   type StatsOptions,
@@ -66,6 +64,14 @@ export {
 export type { AppStats, SessionStats } from './maintenance/stats.js';
 export { migrate } from '../migrations/migrate.js';
 export type { SessionKey } from './model/keys.js';
+export type {
+  EraseUserResult,
+  ImportFromProgress,
+  ImportProgress,
+  MaintenanceProgress,
+  MaintenanceResult,
+  WorkDone,
+} from './model/progress.js';
 export type { ErrorContext, MikroOrmSessionServiceOptions, ReportingOptions, RetryOptions } from './model/options.js';
 export {
   interruptedToolResponses,
@@ -93,7 +99,6 @@ export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';
 export type { RefusedRow } from './transfer/foreign/read-foreign.js';
 export type { ExportFilter } from './transfer/export.js';
-export type { ImportProgress } from './transfer/import.js';
 export type {
   AppRecord,
   EventRecord,

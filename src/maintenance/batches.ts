@@ -1,15 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import { aBoolean, aCount, aFunction, aWait, anAbortSignal, type Known } from '../model/arguments.js';
-
-/** What has been done so far, or with `dryRun` would have been done. */
-export interface MaintenanceProgress {
-  /** How many sessions were deleted, or trimmed. */
-  sessions: number;
-  /** How many events were deleted, by the numbers in the rows of their sessions. */
-  events: number;
-  /** How many transactions that took. */
-  batches: number;
-}
+import type { MaintenanceProgress, MaintenanceResult } from '../model/progress.js';
 
 /** How much is done at a time, and in all. */
 export interface BatchOptions {
@@ -30,16 +21,6 @@ export interface BatchOptions {
   includeLeased?: boolean;
   /** Called after each transaction with what has been done in all. What it throws ends the work and is thrown. */
   onProgress?: (progress: MaintenanceProgress) => void;
-}
-
-export interface MaintenanceResult extends MaintenanceProgress {
-  /**
-   * How many sessions were left as they are: somebody holds their lease, or had locked their row, or has created or rewound
-   * them during the call.
-   */
-  skipped: number;
-  /** Whether `maxBatches` or the signal ended the work before its end. The same call again goes on. */
-  more: boolean;
 }
 
 export const BATCH_OPTIONS: Known<BatchOptions> = {

@@ -1,10 +1,9 @@
-import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
-import { confirm } from '../database/confirm.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Outcome, Transactions } from '../database/transaction.js';
+import { DatabaseError } from '../model/errors.js';
+import { FAILURES } from '../model/failures.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import type { ErrorContext } from '../model/options.js';
+import type { Run } from '../transfer/export.js';
 import type { Batches } from './batches.js';
 
 /** How many sessions are looked at in one query. */
@@ -19,8 +18,8 @@ const TOGETHER = 100;
  * are not there.
  */
 export async function removeLeftovers(
-  call: ErrorContext,
-  transactions: Transactions,
+  read: Run,
+  write: Run,
   stores: Stores,
   owner: { appName: string; userId: string | undefined },
   batches: Batches,
@@ -28,14 +27,12 @@ export async function removeLeftovers(
   if (batches.isDryRun) return;
   let after: SessionKey | undefined;
   do {
-    const page = await transactions.call(call, () =>
-      transactions.run((sql) => stores.leftovers.page(sql, owner, after, PAGE)),
-    );
+    const page = await read((sql) => stores.leftovers.page(sql, owner, after, PAGE));
     let remaining = page.leftovers;
     while (remaining.length > 0) {
       if (!(await batches.mayBegin())) return;
       const group = remaining.slice(0, Math.min(TOGETHER, batches.size));
-      const left = new Set((await remove(call, transactions, stores, group, batches.size)).map(sessionIdentity));
+      const left = new Set((await remove(write, stores, group, batches.size)).map(sessionIdentity));
       remaining = remaining.filter((session) => !group.includes(session) || left.has(sessionIdentity(session)));
       batches.add({ sessions: 0, events: 0, skipped: 0 });
     }
@@ -45,37 +42,28 @@ export async function removeLeftovers(
 }
 
 /** One transaction. @returns the sessions of which there is more. */
-function remove(
-  call: ErrorContext,
-  transactions: Transactions,
+async function remove(
+  write: Run,
   stores: Stores,
   sessions: readonly SessionKey[],
   limit: number,
 ): Promise<SessionKey[]> {
-  return transactions.call(call, async () => {
-    const outcome: Outcome = {};
-    try {
-      const left = await transactions.transaction(
-        async (sql) => {
-          const lock = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: 0 };
-          // The row is there for this transaction alone. It is the lock that whoever creates the session waits for: otherwise
-          // the deletion could come after the creation in the log.
-          for (const session of sessions) await stores.sessions.create(sql, session, lock);
-          const left = await stores.leftovers.forget(sql, sessions, limit);
-          for (const session of sessions) {
-            await stores.leftovers.unlock(sql, session, lock.incarnation);
-            if (!left.includes(session)) await stores.changes.recordDeletion(sql, session);
-          }
-          return left;
-        },
-        { locksRowsOnly: true, outcome },
-      );
-      await confirm(transactions, stores, outcome);
+  try {
+    return await write(async (sql) => {
+      const lock = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: 0 };
+      // The row is there for this transaction alone. It is the lock that whoever creates the session waits for: otherwise
+      // the deletion could come after the creation in the log.
+      for (const session of sessions) await stores.sessions.create(sql, session, lock);
+      const left = await stores.leftovers.forget(sql, sessions, limit);
+      for (const session of sessions) {
+        await stores.leftovers.unlock(sql, session, lock.incarnation);
+        if (!left.includes(session)) await stores.changes.recordDeletion(sql, session);
+      }
       return left;
-    } catch (error) {
-      // One of them has been created again. The next call finds the others.
-      if (error instanceof UniqueConstraintViolationException) return [];
-      throw error;
-    }
-  });
+    });
+  } catch (error) {
+    // One of them has been created again. The next call finds the others.
+    if (error instanceof DatabaseError && error.reason === FAILURES.duplicate.reason) return [];
+    throw error;
+  }
 }

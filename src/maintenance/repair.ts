@@ -46,22 +46,62 @@ export interface RepairOptions {
 /** A wider gap is not filled with empty events: a damaged `last_seq` may be in the billions. */
 const MOST_FILLED = 10_000;
 
-/** Mends one session. The caller runs `look` outside of a transaction and `mend` in one, which may be tried again. */
+/** What of a session could not be read, before its lock is taken. */
+export interface FoundDamage {
+  events: readonly { seq: number }[];
+  stateValues: readonly { scope: RawValue['scope']; key: string }[];
+}
+
+/**
+ * Finds what cannot be read. Without the session's lock, since all of the history is read.
+ *
+ * @throws SessionNotFoundError when there is no such session.
+ */
+export async function lookForDamage(sql: Sql, stores: Stores, key: SessionKey): Promise<FoundDamage> {
+  const read = await stores.reader.read(sql, key);
+  if (!read) throw new SessionNotFoundError(key.sessionId);
+  return {
+    events: [...read.events, ...read.uncounted].filter(({ json }) => !decodeEvent(json)),
+    stateValues: read.state.filter(({ json }) => !decode(json)),
+  };
+}
+
+/** Mends one session in a transaction. */
 export class Repair {
-  /** Across tries: the answer to a commit may be lost, and what was taken out is no longer in the tables then. */
   readonly #events = new Map<number, RawEvent>();
   readonly #values = new Map<string, RawValue>();
   readonly #damage = new Map<string, DamagedEvents>();
-  #unreadable: readonly { seq: number }[] = [];
-  #damagedValues: readonly { scope: RawValue['scope']; key: string }[] = [];
 
   constructor(
+    private readonly sql: Sql,
     private readonly stores: Stores,
     private readonly key: SessionKey,
     private readonly options: RepairOptions,
   ) {}
 
-  get result(): RepairedSession {
+  /**
+   * @throws SessionNotFoundError when the session is gone.
+   * @throws LeaseHeldError while somebody holds its lease.
+   */
+  async mend(found: FoundDamage): Promise<RepairedSession> {
+    const { sql } = this;
+    const { sessions, leases, maintenance, changes } = this.stores;
+    const head = await sessions.lock(sql, this.key);
+    if (!head) throw new SessionNotFoundError(this.key.sessionId);
+    const lease = this.options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.key);
+    if (lease?.isHeld) throw new LeaseHeldError(this.key.sessionId, lease.holder, lease.expiresAt);
+
+    for (const { scope, key } of found.stateValues) {
+      const value = await maintenance.rawValue(sql, this.key, scope, key);
+      // Somebody may have written it anew since.
+      if (!value || decode(value.content.toString())) continue;
+      this.#values.set(prefixed(scope, key), value);
+      if (this.options.dryRun) continue;
+      await maintenance.deleteValue(sql, this.key, scope, key);
+      const removed = [prefixed(scope, key)];
+      await changes.recordState(sql, { session: this.key, seq: head.lastSeq, set: byScope([]), removed });
+    }
+    await this.#mendEvents(head, found);
     return {
       damage: [...this.#damage.values()].sort((a, b) => a.from - b.from),
       events: [...this.#events.values()].sort((a, b) => a.seq - b.seq),
@@ -73,49 +113,14 @@ export class Repair {
   }
 
   /**
-   * Finds what cannot be read. Without the session's lock, since all of the history is read.
-   *
-   * @throws SessionNotFoundError when there is no such session.
-   */
-  async look(sql: Sql): Promise<void> {
-    const read = await this.stores.reader.read(sql, this.key);
-    if (!read) throw new SessionNotFoundError(this.key.sessionId);
-    this.#unreadable = [...read.events, ...read.uncounted].filter(({ json }) => !decodeEvent(json));
-    this.#damagedValues = read.state.filter(({ json }) => !decode(json));
-  }
-
-  /**
-   * @throws SessionNotFoundError when the session is gone.
-   * @throws LeaseHeldError while somebody holds its lease.
-   */
-  async mend(sql: Sql): Promise<void> {
-    const { sessions, leases, maintenance, changes } = this.stores;
-    const head = await sessions.lock(sql, this.key);
-    if (!head) throw new SessionNotFoundError(this.key.sessionId);
-    const lease = this.options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.key);
-    if (lease?.isHeld) throw new LeaseHeldError(this.key.sessionId, lease.holder, lease.expiresAt);
-
-    for (const { scope, key } of this.#damagedValues) {
-      const value = await maintenance.rawValue(sql, this.key, scope, key);
-      // Somebody may have written it anew since.
-      if (!value || decode(value.content.toString())) continue;
-      this.#values.set(prefixed(scope, key), value);
-      if (this.options.dryRun) continue;
-      await maintenance.deleteValue(sql, this.key, scope, key);
-      const removed = [prefixed(scope, key)];
-      await changes.recordState(sql, { session: this.key, seq: head.lastSeq, set: byScope([]), removed });
-    }
-    await this.#mendEvents(sql, head);
-  }
-
-  /**
    * Closes the books. What is damaged at the beginning is as if it were trimmed; elsewhere an empty event takes the place
    * of what is missing or cannot be read, so that the other events keep their numbers.
    */
-  async #mendEvents(sql: Sql, head: SessionHead): Promise<void> {
+  async #mendEvents(head: SessionHead, found: FoundDamage): Promise<void> {
+    const { sql } = this;
     const { maintenance, events, changes } = this.stores;
     const rows = await maintenance.eventTimes(sql, this.key);
-    const unreadable = await this.#stillUnreadable(sql);
+    const unreadable = await this.#stillUnreadable(found);
     const lastSeq = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
     const numbers = rows.map(({ seq }) => seq);
     this.#note(gapsIn(numbers, head.firstSeq - 1, head.lastSeq), 'missing');
@@ -157,9 +162,10 @@ export class Repair {
   }
 
   /** Under the lock, which appends need that would replace an event. */
-  async #stillUnreadable(sql: Sql): Promise<Map<number, RawEvent>> {
+  async #stillUnreadable(found: FoundDamage): Promise<Map<number, RawEvent>> {
+    const { sql } = this;
     const unreadable = new Map<number, RawEvent>();
-    for (const { seq } of this.#unreadable) {
+    for (const { seq } of found.events) {
       const raw = await this.stores.maintenance.rawEvent(sql, this.key, seq);
       if (!raw) continue;
       const current = await this.stores.events.find(sql, this.key, raw.eventId, true);

@@ -1,10 +1,10 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { confirm } from '../database/confirm.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { once } from '../database/once.js';
 import { ForeignStore } from '../database/stores/foreign-store.js';
 import type { KeptSession, Walk } from '../database/stores/maintenance-store.js';
 import { Stores } from '../database/stores/stores.js';
-import { Transactions, type Outcome } from '../database/transaction.js';
+import { Transactions } from '../database/transaction.js';
 import {
   aBoolean,
   aCount,
@@ -22,16 +22,18 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogPosition } from '../model/log-history.js';
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
+import type { EraseUserResult, ImportFromProgress, ImportProgress, MaintenanceResult } from '../model/progress.js';
 import { exportRecords, type ExportFilter, type Run } from '../transfer/export.js';
 import { writeForeign } from '../transfer/foreign/import-foreign.js';
 import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
 import { recognise } from '../transfer/foreign/recognise.js';
-import { Import, type ImportProgress } from '../transfer/import.js';
+import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
-import { BATCH_OPTIONS, Batches, type BatchOptions, type MaintenanceResult } from './batches.js';
+import { BATCH_OPTIONS, Batches, type BatchOptions } from './batches.js';
 import { Deletion, type Rule } from './deletion.js';
 import { removeLeftovers } from './leftovers.js';
-import { Repair, type RepairOptions, type RepairedSession } from './repair.js';
+import { Parts } from './parts.js';
+import { Repair, lookForDamage, type RepairOptions, type RepairedSession } from './repair.js';
 import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 
 export interface SessionMaintenanceOptions extends ReportingOptions {
@@ -75,11 +77,6 @@ export interface EraseUserOptions extends BatchOptions {
   userId: string;
   /** One app alone; every app by default. */
   appName?: string;
-}
-
-export interface EraseUserResult extends MaintenanceResult {
-  /** How many keys of the user's own state (`user:`) were deleted. */
-  stateKeys: number;
 }
 
 export interface StatsOptions {
@@ -127,11 +124,6 @@ export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress'> {
   onProgress?: (progress: ImportFromProgress) => void;
 }
 
-export interface ImportFromProgress extends ImportProgress {
-  /** How many rows, or parts of them, could not be taken; `onRefused` is told of each. */
-  refused: number;
-}
-
 const IMPORT_OPTIONS: Known<ImportOptions> = { batchSize: aCount, signal: anAbortSignal, onProgress: aFunction };
 const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
 const checkImportFrom = object<ImportFromOptions>({ ...IMPORT_OPTIONS, dryRun: aBoolean, onRefused: aFunction });
@@ -157,7 +149,8 @@ const EVERY_SESSION: Rule = { isWhole: true, firstKept: (_, before) => before };
  *
  * Every method may throw `InvalidArgumentError` for an option that is not known or has a value that it cannot have,
  * `InvalidKeyError` for a name that cannot be a key, `SchemaError` when the tables are missing or outdated,
- * `DatabaseError` when the database fails and trying again does not help (what earlier transactions did stays done), and
+ * `DatabaseError` when the database fails and trying again does not help (what earlier transactions did stays done:
+ * `outcome` is `partial` then, and `done` of the error says what it is), and
  * `InsideTransactionError` inside a transaction of the same ORM.
  */
 export class SessionMaintenance {
@@ -215,11 +208,17 @@ export class SessionMaintenance {
       userId === undefined && idleSince !== undefined ? { by: 'update', upTo: idleSince } : { by: 'key', userId };
 
     const batches = this.#batches(options);
-    const deletion = this.#deletion(call, batches, rule);
-    for await (const app of this.#apps(call, appName, 'sessions')) await deletion.walk({ appName: app, ...way });
-    for await (const app of this.#apps(call, appName, 'changes'))
-      await removeLeftovers(call, this.#transactions, this.#stores, { appName: app, userId }, batches);
-    return batches.result;
+    const parts = this.#parts(call);
+    const deletion = this.#deletion(call, parts, batches, rule);
+    const read: Run = (work) => this.#read(call, work);
+    return parts.run(
+      () => batches.result,
+      async () => {
+        for await (const app of this.#apps(call, appName, 'sessions')) await deletion.walk({ appName: app, ...way });
+        for await (const app of this.#apps(call, appName, 'changes'))
+          await removeLeftovers(read, parts.write, this.#stores, { appName: app, userId }, batches);
+      },
+    );
   }
 
   /**
@@ -236,8 +235,13 @@ export class SessionMaintenance {
     if ((keepLast === undefined) === (olderThan === undefined))
       throw new InvalidArgumentError('trim needs either keepLast or olderThan.');
     checkOwner(options);
-    const key = givenKey(options);
-    const call: ErrorContext = { operation: 'trim', key };
+    let one: SessionKey | undefined;
+    if (sessionId !== undefined) {
+      if (appName === undefined || userId === undefined)
+        throw new InvalidArgumentError('A sessionId needs appName and userId.');
+      one = { appName, userId, sessionId };
+    }
+    const call: ErrorContext = { operation: 'trim', key: givenKey(options) };
     const now = await this.#read(call, (sql) => this.#stores.maintenance.now(sql));
 
     const rule: Rule = {
@@ -250,17 +254,21 @@ export class SessionMaintenance {
       },
     };
     const batches = this.#batches(options);
-    const deletion = this.#deletion(call, batches, rule);
-    if (sessionId === undefined) {
-      for await (const app of this.#apps(call, appName, 'sessions'))
-        await deletion.walk({ appName: app, userId, by: 'key' });
-      return batches.result;
-    }
-    if (appName === undefined || userId === undefined)
-      throw new InvalidArgumentError('A sessionId needs appName and userId.');
-    const session = await this.#read(call, (sql) => this.#stores.maintenance.find(sql, { appName, userId, sessionId }));
-    if (session) await deletion.work([session]);
-    return batches.result;
+    const parts = this.#parts(call);
+    const deletion = this.#deletion(call, parts, batches, rule);
+    return parts.run(
+      () => batches.result,
+      async () => {
+        if (one) {
+          const key = one;
+          const session = await this.#read(call, (sql) => this.#stores.maintenance.find(sql, key));
+          if (session) await deletion.work([session]);
+          return;
+        }
+        for await (const app of this.#apps(call, appName, 'sessions'))
+          await deletion.walk({ appName: app, userId, by: 'key' });
+      },
+    );
   }
 
   /**
@@ -278,38 +286,55 @@ export class SessionMaintenance {
     checkOwner(options);
     const call: ErrorContext = { operation: 'eraseUser', key: givenKey(options) };
     const batches = this.#batches(options);
-    const deletion = this.#deletion(call, batches, EVERY_SESSION);
-    for await (const app of this.#apps(call, appName, 'sessions'))
-      await deletion.walk({ appName: app, userId, by: 'key' });
     let stateKeys = 0;
-    for await (const app of this.#apps(call, appName, 'userStates')) {
-      stateKeys += await this.#eraseUserState(call, app, userId, batches);
-    }
-    for await (const app of this.#apps(call, appName, 'changes')) {
-      await this.#eraseChanges(call, app, userId, batches);
-    }
-    return { ...batches.result, stateKeys };
+    const parts = this.#parts(call);
+    const deletion = this.#deletion(call, parts, batches, EVERY_SESSION);
+    return parts.run(
+      () => ({ ...batches.result, stateKeys }),
+      async () => {
+        for await (const app of this.#apps(call, appName, 'sessions'))
+          await deletion.walk({ appName: app, userId, by: 'key' });
+        for await (const app of this.#apps(call, appName, 'userStates')) {
+          await this.#eraseUserState(call, parts, app, userId, batches, (count) => (stateKeys += count));
+        }
+        for await (const app of this.#apps(call, appName, 'changes')) {
+          await this.#eraseChanges(parts, app, userId, batches);
+        }
+      },
+    );
   }
 
-  async #eraseUserState(call: ErrorContext, appName: string, userId: string, batches: Batches): Promise<number> {
+  /** @param onErased called with the number of keys of each transaction. */
+  async #eraseUserState(
+    call: ErrorContext,
+    { write }: Parts,
+    appName: string,
+    userId: string,
+    batches: Batches,
+    onErased: (count: number) => void,
+  ): Promise<void> {
     const store = this.#stores.maintenance;
-    if (batches.isDryRun) return this.#read(call, (sql) => store.countUserState(sql, appName, userId));
-    for (let erased = 0; ;) {
+    if (batches.isDryRun) {
+      onErased(await this.#read(call, (sql) => store.countUserState(sql, appName, userId)));
+      return;
+    }
+    for (;;) {
       const keys = await this.#read(call, (sql) => store.userStateKeys(sql, appName, userId, batches.size));
-      if (keys.length === 0 || !(await batches.mayBegin())) return erased;
-      await this.#write(call, (sql) => store.deleteUserState(sql, appName, userId, keys));
-      erased += keys.length;
+      if (keys.length === 0 || !(await batches.mayBegin())) return;
+      await write((sql) => store.deleteUserState(sql, appName, userId, keys));
+      onErased(keys.length);
       batches.add({ sessions: 0, events: 0, skipped: 0 });
     }
   }
 
   /** Erases what the log tells of the user. What the user wrote to the app's state is told as the app's from now on. */
-  async #eraseChanges(call: ErrorContext, appName: string, userId: string, batches: Batches): Promise<void> {
+  async #eraseChanges({ write }: Parts, appName: string, userId: string, batches: Batches): Promise<void> {
     const store = this.#stores.changes;
     for (let erased = 0; !batches.isDryRun && (await batches.mayBegin());) {
-      const forgotten = await this.#write(call, async (sql) => {
+      const isFirst = erased === 0;
+      const forgotten = await write(async (sql) => {
         const count = await store.forgetUser(sql, appName, userId, batches.size);
-        if (count > 0 && erased === 0)
+        if (count > 0 && isFirst)
           await store.recordState(sql, { session: { appName, userId: '', sessionId: '' }, seq: 0 });
         return count;
       });
@@ -336,10 +361,10 @@ export class SessionMaintenance {
     const key = checkedSessionKey(session);
     checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
-    const repair = new Repair(this.#stores, key, options);
-    await this.#read(call, (sql) => repair.look(sql));
-    await this.#write(call, (sql) => repair.mend(sql));
-    return repair.result;
+    const found = await this.#read(call, (sql) => lookForDamage(sql, this.#stores, key));
+    const mend = (sql: Sql) => new Repair(sql, this.#stores, key, options).mend(found);
+    if (options.dryRun) return this.#transactions.call(call, () => this.#transactions.transaction(mend));
+    return this.#write(call, mend);
   }
 
   /**
@@ -380,15 +405,19 @@ export class SessionMaintenance {
     checkImport(options, 'The options of importSessions');
     const { batchSize = DEFAULT_IMPORT_BATCH, signal, onProgress } = options;
     const call: ErrorContext = { operation: 'importSessions', key: {} };
-    const run = <T>(work: (sql: Sql) => Promise<T>) => this.#write(call, work);
-    const target = new Import(run, this.#stores, { batchSize });
-    for await (const record of records) {
-      if (signal?.aborted) return target.progress;
-      await target.add(record);
-      onProgress?.(target.progress);
-    }
-    await target.end();
-    return target.progress;
+    const parts = this.#parts(call);
+    const target = new Import(parts.write, this.#stores, { batchSize });
+    return parts.run(
+      () => target.progress,
+      async () => {
+        for await (const record of records) {
+          if (signal?.aborted) return;
+          await target.add(record);
+          onProgress?.(target.progress);
+        }
+        await target.end();
+      },
+    );
   }
 
   /**
@@ -411,7 +440,8 @@ export class SessionMaintenance {
     const call: ErrorContext = { operation: 'importFrom', key: {} };
     const foreign = new Transactions(source, { ...this.#options, isForeign: true });
     const read = <T>(work: (sql: Sql) => Promise<T>) => foreign.call(call, () => foreign.run(work));
-    const write = <T>(work: (sql: Sql) => Promise<T>) => (isDryRun ? this.#read(call, work) : this.#write(call, work));
+    const parts = this.#parts(call);
+    const write: Run = (work) => (isDryRun ? this.#read(call, work) : parts.write(work));
     let refused = 0;
     const refuse = (row: RefusedRow) => {
       refused++;
@@ -421,11 +451,13 @@ export class SessionMaintenance {
     const kind = await read((sql) => recognise(sql, store, source));
     const target = new Import(write, this.#stores, { batchSize, isDryRun, isForeign: true });
     const records = new ForeignReader(read, store, kind, refuse).records();
-    const progress = await writeForeign(records, target, refuse, () => {
-      onProgress?.({ ...target.progress, refused });
-      return signal?.aborted !== true;
-    });
-    return { ...progress, refused };
+    const progress = () => ({ ...target.progress, refused });
+    return parts.run(progress, () =>
+      writeForeign(records, target, refuse, () => {
+        onProgress?.(progress());
+        return signal?.aborted !== true;
+      }),
+    );
   }
 
   /**
@@ -466,10 +498,12 @@ export class SessionMaintenance {
     return new Batches(options, this.#transactions.dialect.sql.turnMs);
   }
 
-  #deletion(call: ErrorContext, batches: Batches, rule: Rule): Deletion {
-    const read: Run = (work) => this.#read(call, work);
-    const write: Run = (work) => this.#write(call, work);
-    return new Deletion(read, write, this.#stores, batches, rule);
+  #parts(call: ErrorContext): Parts {
+    return new Parts(this.#transactions, this.#stores, call);
+  }
+
+  #deletion(call: ErrorContext, { write }: Parts, batches: Batches, rule: Rule): Deletion {
+    return new Deletion((work) => this.#read(call, work), write, this.#stores, batches, rule);
   }
 
   /** The app that was asked for, or all that there are. */
@@ -490,13 +524,10 @@ export class SessionMaintenance {
     return this.#transactions.call(call, () => this.#transactions.run(work));
   }
 
+  /** Runs one transaction, once (contract O1). */
   #write<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#transactions.call(call, async () => {
-      const outcome: Outcome = {};
-      const result = await this.#transactions.transaction(work, { locksRowsOnly: true, outcome });
-      await confirm(this.#transactions, this.#stores, outcome);
-      return result;
-    });
+    const options = { locksRowsOnly: true };
+    return this.#transactions.call(call, () => once(this.#transactions, this.#stores, call, work, options));
   }
 }
 

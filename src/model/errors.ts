@@ -1,5 +1,6 @@
 import type { LogPosition } from './log-history.js';
 import type { SessionKey } from './keys.js';
+import type { WorkDone } from './progress.js';
 
 /**
  * The base of every error this package throws on purpose. Messages hold no SQL, no stored data and no credentials,
@@ -11,6 +12,12 @@ export abstract class AdkMikroOrmError extends Error {
 
   /** The class's name, written out: a bundler that minifies gives the class another one. */
   abstract override name: string;
+
+  /**
+   * What the call had done in earlier transactions, which are stored: of `prune`, `trim`, `eraseUser`, `importSessions` and
+   * `importFrom`. Undefined where it had none.
+   */
+  done?: WorkDone;
 }
 
 /** A session was to be created under an id that exists. */
@@ -242,24 +249,45 @@ export class InsideTransactionError extends AdkMikroOrmError {
 export class DatabaseError extends AdkMikroOrmError {
   readonly code = 'ADK_DATABASE';
   override name = 'DatabaseError';
+  readonly #kind: { what: string; look: string };
 
   /**
    * @param reason MikroORM's name for the kind of failure, such as `DeadlockException`.
    * @param driverCode the driver's code, such as `40P01` or `ER_LOCK_DEADLOCK`.
-   * @param outcome `none` where nothing of the call was written; `unknown` where it may be stored all the same, because
-   *   the answer to a write was lost (contract O1).
+   * @param outcome what is stored of the whole call (contract O1). `none`: nothing. `partial`: earlier transactions are, as
+   *   `done` says, and the one that failed is not. `unknown`: the one that failed may be, because the answer to a write was
+   *   lost; and earlier ones are where there is `done`.
    */
   constructor(
-    { what, look }: { what: string; look: string },
+    kind: { what: string; look: string },
     readonly reason: string,
     readonly driverCode: string | undefined,
-    readonly outcome: 'none' | 'unknown',
+    readonly outcome: 'none' | 'partial' | 'unknown',
+    done?: WorkDone,
   ) {
-    const written =
-      outcome === 'none'
-        ? 'Nothing was written.'
+    super(`${kind.what} (${driverCode ?? reason}). ${writtenOf(outcome, done)} ${kind.look}`);
+    this.#kind = kind;
+    if (done) this.done = done;
+  }
+
+  /** @internal @returns the error of a call that had done this in earlier transactions. */
+  after(done: WorkDone): DatabaseError {
+    const outcome = this.outcome === 'none' ? 'partial' : this.outcome;
+    return new DatabaseError(this.#kind, this.reason, this.driverCode, outcome, done);
+  }
+}
+
+/** What a caller is told of what is stored. */
+function writtenOf(outcome: DatabaseError['outcome'], done: WorkDone | undefined): string {
+  switch (outcome) {
+    case 'none':
+      return 'Nothing was written.';
+    case 'partial':
+      return "Earlier transactions of the call are stored ('done' has their counts), the one that failed is not; the same call again continues.";
+    case 'unknown':
+      return done
+        ? "Earlier transactions of the call are stored ('done' has their counts); whether the one that failed is stored is not known. The same call again continues."
         : 'Whether the call took effect is not known; read again before you repeat it.';
-    super(`${what} (${driverCode ?? reason}). ${written} ${look}`);
   }
 }
 

@@ -11,9 +11,10 @@ import {
   type Session,
 } from '@google/adk';
 import { UniqueConstraintViolationException, type EntityManager } from '@mikro-orm/core';
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { confirm } from '../database/confirm.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { once } from '../database/once.js';
 import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { ownerKey, type StateValue } from '../database/stores/state-store.js';
@@ -604,39 +605,12 @@ export class MikroOrmSessionService extends BaseSessionService {
     else await this.#transactions.call({ operation: 'updateState', key: givenKey(request) }, change);
   }
 
-  /**
-   * Runs a transaction whose work must not be done again when the answer to its commit was lost: by then somebody else
-   * may have written the same (contract O1).
-   */
-  async #onlyOnce(
+  #onlyOnce(
     operation: string,
     work: (sql: Sql) => Promise<void>,
-    options: { locksRowsOnly?: boolean } = {},
+    options?: { locksRowsOnly?: boolean },
   ): Promise<void> {
-    // In the host's transaction there is one try.
-    if (this.#transactions.isJoined) return this.#transactions.transaction(work);
-    const outcome: Outcome = {};
-    const mark = randomBytes(16).toString('base64url');
-    let isMarking = false;
-    const marked = async (sql: Sql) => {
-      // First: it waits for the try before, should the server be at its commit still.
-      isMarking = true;
-      await this.#stores.marks.set(sql, mark);
-      isMarking = false;
-      await work(sql);
-    };
-    try {
-      await this.#transactions.transaction(marked, { ...options, outcome });
-    } catch (error) {
-      // The mark is there, so the try before was committed.
-      const isDone =
-        isMarking && outcome.lostAnswer !== undefined && error instanceof UniqueConstraintViolationException;
-      if (!isDone) throw error;
-      await confirm(this.#transactions, this.#stores, outcome);
-    }
-    // A mark that stays behind takes up some bytes.
-    const unmarked = this.#transactions.run((sql) => this.#stores.marks.remove(sql, mark), { retries: () => false });
-    await unmarked.catch((error: unknown) => this.#transactions.report(error, { operation, key: {} }));
+    return once(this.#transactions, this.#stores, { operation, key: {} }, work, options);
   }
 
   /** Runs a call that writes to a session, after those of this process that were made before. */

@@ -5,17 +5,10 @@ import type { Stores } from '../database/stores/stores.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
 import { sessionIdentity } from '../model/keys.js';
+import type { ImportProgress } from '../model/progress.js';
 import { byScope, prefixed } from '../model/state.js';
 import type { Run } from './export.js';
 import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
-
-/** What an import has written; what was there already does not count. */
-export interface ImportProgress {
-  sessions: number;
-  events: number;
-  /** How many records were read. */
-  records: number;
-}
 
 export interface ImportMode {
   batchSize: number;

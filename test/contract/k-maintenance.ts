@@ -869,7 +869,8 @@ maintenanceSuite.own('I5', 'after repair getSession works, whatever was damaged'
     const again = await recorded(async () => {
       expect(await maintain(context).repair(keyOf(session))).toEqual({ damage: [], events: [], stateValues: [] });
     });
-    expect(again.filter(({ text }) => /^(delete|insert)/.test(text))).toEqual([]);
+    // But for the mark by which a retry finds the transaction done.
+    expect(again.filter(({ text }) => /^(delete|insert)/.test(text) && !text.includes('adk_counters'))).toEqual([]);
   }
 });
 

@@ -18,6 +18,7 @@ import { summarySuite } from './k-summaries.js';
 import { maintenanceSuite } from './k-maintenance.js';
 import { failureSuite } from './o-errors.js';
 import { historySuite } from './o-history.js';
+import { partsSuite } from './o-parts.js';
 import { valueSuite } from './o-values.js';
 import type { Suite } from './rule.js';
 
@@ -43,5 +44,6 @@ export const suites: readonly Suite[] = [
   summarySuite,
   failureSuite,
   historySuite,
+  partsSuite,
   valueSuite,
 ];

@@ -345,6 +345,81 @@ const APPEND: Record<ServerName, RegExp> = {
       });
     });
 
+    describe('O1 the error of a call of several transactions says what is stored', () => {
+      const DAY = 24 * 3_600_000;
+      /** Each session in a transaction of its own; the state of the user, of which there is none, in none. */
+      const each = { batchSize: 3, pauseMs: 0 };
+      const calls: Record<
+        string,
+        (
+          by: SessionMaintenance,
+          records: unknown[],
+          onProgress: (done: { sessions: number }) => void,
+        ) => Promise<unknown>
+      > = {
+        prune: (by, _, onProgress) => by.prune({ userId: 'prune', idleFor: DAY, ...each, onProgress }),
+        trim: (by, _, onProgress) => by.trim({ userId: 'trim', keepLast: 0, ...each, batchSize: 2, onProgress }),
+        eraseUser: (by, _, onProgress) => by.eraseUser({ userId: 'eraseUser', ...each, onProgress }),
+        importSessions: (by, records, onProgress) => by.importSessions(records, { batchSize: 5, onProgress }),
+      };
+      /** Four sessions of two events; what is gone of them, or what an import has brought. */
+      const fill = async (userId: string) => {
+        const appName = expect.getState().currentTestName!.slice(-100);
+        for (const sessionId of ['s1', 's2', 's3', 's4']) {
+          const session = await others.createSession({ appName, userId, sessionId });
+          const events = ['a', 'b'].map((id) => createEvent({ id, timestamp: 1 }));
+          await others.appendEvents({ session, events });
+        }
+        const maintenance = new SessionMaintenance(direct.em);
+        const records: unknown[] = [];
+        for await (const record of maintenance.exportSessions({ appName, userId })) records.push(record);
+        const isImport = userId === 'importSessions';
+        if (isImport) await maintenance.eraseUser({ appName, userId });
+        const stored = async () => {
+          const { sessions, events } = await maintenance.stats({ appName, userId });
+          return isImport ? { sessions, events } : { sessions: 4 - sessions, events: 8 - events };
+        };
+        return { records, stored };
+      };
+
+      test.each(Object.keys(calls))('%s: the server goes away after two of them', async (userId) => {
+        const { records, stored } = await fill(userId);
+        const by = new SessionMaintenance((await open()).em, { retry: { forMs: 0 } });
+        const error: unknown = await calls[userId]!(by, records, ({ sessions }) => {
+          if (sessions === 2) proxy.refuse();
+        }).catch((error: unknown) => error);
+        expect(error).toMatchObject({ code: 'ADK_DATABASE', outcome: 'partial', done: { sessions: 2, events: 4 } });
+        // A session that is trimmed stays.
+        expect(await stored()).toEqual({ sessions: userId === 'trim' ? 0 : 2, events: 4 });
+        proxy.open();
+        expect(await calls[userId]!(by, records, () => undefined)).toMatchObject({ sessions: 2, events: 4 });
+      });
+
+      test.each(Object.keys(calls))('%s: the answer to a commit is lost', async (userId) => {
+        const { records, stored } = await fill(userId);
+        const by = new SessionMaintenance((await open()).em);
+        let lost = proxy.loseAnswer(COMMIT);
+        const done = await calls[userId]!(by, records, ({ sessions }) => {
+          if (sessions === 2) lost = lost.then(() => proxy.loseAnswer(COMMIT));
+        });
+        await lost;
+        expect(done).toMatchObject({ sessions: 4, events: 8 });
+        expect(await stored()).toEqual({ sessions: userId === 'trim' ? 0 : 4, events: 8 });
+      });
+
+      test('trim: the answer to a commit is lost, and the server goes away', async () => {
+        await fill('trim');
+        const by = new SessionMaintenance((await open()).em, { retry: { forMs: 0 } });
+        let lost: Promise<void> | undefined;
+        const error: unknown = await calls['trim']!(by, [], () => {
+          lost ??= proxy.loseAnswer(COMMIT, async () => proxy.refuse());
+        }).catch((error: unknown) => error);
+        await lost;
+        expect(error).toMatchObject({ outcome: 'unknown', done: { sessions: 1, events: 2 } });
+        expect((error as Error).message).toContain('whether the one that failed is stored is not known');
+      });
+    });
+
     /** Lets another holder take the lease over. */
     async function expire({ sessionId }: { sessionId: string }): Promise<void> {
       await direct.em

@@ -1,4 +1,4 @@
-import type { LogCursor, RetryOptions } from '../../src/index.js';
+import type { DatabaseError, LogCursor, RetryOptions } from '../../src/index.js';
 
 interface StormConnection {
   url: string;
@@ -24,7 +24,7 @@ export type StormJob = StormConnection &
 /** An append that was not acknowledged. */
 export interface FailedAppend {
   id: string;
-  outcome: 'none' | 'unknown';
+  outcome: DatabaseError['outcome'];
   /** The driver's code, or MikroORM's name for the failure. */
   code: string;
 }

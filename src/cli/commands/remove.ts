@@ -1,5 +1,6 @@
-import type { BatchOptions, MaintenanceResult } from '../../maintenance/batches.js';
+import type { BatchOptions } from '../../maintenance/batches.js';
 import { SessionMaintenance, type PruneOptions, type TrimOptions } from '../../maintenance/session-maintenance.js';
+import type { MaintenanceResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
 import type { Context, Outcome, Work } from '../run.js';
 import { counted } from '../words.js';

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { InvalidArgumentError } from '../../model/errors.js';
-import type { ImportProgress } from '../../transfer/import.js';
+import type { ImportProgress } from '../../model/progress.js';
 import { connectForeign } from '../connect.js';
 import { Progress } from '../progress.js';
 import type { Context, Outcome, Work } from '../run.js';

@@ -6,7 +6,7 @@ import {
   UnserializableValueError,
 } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { Import, ImportProgress } from '../import.js';
+import type { Import } from '../import.js';
 import type { TransferRecord } from '../records.js';
 import type { RefusedRow } from './read-foreign.js';
 
@@ -24,7 +24,7 @@ export async function writeForeign(
   target: Import,
   onRefused: (row: RefusedRow) => void,
   onRecord: () => boolean,
-): Promise<ImportProgress> {
+): Promise<void> {
   /** Whose records come; undefined where they are refused. */
   let session: SessionKey | undefined;
   const attempt = async (owner: Omit<RefusedRow, 'reason'>, work: Promise<void>) => {
@@ -46,8 +46,7 @@ export async function writeForeign(
     } else if (session) {
       await attempt(session, target.add(record));
     }
-    if (!onRecord()) return target.progress;
+    if (!onRecord()) return;
   }
   if (session) await attempt(session, target.end());
-  return target.progress;
 }

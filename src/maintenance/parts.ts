@@ -1,0 +1,47 @@
+import { Once } from '../database/once.js';
+import type { Stores } from '../database/stores/stores.js';
+import type { Transactions } from '../database/transaction.js';
+import { AdkMikroOrmError, DatabaseError } from '../model/errors.js';
+import type { ErrorContext } from '../model/options.js';
+import type { WorkDone } from '../model/progress.js';
+import type { Run } from '../transfer/export.js';
+
+/** A call that works in several transactions. Where it fails, its error says what those before have done (contract O1). */
+export class Parts {
+  readonly #transactions: Transactions;
+  readonly #call: ErrorContext;
+  readonly #once: Once;
+  #isStored = false;
+
+  constructor(transactions: Transactions, stores: Stores, call: ErrorContext) {
+    this.#transactions = transactions;
+    this.#call = call;
+    this.#once = new Once(transactions, stores, call);
+  }
+
+  /** Runs its work in a transaction, once. */
+  readonly write: Run = async (work) => {
+    const result = await this.#transactions.call(this.#call, () => this.#once.run(work, { locksRowsOnly: true }));
+    this.#isStored = true;
+    return result;
+  };
+
+  /**
+   * @param done what has been done so far.
+   * @returns what has been done in all.
+   */
+  async run<Done extends WorkDone>(done: () => Done, work: () => Promise<void>): Promise<Done> {
+    try {
+      await work();
+    } catch (error) {
+      // Not where the database has failed: the caller would wait for it once more.
+      if (!(error instanceof DatabaseError)) await this.#once.end();
+      if (!this.#isStored || !(error instanceof AdkMikroOrmError)) throw error;
+      if (error instanceof DatabaseError) throw error.after(done());
+      error.done = done();
+      throw error;
+    }
+    await this.#once.end();
+    return done();
+  }
+}

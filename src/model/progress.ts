@@ -1,0 +1,40 @@
+/** What has been done so far, or with `dryRun` would have been done. */
+export interface MaintenanceProgress {
+  /** How many sessions were deleted, or trimmed. */
+  sessions: number;
+  /** How many events were deleted, by the numbers in the rows of their sessions. */
+  events: number;
+  /** How many transactions that took. */
+  batches: number;
+}
+
+export interface MaintenanceResult extends MaintenanceProgress {
+  /**
+   * How many sessions were left as they are: somebody holds their lease, or had locked their row, or has created or rewound
+   * them during the call.
+   */
+  skipped: number;
+  /** Whether `maxBatches` or the signal ended the work before its end. The same call again goes on. */
+  more: boolean;
+}
+
+export interface EraseUserResult extends MaintenanceResult {
+  /** How many keys of the user's own state (`user:`) were deleted. */
+  stateKeys: number;
+}
+
+/** What an import has written; what was there already does not count. */
+export interface ImportProgress {
+  sessions: number;
+  events: number;
+  /** How many records were read. */
+  records: number;
+}
+
+export interface ImportFromProgress extends ImportProgress {
+  /** How many rows, or parts of them, could not be taken; `onRefused` is told of each. */
+  refused: number;
+}
+
+/** What a call has done that works in several transactions. */
+export type WorkDone = MaintenanceResult | EraseUserResult | ImportProgress | ImportFromProgress;

@@ -1,0 +1,139 @@
+import { DeadlockException, type EntityManager } from '@mikro-orm/core';
+import { SessionMaintenance, type DatabaseError, type WorkDone } from '../../src/index.js';
+import { upTo } from './log-tools.js';
+import { Suite, withConnections, type OwnContext } from './rule.js';
+import { errorOf, faulty, saying, type Faults } from './tools.js';
+
+/** Calls of several transactions that fail, or whose answers are lost. */
+export const partsSuite = new Suite();
+
+const DAY = 24 * 3_600_000;
+
+/** Three sessions of four events of one user. @returns how many there are. */
+async function three({ app, service, query }: OwnContext, userId: string) {
+  for (const sessionId of ['s1', 's2', 's3']) {
+    const session = await service.createSession({ appName: app, userId, sessionId, state: { 'user:a': 1 } });
+    const events = upTo(4).map((n) => saying('x', { id: `e${n}`, timestamp: n }));
+    await service.appendEvents({ session, events });
+  }
+  return async () => {
+    const rows = async (table: string) =>
+      (await query(`select 1 from ${table} where app_name = ? and user_id = ?`, [app, userId])).length;
+    return { sessions: await rows('adk_sessions'), events: await rows('adk_events') };
+  };
+}
+
+async function exported({ em }: { em: EntityManager }, filter: object): Promise<unknown[]> {
+  const records: unknown[] = [];
+  for await (const record of new SessionMaintenance(em).exportSessions(filter)) records.push(record);
+  return records;
+}
+
+/** Each session in a transaction of its own. */
+const EACH = { batchSize: 5, pauseMs: 0 };
+
+/** The calls, each with a transaction for each session. */
+const CALLS: Record<
+  string,
+  (by: SessionMaintenance, owner: { appName: string; userId: string }, records: unknown[]) => Promise<WorkDone>
+> = {
+  prune: (by, owner) => by.prune({ ...owner, ...EACH, idleFor: DAY }),
+  trim: (by, owner) => by.trim({ ...owner, ...EACH, batchSize: 3, keepLast: 1 }),
+  eraseUser: (by, owner) => by.eraseUser({ ...owner, ...EACH }),
+  importSessions: (by, _, records) => by.importSessions(records, { batchSize: 5 }),
+};
+
+partsSuite.own(
+  'O1',
+  'a call that fails after some transactions says that a part is stored, and what',
+  async (context) => {
+    const { app, orm } = context;
+    for (const [userId, call] of Object.entries(CALLS)) {
+      const count = await three(context, userId);
+      const owner = { appName: app, userId };
+      const records = await exported(orm, owner);
+      if (userId === 'importSessions') await new SessionMaintenance(orm.em).eraseUser(owner);
+      const before = await count();
+      let begun = 0;
+      const run = (failing: number) => {
+        begun = 0;
+        // An import writes the user's state first.
+        const last = userId === 'importSessions' ? failing + 1 : failing;
+        const em = faulty(orm.em, {
+          statement: (text) => text === 'begin' && ++begun === last,
+          error: () => new DeadlockException(new Error('secret')),
+        });
+        return errorOf(call(new SessionMaintenance(em, { retry: { attempts: 1 } }), owner, records));
+      };
+      if (userId !== 'importSessions') {
+        const first = await run(1);
+        expect(first).toMatchObject({ code: 'ADK_DATABASE', outcome: 'none', message: /Nothing was written/ });
+        expect((first as DatabaseError).done).toBeUndefined();
+        expect(await count()).toEqual(before);
+      }
+      const error = (await run(3)) as DatabaseError;
+      expect([userId, error]).toMatchObject([userId, { code: 'ADK_DATABASE', outcome: 'partial' }]);
+      expect(error.message).toContain('Earlier transactions of the call are stored');
+      expect(error.message).not.toMatch(/Nothing was written|secret/);
+      const after = await count();
+      const [sessions, events] = [
+        userId === 'trim' ? 2 : Math.abs(after.sessions - before.sessions),
+        Math.abs(after.events - before.events),
+      ];
+      expect(events).toBeGreaterThan(0);
+      expect([userId, error.done]).toMatchObject([userId, { sessions, events }]);
+      // The same call again does the rest.
+      const rest = await call(new SessionMaintenance(orm.em), owner, records);
+      expect(rest).toMatchObject({ sessions: 1 });
+    }
+  },
+);
+
+partsSuite.own('O1', 'what ends an import midway says what it has written', async (context) => {
+  const { app, orm } = context;
+  const count = await three(context, 'alice');
+  const records = await exported(orm, { appName: app, userId: 'alice' });
+  await new SessionMaintenance(orm.em).eraseUser({ appName: app, userId: 'alice' });
+  const error = await errorOf(new SessionMaintenance(orm.em).importSessions([...records, { type: 'other' }]));
+  expect(error).toMatchObject({ code: 'ADK_INVALID_ARGUMENT', done: { sessions: 2, events: 8, records: 16 } });
+  expect(await count()).toEqual({ sessions: 2, events: 8 });
+  const early = await errorOf(new SessionMaintenance(orm.em).importSessions([{ type: 'other' }, ...records]));
+  expect(early).toMatchObject({ code: 'ADK_INVALID_ARGUMENT' });
+  expect(early).not.toHaveProperty('done', expect.anything());
+});
+
+partsSuite.own(
+  'O1',
+  'what a transaction has done counts when the answer to its commit is lost',
+  async (context) => {
+    const { app, orm, query } = context;
+    const all = { sessions: 3, events: 12 };
+    const expected: Record<string, object> = {
+      prune: { ...all, batches: 3 },
+      trim: { sessions: 3, events: 9, batches: 3 },
+      // Their state, and what the log has recorded of them.
+      eraseUser: { ...all, stateKeys: 1, batches: 5 },
+      importSessions: all,
+    };
+    for (const [userId, call] of Object.entries(CALLS)) {
+      await three(context, userId);
+      const owner = { appName: app, userId };
+      const records = await exported(orm, owner);
+      if (userId === 'importSessions') await new SessionMaintenance(orm.em).eraseUser(owner);
+      let begun = 0;
+      const faults: Faults = {
+        error: () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }),
+        // Of each transaction, and not of the next try.
+        before: async (text) => {
+          if (text === 'begin') faults.commit = ++begun % 2 === 1;
+        },
+      };
+      const em = faulty(orm.em, faults);
+      const marks = await query(`select name from adk_counters where name like 'applied%'`);
+      const result = await call(new SessionMaintenance(em, { retry: { baseDelayMs: 1 } }), owner, records);
+      expect([userId, result]).toMatchObject([userId, expected[userId]!]);
+      expect(await query(`select name from adk_counters where name like 'applied%'`)).toEqual(marks);
+    }
+  },
+  withConnections,
+);
