@@ -23,6 +23,7 @@ export {
   SessionNotFoundError,
   StaleSessionError,
   UnserializableValueError,
+  UserNotErasedError,
   type Damage,
   type DamagedEvents,
 } from './model/errors.js';

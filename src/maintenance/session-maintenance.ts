@@ -18,7 +18,7 @@ import {
   oneOf,
   type Known,
 } from '../model/arguments.js';
-import { InvalidArgumentError } from '../model/errors.js';
+import { InvalidArgumentError, UserNotErasedError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogPosition } from '../model/log-history.js';
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
@@ -273,10 +273,12 @@ export class SessionMaintenance {
 
   /**
    * Removes a person: sessions with their events, those that are marked as deleted included, and the `user:` state, in
-   * every app or in one. The event log has nothing of them any more, and its readers see no gap. Sessions that were
-   * skipped, and what the user writes meanwhile, stay: call it again until `sessions`, `skipped` and `stateKeys` are 0.
+   * every app or in one. The event log has nothing of them any more, and its readers see no gap. What the user
+   * writes meanwhile stays: call it again until `sessions` and `stateKeys` are 0.
    *
    * @returns what was deleted.
+   * @throws UserNotErasedError after everything else was deleted, when sessions had to be skipped; `done` of it is the result.
+   *   Not with `dryRun`, and not when `maxBatches` or the signal has ended the work.
    */
   async eraseUser(options: EraseUserOptions): Promise<EraseUserResult> {
     checkErase(options, 'The options of eraseUser');
@@ -289,7 +291,7 @@ export class SessionMaintenance {
     let stateKeys = 0;
     const parts = this.#parts(call);
     const deletion = this.#deletion(call, parts, batches, EVERY_SESSION);
-    return parts.run(
+    const result = await parts.run(
       () => ({ ...batches.result, stateKeys }),
       async () => {
         for await (const app of this.#apps(call, appName, 'sessions'))
@@ -302,6 +304,9 @@ export class SessionMaintenance {
         }
       },
     );
+    // With more to do the next call looks at them again.
+    if (result.skipped > 0 && !result.more && !batches.isDryRun) throw new UserNotErasedError(result);
+    return result;
   }
 
   /** @param onErased called with the number of keys of each transaction. */

@@ -1,6 +1,6 @@
 import type { LogPosition } from './log-history.js';
 import type { SessionKey } from './keys.js';
-import type { WorkDone } from './progress.js';
+import type { EraseUserResult, WorkDone } from './progress.js';
 
 /**
  * The base of every error this package throws on purpose. Messages hold no SQL, no stored data and no credentials,
@@ -87,6 +87,20 @@ export class LeaseLostError extends AdkMikroOrmError {
 
   constructor(sessionId: string) {
     super(`The lease of session ${sessionId} is lost; nothing was written. Stop, and acquire it again.`);
+  }
+}
+
+/** `eraseUser` has deleted everything but sessions that it had to skip. `done` is its result. */
+export class UserNotErasedError extends AdkMikroOrmError {
+  readonly code = 'ADK_USER_NOT_ERASED';
+  override name = 'UserNotErasedError';
+
+  /** @param done what was deleted, and how many sessions were not (`skipped`). */
+  constructor(override readonly done: EraseUserResult) {
+    super(
+      `The user is not erased: ${done.skipped} of the sessions are left, because somebody holds their lease, has locked their row, or created or rewound them meanwhile. ` +
+        'Everything else was deleted. Call eraseUser again, or with includeLeased: true.',
+    );
   }
 }
 

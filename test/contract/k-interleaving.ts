@@ -173,7 +173,11 @@ for (const [title, [remove, unbegun]] of Object.entries(DELETIONS)) {
             );
           };
           const options = { appName: context.app, userId, batchSize, pauseMs: 0 };
-          await remove(interrupted(context, number, change), options);
+          const removed = await remove(interrupted(context, number, change), options).catch((error: unknown) => error);
+          // A user is not erased of whom a session was skipped.
+          const lefts = number === 1 ? ['create', 'rewind', 'lease'] : ['create', 'import'];
+          const isLeft = title === 'eraseUser' && lefts.includes(name);
+          expect([userId, removed instanceof Error && removed.name]).toEqual([userId, isLeft && 'UserNotErasedError']);
           const [expected, code] = (number === 1 ? unbegun : BEGUN)[name]!;
           const found = await left(context, key);
           expect([userId, isChanged, failed && (failed as { code?: string }).code, found]).toEqual([

@@ -265,7 +265,14 @@ maintenanceSuite.own(
       skipped: 1,
       more: false,
     });
-    expect(await maintenance.eraseUser({ appName: app, userId: 'alice' })).toMatchObject({ sessions: 0, skipped: 1 });
+    const person = { appName: app, userId: 'alice' };
+    expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ sessions: 0, skipped: 1 });
+    await context.service.updateState({ ...person, set: { 'user:a': 1 } });
+    expect(await errorOf(maintenance.eraseUser(person))).toMatchObject({
+      code: 'ADK_USER_NOT_ERASED',
+      done: { sessions: 0, skipped: 1, stateKeys: 1 },
+    });
+    expect(await context.service.getUserState(person)).toEqual({});
     expect(await idsLeft(context)).toEqual(['held']);
     expect(await maintenance.prune({ appName: app, idleFor: DAY, includeLeased: true })).toMatchObject({
       sessions: 1,

@@ -1,5 +1,6 @@
 import type { BatchOptions } from '../../maintenance/batches.js';
 import { SessionMaintenance, type PruneOptions, type TrimOptions } from '../../maintenance/session-maintenance.js';
+import { UserNotErasedError } from '../../model/errors.js';
 import type { MaintenanceResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
 import type { Context, Outcome, Work } from '../run.js';
@@ -58,12 +59,22 @@ async function remove({ em, terminal, signal }: Context, flags: BatchFlags, work
     return 'failed';
   }
   const progress = new Progress(planned.sessions + planned.events);
-  const result = await work(maintenance, {
+  let left: UserNotErasedError | undefined;
+  const removed = work(maintenance, {
     ...base,
     pauseMs: flags.pause,
     onProgress: (done) => progress.show(done.sessions + done.events, amount(done)),
   }).finally(() => progress.end());
+  const result = await removed.catch((error: unknown) => {
+    if (!(error instanceof UserNotErasedError)) throw error;
+    left = error;
+    return error.done;
+  });
   await terminal.result(result, () => [`Deleted ${amount(result)}.`]);
+  if (left) {
+    terminal.note(left.message);
+    return 'failed';
+  }
   if (result.skipped > 0)
     terminal.note(
       `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them; the same command again looks at them.`,
