@@ -12,7 +12,9 @@ const ROOMS = [
   ['migrations'],
   ['src/log', 'src/maintenance'],
   ['src/transfer'],
-  ['confirm', 'once', 'transaction', 'inside-transaction', 'failure-of', 'quiet-pool'].map((file) => `src/database/${file}.ts`),
+  ['confirm', 'once', 'transaction', 'inside-transaction', 'event-loop', 'failure-of', 'quiet-pool'].map(
+    (file) => `src/database/${file}.ts`,
+  ),
   ['src/database/stores'],
   ['src/database/dialects'],
   ['src/database/tables.ts', 'src/database/mikro-orm.ts'],

@@ -7,6 +7,7 @@ import { Aborted, onConnection, type AttemptConnection } from './connection.js';
 import type { Dialect, Sql } from './dialects/dialect.js';
 import { resolveDialect } from './dialects/resolve.js';
 import { refuseDriver } from './driver-check.js';
+import { turnOfEventLoop } from './event-loop.js';
 import { failureOf } from './failure-of.js';
 import { refuseDisabled, refuseEnded, refuseInside, transactionsAreDisabled } from './inside-transaction.js';
 import {
@@ -392,6 +393,12 @@ type Place = Pick<Sql, 'connection' | 'isInTransaction' | 'mayPrepare'> & Pick<T
 
 function sqlOf(em: SqlEntityManager, dialect: Dialect, { isForeign, ...place }: Place, prefix: string): Sql {
   const { isInTransaction } = place;
+  // In a transaction the connection is reserved, so that nobody's statement comes between two of these.
+  const isHere = isInProcess(em);
+  const inTurn = <T>(send: () => Promise<T>): Promise<T> => {
+    const turn = isHere ? turnOfEventLoop() : undefined;
+    return turn ? turn.then(send) : send();
+  };
   // Once is enough in a transaction; outside, a pooler may send each statement to another connection of the server.
   let isChecked = false;
   const literals = (values: readonly unknown[]) => {
@@ -410,10 +417,10 @@ function sqlOf(em: SqlEntityManager, dialect: Dialect, { isForeign, ...place }: 
   };
   return {
     ...place,
-    all: (text, values = []) => (isForeign ? foreignRowsOf : rowsOf)(em, prefix + text, literals(values)),
-    allOfFirst: (text, values = []) => firstRowsOf(em, prefix + text, literals(values)),
-    allOfSecond: (texts, values = []) => rowsOfSecond(em, texts, literals(values)),
-    run: (text, values = []) => changeOf(em, prefix + text, literals(values)),
+    all: (text, values = []) => inTurn(() => (isForeign ? foreignRowsOf : rowsOf)(em, prefix + text, literals(values))),
+    allOfFirst: (text, values = []) => inTurn(() => firstRowsOf(em, prefix + text, literals(values))),
+    allOfSecond: (texts, values = []) => inTurn(() => rowsOfSecond(em, texts, literals(values))),
+    run: (text, values = []) => inTurn(() => changeOf(em, prefix + text, literals(values))),
   };
 }
 

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Session } from '@google/adk';
 import { DeadlockException, LockMode } from '@mikro-orm/core';
 import { AdkSession } from '../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../src/index.js';
@@ -16,6 +17,7 @@ import { Suite, onServers, onSqlite, withConnections, type OwnContext } from './
 import {
   count,
   errorOf,
+  eventOf,
   expectCode,
   faulty,
   idsOf,
@@ -811,3 +813,52 @@ concurrencySuite.own(
   },
   (harness) => onSqlite(harness) && withConnections(harness),
 );
+
+const CALLS: Record<string, (context: OwnContext, session: Session) => () => Promise<unknown>> = {
+  appends:
+    ({ service }, session) =>
+    () =>
+      service.appendEvent({ session, event: eventOf({}) }),
+  reads:
+    ({ service }, session) =>
+    () =>
+      service.getSession(keyOf(session)),
+  'reads of the log':
+    ({ orm }) =>
+    () =>
+      read(new EventLog(orm.em).since(0, { limit: 1 })),
+  'changes of state':
+    ({ service }, session) =>
+    () =>
+      service.updateState({ ...keyOf(session), set: { a: 1 } }),
+};
+
+for (const [what, callOf] of Object.entries(CALLS)) {
+  concurrencySuite.own('O3', `${what} one after the other let timers run`, async (context) => {
+    const call = callOf(context, await context.create());
+    let hasFired = false;
+    setTimeout(() => (hasFired = true), 1);
+    // Enough for a second and more.
+    for (let i = 0; i < 3_000 && !hasFired; i++) await call();
+    expect(hasFired).toBe(true);
+  });
+}
+
+concurrencySuite.own('O3', 'a signal that a timer fires ends an import and a prune', async ({ app, scratch }) => {
+  const store = await scratch();
+  const maintenance = new SessionMaintenance(store.orm.em);
+  const aborted = () => {
+    const controller = new AbortController();
+    setTimeout(() => controller.abort(), 1);
+    return controller.signal;
+  };
+  const records = range(2_000).map((i) => ({
+    ...{ type: 'session', appName: app, userId: 'alice', sessionId: `s${i}`, createTime: 1, lastUpdateTime: 1 },
+    ...{ firstSeq: 1, lastSeq: 0, state: [], created: {} },
+  }));
+  const imported = await maintenance.importSessions(records, { signal: aborted() });
+  expect(imported.sessions).toBeLessThan(2_000);
+  for (const i of range(200)) await store.service.createSession({ appName: app, userId: 'bob', sessionId: `s${i}` });
+  const all = { appName: app, idleFor: 0, batchSize: 1, pauseMs: 0 };
+  expect(await maintenance.prune({ ...all, signal: aborted() })).toMatchObject({ more: true });
+});

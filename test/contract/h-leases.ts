@@ -268,6 +268,27 @@ leaseTest(
   },
 );
 
+const TTL_MS = 1_200;
+
+leaseTest(
+  'H1',
+  'a lease is renewed while its holder appends one event after the other',
+  async ({ orm, create, acquire, others, row }) => {
+    const session = await create();
+    const lease = await acquire(session, { by: new SessionLeases(orm.em, { ttlMs: TTL_MS }) });
+    const handle = (await lease.sessionService.getSession(keyOf(session)))!;
+    const end = performance.now() + 2 * TTL_MS;
+    while (performance.now() < end) await lease.sessionService.appendEvent({ session: handle, event: eventOf({}) });
+
+    expect(lease.signal.aborted).toBe(false);
+    expect(await row(session)).toMatchObject({ holder: 'holder', token: lease.token });
+    expect((await row(session)).leftMs).toBeGreaterThan(0);
+    await expectCode(others.acquire(keyOf(session), { holder: 'next' }), 'ADK_LEASE_HELD');
+  },
+  // A driver for servers leaves the event loop alone.
+  ({ isSynchronous }) => isSynchronous,
+);
+
 leaseTest(
   'H1',
   'a session that is not there, or no more, has no lease',
