@@ -93,7 +93,9 @@ start_mariadb() {
     mariadb-install-db --no-defaults --user="$server_user" --datadir="$folder" \
       --auth-root-authentication-method=normal --skip-test-db >&2
   fi
-  run_in_background mariadb 3316 "$(command -v mariadbd)" --no-defaults --user="$server_user"
+  # As distributions configure it; by default tables without a character set of their own would be latin1.
+  run_in_background mariadb 3316 "$(command -v mariadbd)" --no-defaults --user="$server_user" \
+    --character-set-server=utf8mb4
 }
 
 first_debian_mirror() {
