@@ -9,7 +9,7 @@ import {
   type Lease,
 } from '../../src/index.js';
 import { keyOf } from '../harnesses/harness.js';
-import { Suite, onServers, withConnections, type OwnContext, type OwnRule } from './rule.js';
+import { Suite, onServers, onSqlite, withConnections, type OwnContext, type OwnRule } from './rule.js';
 import {
   errorOf,
   eventOf,
@@ -286,7 +286,7 @@ leaseTest(
     await expectCode(others.acquire(keyOf(session), { holder: 'next' }), 'ADK_LEASE_HELD');
   },
   // A driver for servers leaves the event loop alone.
-  ({ isSynchronous }) => isSynchronous,
+  onSqlite,
 );
 
 leaseTest(
