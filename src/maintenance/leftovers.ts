@@ -14,7 +14,7 @@ const TOGETHER = 100;
 
 /**
  * Removes from `adk_changes` what is left of sessions of an app whose rows somebody has deleted by statements of their own,
- * and records the deletion for readers of the complete log. Such changes hold state, and the log would tell of sessions that
+ * and records the deletion for readers of the complete log. Such changes hold state, and the log would have entries of sessions that
  * are not there.
  */
 export async function removeLeftovers(

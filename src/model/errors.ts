@@ -291,7 +291,7 @@ export class DatabaseError extends AdkMikroOrmError {
   }
 }
 
-/** What a caller is told of what is stored. */
+/** What is known of what is stored. */
 function writtenOf(outcome: DatabaseError['outcome'], done: WorkDone | undefined): string {
   switch (outcome) {
     case 'none':

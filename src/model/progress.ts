@@ -14,7 +14,7 @@ export interface MaintenanceResult extends MaintenanceProgress {
    * them during the call.
    */
   skipped: number;
-  /** Whether `maxBatches` or the signal ended the work before its end. The same call again goes on. */
+  /** Whether `maxBatches` or the signal ended the work before its end. The same call again continues. */
   more: boolean;
 }
 
@@ -32,7 +32,7 @@ export interface ImportProgress {
 }
 
 export interface ImportFromProgress extends ImportProgress {
-  /** How many rows, or parts of them, could not be taken; `onRefused` is told of each. */
+  /** How many rows, or parts of them, could not be taken; `onRefused` is called with each. */
   refused: number;
 }
 

@@ -611,7 +611,7 @@ function texts(tables: Tables) {
     selectAllEvents: `${logged} where position > ? and position <= ?`,
     selectEvent: `${logged} where ${SESSION_WHERE} and seq = ?`,
     // Its position is looked up for the changes after which an event is not what it was before. Positions of a session's
-    // events grow with their numbers, so the first one tells whether there is any.
+    // events grow with their numbers, so the first one shows whether there is any.
     selectChanges: `${changed}, case when kind in ('created', 'deleted', 'rewound') then (
         select e.position from ${events} as e where ${isSameSession('e', 'c')} and e.seq > c.seq order by e.seq limit 1)
       end as next_position from ${changes} as c where number > ? and number <= ?`,
