@@ -67,17 +67,30 @@ describe.each(databases)('on %s', (name) => {
     // Of the host's own.
     await execute('create index host_events on adk_events (timestamp)');
     const found = async (code: number): Promise<{ check: string; state: string; advice?: string }> =>
-      (await json(['doctor', '--url', url], code)).find(({ check }: { check: string }) => check === 'indexes and keys');
-    expect(await found(0)).toMatchObject({ state: 'ok' });
-    await execute(isMySql ? 'drop index adk_events_position on adk_events' : 'drop index adk_events_position');
-    if (name !== 'sqlite')
-      await execute(
-        `alter table adk_session_states drop ${isMySql ? 'foreign key' : 'constraint'} adk_session_states_session`,
+      (await json(['doctor', '--url', url], code)).find(
+        ({ check }: { check: string }) => check === 'indexes, keys and collations',
       );
+    expect(await found(0)).toMatchObject({ state: 'ok' });
+    const dropIndex = (index: string, table: string) => execute(`drop index ${index}${isMySql ? ` on ${table}` : ''}`);
+    await dropIndex('adk_events_position', 'adk_events');
+    // Under the same name, on other columns.
+    await dropIndex('adk_sessions_app_update', 'adk_sessions');
+    await execute('create index adk_sessions_app_update on adk_sessions (app_name)');
+    if (name !== 'sqlite') {
+      const foreignKey = isMySql ? 'foreign key' : 'constraint';
+      await execute(`alter table adk_session_states drop ${foreignKey} adk_session_states_session`);
+      await execute(`alter table adk_app_states drop ${isMySql ? 'primary key' : 'constraint adk_app_states_pkey'}`);
+      // alice would be Alice.
+      await execute(
+        isMySql
+          ? 'alter table adk_user_states modify user_id varchar(191) collate utf8mb4_general_ci not null'
+          : 'alter table adk_user_states alter column user_id type varchar(191) collate "POSIX"',
+      );
+    }
     const { state, advice = '' } = await found(1);
     expect(state).toBe('wrong');
     const [, ...statements] = advice.split('\n');
-    expect(statements).toHaveLength(name === 'sqlite' ? 1 : 2);
+    expect(statements).toHaveLength(name === 'sqlite' ? 3 : 6);
     for (const statement of statements) await execute(statement);
     expect(await found(0)).toMatchObject({ state: 'ok' });
   });

@@ -230,7 +230,9 @@ async function round(orm: MikroORM, { spoilsMigrator = false }: Partial<Setting>
   const see = async (value: unknown) => {
     const read = Symbol.asyncIterator in Object(value) ? await listed(value as AsyncIterable<unknown>) : await value;
     const text = JSON.stringify(read, (name, each: unknown) =>
-      /^(createTime|expiresAt|deletedAt|epoch|oldestUpdate|newestUpdate)$/.test(name) ? typeof each : each,
+      /^(createTime|expiresAt|deletedAt|epoch|history|incarnation|oldestUpdate|newestUpdate)$/.test(name)
+        ? typeof each
+        : each,
     );
     // A session's last update, before its first event, and what the log knows of times.
     seen.push(JSON.parse((text ?? 'null').replace(/"(lastUpdateTime|time)":\d{13}(\.\d+)?/g, '"$1":"now"')));

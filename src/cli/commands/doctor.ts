@@ -91,9 +91,9 @@ async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
       },
     ],
     [
-      'indexes and keys',
+      'indexes, keys and collations',
       async () => {
-        const statements = await schemaDifferences(orm);
+        const statements = await schemaDifferences(orm, dialect.sql, read);
         if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
         return {
           state: 'wrong',

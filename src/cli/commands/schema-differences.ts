@@ -1,25 +1,127 @@
-import type { MikroORM } from '@mikro-orm/core';
-import { placeOf, tableNames } from '../../../migrations/tables.js';
+import type { EntityMetadata, EntityProperty, MikroORM } from '@mikro-orm/core';
+import { dialectName } from '../../../entities/dialect-name.js';
+import { TABLES, placeFor, placeOf } from '../../../migrations/tables.js';
+import type { DialectSql, Sql } from '../../database/dialects/dialect.js';
+import { textOf } from '../../database/row-values.js';
 
-/** How MikroORM rebuilds a table of SQLite; it finds our composite foreign keys different there each time. */
-const REBUILDING = /pragma foreign_keys = off;.*?pragma foreign_keys = on;/gs;
+/** A column, an index or a foreign key that a table has. */
+interface Part {
+  kind: 'column' | 'index' | 'foreign key';
+  table_name: string;
+  name: string;
+  detail: string;
+}
 
-/** The table that a statement changes, quoted. */
-const TABLE = /^(?:create table|alter table|create (?:unique )?index [^(]* on) (?:["`][^"`]+["`]\.)?["`]([^"`]+)["`]/;
+/** What the table of an entity must have, with the statement that brings it back. */
+interface Needed {
+  kind: Part['kind'];
+  /** Undefined where any name will do. */
+  name: string | undefined;
+  detail: string;
+  statement: string;
+  /** Comes first where another one has the name. */
+  drop?: string;
+}
+
+const NO_FOREIGN_KEYS_LATER =
+  'SQLite adds no foreign key to a table that is there: export the sessions, and import them into a file that migrate has made.';
 
 /**
- * Compares our tables with the entities, as MikroORM's schema generator does. What the host has added to them is left as it
- * is, and so are other tables. Collations are not compared, nor foreign keys of SQLite.
+ * Compares the indexes, foreign keys and collations of our tables with the entities. Missing tables and columns are found by
+ * `migrationStatus`. What the host has added is left as it is.
  *
- * @returns the statements that add what is missing.
+ * @returns what puts each difference right, a statement as a rule.
  */
-export async function schemaDifferences(orm: MikroORM): Promise<string[]> {
-  const ours = new Set(tableNames(placeOf(orm.getMetadata())));
-  const text = await orm.schema.getUpdateSchemaSQL({ wrap: false, safe: true, dropTables: false });
-  return text
-    .replace(REBUILDING, '')
-    .split(/;\s*(?:\n|$)/)
-    .map((statement) => statement.trim())
-    .filter((statement) => ours.has(TABLE.exec(statement)?.[1] ?? '') && !/\bdrop\b/.test(statement))
-    .map((statement) => `${statement};`);
+export async function schemaDifferences(orm: MikroORM, dialect: DialectSql, read: Read): Promise<string[]> {
+  const { schema } = placeFor(orm.config, {
+    dialect: dialectName(orm.em.getPlatform()) ?? 'sqlite',
+    ...placeOf(orm.getMetadata()),
+  });
+  const entities = [...orm.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
+  const values = [schema ?? null, ...entities.map(({ tableName }) => tableName)];
+  const rows = await read((sql) => sql.all<Part>(dialect.catalog(entities.length), [...values, ...values, ...values]));
+  const parts = rows.map((row) => ({ ...row, detail: textOf(row.detail), name: textOf(row.name) }));
+  return entities.flatMap((meta) => {
+    const there = parts.filter(({ table_name }) => table_name === meta.tableName);
+    // The connection finds the table in a schema that is not its first one.
+    if (there.length === 0) return [];
+    return neededBy(meta, orm, schema)
+      .filter((needed) => !there.some((part) => isMet(needed, part)))
+      .flatMap(({ kind, name, drop, statement }) => {
+        const isOther = drop !== undefined && there.some((part) => part.kind === kind && part.name === name);
+        return isOther ? [drop, statement] : [statement];
+      });
+  });
+}
+
+type Read = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
+
+function isMet(needed: Needed, part: Part): boolean {
+  return (
+    part.kind === needed.kind &&
+    (needed.name === undefined || part.name === needed.name) &&
+    (part.detail === needed.detail || part.detail === `unique ${needed.detail}`)
+  );
+}
+
+function neededBy(meta: EntityMetadata, orm: MikroORM, schema: string | undefined): Needed[] {
+  const platform = orm.em.getPlatform();
+  const isSqlite = dialectName(platform) === 'sqlite';
+  const isPostgreSql = dialectName(platform) === 'postgresql';
+  const isMySql = !isSqlite && !isPostgreSql;
+  const quote = (name: string) => platform.quoteIdentifier(name);
+  const qualified = (name: string) => (schema && !isSqlite ? `${quote(schema)}.${quote(name)}` : quote(name));
+  const list = (names: readonly string[]) => names.map(quote).join(', ');
+  const table = qualified(meta.tableName);
+  const properties: Record<string, EntityProperty> = meta.properties;
+  const columnsOf = (names: readonly string[]) => names.flatMap((name) => properties[name]?.fieldNames ?? []);
+  const dropIndex = (name: string, isUnique: boolean) => {
+    if (isMySql) return `drop index ${quote(name)} on ${table};`;
+    return isPostgreSql && isUnique
+      ? `alter table ${table} drop constraint ${quote(name)};`
+      : `drop index ${qualified(name)};`;
+  };
+  const index = (name: string | undefined, columns: readonly string[], isUnique: boolean): Needed => ({
+    kind: 'index',
+    name,
+    detail: (isUnique ? 'unique ' : '') + columns.join(),
+    statement: name
+      ? `create ${isUnique ? 'unique ' : ''}index ${quote(name)} on ${table} (${list(columns)});`
+      : `alter table ${table} add primary key (${list(columns)});`,
+    ...(name && { drop: dropIndex(name, isUnique) }),
+  });
+  const named = (lists: readonly { name?: string; properties?: unknown }[], isUnique: boolean) =>
+    lists.map(({ name, properties: of }) => index(name, columnsOf([of].flat() as string[]), isUnique));
+
+  const keys = columnsOf(meta.primaryKeys);
+  const needed = [...named(meta.indexes, false), ...named(meta.uniques, true)];
+  // A number that SQLite counts up by itself is the table's own order, without an index; others it cannot add.
+  if (!isSqlite) needed.push(index(undefined, keys, true));
+  for (const { fieldNames, columnTypes } of meta.props) {
+    fieldNames.forEach((column, i) => {
+      const type = columnTypes[i] ?? '';
+      const [, collation] = / collate "?(\w+)"?/.exec(type) ?? [];
+      if (collation === undefined) return;
+      const isNullable = meta.props.some((prop) => prop.fieldNames.includes(column) && prop.nullable === true);
+      const change = isPostgreSql
+        ? `alter column ${quote(column)} type ${type}`
+        : `modify ${quote(column)} ${type} ${isNullable ? 'null' : 'not null'}`;
+      needed.push({ kind: 'column', name: column, detail: collation, statement: `alter table ${table} ${change};` });
+    });
+  }
+  for (const { foreignKeyName, targetMeta, fieldNames, referencedColumnNames } of meta.relations) {
+    if (!targetMeta) continue;
+    const name = foreignKeyName === undefined ? undefined : String(foreignKeyName);
+    needed.push({
+      kind: 'foreign key',
+      name: isSqlite ? undefined : name,
+      detail: 'cascade',
+      statement: isSqlite
+        ? NO_FOREIGN_KEYS_LATER
+        : `alter table ${table} add constraint ${quote(name ?? '')} foreign key (${list(fieldNames)}) ` +
+          `references ${qualified(targetMeta.tableName)} (${list(referencedColumnNames)}) on delete cascade;`,
+      ...(name && { drop: `alter table ${table} drop ${isMySql ? 'foreign key' : 'constraint'} ${quote(name)};` }),
+    });
+  }
+  return needed;
 }

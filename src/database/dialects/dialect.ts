@@ -143,6 +143,15 @@ export interface DialectSql {
    */
   columns(tables: string): string;
 
+  /**
+   * Selects what tables are made of as `kind`, `table_name`, `name` and `detail`: a `column` with its collation, an `index`
+   * with its columns behind `unique ` or nothing, a `foreign key` with what it does when the other row is deleted. Its values
+   * are the schema, null for that of the connection, and the names of the tables, three times.
+   *
+   * @param tables how many names.
+   */
+  catalog(tables: number): string;
+
   /** What orders rows of any table as they were inserted. Left out where there is no such order. */
   readonly insertionOrder?: string;
 

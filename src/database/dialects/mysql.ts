@@ -2,7 +2,7 @@ import { raw } from '@mikro-orm/core';
 import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { numberOf } from '../row-values.js';
-import { isSameEvent } from '../tables.js';
+import { isSameEvent, placeholders } from '../tables.js';
 import type { Dialect } from './dialect.js';
 import { addToLastSeq, lockBySelect } from './session-row.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
@@ -288,6 +288,18 @@ export const mysql: Dialect = {
     columns: (tables) =>
       `select table_name as table_name, column_name as column_name, column_type as type
        from information_schema.columns where table_schema = database() and table_name in ${tables}`,
+
+    catalog(tables) {
+      const ours = (prefix: string) =>
+        `${prefix}_schema = coalesce(?, database()) and table_name in (${placeholders(tables)})`;
+      return `select 'column' as kind, table_name as table_name, column_name as name, coalesce(collation_name, '') as detail
+          from information_schema.columns where ${ours('table')}
+        union all select 'index', table_name, index_name,
+            concat(if(non_unique = 0, 'unique ', ''), group_concat(column_name order by seq_in_index))
+          from information_schema.statistics where ${ours('table')} group by table_name, index_name, non_unique
+        union all select 'foreign key', table_name, constraint_name, lower(delete_rule)
+          from information_schema.referential_constraints where ${ours('constraint')}`;
+    },
 
     contains: (column) => `instr(cast(${column} as binary), cast(? as binary)) > 0`,
 

@@ -157,6 +157,23 @@ export const postgresql: Dialect = {
       `select table_name, column_name, data_type || coalesce('(' || character_maximum_length || ')', '') as type
        from information_schema.columns where table_schema = any(current_schemas(false)) and table_name in ${tables}`,
 
+    catalog(tables) {
+      const ours = `c.relkind = 'r' and n.nspname = coalesce(?, current_schema()) and c.relname in (${placeholders(tables)})`;
+      const classes = 'pg_class as c join pg_namespace as n on n.oid = c.relnamespace';
+      return `select 'column' as kind, c.relname::text as table_name, a.attname::text as name,
+          coalesce(co.collname::text, '') as detail
+          from ${classes} join pg_attribute as a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+          left join pg_collation as co on co.oid = a.attcollation where ${ours}
+        union all select 'index', c.relname::text, i.relname::text, case when x.indisunique then 'unique ' else '' end || (
+            select string_agg(a.attname::text, ',' order by k.n) from unnest(x.indkey::int[]) with ordinality as k (attnum, n)
+            join pg_attribute as a on a.attrelid = c.oid and a.attnum = k.attnum)
+          from ${classes} join pg_index as x on x.indrelid = c.oid and x.indisvalid join pg_class as i on i.oid = x.indexrelid
+          where ${ours}
+        union all select 'foreign key', c.relname::text, f.conname::text,
+            case f.confdeltype when 'c' then 'cascade' else 'other' end
+          from ${classes} join pg_constraint as f on f.conrelid = c.oid and f.contype = 'f' where ${ours}`;
+    },
+
     skipLocked: ' for update skip locked',
 
     contains: (column) => `strpos(${column}::text, ?) > 0`,

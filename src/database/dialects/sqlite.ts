@@ -3,6 +3,7 @@ import { SchemaError, driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { mustWaitForLocks } from '../mikro-orm.js';
 import { numberOf } from '../row-values.js';
+import { placeholders } from '../tables.js';
 import type { Dialect, Sql } from './dialect.js';
 import { returningOperations, returningSql } from './returning.js';
 import { setting, unless } from './server-settings.js';
@@ -137,6 +138,18 @@ export const sqlite: Dialect = {
     columns: (tables) =>
       `select t.name as table_name, c.name as column_name, c.type as type
        from sqlite_master as t join pragma_table_info(t.name) as c where t.type = 'table' and t.name in ${tables}`,
+
+    catalog(tables) {
+      // There is no schema: its value is null.
+      const ours = `? is null and t.type = 'table' and t.name in (${placeholders(tables)})`;
+      return `select 'column' as kind, t.name as table_name, c.name as name, '' as detail
+          from sqlite_master as t join pragma_table_info(t.name) as c where ${ours}
+        union all select 'index', t.name, i.name, case when i."unique" then 'unique ' else '' end || (
+            select group_concat(name) from (select name from pragma_index_info(i.name) order by seqno))
+          from sqlite_master as t join pragma_index_list(t.name) as i where ${ours}
+        union all select distinct 'foreign key', t.name, '', lower(f.on_delete)
+          from sqlite_master as t join pragma_foreign_key_list(t.name) as f where ${ours}`;
+    },
 
     insertionOrder: 'rowid',
 
