@@ -4,10 +4,10 @@ import path from 'node:path';
 
 const NEEDED = ['repository', 'homepage', 'bugs', 'author'];
 
-const file = path.resolve(import.meta.dirname, '../package.json');
-/** @type {Record<string, unknown>} */
-const manifest = JSON.parse(readFileSync(file, 'utf8'));
-const missing = NEEDED.filter((field) => !manifest[field]);
+/** @type {unknown} */
+const manifest = JSON.parse(readFileSync(path.resolve(import.meta.dirname, '../package.json'), 'utf8'));
+const fields = typeof manifest === 'object' && manifest !== null ? Object.keys(manifest) : [];
+const missing = NEEDED.filter((field) => !fields.includes(field));
 if (missing.length > 0) {
   process.stderr.write(`package.json has no ${missing.join(', no ')}: fill them in before you publish.\n`);
   process.exitCode = 1;

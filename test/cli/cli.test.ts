@@ -66,10 +66,10 @@ describe.each(databases)('on %s', (name) => {
     await execute('create index notes_title on notes (title)');
     // Of the host's own.
     await execute('create index host_events on adk_events (timestamp)');
-    const found = async (code: number): Promise<{ check: string; state: string; advice?: string }> =>
-      (await json(['doctor', '--url', url], code)).find(
-        ({ check }: { check: string }) => check === 'indexes, keys and collations',
-      );
+    const found = async (code: number) => {
+      const findings: { check: string; state: string; advice?: string }[] = await json(['doctor', '--url', url], code);
+      return findings.find(({ check }) => check === 'indexes, keys and collations')!;
+    };
     expect(await found(0)).toMatchObject({ state: 'ok' });
     const dropIndex = (index: string, table: string) => execute(`drop index ${index}${isMySql ? ` on ${table}` : ''}`);
     await dropIndex('adk_events_position', 'adk_events');

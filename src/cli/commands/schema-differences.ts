@@ -109,9 +109,8 @@ function neededBy(meta: EntityMetadata, orm: MikroORM, schema: string | undefine
       needed.push({ kind: 'column', name: column, detail: collation, statement: `alter table ${table} ${change};` });
     });
   }
-  for (const { foreignKeyName, targetMeta, fieldNames, referencedColumnNames } of meta.relations) {
+  for (const { foreignKeyName: name, targetMeta, fieldNames, referencedColumnNames } of meta.relations) {
     if (!targetMeta) continue;
-    const name = foreignKeyName === undefined ? undefined : String(foreignKeyName);
     needed.push({
       kind: 'foreign key',
       name: isSqlite ? undefined : name,
