@@ -460,7 +460,7 @@ maintenanceSuite.own('K1', 'eraseUser leaves nothing of a person, and all of the
   const entries = (await read(log.since(start))).filter(({ appName }) => appName.startsWith(app));
   expect(entries).toHaveLength(16);
   expect(entries.filter(({ userId, error }) => userId !== 'bob' || error)).toEqual([]);
-  expect(await log.head()).toEqual(head);
+  expect((await log.head()).position).toBe(head.position);
 });
 
 // K2
@@ -679,7 +679,7 @@ maintenanceSuite.own('K2', 'cursors stay valid, and nothing that was trimmed is 
     expect(idsIn(await read(ofSession.since(seq)))).toEqual(expected);
   }
   expect(idsIn(await read(log.since(0, { appName: app })))).toEqual(E(7, 8, 9, 10));
-  expect(await log.head()).toEqual(head);
+  expect((await log.head()).position).toBe(head.position);
   await append(session, { id: 'e11' });
   expect(idsIn(await read(log.since(head, { appName: app })))).toEqual(E(11));
   expect(idsIn(await read(ofSession.since(10)))).toEqual(E(11));

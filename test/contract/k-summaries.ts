@@ -190,7 +190,7 @@ summarySuite.own('K6', 'a page is one statement, served by an index', async ({ s
   });
   // On the tables: the first call of an ORM also looks at its driver.
   const own = statements.filter(({ text }) => /^(select|update)\b.*adk_/s.test(text));
-  expect(own).toHaveLength(17);
+  expect(own).toHaveLength(18);
   const scans: [string, string[]][] = [];
   for (const { text, values } of own) {
     const found = await plan.scans((prefix) => query(`${prefix} ${text}`, values));

@@ -136,6 +136,8 @@ describe('the code in README and docs', () => {
 
   beforeAll(async () => {
     setLogLevel(LogLevel.ERROR);
+    // What the pages print is not what they are tested by.
+    jest.spyOn(console, 'log').mockReturnValue();
     const lent = await given();
     await Promise.all([lent.orm.close(), lent.other.close()]);
     compiled = await compile(root, blocks, Object.keys(lent));
@@ -151,6 +153,7 @@ describe('the code in README and docs', () => {
     await old.close();
   });
   afterAll(() => {
+    jest.restoreAllMocks();
     process.chdir(root);
     rmSync(folder, { recursive: true });
   });
