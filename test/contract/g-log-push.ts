@@ -83,11 +83,12 @@ logPushSuite.own(
       (signal) => log.watch(0, {}, { signal }),
       async (seen) => {
         await until(async () => seen.length === 1 && (await listeners()).length === 1);
-        await peer.em.fork().transactional(async (tx) => {
-          await write(notifying.withEntityManager(tx), 'joined', 'late');
-          await write(notifying, 'beside', 'early');
-          await until(() => seen.length === 2);
-        });
+        const tx = peer.em.fork();
+        await tx.begin();
+        await write(notifying.withEntityManager(tx), 'joined', 'late');
+        await write(notifying, 'beside', 'early');
+        await until(() => seen.length === 2);
+        await tx.commit();
         await until(() => seen.length === 3);
         expect(idsIn(seen)).toEqual(['before', 'early', 'late']);
       },
