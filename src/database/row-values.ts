@@ -56,14 +56,20 @@ export function optionalTextOf(value: unknown): string | null {
  * @throws SchemaError for a row that is an array or has objects in it.
  */
 export function checkRow(row: unknown): void {
-  if (typeof row !== 'object' || row === null || Array.isArray(row)) throw changedValues('a row', row);
-  for (const [column, value] of Object.entries(row)) {
+  if (!isRow(row)) throw changedValues('a row', row);
+  // Not by `Object.entries`, which takes a third of the time in which a long session is read.
+  for (const column in row) {
+    const value = row[column];
     if (typeof value !== 'object' || value === null) continue;
     // Not by `instanceof`: a Buffer of native code is none under jest.
     if (!ArrayBuffer.isView(value)) throw changedValues('a value', value);
     const text = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString();
-    Object.assign(row, { [column]: text });
+    row[column] = text;
   }
+}
+
+function isRow(row: unknown): row is Record<string, unknown> {
+  return typeof row === 'object' && row !== null && !Array.isArray(row);
 }
 
 /** What to throw where a setting of the driver has changed a value. */
