@@ -67,8 +67,8 @@ export interface OpenLongRunningCall {
  * returned since, and other turns may have gone by.
  *
  * A call is answered by a function response with its id in an event of the author `user`, as the `Runner` makes one of its
- * `newMessage`; that is the rule of ADK. What the tool itself returns does not answer it, since ADK cannot tell a pending
- * status from a result: a tool that returns its result at once is found, too, with that `result`. A question of ADK's for a
+ * `newMessage`; that is the rule of ADK. What the tool itself returns does not answer it, since to ADK a pending status and a
+ * result look the same: a tool that returns its result at once is found, too, with that `result`. A question of ADK's for a
  * confirmation is also answered when the call that it is about gets a response, as after a yes in plain text. Calls without
  * an id and partial events are ignored.
  *

@@ -25,10 +25,10 @@ export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, termin
   return undefined;
 };
 
-/** How long an outage that begins in the middle of a migration is waited out, as by calls of the services. */
+/** For how long a migration that an outage interrupts is tried again: as long as a call of the services. */
 const OUTAGE_MS = 30_000;
 
-/** Waits for a server that is starting or failing over. @param work may be run again. */
+/** Tries again while a server is starting or failing over. @param work may run several times. */
 async function throughOutages<T>(em: EntityManager, work: () => Promise<T>): Promise<T> {
   const { stores, read, transactions } = readerOf(em, 'migrate');
   let outageBegan: number | undefined;

@@ -198,7 +198,7 @@ export class LogStore {
    * it: it locks rows that are written already, and the counter, which only readers of the log use.
    *
    * @param writer what the writer left with its last positions, if it is sure of that.
-   * @returns the head as it is then, whether there may be more to do, and what the writer has left now.
+   * @returns the new head, whether entries without a position may remain, and what this writer stored with the head.
    */
   async assignPositions(
     sql: Sql,
