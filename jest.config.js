@@ -20,7 +20,7 @@ export default {
   },
   modulePathIgnorePatterns: ['<rootDir>/dist/', '<rootDir>/test/mikro-orm-7/'],
   // Clusters of servers, which `npm run test:fire -- ha` starts.
-  testPathIgnorePatterns: ['/node_modules/', '<rootDir>/test/fire/ha/'],
+  testPathIgnorePatterns: ['/node_modules/', '<rootDir>/test/faults/fire/ha/'],
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
   testTimeout: 300_000,

@@ -4,14 +4,8 @@ import { cpus, loadavg, release, totalmem, type } from 'node:os';
 import { MikroORM } from '@mikro-orm/core';
 import { MikroOrmSessionService, adkEntities, migrate } from '../src/index.js';
 import { isMikroOrm7 } from '../test/support/mikro-orm.js';
-import {
-  FILE_DATABASES,
-  SERVERS,
-  createDatabase,
-  isChosen,
-  serverUrl,
-  type DatabaseName,
-} from '../test/support/servers.js';
+import { isChosen, serverUrl } from '../test/support/run.js';
+import { FILE_DATABASES, SERVERS, createDatabase, type DatabaseName } from '../test/support/servers.js';
 import type { DatabaseFacts } from './results.js';
 
 const PACKAGES = ['@google/adk', '@mikro-orm/core', 'pg', 'mysql2', 'mariadb', 'better-sqlite3'];

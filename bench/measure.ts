@@ -44,6 +44,8 @@ export interface Measured {
   case: Case;
   /** Microseconds for an operation, round by round. */
   series: Record<ContenderName, Series>;
+  /** Microseconds of CPU that the process took for an operation, round by round. */
+  cpu: Record<ContenderName, Series>;
   /** Operations in a round. */
   counts: Record<ContenderName, number>;
   failures: Partial<Record<ContenderName, string>>;
@@ -80,6 +82,7 @@ class CaseRun {
     this.measured = {
       case: item,
       series: { ours: [], peer: [], floor: [] },
+      cpu: { ours: [], peer: [], floor: [] },
       counts: { ours: item.minCount ?? 1, peer: 1, floor: 1 },
       failures: {},
     };
@@ -92,7 +95,7 @@ class CaseRun {
     const { maxCount, minCount = 1, minPeerCount = 1 } = item;
     const begin = performance.now();
     for (let count = minCount; performance.now() - begin < effort.warmMs;) {
-      const ms = (await run.#time('ours', count)) ?? Infinity;
+      const { ms } = (await run.#time('ours', count)) ?? { ms: Infinity };
       counts.ours = clamp((effort.roundMs / ms) * count, minCount, maxCount);
       count = Math.min(count * 2, counts.ours);
     }
@@ -103,7 +106,7 @@ class CaseRun {
     if (!item.lanes.peer) return run;
     const peerRoundMs = effort.peerMs / (effort.rounds + 1);
     for (let count = minPeerCount; ; count = Math.min(count * 4, counts.ours)) {
-      const ms = (await run.#time('peer', count)) ?? Infinity;
+      const { ms } = (await run.#time('peer', count)) ?? { ms: Infinity };
       counts.peer = clamp((Math.min(effort.roundMs, peerRoundMs) / ms) * count, minPeerCount, counts.ours);
       if (count >= counts.ours || ms > effort.roundMs / 4) break;
     }
@@ -116,8 +119,9 @@ class CaseRun {
       // The first round is always run: without it there is nothing to compare with.
       const isSpent = name === 'peer' && round > 0 && this.#peerMs > this.#effort.peerMs;
       const count = this.measured.counts[name];
-      const ms = isSpent ? undefined : await this.#time(name, count);
-      (this.measured.series[name] as (number | undefined)[])[round] = ms === undefined ? ms : (ms * 1000) / count;
+      const took = isSpent ? undefined : await this.#time(name, count);
+      this.measured.series[name][round] = took && (took.ms * 1000) / count;
+      this.measured.cpu[name][round] = took && took.cpu / count;
     }
   }
 
@@ -132,17 +136,19 @@ class CaseRun {
     }
   }
 
-  /** @returns milliseconds; undefined where the contender fails. */
-  async #time(name: ContenderName, count: number): Promise<number | undefined> {
+  /** @returns milliseconds, and microseconds of CPU; undefined where the contender fails. */
+  async #time(name: ContenderName, count: number): Promise<{ ms: number; cpu: number } | undefined> {
     const lane = this.measured.case.lanes[name];
     if (!lane || this.measured.failures[name] !== undefined) return undefined;
     const begin = performance.now();
     try {
       await lane.prepare?.(count);
       const start = performance.now();
+      const before = process.cpuUsage();
       await lane.run(count);
+      const { user, system } = process.cpuUsage(before);
       const took = performance.now() - start;
-      return lane.ms?.() ?? took;
+      return { ms: lane.ms?.() ?? took, cpu: user + system };
     } catch (error) {
       this.#fail(name, error);
       return undefined;

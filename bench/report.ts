@@ -5,17 +5,18 @@ import type { Verdict } from './targets.js';
 const line = (text = '') => process.stdout.write(`${text}\n`);
 
 /** Wide enough for every workload, since each is printed when it is done. */
-const WIDTHS = [54, 14, 9, 9, 22, 0];
+const WIDTHS = [54, 14, 9, 9, 22, 20, 0];
 
 export function printHeader(): void {
-  printRow(['', 'ours', 'peer', 'floor', 'times as fast as peer', 'times the floor'], WIDTHS);
+  printRow(['', 'ours', 'peer', 'floor', 'times as fast as peer', 'times the floor', 'CPU'], WIDTHS);
 }
 
 export function printCases(cases: readonly CaseResult[]): void {
-  for (const { title, unit, times, timesAsFast, timesTheFloor, failures, memoryMb } of cases) {
+  for (const { title, unit, times, timesAsFast, timesTheFloor, cpuTimesTheFloor, failures, memoryMb } of cases) {
     const ours = time(times.ours) + (unit === 'event' ? '/event' : '');
     const peer = failures.peer === undefined ? time(times.peer) : 'fails';
-    printRow([title, ours, peer, time(times.floor), ratio(timesAsFast), ratio(timesTheFloor)], WIDTHS);
+    const cells = [title, ours, peer, time(times.floor), ratio(timesAsFast), ratio(timesTheFloor)];
+    printRow([...cells, ratio(cpuTimesTheFloor)], WIDTHS);
     if (memoryMb !== undefined) line(`    Ours takes ${number(memoryMb)} MB at most`);
     if (failures.peer !== undefined) line(`    The peer fails: ${failures.peer}`);
   }

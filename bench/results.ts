@@ -40,6 +40,8 @@ export interface CaseResult {
   timesAsFast?: Spread;
   /** Our time over the floor's. */
   timesTheFloor?: Spread;
+  /** The CPU of the process that ours takes, over the floor's. */
+  cpuTimesTheFloor?: Spread;
   failures: Partial<Record<ContenderName, string>>;
   /** The most that ours took, where it is measured. */
   memoryMb?: number;
@@ -59,10 +61,11 @@ export const titleOf = ({ packages }: Results) => `MikroORM ${packages['@mikro-o
 export function caseResult(
   database: DatabaseName,
   workload: { name: string; note?: string },
-  { case: { id, title, unit, lanes }, series, counts, failures }: Measured,
+  { case: { id, title, unit, lanes }, series, cpu, counts, failures }: Measured,
 ): CaseResult {
   const timesAsFast = ratioOf(series.peer, series.ours);
   const timesTheFloor = ratioOf(series.ours, series.floor);
+  const cpuTimesTheFloor = ratioOf(cpu.ours, cpu.floor);
   const times: CaseResult['times'] = {};
   for (const name of CONTENDERS) {
     const spread = spreadOf(series[name].filter((value) => value !== undefined));
@@ -79,6 +82,7 @@ export function caseResult(
     counts,
     ...(timesAsFast && { timesAsFast }),
     ...(timesTheFloor && { timesTheFloor }),
+    ...(cpuTimesTheFloor && { cpuTimesTheFloor }),
     failures,
     ...(lanes.ours.memoryMb && { memoryMb: lanes.ours.memoryMb() }),
   };

@@ -26,7 +26,7 @@ function quantile(sorted: readonly number[], part: number): number {
 }
 
 /** Ratios of two series, round by round: what disturbs the machine in a round disturbs both. */
-export function ratioOf(series: Series, to: Series): Spread | undefined {
+export function ratioOf(series: Readonly<Series>, to: Readonly<Series>): Spread | undefined {
   return spreadOf(
     series.flatMap((value, round) => {
       const other = to[round];
@@ -36,4 +36,4 @@ export function ratioOf(series: Series, to: Series): Spread | undefined {
 }
 
 /** A time for each round, undefined where there was none. */
-export type Series = readonly (number | undefined)[];
+export type Series = (number | undefined)[];

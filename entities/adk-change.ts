@@ -5,8 +5,8 @@ import { withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
 /**
- * What the event log tells besides appended events: a session that was created, state that was set outside a run. It has no
- * foreign key, because a deletion is told after the session is gone.
+ * An entry of the event log that is no appended event: a session that was created, state that was set outside a run. It has
+ * no foreign key, because a deletion is emitted after the session is gone.
  */
 export const adkChange = ({ named, table }: Naming) =>
   withSharedClass(
@@ -29,9 +29,9 @@ export const adkChange = ({ named, table }: Naming) =>
         time: time('time'),
         /** State that was set, or the content that a rewritten event had before; null stands for what the tables hold now. */
         data: optionalJson('data'),
-        /** The position of the event that it follows in the log; null until a reader of the log has placed it. */
+        /** The position of the event that it follows in the log; null until a reader of the log has given it one. */
         position: p.bigint('number').fieldName('position').nullable(),
-        /** Its place among all changes: 1, 2, 3 …; positions are those of events. */
+        /** Its number among all changes: 1, 2, 3 …; positions are those of events. */
         number: p.bigint('number').fieldName('number').nullable(),
       },
       indexes: [

@@ -5,7 +5,7 @@ import { SchemaError } from '../src/model/errors.js';
 export type DialectName = 'sqlite' | 'postgresql' | 'mysql' | 'mariadb';
 
 /**
- * Finds out which database a MikroORM platform is for; no other place decides that. It looks at the column types that the
+ * Finds out which database a MikroORM platform is for; nothing else decides that. It looks at the column types that the
  * platform declares: to import its class is to import every driver, and a bundler changes the name of the class.
  */
 export function dialectName(platform: Platform): DialectName | undefined {

@@ -1,5 +1,5 @@
 /**
- * What differs between MikroORM 6 and 7 in entities; `src/database/mikro-orm.ts` has all the rest. The major is
+ * What differs between MikroORM 6 and 7 in entities; `src/database/orm` has all the rest. The major is
  * found out by the members of an object, never by a version.
  */
 import type { EntityMetadata } from '@mikro-orm/core';

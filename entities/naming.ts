@@ -9,7 +9,7 @@ export interface AdkEntityOptions {
   tablePrefix?: string;
 }
 
-/** @throws SchemaError for a name with a question mark, in whose place MikroORM would put a value. */
+/** @throws SchemaError for a name with a question mark, which MikroORM would replace by a value. */
 export function refusePlaceholder(name: string): void {
   if (name.includes('?')) {
     throw new SchemaError("The names of schema and tables must not hold '?'. Choose another schema or tablePrefix.");

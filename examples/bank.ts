@@ -11,21 +11,24 @@ const CONFIRMATION_MS = 30_000;
 
 /** Stands for a system of somebody else's: what it has done stays done, whatever becomes of the process that asked. */
 export class Bank {
-  constructor(
-    private readonly file: string,
-    private readonly onPaid: () => void = () => undefined,
-  ) {}
+  readonly #file: string;
+  readonly #onPaid: () => void;
+
+  constructor(file: string, onPaid: () => void = () => undefined) {
+    this.#file = file;
+    this.#onPaid = onPaid;
+  }
 
   /** Pays at once, and takes its time to say so. */
   async pay(payment: Payment): Promise<Payment> {
-    await appendFile(this.file, JSON.stringify(payment) + '\n');
-    this.onPaid();
+    await appendFile(this.#file, JSON.stringify(payment) + '\n');
+    this.#onPaid();
     await setTimeout(CONFIRMATION_MS);
     return payment;
   }
 
   async payments(): Promise<Payment[]> {
-    const lines = await readFile(this.file, { encoding: 'utf8', flag: 'a+' });
+    const lines = await readFile(this.#file, { encoding: 'utf8', flag: 'a+' });
     return lines
       .split('\n')
       .filter(Boolean)

@@ -14,16 +14,19 @@ export interface Started {
  * have a part in is told in one order, whichever of them is the faster.
  */
 export class Processes<News extends { what: string }> {
-  readonly #told: News[] = [];
+  readonly #program: string;
+  readonly #news: News[] = [];
   readonly #changes = new EventEmitter();
 
-  constructor(private readonly program: string) {}
+  constructor(program: string) {
+    this.#program = program;
+  }
 
   start(...args: string[]): Started {
-    const child = fork(this.program, args);
+    const child = fork(this.#program, args);
     const ended = once(child, 'exit') as Started['ended'];
     child.on('message', (news) => {
-      this.#told.push(news as News);
+      this.#news.push(news as News);
       this.#changes.emit('news');
     });
     child.on('exit', (code) => {
@@ -36,9 +39,9 @@ export class Processes<News extends { what: string }> {
   async next<What extends News['what']>(what: What): Promise<Extract<News, { what: What }>> {
     const isWanted = (news: News): news is Extract<News, { what: What }> => news.what === what;
     for (;;) {
-      const found = this.#told.find(isWanted);
+      const found = this.#news.find(isWanted);
       if (found) {
-        this.#told.splice(this.#told.indexOf(found), 1);
+        this.#news.splice(this.#news.indexOf(found), 1);
         return found;
       }
       await once(this.#changes, 'news', { signal: AbortSignal.timeout(PATIENCE_MS) });

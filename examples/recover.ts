@@ -122,7 +122,7 @@ async function main(): Promise<void> {
     A: processes.start('work', sessionId, 'A', bankFile),
     B: processes.start('work', sessionId, 'B', bankFile),
   };
-  const tellEvents = async (isLast: (event: Event) => boolean) => {
+  const printEvents = async (isLast: (event: Event) => boolean) => {
     for (;;) {
       const { seq, event } = await processes.next('event');
       print.logged(seq, event);
@@ -137,7 +137,7 @@ async function main(): Promise<void> {
   await processes.next('asks'); // the other one
   const [holding, waiting] = [first.name, other].map((name) => `worker ${name} (pid ${pool[name].process.pid})`);
   print.said('lease', `${holding} has it, token ${first.token}; ${waiting} waits`);
-  await tellEvents((event) => getFunctionCalls(event).length > 0);
+  await printEvents((event) => getFunctionCalls(event).length > 0);
   await processes.next('paid');
   print.said('bank', `the money has left; worker ${first.name} is about to hear of it`);
 
@@ -152,7 +152,7 @@ async function main(): Promise<void> {
   const seconds = ((performance.now() - killedAt) / 1_000).toFixed(1);
   print.said('lease', `worker ${second.name} has it, token ${second.token}, ${seconds} s after the kill`);
   print.note('       it answers the call that was left open, and has the agent go on');
-  await tellEvents(isAnswer);
+  await printEvents(isAnswer);
   await pool[second.name].ended;
   const lease = await new SessionLeases(orm.em).current({ ...APP, sessionId });
   print.said('lease', lease ? `${lease.holder} still has it` : `given back by worker ${second.name}, nobody has it`);

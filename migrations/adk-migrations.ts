@@ -2,7 +2,7 @@ import type { Migration } from '@mikro-orm/migrations';
 import type { DialectName } from '../entities/dialect-name.js';
 import type { AdkEntityOptions } from '../entities/index.js';
 import { DEFAULT_PREFIX, checkEntityOptions } from '../entities/naming.js';
-import { refuseWildcard } from '../src/database/tables.js';
+import { refuseWildcard } from '../src/database/sql/tables.js';
 import { oneOf } from '../src/model/arguments.js';
 import { SchemaError } from '../src/model/errors.js';
 import * as mariadb from './mariadb.js';
@@ -10,7 +10,7 @@ import * as mysql from './mysql.js';
 import * as postgresql from './postgresql.js';
 import { refuseDroppingConfig } from './refuse-config.js';
 import * as sqlite from './sqlite.js';
-import { LATER, TABLES, lookAtTables, placeFor, refuseDifferent, type Query } from './tables.js';
+import { LATER, TABLES, checkTables, locationFor, refuseDifferent, type Query } from './tables.js';
 
 type MigrationArguments = ConstructorParameters<typeof Migration>;
 
@@ -53,12 +53,12 @@ export function adkMigrations(dialect: DialectName, options: AdkEntityOptions = 
     throw new SchemaError('SQLite has no schemas. Use a tablePrefix instead.');
   }
   refuseWildcard(options.schema);
-  const place = nameOf(options);
+  const suffix = nameOf(options);
   return Object.entries(MIGRATIONS[dialect])
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([name, migration], index) => ({
-      name: name + place,
-      class: placed(migration, dialect, options, { isFirst: index === 0 }),
+      name: name + suffix,
+      class: located(migration, dialect, options, { isFirst: index === 0 }),
     }));
 }
 
@@ -69,7 +69,7 @@ function nameOf({ schema, tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): str
 }
 
 /** A migration whose SQL has the schema and prefix of `options`. */
-function placed(
+function located(
   Bundled: BundledClass,
   dialect: DialectName,
   options: AdkEntityOptions,
@@ -84,7 +84,7 @@ function placed(
 
     constructor(...args: MigrationArguments) {
       super(...args);
-      this.#schema = placeFor(args[1], { dialect, ...options }).schema;
+      this.#schema = locationFor(args[1], { dialect, ...options }).schema;
     }
 
     override async up(): Promise<void> {
@@ -105,7 +105,7 @@ function placed(
      */
     async #refuseStrangers(): Promise<void> {
       const query: Query = async (sql, values) => (await this.execute(sql, values)) as { name: string }[];
-      refuseDifferent(await lookAtTables(query, placeFor(this.config, { dialect, ...options }), LATER));
+      refuseDifferent(await checkTables(query, locationFor(this.config, { dialect, ...options }), LATER));
     }
 
     async #hasSchema(schema: string): Promise<boolean> {
@@ -114,11 +114,11 @@ function placed(
     }
 
     override addSql(sql: Parameters<Migration['addSql']>[0]): void {
-      super.addSql(typeof sql === 'string' ? this.inPlace(sql) : sql);
+      super.addSql(typeof sql === 'string' ? this.withLocation(sql) : sql);
     }
 
-    /** Replaces `adk_…` in a statement; overrides that of `PlacedMigration` where the migration is one. */
-    inPlace(sql: string): string {
+    /** Replaces `adk_…` in a statement; overrides that of `LocatedMigration` where the migration is one. */
+    withLocation(sql: string): string {
       return sql.replace(/(["`]?)\badk_(\w+)\1/g, (_match, _quote, suffix: string) => {
         const name = quoted(tablePrefix + suffix);
         // An index is in the schema of its table, and its name must not contain the schema.

@@ -7,14 +7,14 @@ import { changeMethod, changeSchema, executedNames, lastKnown, type Schema } fro
 import { LEAVES_OUT_ADK_TABLES, isSkipped } from './refuse-config.js';
 import {
   TABLES,
-  lookAtTables,
-  placeFor,
-  placeOf,
+  checkTables,
+  locationFor,
+  locationOf,
   refuseDifferent,
   refuseGone,
   refuseMissing,
   tableNames,
-  type Place,
+  type TableLocation,
 } from './tables.js';
 
 type MigratorEntityManager = ConstructorParameters<typeof Migrator>[0];
@@ -45,13 +45,13 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
   static override readonly name = 'Migrator';
   readonly [LEAVES_OUT_ADK_TABLES] = true;
   readonly #em: MigratorEntityManager;
-  readonly #place: Place;
+  readonly #location: TableLocation;
 
   constructor(em: MigratorEntityManager) {
     super(em);
     const dialect = supportedDialect(em.getPlatform());
     this.#em = em;
-    this.#place = { dialect, ...placeOf(em.getMetadata()) };
+    this.#location = { dialect, ...locationOf(em.getMetadata()) };
     compareRelationsAsOurs(em.getMetadata());
   }
 
@@ -95,7 +95,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
   async #withoutOurTables<T>(work: () => T): Promise<Awaited<T>> {
     const options = this.#em.config.get('schemaGenerator');
     const { skipTables } = options;
-    options.skipTables = [...(skipTables ?? []), ...tableNames(this.#place)];
+    options.skipTables = [...(skipTables ?? []), ...tableNames(this.#location)];
     try {
       return await work();
     } finally {
@@ -105,22 +105,22 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
 
   /** MikroORM does not apply `skipTables` to a snapshot that it reads, nor MikroORM 6 to one that it writes. */
   #leaveOut(schema: Schema): void {
-    const skipTables = [...(this.#em.config.get('schemaGenerator').skipTables ?? []), ...tableNames(this.#place)];
+    const skipTables = [...(this.#em.config.get('schemaGenerator').skipTables ?? []), ...tableNames(this.#location)];
     const tables = schema.getTables();
     tables.splice(0, tables.length, ...tables.filter(({ name }) => !isSkipped(name, skipTables)));
   }
 
-  #look() {
+  #checkTables() {
     const connection = this.#em.getConnection();
-    return lookAtTables(
+    return checkTables(
       (sql, values) => connection.execute<{ name: string }[]>(sql, values),
-      placeFor(this.#em.config, this.#place),
+      locationFor(this.#em.config, this.#location),
     );
   }
 
   /** @throws SchemaError when a table of ours is missing, or another program's; not where the database can't be reached. */
   async #refuseMissing(): Promise<void> {
-    // Not `checkConnection`: on MikroORM 7 it does not connect, and reports that there is no connection.
+    // `checkConnection` does not do: on MikroORM 7 it does not connect, and reports that there is no connection.
     const isReached = await this.#em
       .getConnection()
       .execute('select 1')
@@ -129,18 +129,18 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
         () => false,
       );
     if (!isReached) return;
-    const findings = await this.#look();
+    const findings = await this.#checkTables();
     refuseMissing(findings);
     refuseDifferent(findings);
   }
 
   /** @throws SchemaError when our migrations are noted as done, and a table or a column is missing. */
   async #refuseDamage(): Promise<void> {
-    const { dialect, ...options } = this.#place;
+    const { dialect, ...options } = this.#location;
     const names = adkMigrations(dialect, options).map(({ name }) => name);
     const executed = await executedNames(this);
     if (names.some((name) => !executed.has(name))) return;
-    const findings = await this.#look();
+    const findings = await this.#checkTables();
     refuseGone(findings, this.#em.config, names);
     refuseDifferent(findings);
   }

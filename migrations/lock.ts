@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
-import { changeOf, type SqlEntityManager } from '../src/database/mikro-orm.js';
-import { numberOf } from '../src/database/row-values.js';
-import type { Transactions } from '../src/database/transaction.js';
+import type { AttemptConnection } from '../src/database/calls/connection.js';
+import { numberOf } from '../src/database/sql/row-values.js';
+import type { Transactions } from '../src/database/calls/transaction.js';
 import { SchemaError } from '../src/model/errors.js';
 
 /**
@@ -19,7 +19,7 @@ export const TRANSACTION_LOCKS = {
 const LEASE_MS = 30_000;
 const WAIT_MS = 60_000;
 
-/** The longest time between two looks, which come at random. */
+/** The longest time between two checks, which come at random. */
 const LOOK_MS = 200;
 
 const ROW = "name = 'migrating'";
@@ -37,14 +37,14 @@ export class Overtaken extends Error {}
  * repeated and wait for each other, and `hold` lets one of them note that they were run.
  */
 export class MigrationLease {
+  readonly #transactions: Transactions;
+  readonly #counters: string;
   /** What the row holds as long as the lease is this process's: its end in ms, by the server's clock. No other lease has it. */
   #end: number;
 
-  private constructor(
-    private readonly transactions: Transactions,
-    private readonly counters: string,
-    end: number,
-  ) {
+  private constructor(transactions: Transactions, counters: string, end: number) {
+    this.#transactions = transactions;
+    this.#counters = counters;
     this.#end = end;
   }
 
@@ -69,21 +69,21 @@ export class MigrationLease {
   /**
    * Keeps the lease until the end of a transaction, and fails the commit of anybody who takes it meanwhile.
    *
-   * @param em the transaction's.
+   * @param connection the transaction's.
    * @throws Overtaken when the lease is another's.
    */
-  async hold(em: SqlEntityManager): Promise<void> {
+  async hold(connection: AttemptConnection): Promise<void> {
     // A write that changes nothing is no write to a cluster.
-    const sql = `update ${this.counters} set value = value + 1 where ${ROW} and value = ${this.#end}`;
-    const { affectedRows } = await changeOf(em, sql, []);
-    if (affectedRows === 0) throw new Overtaken();
+    const sql = `update ${this.#counters} set value = value + 1 where ${ROW} and value = ${this.#end}`;
+    const { affectedRows } = await connection.command(sql);
+    if (numberOf(affectedRows) === 0) throw new Overtaken();
     this.#end++;
   }
 
   /** Where that fails, the lease ends by itself. */
   async release(): Promise<void> {
-    const sql = `delete from ${this.counters} where ${ROW} and value = ${this.#end}`;
-    await this.transactions.statement((connection) => connection.run(sql)).catch(() => undefined);
+    const sql = `delete from ${this.#counters} where ${ROW} and value = ${this.#end}`;
+    await this.#transactions.statement((connection) => connection.run(sql)).catch(() => undefined);
   }
 }
 

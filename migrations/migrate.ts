@@ -1,11 +1,13 @@
-import { Utils, type MikroORM } from '@mikro-orm/core';
+import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
-import { refuseInside } from '../src/database/inside-transaction.js';
-import { prepareConnection, sqlEntityManager } from '../src/database/mikro-orm.js';
-import { Transactions } from '../src/database/transaction.js';
+import { refuseInside } from '../src/database/calls/inside-transaction.js';
+import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
+import { changedValues } from '../src/database/sql/row-values.js';
+import { Transactions } from '../src/database/calls/transaction.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
 import { PendingMigrations, patiently } from './pending.js';
+import { isObject } from '../src/model/objects.js';
 
 /**
  * Brings the tables of this package up to this version. Safe to call from many processes at once, and at every start:
@@ -25,45 +27,61 @@ import { PendingMigrations, patiently } from './pending.js';
  */
 export async function migrate(orm: MikroORM): Promise<void> {
   refuseOthers(orm);
-  const em = sqlEntityManager(orm.em);
+  const { em } = orm;
+  refuseOther(em);
   const dialect = supportedDialect(em.getPlatform());
   refuseInside(em);
   const { MigrationStorage, adkMigrations, refuseDroppingConfig, tables } = await loadMigrations();
-  const options = tables.placeOf(orm.getMetadata());
-  const tablesPlace = tables.placeFor(orm.config, { dialect, ...options });
+  const options = tables.locationOf(orm.getMetadata());
+  const location = tables.locationFor(orm.config, { dialect, ...options });
   refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
-  await prepareConnection(em);
+  await ormConnectionOf(em).open();
   await new Transactions(em).checkSettings();
   const connection = em.getConnection();
+  await refuseChangedRows(connection);
   const driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];
   const storage = new MigrationStorage(driver, orm.config.get('migrations'));
   const all = adkMigrations(dialect, options);
   const pending = new PendingMigrations(em, dialect, storage, all);
-  const look = (mayLack?: ReadonlySet<string>) =>
-    tables.lookAtTables((sql, values) => connection.execute(sql, values), tablesPlace, mayLack);
-  // Before the transaction, in which SQLite refuses it. The file keeps the mode.
+  const checkTables = (mayLack?: ReadonlySet<string>) =>
+    tables.checkTables((sql, values) => connection.execute(sql, values), location, mayLack);
+  // SQLite refuses this in a transaction, so it comes before. The file keeps the mode.
   if (dialect === 'sqlite') await patiently(() => connection.execute('pragma journal_mode = wal'));
-  // Before the transaction, since it takes a connection of its own, and the pool may have only one.
+  // This takes a connection of its own, and the pool may have only one, so it comes before the transaction.
   await pending.prepare();
 
   const names = all.map(({ name }) => name);
   const [next] = await pending.list();
   // All but the first one change tables that exist.
-  if (next && next !== all[0]) tables.refuseGone(await look(tables.LATER), orm.config, names);
+  if (next && next !== all[0]) tables.refuseGone(await checkTables(tables.LATER), orm.config, names);
   if (next) await pending.run();
-  const findings = await look();
+  const findings = await checkTables();
   tables.refuseGone(findings, orm.config, names);
   tables.refuseDifferent(findings);
 }
 
+/** What a parser of the host's that parses JSON, or trims, would change. */
+const TEXT = ' "A7" ';
+
+/**
+ * MikroORM reads its notes of what was run through the driver as the host has set it: misread, migrations would run again.
+ *
+ * @throws SchemaError when the driver's settings change rows or texts.
+ */
+async function refuseChangedRows(connection: Connection): Promise<void> {
+  const [row] = (await connection.execute(`select '${TEXT}' as text`)) as unknown[];
+  const text: unknown = isObject(row) && 'text' in row ? row.text : undefined;
+  if (text !== TEXT) throw changedValues('the text that was selected', text);
+}
+
 /** @throws InvalidArgumentError for what is no ORM: an `EntityManager`, for example, or a promise of one. */
 function refuseOthers(orm: unknown): void {
-  const isOrm = typeof orm === 'object' && orm !== null && 'em' in orm && 'config' in orm;
+  const isOrm = isObject(orm) && 'em' in orm && 'config' in orm;
   if (!isOrm) throw new InvalidArgumentError('migrate needs your MikroORM itself: await migrate(orm), not orm.em.');
 }
 
-/** Not imported at the top, since hosts that migrate by other means need no `@mikro-orm/migrations`. */
+/** Imports on demand, since hosts that migrate by other means need no `@mikro-orm/migrations`. */
 async function loadMigrations() {
   try {
     const { MigrationStorage } = await import('@mikro-orm/migrations');

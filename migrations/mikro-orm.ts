@@ -1,9 +1,10 @@
 import { types } from 'node:util';
 import type { Migrator } from '@mikro-orm/migrations';
 import { SchemaError } from '../src/model/errors.js';
+import { isObject } from '../src/model/objects.js';
 
 /**
- * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`; `src/database/mikro-orm.ts` has what differs
+ * What differs between MikroORM 6 and 7 in `@mikro-orm/migrations`; `src/database/orm` has what differs
  * elsewhere. The major is found out by the members of an object, never by a version.
  */
 
@@ -78,7 +79,7 @@ export interface Schema {
 }
 
 function isSchema(value: unknown): value is Schema {
-  return typeof value === 'object' && value !== null && 'getTables' in value && typeof value.getTables === 'function';
+  return isObject(value) && 'getTables' in value && typeof value.getTables === 'function';
 }
 
 /**

@@ -1,11 +1,10 @@
 import { setTimeout } from 'node:timers/promises';
-import type { Transaction } from '@mikro-orm/core';
+import type { EntityManager, Transaction } from '@mikro-orm/core';
 import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
 import type { DialectName } from '../entities/dialect-name.js';
-import { onConnection, type AttemptConnection } from '../src/database/connection.js';
-import type { SqlEntityManager } from '../src/database/mikro-orm.js';
-import { tablesOf } from '../src/database/tables.js';
-import { Transactions } from '../src/database/transaction.js';
+import { onConnection, type AttemptConnection } from '../src/database/calls/connection.js';
+import { tablesOf } from '../src/database/sql/tables.js';
+import { Transactions } from '../src/database/calls/transaction.js';
 import { driverCodeOf } from '../src/model/errors.js';
 import { passingOf } from '../src/model/failures.js';
 import type { AdkMigration } from './adk-migrations.js';
@@ -19,18 +18,21 @@ const NOT_MADE: ReadonlySet<string | undefined> = new Set(['ER_NO_SUCH_TABLE', '
 
 /** The migrations that a database still needs, run by one process at a time. */
 export class PendingMigrations {
+  readonly #em: EntityManager;
+  readonly #dialect: DialectName;
+  readonly #storage: MigrationStorage;
+  readonly #all: readonly AdkMigration[];
   readonly #driver: ConstructorParameters<typeof Migration>[0];
 
   /**
    * @param storage MikroORM's notes of what was run.
    * @param all oldest first.
    */
-  constructor(
-    private readonly em: SqlEntityManager,
-    private readonly dialect: DialectName,
-    private readonly storage: MigrationStorage,
-    private readonly all: readonly AdkMigration[],
-  ) {
+  constructor(em: EntityManager, dialect: DialectName, storage: MigrationStorage, all: readonly AdkMigration[]) {
+    this.#em = em;
+    this.#dialect = dialect;
+    this.#storage = storage;
+    this.#all = all;
     this.#driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];
   }
 
@@ -41,12 +43,12 @@ export class PendingMigrations {
 
   async list(): Promise<AdkMigration[]> {
     const executed = new Set(await this.#executed());
-    return this.all.filter(({ name }) => !executed.has(name));
+    return this.#all.filter(({ name }) => !executed.has(name));
   }
 
   async #executed(): Promise<string[]> {
     try {
-      return await this.storage.executed();
+      return await this.#storage.executed();
     } catch (error) {
       if (NOT_MADE.has(driverCodeOf(error))) return [];
       throw error;
@@ -57,17 +59,17 @@ export class PendingMigrations {
   async #ensureNotes(): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
-        await patiently(() => this.storage.ensureTable());
+        await patiently(() => this.#storage.ensureTable());
         return;
       } catch (error) {
-        // One more try for the schema, one for the table.
+        // The schema and the table may each cost one more attempt.
         if (attempt > 2) throw error;
       }
     }
   }
 
   get #transactionLock(): readonly string[] | undefined {
-    const { dialect } = this;
+    const dialect = this.#dialect;
     return dialect === 'sqlite' || dialect === 'postgresql' ? TRANSACTION_LOCKS[dialect] : undefined;
   }
 
@@ -79,10 +81,10 @@ export class PendingMigrations {
 
   async #runInTransaction(lock: readonly string[]): Promise<void> {
     await patiently(() =>
-      this.#onConnection((em, connection) =>
+      this.#onConnection((connection) =>
         connection.transaction(async () => {
-          const transaction: unknown = em.getTransactionContext();
-          for (const sql of lock) await em.getConnection().execute(sql, [], 'run', transaction);
+          for (const sql of lock) await connection.command(sql);
+          const transaction: unknown = connection.context;
           await this.#noting(transaction, async (note) => {
             for (const migration of await this.list()) {
               await this.#execute(migration, transaction);
@@ -95,15 +97,15 @@ export class PendingMigrations {
   }
 
   async #runUnderLease(): Promise<void> {
-    const transactions = new Transactions(this.em);
-    const { counters } = tablesOf(this.em);
+    const transactions = new Transactions(this.#em);
+    const { counters } = tablesOf(this.#em);
     for (let attempt = 1; ; attempt++) {
       try {
         const [next] = await this.list();
         if (!next) return;
         // It makes the table that the lease is in. Its statements may be repeated, and run twice at once.
-        if (next === this.all[0]) {
-          await this.#onConnection((em) => this.#execute(next, em.getTransactionContext()));
+        if (next === this.#all[0]) {
+          await this.#onConnection((connection) => this.#execute(next, connection.context));
         }
         const lease = await MigrationLease.take(transactions, counters);
         try {
@@ -111,7 +113,7 @@ export class PendingMigrations {
           // two servers of one group do that at once, none can take over what the other has done, and all leave the group.
           await this.#ensureNotes();
           const migrations = await this.list();
-          await this.#onConnection((em, connection) => this.#runAll(migrations, lease, em, connection));
+          await this.#onConnection((connection) => this.#runAll(migrations, lease, connection));
         } finally {
           await lease.release();
         }
@@ -125,21 +127,20 @@ export class PendingMigrations {
   async #runAll(
     migrations: readonly AdkMigration[],
     lease: MigrationLease,
-    em: SqlEntityManager,
     connection: AttemptConnection,
   ): Promise<void> {
-    const context: unknown = em.getTransactionContext();
+    const context: unknown = connection.context;
     for (const migration of migrations) {
       await this.#execute(migration, context);
       await connection.transaction(async () => {
-        await lease.hold(em);
+        await lease.hold(connection);
         await this.#noting(context, (note) => note(migration));
       });
     }
   }
 
   async #execute({ class: Class }: AdkMigration, context: Transaction): Promise<void> {
-    const migration = new Class(this.#driver, this.em.config);
+    const migration = new Class(this.#driver, this.#em.config);
     migration.setTransactionContext(context);
     await migration.up();
     for (const sql of migration.getQueries()) await migration.execute(sql);
@@ -150,23 +151,22 @@ export class PendingMigrations {
     transaction: Transaction,
     work: (note: (migration: AdkMigration) => Promise<void>) => Promise<void>,
   ): Promise<void> {
-    this.storage.setMasterMigration(transaction);
+    this.#storage.setMasterMigration(transaction);
     try {
       await work(({ name }) => {
         // The type of MikroORM 6 requires `context`, that of MikroORM 7 does not have it.
         const entry = { name, context: null };
-        return this.storage.logMigration(entry);
+        return this.#storage.logMigration(entry);
       });
     } finally {
-      this.storage.unsetMasterMigration();
+      this.#storage.unsetMasterMigration();
     }
   }
 
-  async #onConnection(work: (em: SqlEntityManager, connection: AttemptConnection) => Promise<void>): Promise<void> {
-    const em = this.em.fork({ disableContextResolution: true });
-    // After an error the connection is closed, and its transaction with it.
+  async #onConnection(work: (connection: AttemptConnection) => Promise<void>): Promise<void> {
+    // An error closes the connection, and its transaction with it.
     const isSpoilt = () => true;
-    await onConnection(em, { timeoutMs: 0 }, isSpoilt, (connection) => work(em, connection));
+    await onConnection(new Transactions(this.#em).database, { timeoutMs: 0 }, isSpoilt, work);
   }
 }
 

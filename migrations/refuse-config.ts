@@ -23,14 +23,18 @@ export function isSkipped(table: string, skipTables: readonly (string | RegExp)[
  *
  * @throws SchemaError that shows the line to write.
  */
-export function refuseDroppingConfig(config: Configuration, metadata: MetadataStorage, place: AdkEntityOptions): void {
+export function refuseDroppingConfig(
+  config: Configuration,
+  metadata: MetadataStorage,
+  location: AdkEntityOptions,
+): void {
   const { snapshot, dropTables, safe } = config.get('migrations');
   if (safe || !dropTables) return;
   const { skipTables = [] } = config.get('schemaGenerator');
   const migrator = config.getExtension<object>('@mikro-orm/migrator');
   const skipsInSnapshot = !snapshot || (migrator !== undefined && LEAVES_OUT_ADK_TABLES in migrator);
 
-  const names = tableNames(place);
+  const names = tableNames(location);
   for (const [index, { entity }] of TABLES.entries()) {
     const table = names[index] ?? '';
     if (isSkipped(table, skipTables)) {

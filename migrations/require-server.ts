@@ -1,24 +1,27 @@
 import type { Migration } from '@mikro-orm/migrations';
 import { mariadb } from '../src/database/dialects/mariadb.js';
-import { mysql, wrongServer } from '../src/database/dialects/mysql.js';
+import { mysql } from '../src/database/dialects/mysql.js';
+import { postgresql } from '../src/database/dialects/postgresql.js';
 import { SchemaError } from '../src/model/errors.js';
+
+const DIALECTS = { postgresql, mysql, mariadb };
 
 /**
  * Refuses a MySQL server behind the `mariadb` driver and the other way round. Both speak the same protocol, but
  * neither has the other's binary collations, and the first `create table` would fail without saying why. Refuses also
- * what the sessions themselves refuse, such as `autocommit = 0`.
+ * what the sessions themselves refuse, such as TiDB and `autocommit = 0`.
  *
  * @param migration the migration that is about to run.
  * @param driver the driver whose SQL the migration holds.
  * @throws SchemaError that names the driver of the server, or the setting and what mends it.
  */
-export async function requireServer(migration: Migration, driver: 'mysql' | 'mariadb'): Promise<void> {
+export async function requireServer(migration: Migration, driver: keyof typeof DIALECTS): Promise<void> {
   const [row] = (await migration.execute('select version() as version')) as { version: string }[];
-  const wrong = wrongServer(row?.version ?? '', driver);
+  const { settings, wrongServer } = DIALECTS[driver].connections;
+  const wrong = wrongServer?.(row?.version ?? '');
   if (wrong !== undefined) throw new SchemaError(wrong);
-  const { settings } = (driver === 'mysql' ? mysql : mariadb).connections;
   try {
-    await migration.execute('select ? as checked', [settings.around('')]);
+    await migration.execute(`select ${settings.around} as checked`, ['']);
   } catch (error) {
     throw settings.refusal(error) ?? error;
   }

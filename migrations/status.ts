@@ -1,9 +1,9 @@
-import { TableNotFoundException, type Configuration, type MikroORM } from '@mikro-orm/core';
+import { TableNotFoundException, type Configuration, type EntityManager, type MikroORM } from '@mikro-orm/core';
 import { supportedDialect, type DialectName } from '../entities/dialect-name.js';
-import { sqlEntityManager, type SqlEntityManager } from '../src/database/mikro-orm.js';
+import { refuseOther } from '../src/database/orm/orm-connection.js';
 import { SchemaError } from '../src/model/errors.js';
 import { adkMigrations } from './adk-migrations.js';
-import { lookAtTables, placeFor, placeOf, refuseDifferent, refuseGone, refuseMissing } from './tables.js';
+import { checkTables, locationFor, locationOf, refuseDifferent, refuseGone, refuseMissing } from './tables.js';
 
 /** What a database lacks of what this version needs. */
 export interface MigrationStatus {
@@ -17,21 +17,22 @@ const OUTDATED =
   'The tables are those of an earlier version. Run npx adk-mikro-orm migrate, or npx mikro-orm migration:up, or call migrate(orm).';
 
 /**
- * Looks at the tables and at MikroORM's notes of what was run. Nothing is written; `MigrationStorage` of MikroORM 7 would
+ * Checks the tables and MikroORM's notes of what was run. Nothing is written; `MigrationStorage` of MikroORM 7 would
  * make its table.
  *
  * @throws SchemaError when `adkEntities()` is not among the ORM's entities, or the database is not supported.
  */
 export async function migrationStatus(orm: MikroORM): Promise<MigrationStatus> {
-  const em = sqlEntityManager(orm.em);
+  const { em } = orm;
+  refuseOther(em);
   const dialect = supportedDialect(em.getPlatform());
-  const options = placeOf(orm.getMetadata());
+  const options = locationOf(orm.getMetadata());
   const names = adkMigrations(dialect, options).map(({ name }) => name);
   const noted = await notedNames(em, orm.config, dialect);
   const pending = names.filter((name) => !noted.has(name));
-  const findings = await lookAtTables(
+  const findings = await checkTables(
     (sql, values) => em.getConnection().execute(sql, values),
-    placeFor(orm.config, { dialect, ...options }),
+    locationFor(orm.config, { dialect, ...options }),
   );
   try {
     if (pending.length === 0) refuseGone(findings, orm.config, names);
@@ -46,14 +47,22 @@ export async function migrationStatus(orm: MikroORM): Promise<MigrationStatus> {
   return { pending };
 }
 
-async function notedNames(em: SqlEntityManager, config: Configuration, dialect: DialectName): Promise<Set<string>> {
+/** A driver for SQL has the method. */
+function sqlDriver(em: EntityManager) {
+  return em.getDriver() as unknown as { execute(text: string): Promise<unknown> };
+}
+
+async function notedNames(em: EntityManager, config: Configuration, dialect: DialectName): Promise<Set<string>> {
   const { tableName = 'mikro_orm_migrations' } = config.get('migrations');
-  const isPlaced = tableName.includes('.') || dialect === 'sqlite';
-  const path = isPlaced ? tableName.split('.') : [config.get('schema') ?? '', tableName].filter((part) => part !== '');
+  const namesSchema = tableName.includes('.') || dialect === 'sqlite';
+  const path = namesSchema
+    ? tableName.split('.')
+    : [config.get('schema') ?? '', tableName].filter((part) => part !== '');
   const table = path.map((part) => em.getPlatform().quoteIdentifier(part)).join('.');
   try {
-    const rows = (await em.execute(`select name from ${table}`, [], 'all')) as { name: string }[];
-    // As MikroORM reads them: earlier versions of it have noted the files.
+    // The connection would throw the driver's own errors, so the driver object runs it.
+    const rows = (await sqlDriver(em).execute(`select name from ${table}`)) as { name: string }[];
+    // MikroORM reads the names in this way: earlier versions of it have noted the files.
     return new Set(rows.map(({ name }) => name.replace(/\.[jt]s$/, '')));
   } catch (error) {
     if (error instanceof TableNotFoundException) return new Set();

@@ -4,14 +4,14 @@ import type { DialectName } from '../entities/dialect-name.js';
 import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
 import { entityNamed } from '../entities/mikro-orm.js';
 import { DEFAULT_PREFIX } from '../entities/naming.js';
-import { refuseWildcard } from '../src/database/tables.js';
+import { refuseWildcard } from '../src/database/sql/tables.js';
 import { SchemaError } from '../src/model/errors.js';
 
 /** Runs a query, in the caller's transaction if there is one. */
 export type Query = (sql: string, values: unknown[]) => Promise<{ name: string }[]>;
 
 /** The database and the names of one set of tables. */
-export interface Place extends AdkEntityOptions {
+export interface TableLocation extends AdkEntityOptions {
   dialect: DialectName;
 }
 
@@ -33,7 +33,7 @@ export const tableNames = ({ tablePrefix = DEFAULT_PREFIX }: AdkEntityOptions): 
  *
  * @throws SchemaError when `adkEntities()` is not among the ORM's entities.
  */
-export function placeOf(metadata: MetadataStorage): AdkEntityOptions {
+export function locationOf(metadata: MetadataStorage): AdkEntityOptions {
   const session = entityNamed(metadata, 'AdkSession');
   if (!session) throw new SchemaError(`Add ...adkEntities() to 'entities' in the config of MikroORM.`);
   refuseWildcard(session.schema);
@@ -46,13 +46,13 @@ export function placeOf(metadata: MetadataStorage): AdkEntityOptions {
  *
  * @throws SchemaError when it is `'*'`, or holds a question mark.
  */
-export function placeFor(config: Configuration, place: Place): Place {
-  const schema = place.schema ?? config.get('schema');
+export function locationFor(config: Configuration, location: TableLocation): TableLocation {
+  const schema = location.schema ?? config.get('schema');
   // As MikroORM does, without a schema on SQLite.
-  if (!schema || place.dialect === 'sqlite') return place;
+  if (!schema || location.dialect === 'sqlite') return location;
   refuseWildcard(schema);
   refusePlaceholder(schema);
-  return { ...place, schema };
+  return { ...location, schema };
 }
 
 /** The columns of a table; none when there is no such table. */
@@ -92,9 +92,9 @@ export const LATER: ReadonlySet<string> = new Set(['changes', 'first_seq', 'dele
  *
  * @param mayLack tables, without their prefix, and columns that need not exist.
  */
-export async function lookAtTables(
+export async function checkTables(
   query: Query,
-  { dialect, schema, tablePrefix = DEFAULT_PREFIX }: Place,
+  { dialect, schema, tablePrefix = DEFAULT_PREFIX }: TableLocation,
   mayLack: ReadonlySet<string> = new Set(),
 ): Promise<Findings> {
   const findings: Findings = {};

@@ -42,7 +42,7 @@ export {
 export type {
   LogChange,
   LogEntry,
-  LogPlace,
+  LogEntryPosition,
   SessionLogEntry,
   SessionLogPosition,
   SessionReset,
@@ -55,7 +55,6 @@ export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './m
 export {
   SessionMaintenance,
   type EraseUserOptions,
-  type ImportFromOptions,
   type ImportOptions,
   type PruneOptions,
   type SessionMaintenanceOptions,
@@ -88,8 +87,8 @@ export {
   type LeaseInfo,
   type SessionLeasesOptions,
 } from './leases/session-leases.js';
-export type { PastPlace } from './sessions/history.js';
-export type { AppendEventsRequest, ForkPlace, UpdateStateRequest } from './sessions/requests.js';
+export type { HistoryPoint } from './sessions/history.js';
+export type { AppendEventsRequest, ForkPoint, UpdateStateRequest } from './sessions/requests.js';
 export type {
   FindSessionsRequest,
   FindSessionsResponse,
@@ -98,7 +97,6 @@ export type {
 } from './sessions/summaries.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';
-export type { RefusedRow } from './transfer/foreign/read-foreign.js';
 export type { ExportFilter } from './transfer/export.js';
 export type {
   AppRecord,

@@ -56,7 +56,7 @@ const OPENERS: Record<OpenableName, (database: TestDatabase) => Promise<Contende
   },
 
   async previous(database) {
-    const previous = await import('../../test/schema/previous-version.js');
+    const previous = await import('../../test/hosts/schema/previous-version.js');
     const orm = await MikroORM.init({ ...database.options, entities: previous.adkEntities() });
     await previous.migrate(orm);
     return openOurs(database, orm, new previous.MikroOrmSessionService(orm.em));

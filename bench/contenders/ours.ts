@@ -20,68 +20,76 @@ export class Ours implements Contender<Session> {
   readonly name = 'ours';
   /** What makes another one like it. */
   readonly parts: [MikroORM, TestDatabase, BareDriver, () => Promise<void>];
+  readonly #database: TestDatabase;
+  readonly #filler: BareDriver;
+  readonly #end: () => Promise<void>;
+  readonly #service: Service;
   readonly #connected: MikroORM[] = [];
 
   constructor(
     readonly orm: MikroORM,
-    private readonly database: TestDatabase,
-    private readonly filler: BareDriver,
-    private readonly end: () => Promise<void>,
-    private readonly service: Service = new MikroOrmSessionService(orm.em),
+    database: TestDatabase,
+    filler: BareDriver,
+    end: () => Promise<void>,
+    service: Service = new MikroOrmSessionService(orm.em),
   ) {
+    this.#database = database;
+    this.#filler = filler;
+    this.#end = end;
+    this.#service = service;
     this.parts = [orm, database, filler, end];
   }
 
   /** One more ORM on the database, as another process has it; closed with this one. */
   async connect(): Promise<MikroORM> {
-    const orm = await MikroORM.init({ ...this.database.options, entities: adkEntities() });
+    const orm = await MikroORM.init({ ...this.#database.options, entities: adkEntities() });
     this.#connected.push(orm);
     return orm;
   }
 
   /** What makes a connection that hears notifications; undefined where the server has none. */
   listen(): (() => NotificationClient) | undefined {
-    return this.database.name === 'postgresql' ? () => new pg.Client(this.database.url) : undefined;
+    return this.#database.name === 'postgresql' ? () => new pg.Client(this.#database.url) : undefined;
   }
 
   fill(sessions: Iterable<SessionContent>): Promise<void> {
-    return fillAdkTables(this.filler, sessions);
+    return fillAdkTables(this.#filler, sessions);
   }
 
   async open({ key }: SessionContent): Promise<Session> {
-    const session = await this.service.getSession(key);
+    const session = await this.#service.getSession(key);
     if (!session) throw new Error('The session was not filled.');
     return session;
   }
 
   create(key: SessionKey, state: Record<string, unknown>): Promise<Session> {
-    return this.service.createSession({ ...key, state });
+    return this.#service.createSession({ ...key, state });
   }
 
   append(session: Session, event: Event): Promise<Event> {
-    return this.service.appendEvent({ session, event });
+    return this.#service.appendEvent({ session, event });
   }
 
   appendAll(session: Session, events: readonly Event[]): Promise<unknown> {
-    return this.service.appendEvents({ session, events });
+    return this.#service.appendEvents({ session, events });
   }
 
   async read(key: SessionKey, newest?: number): Promise<number> {
-    const session = await this.service.getSession({ ...key, config: { numRecentEvents: newest } });
+    const session = await this.#service.getSession({ ...key, config: { numRecentEvents: newest } });
     return session?.events.length ?? 0;
   }
 
   async list(appName: string, limit: number): Promise<number> {
-    const { sessions } = await this.service.listSessions({ appName, limit, order: 'desc' });
+    const { sessions } = await this.#service.listSessions({ appName, limit, order: 'desc' });
     return sessions.length;
   }
 
   delete(key: SessionKey): Promise<void> {
-    return this.service.deleteSession(key);
+    return this.#service.deleteSession(key);
   }
 
   async close(): Promise<void> {
     for (const orm of this.#connected) await orm.close(true);
-    await this.end();
+    await this.#end();
   }
 }

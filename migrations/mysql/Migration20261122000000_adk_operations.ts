@@ -1,8 +1,8 @@
-import { PlacedMigration } from '../placed-migration.js';
+import { LocatedMigration } from '../located-migration.js';
 import { requireServer } from '../require-server.js';
 
-/** Trimmed and deleted sessions, titles and labels, and the changes that the event log tells. */
-export class Migration20261122000000_adk_operations extends PlacedMigration {
+/** Trimmed and deleted sessions, titles and labels, and the changes that the event log emits. */
+export class Migration20261122000000_adk_operations extends LocatedMigration {
   override async up(): Promise<void> {
     await requireServer(this, 'mysql');
     for (const column of [
@@ -31,7 +31,7 @@ export class Migration20261122000000_adk_operations extends PlacedMigration {
       index adk_changes_session (app_name, user_id, session_id)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
-    // What was there before the log told of it: the tables say what it is (contract J2). With the default isolation level
+    // For what was there before the log recorded changes, readers take the tables (contract J2). With the default isolation level
     // the statement would lock all sessions until its end, and appends would wait; a binary log of statements needs that.
     const [format] = (await this.execute("show variables like 'binlog_format'")) as { Value: string }[];
     if (format?.Value !== 'STATEMENT') this.addSql('set transaction isolation level read committed');
@@ -52,7 +52,7 @@ export class Migration20261122000000_adk_operations extends PlacedMigration {
 
   override down(): void {
     this.addSql('drop table if exists adk_changes');
-    // Without the column deleted sessions would be sessions again.
+    // Without the column soft-deleted sessions would be visible again.
     this.addSql('delete from adk_sessions where deleted_at is not null');
     this.addSql(`alter table adk_sessions
       drop column first_seq, drop column deleted_at, drop column title, drop column labels`);

@@ -1,9 +1,11 @@
 import { Migration } from '@mikro-orm/migrations';
 import { TRANSACTION_LOCKS } from '../lock.js';
+import { requireServer } from '../require-server.js';
 
 /** The tables of version 0.1. */
 export class Migration20261121000000_adk_initial extends Migration {
   override async up(): Promise<void> {
+    await requireServer(this, 'postgresql');
     // Two `create table if not exists` of one table at once can fail with a unique violation in the catalog.
     for (const sql of TRANSACTION_LOCKS.postgresql) await this.execute(sql);
 

@@ -1,9 +1,11 @@
 import { Migration } from '@mikro-orm/migrations';
 import { TRANSACTION_LOCKS } from '../lock.js';
+import { requireServer } from '../require-server.js';
 
-/** Trimmed and deleted sessions, titles and labels, and the changes that the event log tells. */
+/** Trimmed and deleted sessions, titles and labels, and the changes that the event log emits. */
 export class Migration20261122000000_adk_operations extends Migration {
   override async up(): Promise<void> {
+    await requireServer(this, 'postgresql');
     for (const sql of TRANSACTION_LOCKS.postgresql) await this.execute(sql);
 
     this.addSql(`create table if not exists adk_changes (
@@ -24,7 +26,7 @@ export class Migration20261122000000_adk_operations extends Migration {
     this.addSql(`create index if not exists adk_changes_session
       on adk_changes (app_name, user_id, session_id)`);
 
-    // What was there before the log told of it: the tables say what it is (contract J2).
+    // For what was there before the log recorded changes, readers take the tables (contract J2).
     this.addSql(`insert into adk_changes (app_name, user_id, session_id, kind, seq, time)
       select app_name, user_id, session_id, 'created', 0, create_time from adk_sessions
         where not exists (select 1 from adk_changes)
@@ -43,7 +45,7 @@ export class Migration20261122000000_adk_operations extends Migration {
 
   override down(): void {
     this.addSql('drop table if exists adk_changes');
-    // Without the column deleted sessions would be sessions again.
+    // Without the column soft-deleted sessions would be visible again.
     this.addSql('delete from adk_sessions where deleted_at is not null');
     this.addSql(
       'alter table adk_sessions drop column first_seq, drop column deleted_at, drop column title, drop column labels',

@@ -1,8 +1,8 @@
 import { TRANSACTION_LOCKS } from '../lock.js';
-import { PlacedMigration } from '../placed-migration.js';
+import { LocatedMigration } from '../located-migration.js';
 
-/** Trimmed and deleted sessions, titles and labels, and the changes that the event log tells. */
-export class Migration20261122000000_adk_operations extends PlacedMigration {
+/** Trimmed and deleted sessions, titles and labels, and the changes that the event log emits. */
+export class Migration20261122000000_adk_operations extends LocatedMigration {
   override async up(): Promise<void> {
     // A transaction that reads first fails when it writes and another process has written in between.
     for (const sql of TRANSACTION_LOCKS.sqlite) await this.execute(sql);
@@ -31,7 +31,7 @@ export class Migration20261122000000_adk_operations extends PlacedMigration {
     this.addSql(`create index if not exists adk_changes_session
       on adk_changes (app_name, user_id, session_id)`);
 
-    // What was there before the log told of it: the tables say what it is (contract J2).
+    // For what was there before the log recorded changes, readers take the tables (contract J2).
     this.addSql(`insert into adk_changes (app_name, user_id, session_id, kind, seq, time)
       select app_name, user_id, session_id, 'created', 0, create_time from adk_sessions
         where not exists (select 1 from adk_changes)
@@ -43,7 +43,7 @@ export class Migration20261122000000_adk_operations extends PlacedMigration {
 
   override down(): void {
     this.addSql('drop table if exists adk_changes');
-    // Without the column deleted sessions would be sessions again.
+    // Without the column soft-deleted sessions would be visible again.
     this.addSql('delete from adk_sessions where deleted_at is not null');
     for (const column of ['first_seq', 'deleted_at', 'title', 'labels']) {
       this.addSql(`alter table adk_sessions drop column ${column}`);

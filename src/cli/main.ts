@@ -12,7 +12,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 try {
   await program().parseAsync();
 } catch (error) {
-  // Commander has told it. Help and version are no errors.
+  // Commander has reported it. Help and version are no errors.
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
   else fail(error);
 }

@@ -3,6 +3,7 @@ import type { MikroORM } from '@mikro-orm/core';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { UsageError } from './usage-error.js';
+import { isObject } from '../model/objects.js';
 
 /** MikroORM 6 would connect at once, and fail without saying what it is that has failed. MikroORM 7 has no such option. */
 export const LAZILY = { connect: false };
@@ -41,8 +42,6 @@ async function plainOrm(file: string, context: string): Promise<MikroORM> {
 }
 
 const isFunction = (value: unknown): value is (context: string) => unknown => typeof value === 'function';
-
-const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
 const contextOf = (options: unknown): unknown =>
   isObject(options) && 'contextName' in options ? options.contextName : 'default';

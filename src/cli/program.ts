@@ -1,8 +1,11 @@
 import { Command, Option } from 'commander';
 import { doctor } from './commands/doctor.js';
-import { list, show, stats, tail } from './commands/look.js';
-import { fork, repair, rewind, runMigrations } from './commands/mend.js';
+import { fork } from './commands/fork.js';
+import { list, show, stats, tail } from './commands/inspect.js';
+import { runMigrations } from './commands/migrate.js';
 import { eraseUser, prune, trim } from './commands/remove.js';
+import { repair } from './commands/repair.js';
+import { rewind } from './commands/rewind.js';
 import { exportSessions, importSessions } from './commands/transfer.js';
 import { action } from './run.js';
 import { duration, label, logCursor, time, wholeNumber } from './values.js';
@@ -34,12 +37,10 @@ export function program(): Command {
   const command = (usage: string, description: string, example: string) =>
     program.command(usage).description(description).addHelpText('after', `\nExample:\n  $ adk-mikro-orm ${example}`);
 
-  command('doctor', 'says what is wrong with the database and its settings, and what to do', 'doctor').action(
-    action(doctor),
-  );
+  command('doctor', 'checks the database and its settings, and advises what to do', 'doctor').action(action(doctor));
 
   command('migrate', 'brings the tables up to this version', 'migrate')
-    .option('--dry-run', 'only say what would be run')
+    .option('--dry-run', 'only show what would be run')
     .action(action(runMigrations, true));
 
   command('stats', 'counts sessions, users, events and bytes', 'stats --by-app')
@@ -55,7 +56,7 @@ export function program(): Command {
     .option('--label <name=value>', 'with this label; may be given several times', label)
     .option('--updated-after <time>', 'updated later than this', time)
     .option('--updated-before <time>', 'updated earlier than this', time)
-    .option('--deleted', 'those that are marked as deleted')
+    .option('--deleted', 'soft-deleted sessions')
     .option('--oldest-first', 'the oldest first')
     .option('--limit <n>', 'how many at most (default: 50)', wholeNumber)
     .option('--after <cursor>', 'the next page')
@@ -80,7 +81,7 @@ export function program(): Command {
     .option('--user <id>', 'one user')
     .option('--idle-for <time>', 'last updated so long ago, such as 90d or 12h', duration)
     .option('--older-than <time>', 'created so long ago', duration)
-    .option('--deleted-for <time>', 'marked as deleted so long ago', duration)
+    .option('--deleted-for <time>', 'soft-deleted so long ago', duration)
     .action(action(prune));
 
   batches(
@@ -107,7 +108,7 @@ export function program(): Command {
   command('import', 'writes what export has read, or copies another ADK session store', 'import support.jsonl')
     .argument('[file]', 'lines of JSON; - for the standard input')
     .option('--from <url>', 'a database of a session service of ADK for TypeScript, Python or Go')
-    .option('--dry-run', 'with --from: only count, and say what cannot be taken')
+    .option('--dry-run', 'with --from: only count, and report what cannot be taken')
     .option('--batch-size <n>', 'how many events a transaction writes at most (default: 500)', wholeNumber)
     .action(action(importSessions));
 
@@ -116,16 +117,18 @@ export function program(): Command {
     .argument('<user>')
     .argument('<session>')
     .option('--save <file>', 'where to put what is taken out')
-    .option('--dry-run', 'only say what is damaged')
+    .option('--dry-run', 'only report what is damaged')
     .option('--include-leased', 'also while somebody holds its lease')
     .option('--yes', 'do not ask')
     .action(action(repair));
 
-  place(command('fork', 'makes a session of the past of another one', 'fork support ada 4711 --at 12'))
+  historyPoint(command('fork', 'makes a session of the past of another one', 'fork support ada 4711 --at 12'))
     .option('--as <id>', 'the id of the new session')
     .action(action(fork));
 
-  place(command('rewind', 'takes a session back, and deletes the events after that', 'rewind support ada 4711 --at 12'))
+  historyPoint(
+    command('rewind', 'takes a session back, and deletes the events after that', 'rewind support ada 4711 --at 12'),
+  )
     .option('--yes', 'do not ask')
     .action(action(rewind));
 
@@ -143,7 +146,7 @@ function batches(command: Command): Command {
     .option('--include-leased', 'also sessions whose lease somebody holds');
 }
 
-function place(command: Command): Command {
+function historyPoint(command: Command): Command {
   return command
     .argument('<app>')
     .argument('<user>')

@@ -5,11 +5,14 @@ const LINE_MS = 5_000;
 
 /** How far a command is: a bar on a terminal, elsewhere a line every few seconds. On stderr. */
 export class Progress {
+  readonly #total: number | undefined;
   readonly #bar: SingleBar | undefined;
   #lastLine = performance.now();
 
   /** @param total undefined where it is not known: the bar is a text then. */
-  constructor(private readonly total: number | undefined) {
+  constructor(total: number | undefined) {
+    this.#total = total;
+
     if (!process.stderr.isTTY) return;
     const format = total === undefined ? '{text}' : '{bar} {percentage}%  {text}';
     this.#bar = new SingleBar({
@@ -21,7 +24,7 @@ export class Progress {
       hideCursor: true,
       clearOnComplete: true,
       stopOnComplete: false,
-      // So that the last state is shown.
+      // This shows the last state.
       forceRedraw: true,
     });
     this.#bar.start(total ?? 1, 0, { text: '' });
@@ -29,10 +32,10 @@ export class Progress {
 
   show(done: number, text: string): void {
     if (this.#bar) {
-      this.#bar.update(Math.min(done, this.total ?? 1), { text });
+      this.#bar.update(Math.min(done, this.#total ?? 1), { text });
     } else if (performance.now() - this.#lastLine >= LINE_MS) {
       this.#lastLine = performance.now();
-      const percent = this.total ? `${Math.floor((100 * done) / this.total)}%  ` : '';
+      const percent = this.#total ? `${Math.floor((100 * done) / this.#total)}%  ` : '';
       process.stderr.write(`${percent}${text}\n`);
     }
   }

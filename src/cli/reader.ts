@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import { Stores } from '../database/stores/stores.js';
-import { Transactions, type TransactionOptions } from '../database/transaction.js';
+import { Transactions, type TransactionOptions } from '../database/calls/transaction.js';
 
 /** The tables, for a command that reads what no public method returns. */
 export function readerOf(em: EntityManager, operation: string, options?: TransactionOptions) {

@@ -20,11 +20,11 @@ export interface Context {
   signal: AbortSignal;
 }
 
-/** How a command ended; where it is `failed`, it has told why, and the process ends with 1. */
-export type Outcome = 'failed' | undefined;
+/** How a command ended; where it is `failed`, it has reported why, and the process ends with 1. */
+export type CommandResult = 'failed' | undefined;
 
 /** What a command does, with its arguments and its options. */
-export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => Promise<Outcome>;
+export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => Promise<CommandResult>;
 
 /**
  * @param mayCreate whether the command makes a SQLite file that does not exist.
@@ -53,7 +53,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
   };
 }
 
-/** Tells what went wrong, on stderr. */
+/** Reports an error on stderr. */
 export function fail(error: unknown): void {
   const isUsage =
     error instanceof UsageError || error instanceof InvalidArgumentError || error instanceof InvalidKeyError;

@@ -6,7 +6,7 @@ import {
   type Event,
   type Session,
 } from '@google/adk';
-import { isRecord } from '../model/state.js';
+import { isRecord } from '../model/objects.js';
 
 /** A tool call that a run left without a response. */
 export interface UnansweredFunctionCall {

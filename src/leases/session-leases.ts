@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
 import { Stores } from '../database/stores/stores.js';
-import { Transactions } from '../database/transaction.js';
+import { Transactions } from '../database/calls/transaction.js';
 import { aDuration, aWait, object, rule } from '../model/arguments.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkedSessionKey, isStorable, type SessionKey } from '../model/keys.js';

@@ -1,28 +1,31 @@
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/transaction.js';
+import type { Transactions } from '../database/calls/transaction.js';
 import { LogPoller } from './poller.js';
 
-/** Tells watchers of the event log that events were written. */
+/** Notifies watchers of the event log that events were written. */
 export class Announcer {
+  readonly #stores: Stores;
+  readonly #transactions: Transactions;
+  readonly #notifies: boolean;
   #sending: Promise<void> | undefined;
   #next: Promise<void> | undefined;
 
-  /** @param notifies whether watchers in other processes are told, too, where the database can. */
-  constructor(
-    private readonly stores: Stores,
-    private readonly transactions: Transactions,
-    private readonly notifies: boolean,
-  ) {}
+  /** @param notifies whether watchers in other processes are notified, too, where the database can. */
+  constructor(stores: Stores, transactions: Transactions, notifies: boolean) {
+    this.#stores = stores;
+    this.#transactions = transactions;
+    this.#notifies = notifies;
+  }
 
   /** Called after the commit; in a host's transaction, before it. */
   async announce(): Promise<void> {
-    if (this.transactions.isJoined) {
+    if (this.#transactions.isJoined) {
       // PostgreSQL sends the notification when the host's transaction commits.
-      if (this.notifies) await this.transactions.run((sql) => this.stores.log.notify(sql));
+      if (this.#notifies) await this.#transactions.run((sql) => this.#stores.log.notify(sql));
       return;
     }
-    LogPoller.wake(this.stores);
-    if (this.notifies) await this.#send();
+    LogPoller.wake(this.#stores);
+    if (this.#notifies) await this.#send();
   }
 
   /**
@@ -36,12 +39,12 @@ export class Announcer {
     this.#next ??= (this.#sending ?? Promise.resolve()).then(() => {
       this.#sending = this.#next;
       this.#next = undefined;
-      // A notification that fails delays watchers until their next look.
+      // A notification that fails delays watchers until their next poll.
       return (
-        this.transactions
-          // One try, since the append waits for it.
-          .run((sql) => this.stores.log.notify(sql), { retries: () => false })
-          .catch((error: unknown) => this.transactions.report(error, { operation: 'notify', key: {} }))
+        this.#transactions
+          // It is tried once, since the append waits for it.
+          .run((sql) => this.#stores.log.notify(sql), { retries: () => false })
+          .catch((error: unknown) => this.#transactions.report(error, { operation: 'notify', key: {} }))
       );
     });
     return this.#next;

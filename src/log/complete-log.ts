@@ -1,35 +1,33 @@
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import type { LogColumns, LoggedChange, LoggedEvent } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
-import { isRecord, isTemporary, prefixed, scopeOf, setOwn } from '../model/state.js';
-import type { LogChange, LogPlace } from './entries.js';
+import { isTemporary, prefixed, scopeOf, setOwn } from '../model/state.js';
+import type { LogChange, LogEntryPosition } from './entries.js';
+import { isRecord } from '../model/objects.js';
 
 /** A piece of the complete log. */
 export interface CompletePage {
   entries: CompleteEntry[];
   /** Where to go on from. */
-  after: CompletePlace;
+  after: LogBoundary;
 }
 
 /** An event as it was appended, or a change. */
-export type CompleteEntry = { place: CompletePlace } & (
+export type CompleteEntry = { boundary: LogBoundary } & (
   { logged: LoggedEvent; superseded: readonly string[]; change?: undefined } | { change: LogChange; logged?: undefined }
 );
 
-/** A place between two entries. */
-export type CompletePlace = LogBoundary;
-
 interface CompleteRange {
-  after: CompletePlace;
-  upTo: CompletePlace;
+  after: LogBoundary;
+  upTo: LogBoundary;
   /** The most events, and the most changes. */
   limit: number;
 }
 
-/** Reads events and changes after one place, up to another, in their order (contract J1). */
+/** Reads events and changes after one boundary, up to another, in their order (contract J1). */
 export async function readComplete(
   sql: Sql,
   { log, state }: Stores,
@@ -68,20 +66,20 @@ export async function readComplete(
     const json = first ? first.before : logged.json;
     const delta = decodeEvent(json ?? undefined)?.actions?.stateDelta ?? {};
     const superseded = current.superseded(logged.session, delta);
-    const place = { position: logged.position ?? 0, change: 0 };
-    entries.push({ place, logged: { ...logged, json }, superseded });
+    const boundary = { position: logged.position ?? 0, change: 0 };
+    entries.push({ boundary, logged: { ...logged, json }, superseded });
   }
   for (const change of readChanges) {
     const content =
       change.eventSeq === null ? undefined : await contentAfter(change.session, change.eventSeq, change.id);
     const newest = change.isLate ? await log.newestAt(sql, change.session, change.position) : undefined;
     const entry = changeOf(change, content, current, newest);
-    if (entry) entries.push({ place: { position: change.position, change: change.number }, change: entry });
+    if (entry) entries.push({ boundary: { position: change.position, change: change.number }, change: entry });
   }
   // An event comes before the changes that follow it.
-  entries.sort((a, b) => a.place.position - b.place.position || a.place.change - b.place.change);
+  entries.sort((a, b) => a.boundary.position - b.boundary.position || a.boundary.change - b.boundary.change);
   let { change } = after;
-  for (const { place } of entries) place.change = change = Math.max(change, place.change);
+  for (const { boundary } of entries) boundary.change = change = Math.max(change, boundary.change);
   const read = {
     position: readEvents.at(-1)?.position ?? after.position,
     change: readChanges.at(-1)?.number ?? after.change,
@@ -92,7 +90,7 @@ export async function readComplete(
 /**
  * @param content of the event that was rewritten, after that.
  * @param newest the number of the session's newest event in front of the change, where it was written after the change. The
- *   entry keeps these events, and has the state that the tables hold: their entries told of it before (contract J2).
+ *   entry keeps these events, and has the state that the tables hold: their entries had it before (contract J2).
  */
 function changeOf(
   { session, kind, seq, eventSeq, position, data }: LoggedChange,
@@ -100,42 +98,42 @@ function changeOf(
   current: CurrentState,
   newest: number | undefined,
 ): LogChange | undefined {
-  const place: LogPlace = { position, seq: newest ?? seq, ...session };
+  const entryPosition: LogEntryPosition = { position, seq: newest ?? seq, ...session };
   const recorded = data === null || newest !== undefined ? undefined : decode(data)?.value;
   switch (kind) {
     case 'created': {
       const state = isRecord(recorded) ? recorded : current.of(session);
-      return { ...place, change: 'created', state, superseded: current.superseded(session, state) };
+      return { ...entryPosition, change: 'created', state, superseded: current.superseded(session, state) };
     }
     case 'state': {
       const { set, removed }: { set?: unknown; removed?: unknown } = recordOf(recorded);
       const state = isRecord(set) ? set : current.of(session);
       const names = Array.isArray(removed) ? removed.filter((name) => typeof name === 'string') : [];
       const superseded = [...current.superseded(session, state), ...names.filter((name) => current.has(session, name))];
-      return { ...place, change: 'state', state, removed: names, superseded };
+      return { ...entryPosition, change: 'state', state, removed: names, superseded };
     }
     case 'rewritten': {
       const event = decodeEvent(content ?? undefined);
       if (!event || eventSeq === null) return undefined;
       const superseded = current.superseded(session, event.actions?.stateDelta ?? {});
-      return { ...place, change: 'rewritten', eventSeq, event, superseded };
+      return { ...entryPosition, change: 'rewritten', eventSeq, event, superseded };
     }
     case 'deleted':
       // It was created again since.
-      if (newest !== undefined) return { ...place, change: 'rewound', state: current.of(session) };
-      return { ...place, change: 'deleted', soft: false, state: current.of({ ...session, sessionId: '' }) };
+      if (newest !== undefined) return { ...entryPosition, change: 'rewound', state: current.of(session) };
+      return { ...entryPosition, change: 'deleted', soft: false, state: current.of({ ...session, sessionId: '' }) };
     case 'hidden':
-      return { ...place, change: 'deleted', soft: true, state: {} };
+      return { ...entryPosition, change: 'deleted', soft: true, state: {} };
     case 'restored':
-      return { ...place, change: 'restored' };
+      return { ...entryPosition, change: 'restored' };
     case 'trimmed': {
       const { firstSeq }: { firstSeq?: unknown } = recordOf(recorded);
-      return { ...place, change: 'trimmed', firstSeq: Number(firstSeq), state: current.of(session) };
+      return { ...entryPosition, change: 'trimmed', firstSeq: Number(firstSeq), state: current.of(session) };
     }
     case 'rewound': {
       const shared = current.of({ ...session, sessionId: '' });
       const state = isRecord(recorded) ? { ...recorded, ...shared } : current.of(session);
-      return { ...place, change: 'rewound', state };
+      return { ...entryPosition, change: 'rewound', state };
     }
   }
 }

@@ -14,7 +14,7 @@ export interface SessionLogPosition {
 }
 
 /** An event of one session's log, what is wrong with it, or a `SessionReset`. */
-export type SessionLogEntry = Omit<LogPlace, 'position' | 'cursor'> & {
+export type SessionLogEntry = Omit<LogEntryPosition, 'position' | 'cursor'> & {
   /** The cursor to go on from. */
   cursor: SessionLogPosition;
 } & (
@@ -35,8 +35,8 @@ export interface SessionReset {
 }
 
 /** Where an entry of the log is. */
-export interface LogPlace {
-  /** Its place among the events of all sessions; absent in one session's log. A change has that of the event that it follows. */
+export interface LogEntryPosition {
+  /** Its number among the events of all sessions; absent in one session's log. A change has that of the event that it follows. */
   position?: number;
   /** Where to continue from; absent in one session's log. */
   cursor?: LogPosition;
@@ -48,7 +48,7 @@ export interface LogPlace {
 }
 
 /** An event of the log, or what is wrong with it. */
-export type LogEntry = LogPlace &
+export type LogEntry = LogEntryPosition &
   (
     | {
         event: Event;
@@ -66,7 +66,7 @@ export type LogEntry = LogPlace &
  * `superseded` names keys whose value is not the one that is stored now: it lost to another write, or a later one has
  * replaced it. Whoever folds the log into state leaves them out; the entry whose value stands has the key, too.
  */
-export type LogChange = LogPlace &
+export type LogChange = LogEntryPosition &
   (
     | {
         /**
@@ -98,7 +98,7 @@ export type LogChange = LogPlace &
         /** With `deletion: 'soft'`: it may come back. */
         soft: boolean;
         /**
-         * Unless `soft`, all state of user and app as it is now: entries that told of it, or of keys that were removed, are gone
+         * Unless `soft`, all state of user and app as it is now: entries that had it, or of keys that were removed, are gone
          * with the session.
          */
         state: Record<string, unknown>;
@@ -109,7 +109,7 @@ export type LogChange = LogPlace &
         change: 'trimmed';
         firstSeq: number;
         /**
-         * All state of session, user and app as it is now: entries that told of it, or of keys that were removed, are gone with the
+         * All state of session, user and app as it is now: entries that had it, or of keys that were removed, are gone with the
          * events.
          */
         state: Record<string, unknown>;
@@ -117,7 +117,7 @@ export type LogChange = LogPlace &
     | {
         /**
          * The session was taken back to its event `seq`. `state` is all of its own state as it was then, and that of user and app as
-         * it is now: entries that told of it are gone with the events. Where a process of an earlier version has given positions to
+         * it is now: entries that had it are gone with the events. Where a process of an earlier version has given positions to
          * the events that came after the rewind, or after a deletion, `seq` is the last one of these, and all state is as it is now.
          */
         change: 'rewound';

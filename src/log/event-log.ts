@@ -1,11 +1,11 @@
 import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
-import type { Sql } from '../database/dialects/dialect.js';
-import { Aborted } from '../database/connection.js';
+import type { Sql } from '../database/sql/sql.js';
+import { Aborted } from '../database/calls/connection.js';
 import type { LoggedEvent } from '../database/stores/log-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { Stores } from '../database/stores/stores.js';
-import { Transactions } from '../database/transaction.js';
+import { Transactions } from '../database/calls/transaction.js';
 import {
   aBoolean,
   aDuration,
@@ -33,17 +33,17 @@ import {
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
 import { readComplete } from './complete-log.js';
-import type { LogChange, LogEntry, LogPlace, SessionLogEntry, SessionLogPosition } from './entries.js';
+import type { LogChange, LogEntry, LogEntryPosition, SessionLogEntry, SessionLogPosition } from './entries.js';
 import { LogListener, type NotificationClient } from './listener.js';
 import { LogPoller, type Watch } from './poller.js';
-import { endsOf, placeAt, restsOf, wentBack, type ReaderPlace } from './went-back.js';
+import { endsOf, cursorAt, restsOf, wentBack, type ReaderCursor } from './went-back.js';
 
 export interface EventLogOptions extends ReportingOptions {
-  /** How long a watcher waits between two looks at the database, in ms; 150 by default. */
+  /** How long a watcher waits between two polls of the database, in ms; 150 by default. */
   pollIntervalMs?: number;
   /**
    * PostgreSQL only, without effect elsewhere: makes a client of `pg`, not yet connected, for a connection of its own
-   * on which watchers are told of commits at once. It needs `notify` on the services that write.
+   * on which watchers are notified of commits at once. It needs `notify` on the services that write.
    */
   listen?: () => NotificationClient;
   /** How failures of the database are retried, as for `MikroOrmSessionService`; a watcher throws after the last. */
@@ -89,7 +89,7 @@ export interface CompleteLogFilter extends Omit<LogFilter, 'changes'> {
 /**
  * Where a reader of the log is: the `cursor` of the last entry that it has seen, what `head` gave, or 0 for the beginning. Of
  * any other position alone, or a position and its epoch, the log does not know in which history it was given out: it finds out
- * only while it is shorter, or by an operator's word, and names the beginning as the place to continue from.
+ * only while it is shorter, or by an operator's word, and names the beginning as the cursor to continue from.
  */
 export type LogCursor = number | (Omit<LogPosition, 'history'> & { history?: string });
 
@@ -119,7 +119,7 @@ const checkLogPosition = object<LogPosition>(
 
 const NOTHING_READ: ReadHistory = { ends: [], rests: [] };
 
-function placeOf(cursor: LogCursor): ReaderPlace {
+function readerCursorOf(cursor: LogCursor): ReaderCursor {
   if (typeof cursor === 'object') {
     checkLogPosition(cursor, 'position');
     const { position, epoch, change, history = '' } = cursor;
@@ -170,7 +170,7 @@ const SESSION_FILTER: Known<SessionLogFilter> = {
 
 const checkSessionFilter = object(SESSION_FILTER);
 
-/** `checkKeys` looks at the names and ids. */
+/** `checkKeys` checks the names and ids. */
 const checkLogFilter = object<LogFilter | CompleteLogFilter>({
   changes: aBoolean,
   appName: anything,
@@ -193,7 +193,7 @@ const BATCH = 200;
  * Across sessions the cursor is the `position`. Events get theirs after their commit, from the readers of the log, so
  * nothing ever appears behind a cursor: who remembers the last position it has seen gets every event exactly once,
  * whatever order the writers commit in (contract G1). Inside a session it is an entry's `cursor`. An event that is appended
- * again keeps its place; a reader that has passed it does not see its new content.
+ * again keeps its position; a reader that has passed it does not see its new content.
  *
  * A reader whose account may not write reads what other readers have given positions to.
  *
@@ -232,7 +232,7 @@ export class EventLog {
 
   /**
    * @returns the position of the newest event, 0 when there is none; what is committed later comes after it. And the epoch
-   *   that the position belongs to: who keeps both is told for sure when the log has gone back.
+   *   that the position belongs to: who keeps both learns for sure when the log has gone back.
    * @param options.changes whether it is to be the head of the complete log, for `changes: true`.
    */
   head(options: { changes: true }): Promise<CompleteLogPosition>;
@@ -251,12 +251,12 @@ export class EventLog {
   /** @returns the error to throw when the log is not the one that the reader has read so far. */
   #wentBack(
     call: ErrorContext,
-    place: ReaderPlace,
+    reader: ReaderCursor,
     head: CompleteLogPosition,
     { changes = false }: AnyFilter,
     signal?: AbortSignal,
   ): Promise<LogWentBackError | undefined> {
-    return wentBack(place, head, changes, this.#stores.log, (work) =>
+    return wentBack(reader, head, changes, this.#stores.log, (work) =>
       this.#transactions.call(call, () => this.#transactions.run(work, { signal })),
     );
   }
@@ -273,12 +273,12 @@ export class EventLog {
   since(cursor: LogCursor, filter: CompleteLogFilter): AsyncIterable<CompleteLogEntry>;
   since(cursor: LogCursor, filter?: LogFilter): AsyncIterable<LogEntry & { cursor: LogPosition }>;
   since(cursor: LogCursor, filter: LogFilter | CompleteLogFilter = {}): AsyncIterable<LogEntry | LogChange> {
-    const from = placeOf(cursor);
+    const from = readerCursorOf(cursor);
     checkFilter(filter);
     return limited(filter, this.#since(from, filter));
   }
 
-  async *#since(from: ReaderPlace, filter: AnyFilter): AsyncGenerator<LogEntry | LogChange> {
+  async *#since(from: ReaderCursor, filter: AnyFilter): AsyncGenerator<LogEntry | LogChange> {
     const call = { operation: 'since', key: givenKey(filter) };
     const head = await this.#head(call);
     const error = await this.#wentBack(call, from, head, filter);
@@ -307,30 +307,30 @@ export class EventLog {
     filter: LogFilter | CompleteLogFilter = {},
     options: WatchOptions = {},
   ): AsyncIterable<LogEntry | LogChange> {
-    const from = placeOf(cursor);
+    const from = readerCursorOf(cursor);
     checkFilter(filter);
     checkWatchOptions(options, 'The options of watch');
     return limited(filter, this.#watch(from, filter, options.signal));
   }
 
   async *#watch(
-    from: ReaderPlace,
+    from: ReaderCursor,
     filter: AnyFilter,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<LogEntry | LogChange> {
-    let place = from;
+    let reader = from;
     const call = { operation: 'watch', key: givenKey(filter) };
     yield* this.#watching(call, undefined, signal, async function* (this: EventLog, watch: Watch) {
       let { head } = watch;
-      let error = await this.#wentBack(call, place, head, filter, signal);
+      let error = await this.#wentBack(call, reader, head, filter, signal);
       if (error) {
-        // A look that began before the caller's may have read an older head.
-        await this.#transactions.call(call, () => untilAborted(watch.look(), signal));
+        // A poll that began before the caller's may have read an older head.
+        await this.#transactions.call(call, () => untilAborted(watch.poll(), signal));
         ({ head } = watch);
-        error = await this.#wentBack(call, place, head, filter, signal);
+        error = await this.#wentBack(call, reader, head, filter, signal);
       }
       if (error) throw error;
-      place = yield* this.#read(call, place, head, filter, signal);
+      reader = yield* this.#read(call, reader, head, filter, signal);
       return () => watch.head !== head;
     });
   }
@@ -372,7 +372,7 @@ export class EventLog {
     const call = { operation: 'since', key: session };
     const head = await this.#sessionHead(call, session);
     if (!head) return;
-    const after = yield* placeIn(session, head, from);
+    const after = yield* seqToResumeAt(session, head, from);
     yield* this.#readSession(call, session, head, after, filter);
   }
 
@@ -382,19 +382,19 @@ export class EventLog {
     filter: SessionLogFilter,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<SessionLogEntry> {
-    let place = from;
+    let cursor = from;
     const call = { operation: 'watch', key: session };
     yield* this.#watching(call, session, signal, async function* (this: EventLog, watch: Watch) {
       const seen = watch.sessionHead;
-      if (seen && (isAnother(seen, place) || seen.lastSeq < place.seq)) {
-        // A look that began before the caller's may have read an older head.
-        await this.#transactions.call(call, () => untilAborted(watch.look(), signal));
+      if (seen && (isAnother(seen, cursor) || seen.lastSeq < cursor.seq)) {
+        // A poll that began before the caller's may have read an older head.
+        await this.#transactions.call(call, () => untilAborted(watch.poll(), signal));
       }
       const head = watch.sessionHead;
       if (head) {
-        const after = yield* placeIn(session, head, place);
+        const after = yield* seqToResumeAt(session, head, cursor);
         yield* this.#readSession(call, session, head, after, filter, signal);
-        place = { seq: head.lastSeq, incarnation: head.incarnation };
+        cursor = { seq: head.lastSeq, incarnation: head.incarnation };
       }
       return () => watch.sessionHead !== head;
     });
@@ -402,7 +402,7 @@ export class EventLog {
 
   /**
    * @param session to watch one session; without it the events of all.
-   * @param readOn yields what there is, and returns what tells whether there is more.
+   * @param readOn yields what there is, and returns a function that checks whether there is more.
    */
   async *#watching<Entry extends LogEntry | LogChange | SessionLogEntry>(
     call: ErrorContext,
@@ -414,7 +414,7 @@ export class EventLog {
     const watch = this.#poller.watch(report, session);
     const stopListening = this.#listener?.start();
     try {
-      await this.#transactions.call(call, () => untilAborted(watch.look(), signal));
+      await this.#transactions.call(call, () => untilAborted(watch.poll(), signal));
       while (!signal?.aborted) {
         const entries = readOn.call(this, watch);
         let next = await entries.next();
@@ -433,14 +433,14 @@ export class EventLog {
     }
   }
 
-  /** @returns the place that it has read up to. */
+  /** @returns the cursor that it has read up to. */
   async *#read(
     call: ErrorContext,
-    from: ReaderPlace,
+    from: ReaderCursor,
     head: CompleteLogPosition,
     filter: AnyFilter,
     signal?: AbortSignal,
-  ): AsyncGenerator<LogEntry | LogChange, ReaderPlace> {
+  ): AsyncGenerator<LogEntry | LogChange, ReaderCursor> {
     if (filter.changes) return yield* this.#readComplete(call, from, head, filter, signal);
     const { epoch, history } = head;
     let after = from.position;
@@ -455,35 +455,35 @@ export class EventLog {
       if (events.length < BATCH) break;
       after = events.at(-1)?.position ?? head.position;
     }
-    return placeAt(head);
+    return cursorAt(head);
   }
 
   async *#readComplete(
     call: ErrorContext,
-    from: ReaderPlace,
+    from: ReaderCursor,
     head: CompleteLogPosition,
     filter: CompleteLogFilter,
     signal?: AbortSignal,
-  ): AsyncGenerator<LogEntry | LogChange, ReaderPlace> {
+  ): AsyncGenerator<LogEntry | LogChange, ReaderCursor> {
     const run = <T>(work: (sql: Sql) => Promise<T>) =>
       this.#transactions.call(call, () => this.#transactions.run(work, { signal }));
     const { position, change } = from;
     const { epoch } = head;
     // A reader of events alone may have passed some of the changes before its position, never one behind it.
     const start = { position, change: change ?? (await run((sql) => this.#stores.log.changeBefore(sql, position))) };
-    let place = { ...start, epoch, read: { ends: endsOf(head), rests: restsOf(from) } };
-    while (place.position < head.position || place.change < head.change) {
-      const { position, change, read } = place;
+    let reader = { ...start, epoch, read: { ends: endsOf(head), rests: restsOf(from) } };
+    while (reader.position < head.position || reader.change < head.change) {
+      const { position, change, read } = reader;
       const page = await run((sql) =>
         readComplete(sql, this.#stores, { after: { position, change }, upTo: head, limit: BATCH }, filter),
       );
       // Entries show what was written since the head was given out. If that is lost they must be read again.
       const now = await this.#head(call, signal);
-      const error = await this.#wentBack(call, place, now, filter, signal);
+      const error = await this.#wentBack(call, reader, now, filter, signal);
       if (error) throw error;
       const history = historyText(endsOf(now), read.rests);
-      for (const { place, ...entry } of page.entries) {
-        const cursor = { ...place, epoch, history };
+      for (const { boundary, ...entry } of page.entries) {
+        const cursor = { ...boundary, epoch, history };
         if (entry.change) {
           if (entry.change.change !== 'rewritten' || matches(entry.change.event, filter))
             yield { ...entry.change, cursor };
@@ -494,10 +494,10 @@ export class EventLog {
           yield read.event ? { ...read, cursor, superseded } : { ...read, cursor };
         }
       }
-      place = { ...page.after, epoch, read: { ends: endsOf(now), rests: read.rests } };
-      place.read.rests = restsOf(place);
+      reader = { ...page.after, epoch, read: { ends: endsOf(now), rests: read.rests } };
+      reader.read.rests = restsOf(reader);
     }
-    return place;
+    return reader;
   }
 
   async *#readSession(
@@ -526,15 +526,15 @@ export class EventLog {
           { signal },
         ),
       );
-      const place = (seq: number) => ({ seq, ...session, cursor: { seq, incarnation } });
+      const entryPosition = (seq: number) => ({ seq, ...session, cursor: { seq, incarnation } });
       // One entry for all of a gap, which the cursor moves over.
       const missing = ({ from, to }: SeqRange) => ({
-        ...place(to),
+        ...entryPosition(to),
         error: new DamagedEventError(session.sessionId, from, to),
       });
       for (const { seq, event, error } of entriesOf(events, filter)) {
         for (; gaps[0] && gaps[0].to < seq; gaps.shift()) yield missing(gaps[0]);
-        yield event ? { ...place(seq), event } : { ...place(seq), error };
+        yield event ? { ...entryPosition(seq), event } : { ...entryPosition(seq), error };
       }
       for (const gap of gaps) yield missing(gap);
       if (events.length < BATCH) return;
@@ -586,17 +586,17 @@ function isAnother(head: SessionHead, { incarnation }: SessionLogPosition): bool
  * @returns the number to go on from; the start, after an entry that says so, where the reader has read another history.
  * @throws LogWentBackError when the reader is ahead of the session.
  */
-function* placeIn(
+function* seqToResumeAt(
   session: SessionKey,
   head: SessionHead,
-  place: SessionLogPosition,
+  cursor: SessionLogPosition,
 ): Generator<SessionLogEntry, number> {
-  if (isAnother(head, place)) {
+  if (isAnother(head, cursor)) {
     yield { change: 'reset', seq: 0, ...session, cursor: { seq: 0, incarnation: head.incarnation } };
     return 0;
   }
-  if (head.lastSeq < place.seq) throw new LogWentBackError(head.lastSeq);
-  return place.seq;
+  if (head.lastSeq < cursor.seq) throw new LogWentBackError(head.lastSeq);
+  return cursor.seq;
 }
 
 function checkFilter(filter: AnyFilter): void {
@@ -637,10 +637,10 @@ async function* limited<Entry>({ limit }: SessionLogFilter, entries: AsyncIterab
 function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
   for (const { session, seq, position, json } of events) {
     if (json === undefined) continue;
-    const place: LogPlace = { ...(position !== null && { position }), seq, ...session };
+    const entryPosition: LogEntryPosition = { ...(position !== null && { position }), seq, ...session };
     const event = decodeEvent(json ?? undefined);
-    if (!event) yield { ...place, error: new DamagedEventError(session.sessionId, seq) };
-    else if (matches(event, filter)) yield { ...place, event };
+    if (!event) yield { ...entryPosition, error: new DamagedEventError(session.sessionId, seq) };
+    else if (matches(event, filter)) yield { ...entryPosition, event };
   }
 }
 

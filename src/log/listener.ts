@@ -12,8 +12,8 @@ const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
 
 /**
- * Receives notifications of commits on a connection of its own. A notification only makes the next look come sooner: one
- * that is lost, for example with its connection, delays events until the next look and loses none.
+ * Receives notifications of commits on a connection of its own. A notification only makes the next poll come sooner: one
+ * that is lost, for example with its connection, delays events until the next poll and loses none.
  */
 export class LogListener {
   readonly #create: () => NotificationClient;
@@ -23,7 +23,7 @@ export class LogListener {
   #users = 0;
   #stop: AbortController | undefined;
 
-  /** @param report is told when the connection is lost, or cannot be made for the first time. */
+  /** @param report is called when the connection is lost, or cannot be made for the first time. */
   constructor(create: () => NotificationClient, channel: string, wake: () => void, report: (error: unknown) => void) {
     this.#create = create;
     this.#channel = channel;

@@ -1,7 +1,7 @@
-import { Aborted } from '../database/connection.js';
+import { Aborted } from '../database/calls/connection.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/transaction.js';
+import type { Transactions } from '../database/calls/transaction.js';
 import type { SessionKey } from '../model/keys.js';
 import type { CompleteLogPosition } from '../model/log-history.js';
 import { Positions, type Report } from './positions.js';
@@ -10,31 +10,31 @@ import { WatchedSessions } from './watched-sessions.js';
 
 /** A watcher's part in a poller. */
 export interface Watch {
-  /** As of the last look. */
+  /** As of the last poll. */
   readonly head: CompleteLogPosition;
   readonly sessionHead: SessionHead | undefined;
-  /** Looks now. */
-  look(): Promise<void>;
-  /** @returns when a look has found something new, or at once when the signal fires. */
+  /** Polls now. */
+  poll(): Promise<void>;
+  /** @returns when a poll has found something new, or at once when the signal fires. */
   change(signal: AbortSignal | undefined): Promise<void>;
   /** @returns when nothing is under way for it any more. */
   leave(): Promise<void>;
 }
 
 /**
- * Looks for new events on behalf of all watchers of a database in this process: one cheap query an interval, however
+ * Polls for new events on behalf of all watchers of a database in this process: one cheap query an interval, however
  * many watchers there are.
  *
- * A look is due when the interval is over, when a commit in this process or a notification wakes the poller, or when a
- * watcher begins. There is one look at a time. What becomes due during a look makes it look once more, since that look
- * may have read the tables before the commit. A look
+ * A poll is due when the interval is over, when a commit in this process or a notification wakes the poller, or when a
+ * watcher begins. There is one poll at a time. What becomes due during a poll makes it poll once more, since that poll
+ * may have read the tables before the commit. A poll
  *
- * 1. asks for the database's change mark, where it has one, and ends if the mark and the watched sessions are as before;
+ * 1. asks for the database's change counter, where it has one, and ends if the counter and the watched sessions are as before;
  * 2. gives positions to the events that are committed (`Positions`);
  * 3. reads the heads of the sessions that are watched one by one (`WatchedSessions`);
  * 4. wakes the watchers that wait (`Waiters`), if one of these has moved.
  *
- * The heads are kept here, and watchers compare them with their own place. So a wake-up that comes too early, too late
+ * The heads are kept here, and watchers compare them with what they have read. So a wake-up that comes too early, too late
  * or not at all costs no event (contract G2).
  */
 export class LogPoller {
@@ -48,14 +48,14 @@ export class LogPoller {
   readonly #waiters = new Waiters();
   readonly #watchers = new Set<{ report: Report }>();
   #head: CompleteLogPosition = { position: 0, epoch: 0, change: 0, history: '' };
-  /** The change mark of the last look, with the number of watchers that had come. */
+  /** The change counter of the last poll, with the number of watchers that had come. */
   #seen: string | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
-  #isLookDue = false;
-  /** Ends the look that is under way, when nobody waits for it any more. */
+  #polling: Promise<void> | undefined;
+  #isPollDue = false;
+  /** Ends the poll that is under way, when nobody waits for it any more. */
   #end = new AbortController();
-  /** Whether the last look that failed had somebody waiting for it, who threw. */
+  /** Whether somebody waited for the last poll that failed, and threw its error. */
   #wasHeard = false;
 
   /** The poller of a database and interval. */
@@ -67,7 +67,7 @@ export class LogPoller {
     return poller;
   }
 
-  /** Tells the watchers in this process of a commit. */
+  /** Notifies the watchers in this process of a commit. */
   static wake(stores: Stores): void {
     for (const poller of LogPoller.#pollers.get(stores)?.values() ?? []) poller.wake();
   }
@@ -87,13 +87,13 @@ export class LogPoller {
   }
 
   /**
-   * @param report is told of failures while the watcher is not waiting.
+   * @param report is called with failures while the watcher is not waiting.
    * @param key to watch one session; without it the events of all.
    */
   watch(report: Report, key?: SessionKey): Watch {
     const session = key && this.#sessions.add(key);
-    // A look that is under way does not know the session.
-    if (session) this.#isLookDue = true;
+    // A poll that is under way does not know the session.
+    if (session) this.#isPollDue = true;
     const watcher = { report };
     this.#watchers.add(watcher);
     const head = () => this.#head;
@@ -104,13 +104,13 @@ export class LogPoller {
       get sessionHead() {
         return session?.head;
       },
-      look: async () => {
+      poll: async () => {
         try {
-          await this.#look();
+          await this.#poll();
         } catch (error) {
-          // A look of watchers that have left was ended; this one may still be here.
+          // A poll of watchers that have left was ended; this one may still be here.
           if (!(error instanceof Aborted) || !this.#watchers.has(watcher)) throw error;
-          await this.#look();
+          await this.#poll();
         }
       },
       change: (signal) => this.#waiters.wait(signal),
@@ -124,13 +124,13 @@ export class LogPoller {
 
   wake(): void {
     if (this.#watchers.size === 0) return;
-    if (this.#looking) this.#isLookDue = true;
-    else this.#lookUnasked();
+    if (this.#polling) this.#isPollDue = true;
+    else this.#pollUnasked();
   }
 
-  /** A failure goes to whoever waits; where nobody does, to the hosts' logs. The next look tries again. */
-  #lookUnasked(): void {
-    this.#look().catch((error: unknown) => {
+  /** A failure goes to whoever waits; where nobody does, to the hosts' logs. The next poll tries again. */
+  #pollUnasked(): void {
+    this.#poll().catch((error: unknown) => {
       if (!this.#wasHeard && !(error instanceof Aborted)) this.#report(error, 'poll');
     });
   }
@@ -139,50 +139,52 @@ export class LogPoller {
     for (const { report } of this.#watchers) report(error, operation);
   }
 
-  #look(): Promise<void> {
-    return (this.#looking ??= this.#lookNow());
+  #poll(): Promise<void> {
+    return (this.#polling ??= this.#pollNow());
   }
 
-  async #lookNow(): Promise<void> {
+  async #pollNow(): Promise<void> {
     clearTimeout(this.#timer);
     try {
       do {
-        this.#isLookDue = false;
-        await this.#lookOnce();
-      } while (this.#isLookDue);
+        this.#isPollDue = false;
+        await this.#pollOnce();
+      } while (this.#isPollDue);
     } catch (error) {
       if (error instanceof Aborted) throw error;
       this.#wasHeard = !this.#waiters.isEmpty;
       this.#waiters.reject(error);
       throw error;
     } finally {
-      // In the same step as the last test of #isLookDue: a wake-up after that test must find no look under way.
-      this.#looking = undefined;
+      // In the same step as the last test of #isPollDue: a wake-up after that test must find no poll under way.
+      this.#polling = undefined;
       this.#schedule();
     }
   }
 
-  async #lookOnce(): Promise<void> {
+  async #pollOnce(): Promise<void> {
     const { signal } = this.#end;
     const { added } = this.#sessions;
     const { log } = this.#stores;
-    const mark = log.hasChangeMark ? await this.#transactions.run((sql) => log.changeMark(sql), { signal }) : undefined;
-    // The mark tells of changes to what was looked at; a session that has been added since was not.
-    const seen = mark === undefined ? undefined : `${mark} ${added}`;
+    const counter = log.hasChangeCounter
+      ? await this.#transactions.run((sql) => log.changeCounter(sql), { signal })
+      : undefined;
+    // The counter shows changes to what the last poll has read; it has not read a session that was added since.
+    const seen = counter === undefined ? undefined : `${counter} ${added}`;
     if (seen !== undefined && seen === this.#seen) return;
 
     const { isPending } = await this.#positions.assign(
       (error, operation) => this.#report(error, operation),
       signal,
       ({ position, epoch, change, history }) => {
-        // Also when it is lower, or as high in another history: the database may have gone back (contract O2).
+        // A head that is lower, or as high in another history, is new as well: the database may have gone back (contract O2).
         const isSame = position === this.#head.position && change === this.#head.change && epoch === this.#head.epoch;
         if (isSame && history === this.#head.history) return;
         this.#head = { position, epoch, change, history };
         this.#waiters.resolve();
       },
     );
-    if (await this.#sessions.look(signal)) this.#waiters.resolve();
+    if (await this.#sessions.poll(signal)) this.#waiters.resolve();
     // Events without a position are to be tried again, though nothing changes in the tables.
     this.#seen = isPending ? undefined : seen;
   }
@@ -190,7 +192,7 @@ export class LogPoller {
   #schedule(): void {
     clearTimeout(this.#timer);
     if (this.#watchers.size === 0) return;
-    this.#timer = setTimeout(() => this.#lookUnasked(), this.#intervalMs);
+    this.#timer = setTimeout(() => this.#pollUnasked(), this.#intervalMs);
   }
 
   async #stop(): Promise<void> {
@@ -199,6 +201,6 @@ export class LogPoller {
     this.#end.abort();
     this.#end = new AbortController();
     // Its statements must not meet an ORM that is closed when the loop has ended: there they wait for a minute.
-    await this.#looking?.catch(() => undefined);
+    await this.#polling?.catch(() => undefined);
   }
 }

@@ -1,10 +1,10 @@
 import type { LogHead } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Outcome, Transactions } from '../database/transaction.js';
+import type { Outcome, Transactions } from '../database/calls/transaction.js';
 import type { Failure } from '../model/failures.js';
 import type { HistoryEnd } from '../model/log-history.js';
 
-/** Tells the host of a failure that no caller is told of. */
+/** Reports a failure to the host that no caller gets as an error. */
 export type Report = (error: unknown, operation: string) => void;
 
 /** What a reader goes on with, among the entries that have positions. */
@@ -36,7 +36,7 @@ export class Positions {
   /**
    * Gives positions to all events that are committed now, where this account may write.
    *
-   * @param report is told, once until a write succeeds, that a write was refused: then other readers give the positions.
+   * @param report is called, once until a write succeeds, that a write was refused: then other readers give the positions.
    * @param signal ends it, with `Aborted`.
    * @param onHead is called with how far the log goes, before the first transaction and after each.
    * @returns the last position, and whether there are events that could not be given one.
@@ -57,7 +57,7 @@ export class Positions {
 
   async #assignSome(head: LogHead, report: Report, signal: AbortSignal | undefined): Promise<LogHead> {
     const outcome: Outcome = {};
-    // After a failure it is not given back: positions may be stored that it does not know of.
+    // After a failure the writer is not given back: positions may be stored that it does not know of.
     const known = this.#writers.pop();
     try {
       const { writer, ...assigned } = await this.#transactions.transaction(

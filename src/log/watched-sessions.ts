@@ -1,13 +1,13 @@
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/transaction.js';
+import type { Transactions } from '../database/calls/transaction.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 
 /** A session that somebody watches. */
 export interface WatchedSession {
   readonly key: SessionKey;
   watchers: number;
-  /** As of the last look; undefined while the session is missing. */
+  /** As of the last poll; undefined while the session is missing. */
   head: SessionHead | undefined;
 }
 
@@ -44,7 +44,7 @@ export class WatchedSessions {
   }
 
   /** Reads the heads of all of them. @returns whether one of them has changed. */
-  async look(signal: AbortSignal): Promise<boolean> {
+  async poll(signal: AbortSignal): Promise<boolean> {
     const watched = [...this.#sessions.values()];
     let isChanged = false;
     for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {

@@ -1,4 +1,4 @@
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import type { LogStore } from '../database/stores/log-store.js';
 import { LogWentBackError } from '../model/errors.js';
 import {
@@ -7,8 +7,8 @@ import {
   historyOf,
   historyText,
   isBefore,
-  isSamePlace,
-  lastPlace,
+  isSameBoundary,
+  lastBoundary,
   lastShared,
   withRest,
   type CompleteLogPosition,
@@ -18,7 +18,7 @@ import {
 } from '../model/log-history.js';
 
 /** Where a reader is, and in which history. */
-export interface ReaderPlace {
+export interface ReaderCursor {
   position: number;
   /** Undefined where the reader has read events alone. */
   change?: number | undefined;
@@ -27,8 +27,8 @@ export interface ReaderPlace {
   read: ReadHistory;
 }
 
-/** The place of a reader that has read up to a head. */
-export function placeAt(head: CompleteLogPosition): ReaderPlace {
+/** The cursor of a reader that has read up to a head. */
+export function cursorAt(head: CompleteLogPosition): ReaderCursor {
   const { position, change, epoch } = head;
   return { position, change, epoch, read: { ends: endsOf(head), rests: [] } };
 }
@@ -37,30 +37,30 @@ export function endsOf({ history }: CompleteLogPosition): readonly HistoryEnd[] 
   return historyOf(history)?.ends ?? [];
 }
 
-/** The rests of a reader of the complete log that continues from its place. */
-export function restsOf({ position, change = 0, read }: ReaderPlace): readonly LogBoundary[] {
-  if (isSamePlace({ position, change }, lastPlace(read.ends))) return withRest(read.rests, { position, change });
-  // Of one that has read events alone, or keeps positions alone, it is not known.
+/** The rests of a reader of the complete log that continues from its cursor. */
+export function restsOf({ position, change = 0, read }: ReaderCursor): readonly LogBoundary[] {
+  if (isSameBoundary({ position, change }, lastBoundary(read.ends))) return withRest(read.rests, { position, change });
+  // The rests of a reader that has read events alone, or keeps positions alone, are not known.
   return read.rests.length > 0 ? read.rests : [LOG_BEGINNING];
 }
 
 /**
  * Compares a reader's history with the log's.
  *
- * @param isComplete whether it reads the complete log: there entries in front of its place may be others, when something is
+ * @param isComplete whether it reads the complete log: there entries in front of its cursor may be others, when something is
  *   lost that came later (`ReadHistory`).
  * @param run runs statements.
- * @returns the error with the place to continue from; undefined where the log is the one that the reader has read so far.
+ * @returns the error with the cursor to continue from; undefined where the log is the one that the reader has read so far.
  */
 export async function wentBack(
-  place: ReaderPlace,
+  reader: ReaderCursor,
   head: CompleteLogPosition,
   isComplete: boolean,
   log: LogStore,
   run: <T>(work: (sql: Sql) => Promise<T>) => Promise<T>,
 ): Promise<LogWentBackError | undefined> {
-  const { position, change = 0, epoch = head.epoch, read } = place;
-  const seen = lastPlace(read.ends);
+  const { position, change = 0, epoch = head.epoch, read } = reader;
+  const seen = lastBoundary(read.ends);
   const isKnown = epoch === head.epoch && position <= head.position && change <= head.change;
   if (isKnown && historyText(read.ends) === head.history) return undefined;
 
@@ -72,12 +72,12 @@ export async function wentBack(
   if (isKnown && isShared) return undefined;
 
   const end = epoch < head.epoch ? await run((sql) => log.endOfEpoch(sql, epoch)) : undefined;
-  // Without a history an operator's word is all there is.
+  // Without a history the epoch, which an operator begins, is all there is to go by.
   if (read.ends.length === 0 && end && !isComplete) shared = head;
-  for (const limit of [head, end, { position, change: place.change ?? head.change }]) {
+  for (const limit of [head, end, { position, change: reader.change ?? head.change }]) {
     if (limit) shared = minimum(shared, limit);
   }
-  const rests = isComplete ? restsOf(place).filter((rest) => !isBefore(shared, rest)) : [];
+  const rests = isComplete ? restsOf(reader).filter((rest) => !isBefore(shared, rest)) : [];
   const from = isComplete ? (rests.at(-1) ?? shared) : shared;
   const history = historyText(endsAt(endsOf(head), from), rests);
   const cursor = { position: from.position, epoch: head.epoch, history };

@@ -4,7 +4,7 @@ import type { MaintenanceProgress, MaintenanceResult } from '../model/progress.j
 
 /** How much is done at a time, and in all. */
 export interface BatchOptions {
-  /** How many rows of sessions and events one transaction deletes at most; 1,000 by default. */
+  /** How many rows of sessions and events one transaction deletes at most; 1,000 by default, and never more than 10,000. */
   batchSize?: number;
   /** End after so many transactions; no limit by default. */
   maxBatches?: number;
@@ -15,7 +15,7 @@ export interface BatchOptions {
   pauseMs?: number;
   /** Ends the work before the next transaction when it fires. Nothing is thrown; `more` of the result is true. */
   signal?: AbortSignal;
-  /** Only look and count: nothing is written. */
+  /** Only counts: nothing is written. */
   dryRun?: boolean;
   /** Also sessions whose lease somebody holds; false by default. */
   includeLeased?: boolean;
@@ -35,6 +35,9 @@ export const BATCH_OPTIONS: Known<BatchOptions> = {
 
 const DEFAULT_BATCH_SIZE = 1_000;
 
+/** A statement that names each of its rows by a value takes so many on every database. */
+export const MAX_BATCH_SIZE = 10_000;
+
 /** Counts what one call does, and says when it is to end. */
 export class Batches {
   readonly size: number;
@@ -51,7 +54,7 @@ export class Batches {
   constructor(options: BatchOptions, turnMs = 0) {
     this.#options = options;
     this.#pauseMs = options.pauseMs ?? turnMs;
-    this.size = options.batchSize ?? DEFAULT_BATCH_SIZE;
+    this.size = Math.min(options.batchSize ?? DEFAULT_BATCH_SIZE, MAX_BATCH_SIZE);
     this.isDryRun = options.dryRun ?? false;
     this.includesLeased = options.includeLeased ?? false;
   }

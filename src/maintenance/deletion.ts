@@ -1,4 +1,4 @@
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import type { KeptSession, Walk } from '../database/stores/maintenance-store.js';
 import { hasDeletionBegun, isSameIncarnation } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -13,7 +13,7 @@ export interface Rule {
   /** Whether sessions go with all of their events. */
   isWhole: boolean;
   /**
-   * @param before the number before which events may go; those from there on need not be looked at.
+   * @param before the number before which events may go; those from there on need not be read.
    * @param run runs statements.
    * @returns the number of the first event that stays, `before` at most; undefined for a session that is not meant.
    */
@@ -36,7 +36,7 @@ interface Done {
   isOver: boolean;
 }
 
-/** How many sessions are looked at in one query. */
+/** How many sessions one query reads. */
 const PAGE = 500;
 
 /**
@@ -45,23 +45,29 @@ const PAGE = 500;
  * under the id, or that the rule does not mean any more, stays as it is.
  */
 export class Deletion {
+  readonly #read: Run;
+  readonly #write: Run;
+  readonly #stores: Stores;
+  readonly #batches: Batches;
+  readonly #rule: Rule;
+
   /**
    * @param read runs statements that only read.
    * @param write runs its work in a transaction.
    */
-  constructor(
-    private readonly read: Run,
-    private readonly write: Run,
-    private readonly stores: Stores,
-    private readonly batches: Batches,
-    private readonly rule: Rule,
-  ) {}
+  constructor(read: Run, write: Run, stores: Stores, batches: Batches, rule: Rule) {
+    this.#read = read;
+    this.#write = write;
+    this.#stores = stores;
+    this.#batches = batches;
+    this.#rule = rule;
+  }
 
   async walk(walk: Walk): Promise<void> {
     let after: KeptSession | undefined;
     for (;;) {
-      const page = await this.read((sql) => this.stores.maintenance.page(sql, walk, after, PAGE));
-      if (page.length === 0 || !(await this.batches.mayBegin())) return;
+      const page = await this.#read((sql) => this.#stores.maintenance.page(sql, walk, after, PAGE));
+      if (page.length === 0 || !(await this.#batches.mayBegin())) return;
       await this.work(page);
       if (page.length < PAGE) return;
       after = page.at(-1);
@@ -70,7 +76,7 @@ export class Deletion {
 
   /** Does what is to be done to some sessions, as many as fit into a transaction at a time. */
   async work(sessions: readonly KeptSession[]): Promise<void> {
-    const { batches } = this;
+    const batches = this.#batches;
     let batch: Task[] = [];
     let rows = 0;
     const end = async () => {
@@ -79,7 +85,7 @@ export class Deletion {
       rows = 0;
     };
     for (const session of sessions) {
-      const task = await this.#plan(session, session.lastSeq + 1, this.read);
+      const task = await this.#plan(session, session.lastSeq + 1, this.#read);
       if (!task) continue;
       if (session.isLeased && !batches.includesLeased) {
         batches.skip();
@@ -88,7 +94,7 @@ export class Deletion {
       if (rows + this.#rowsOf(task) > batches.size) await end();
       if (!(await batches.mayBegin())) return;
       if (this.#rowsOf(task) > batches.size && !batches.isDryRun) {
-        await (this.rule.isWhole ? this.#deleteLarge(task) : this.#trimLarge(task));
+        await (this.#rule.isWhole ? this.#deleteLarge(task) : this.#trimLarge(task));
         continue;
       }
       batch.push(task);
@@ -98,32 +104,32 @@ export class Deletion {
   }
 
   #rowsOf({ session, firstKept }: Task): number {
-    return Math.max(0, firstKept - session.firstSeq) + (this.rule.isWhole ? 1 : 0);
+    return Math.max(0, firstKept - session.firstSeq) + (this.#rule.isWhole ? 1 : 0);
   }
 
   /** @returns undefined when the rule does not mean the session. */
   async #plan(session: KeptSession, before: number, run: Run): Promise<Task | undefined> {
-    if (this.rule.isWhole) {
+    if (this.#rule.isWhole) {
       // What is left of a deletion that was interrupted goes whatever the rule: nobody else would finish it.
-      const firstKept = hasDeletionBegun(session) ? before : await this.rule.firstKept(session, before, run);
+      const firstKept = hasDeletionBegun(session) ? before : await this.#rule.firstKept(session, before, run);
       return firstKept === undefined ? undefined : { session, firstKept };
     }
     if (session.deletedAt !== undefined) return undefined;
-    const firstKept = (await this.rule.firstKept(session, before, run)) ?? 0;
+    const firstKept = (await this.#rule.firstKept(session, before, run)) ?? 0;
     return firstKept > session.firstSeq ? { session, firstKept } : undefined;
   }
 
   /** Does several tasks in one transaction. */
   async #batch(tasks: readonly Task[]): Promise<void> {
-    if (this.batches.isDryRun) {
+    if (this.#batches.isDryRun) {
       const events = tasks.reduce((sum, { session, firstKept }) => sum + Math.max(0, firstKept - session.firstSeq), 0);
-      this.batches.add({ sessions: tasks.length, events, skipped: 0 });
+      this.#batches.add({ sessions: tasks.length, events, skipped: 0 });
       return;
     }
-    const done = await this.write(async (sql) => {
+    const done = await this.#write(async (sql) => {
       const all = { sessions: 0, events: 0, skipped: 0 };
       for (const task of tasks) {
-        const { sessions, events, skipped } = await (this.rule.isWhole
+        const { sessions, events, skipped } = await (this.#rule.isWhole
           ? this.#delete(sql, task)
           : this.#trim(sql, task));
         all.sessions += sessions;
@@ -132,7 +138,7 @@ export class Deletion {
       }
       return all;
     });
-    this.batches.add(done);
+    this.#batches.add(done);
   }
 
   /** Deletes a session in one transaction. */
@@ -140,33 +146,33 @@ export class Deletion {
     const done = nothingDone();
     const locked = await this.#lockDue(sql, session, done);
     if (!locked) return done;
-    await this.stores.sessions.delete(sql, locked.key, locked.incarnation);
+    await this.#stores.sessions.delete(sql, locked.key, locked.incarnation);
     return { ...done, sessions: 1, events: locked.lastSeq - locked.firstSeq + 1 };
   }
 
   /** Deletes a session of more rows than a transaction deletes. */
   async #deleteLarge({ session }: Task): Promise<void> {
-    for (let isOver = false; !isOver && (await this.batches.mayBegin());) {
-      const done = await this.write(async (sql): Promise<Done> => {
+    for (let isOver = false; !isOver && (await this.#batches.mayBegin());) {
+      const done = await this.#write(async (sql): Promise<Done> => {
         const done = nothingDone();
         const locked = await this.#lockDue(sql, session, done);
         if (!locked) return done;
         if (hasDeletionBegun(locked)) return this.#deleteSome(sql, locked);
-        // Before its first event goes: without that one nobody may see the session, also when this call is interrupted.
-        await this.stores.sessions.beginDeletion(sql, locked);
+        // This comes before the first event goes: nobody may see the session without it, also when this call is interrupted.
+        await this.#stores.sessions.beginDeletion(sql, locked);
         return { ...done, isOver: false };
       });
-      this.batches.add(done);
+      this.#batches.add(done);
       isOver = done.isOver;
     }
   }
 
   /** Deletes the first events of a session whose deletion has begun, and the session with its last ones. */
   async #deleteSome(sql: Sql, { key, incarnation, lastSeq }: KeptSession): Promise<Done> {
-    const { maintenance, sessions } = this.stores;
-    const numbers = await maintenance.numbersBefore(sql, key, lastSeq + 1, this.batches.size);
+    const { maintenance, sessions } = this.#stores;
+    const numbers = await maintenance.numbersBefore(sql, key, lastSeq + 1, this.#batches.size);
     const last = numbers.at(-1);
-    const isOver = last === undefined || numbers.length < this.batches.size;
+    const isOver = last === undefined || numbers.length < this.#batches.size;
     if (isOver) await sessions.delete(sql, key, incarnation);
     else await maintenance.trim(sql, key, last + 1, numbers);
     return { ...nothingDone(), sessions: isOver ? 1 : 0, events: numbers.length, isOver };
@@ -183,25 +189,25 @@ export class Deletion {
 
   /** @returns the session under its lock; undefined where somebody else has locked it or holds its lease, or it is gone. */
   async #lock(sql: Sql, { key }: KeptSession, done: Done): Promise<KeptSession | undefined> {
-    const { maintenance } = this.stores;
+    const { maintenance } = this.#stores;
     const locked = await maintenance.lock(sql, key);
-    if (locked && (!locked.isLeased || this.batches.includesLeased)) return locked;
+    if (locked && (!locked.isLeased || this.#batches.includesLeased)) return locked;
     if (locked ?? (await maintenance.find(sql, key))) done.skipped++;
     return undefined;
   }
 
   /** Drops more events of a session than a transaction deletes. */
   async #trimLarge({ session, firstKept }: Task): Promise<void> {
-    /** As the last transaction has left it, which is what the next one must find. */
+    /** The session as the last transaction has left it, and as the next one must find it. */
     let left = session;
     let dropped = 0;
-    for (let isOver = false; !isOver && (await this.batches.mayBegin());) {
+    for (let isOver = false; !isOver && (await this.#batches.mayBegin());) {
       const task = { session: left, firstKept };
-      const done = await this.write((sql) => this.#trim(sql, task));
+      const done = await this.#write((sql) => this.#trim(sql, task));
       dropped += done.events;
       left = { ...left, firstSeq: done.firstSeq };
       isOver = done.isOver;
-      this.batches.add({ ...done, sessions: isOver && done.skipped === 0 && dropped > 0 ? 1 : 0 });
+      this.#batches.add({ ...done, sessions: isOver && done.skipped === 0 && dropped > 0 ? 1 : 0 });
     }
   }
 
@@ -212,12 +218,12 @@ export class Deletion {
     // Another session has another time of creation. One that was imported again has its first events again.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return done;
 
-    const { maintenance, changes } = this.stores;
+    const { maintenance, changes } = this.#stores;
     const { key, lastSeq } = locked;
     // A session that was rewound has fewer events than it had.
     const most = Math.min(firstKept, lastSeq + 1);
-    const numbers = await maintenance.numbersBefore(sql, key, most, this.batches.size);
-    const before = numbers.length < this.batches.size ? most : (numbers.at(-1) ?? 0) + 1;
+    const numbers = await maintenance.numbersBefore(sql, key, most, this.#batches.size);
+    const before = numbers.length < this.#batches.size ? most : (numbers.at(-1) ?? 0) + 1;
     const task = await this.#plan(locked, before, (work) => work(sql));
     if (!task) return done;
     const firstSeq = task.firstKept;
@@ -230,10 +236,10 @@ export class Deletion {
 
   /** The JSON of what a session has written to the state before an event; null where that is not known exactly. */
   async #stateBefore(sql: Sql, { key, incarnation, firstSeq }: KeptSession, seq: number): Promise<string | null> {
-    const { created, changes, isComplete } = await this.stores.changes.history(sql, key);
+    const { created, changes, isComplete } = await this.#stores.changes.history(sql, key);
     if (!created || !isComplete) return null;
     const range = { incarnation, after: firstSeq - 1, upTo: seq - 1, limit: seq };
-    const events = (await this.stores.log.sessionEvents(sql, key, range)).flatMap(({ seq, json }) => {
+    const events = (await this.#stores.log.sessionEvents(sql, key, range)).flatMap(({ seq, json }) => {
       const event = decodeEvent(json ?? undefined);
       return event ? [{ seq, id: event.id, delta: event.actions?.stateDelta ?? {} }] : [];
     });

@@ -6,7 +6,7 @@ import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { Run } from '../transfer/export.js';
 import type { Batches } from './batches.js';
 
-/** How many sessions are looked at in one query. */
+/** How many sessions one query reads. */
 const PAGE = 1_000;
 
 /** How many sessions one transaction takes at most. */

@@ -1,6 +1,6 @@
-import { Once } from '../database/once.js';
+import { Once } from '../database/calls/once.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/transaction.js';
+import type { Transactions } from '../database/calls/transaction.js';
 import { AdkMikroOrmError, DatabaseError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
 import type { WorkDone } from '../model/progress.js';
@@ -34,7 +34,7 @@ export class Parts {
     try {
       await work();
     } catch (error) {
-      // Not where the database has failed: the caller would wait for it once more.
+      // Where the database has failed this is left out: the caller would wait for it once more.
       if (!(error instanceof DatabaseError)) await this.#once.end();
       if (!this.#isStored || !(error instanceof AdkMikroOrmError)) throw error;
       if (error instanceof DatabaseError) throw error.after(done());

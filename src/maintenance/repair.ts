@@ -1,5 +1,6 @@
 import { createEvent } from '@google/adk';
-import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { StoredEvent } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import type { RawEvent, RawValue } from '../database/stores/maintenance-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -37,7 +38,7 @@ export interface RepairedSession {
 }
 
 export interface RepairOptions {
-  /** Only look, and return what would be taken out; nothing is written. */
+  /** Only scan, and return what would be taken out; nothing is written. */
   dryRun?: boolean;
   /** Also while somebody holds the session's lease; false by default. */
   includeLeased?: boolean;
@@ -53,11 +54,11 @@ export interface FoundDamage {
 }
 
 /**
- * Finds what cannot be read. Without the session's lock, since all of the history is read.
+ * Finds what cannot be read. It does not take the session's lock, since it reads all of the history.
  *
  * @throws SessionNotFoundError when there is no such session.
  */
-export async function lookForDamage(sql: Sql, stores: Stores, key: SessionKey): Promise<FoundDamage> {
+export async function scanForDamage(sql: Sql, stores: Stores, key: SessionKey): Promise<FoundDamage> {
   const read = await stores.reader.read(sql, key);
   if (!read) throw new SessionNotFoundError(key.sessionId);
   return {
@@ -66,40 +67,44 @@ export async function lookForDamage(sql: Sql, stores: Stores, key: SessionKey): 
   };
 }
 
-/** Mends one session in a transaction. */
+/** Repairs one session in a transaction. */
 export class Repair {
+  readonly #sql: Sql;
+  readonly #stores: Stores;
+  readonly #key: SessionKey;
+  readonly #options: RepairOptions;
   readonly #events = new Map<number, RawEvent>();
   readonly #values = new Map<string, RawValue>();
   readonly #damage = new Map<string, DamagedEvents>();
 
-  constructor(
-    private readonly sql: Sql,
-    private readonly stores: Stores,
-    private readonly key: SessionKey,
-    private readonly options: RepairOptions,
-  ) {}
+  constructor(sql: Sql, stores: Stores, key: SessionKey, options: RepairOptions) {
+    this.#sql = sql;
+    this.#stores = stores;
+    this.#key = key;
+    this.#options = options;
+  }
 
   /**
    * @throws SessionNotFoundError when the session is gone.
    * @throws LeaseHeldError while somebody holds its lease.
    */
   async mend(found: FoundDamage): Promise<RepairedSession> {
-    const { sql } = this;
-    const { sessions, leases, maintenance, changes } = this.stores;
-    const head = await sessions.lock(sql, this.key);
-    if (!head) throw new SessionNotFoundError(this.key.sessionId);
-    const lease = this.options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.key);
-    if (lease?.isHeld) throw new LeaseHeldError(this.key.sessionId, lease.holder, lease.expiresAt);
+    const sql = this.#sql;
+    const { sessions, leases, maintenance, changes } = this.#stores;
+    const head = await sessions.lock(sql, this.#key);
+    if (!head) throw new SessionNotFoundError(this.#key.sessionId);
+    const lease = this.#options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.#key);
+    if (lease?.isHeld) throw new LeaseHeldError(this.#key.sessionId, lease.holder, lease.expiresAt);
 
     for (const { scope, key } of found.stateValues) {
-      const value = await maintenance.rawValue(sql, this.key, scope, key);
+      const value = await maintenance.rawValue(sql, this.#key, scope, key);
       // Somebody may have written it anew since.
       if (!value || decode(value.content.toString())) continue;
       this.#values.set(prefixed(scope, key), value);
-      if (this.options.dryRun) continue;
-      await maintenance.deleteValue(sql, this.key, scope, key);
+      if (this.#options.dryRun) continue;
+      await maintenance.deleteValue(sql, this.#key, scope, key);
       const removed = [prefixed(scope, key)];
-      await changes.recordState(sql, { session: this.key, seq: head.lastSeq, set: byScope([]), removed });
+      await changes.recordState(sql, { session: this.#key, seq: head.lastSeq, set: byScope([]), removed });
     }
     await this.#mendEvents(head, found);
     return {
@@ -113,13 +118,13 @@ export class Repair {
   }
 
   /**
-   * Closes the books. What is damaged at the beginning is as if it were trimmed; elsewhere an empty event takes the place
-   * of what is missing or cannot be read, so that the other events keep their numbers.
+   * Makes `first_seq` and `last_seq` match the rows. What is damaged at the beginning is as if it were trimmed; elsewhere an
+   * empty event replaces what is missing or cannot be read, so that the other events keep their numbers.
    */
   async #mendEvents(head: SessionHead, found: FoundDamage): Promise<void> {
-    const { sql } = this;
-    const { maintenance, events, changes } = this.stores;
-    const rows = await maintenance.eventTimes(sql, this.key);
+    const sql = this.#sql;
+    const { maintenance, events, changes } = this.#stores;
+    const rows = await maintenance.eventTimes(sql, this.#key);
     const unreadable = await this.#stillUnreadable(found);
     const lastSeq = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
     const numbers = rows.map(({ seq }) => seq);
@@ -134,41 +139,41 @@ export class Repair {
     const firstGood = numbers.find((seq) => seq > behindWide && !unreadable.has(seq)) ?? newLast + 1;
     const newFirst = Math.max(head.firstSeq, firstGood);
 
-    // Also what can be read, where it is in front of a wide gap.
+    // What can be read is taken out as well where it is in front of a wide gap.
     for (const seq of numbers.filter((seq) => seq < newFirst)) {
-      const raw = unreadable.get(seq) ?? (await maintenance.rawEvent(sql, this.key, seq));
+      const raw = unreadable.get(seq) ?? (await maintenance.rawEvent(sql, this.#key, seq));
       if (raw) this.#events.set(seq, raw);
-      if (!this.options.dryRun) await maintenance.deleteEvent(sql, this.key, seq);
+      if (!this.#options.dryRun) await maintenance.deleteEvent(sql, this.#key, seq);
     }
     for (const [seq, raw] of unreadable) {
       this.#events.set(seq, raw);
-      if (seq < newFirst || this.options.dryRun) continue;
-      await events.replace(sql, this.key, seq, emptyEvent(raw.timestamp, raw.eventId));
-      await changes.record(sql, { session: this.key, kind: 'rewritten', seq: lastSeq, eventSeq: seq, data: null });
+      if (seq < newFirst || this.#options.dryRun) continue;
+      await events.replace(sql, this.#key, seq, emptyEvent(raw.timestamp, raw.eventId));
+      await changes.record(sql, { session: this.#key, kind: 'rewritten', seq: lastSeq, eventSeq: seq, data: null });
     }
-    if (this.options.dryRun) return;
+    if (this.#options.dryRun) return;
     for (const gap of gaps.filter(({ from, to }) => from > newFirst && to <= newLast)) {
       // The time of the event after it, as a filter by time takes a missing one.
       const { timestamp } = rows.find(({ seq }) => seq > gap.to) ?? { timestamp: head.lastUpdateTime };
       const filling = Array.from({ length: gap.to - gap.from + 1 }, () => emptyEvent(timestamp));
-      await events.insert(sql, this.key, gap.from, filling);
+      await events.insert(sql, this.#key, gap.from, filling);
     }
     if (newFirst !== head.firstSeq || newLast !== head.lastSeq)
-      await maintenance.setBooks(sql, this.key, newFirst, newLast);
+      await maintenance.setBooks(sql, this.#key, newFirst, newLast);
     if (newFirst !== head.firstSeq)
-      await changes.recordTrim(sql, this.key, { firstSeq: newFirst, lastSeq: newLast, state: null });
-    // What the lost events left in the state is told by no event any more.
-    if (this.#damage.size > 0) await changes.recordState(sql, { session: this.key, seq: newLast });
+      await changes.recordTrim(sql, this.#key, { firstSeq: newFirst, lastSeq: newLast, state: null });
+    // No event has what the lost events left in the state any more.
+    if (this.#damage.size > 0) await changes.recordState(sql, { session: this.#key, seq: newLast });
   }
 
   /** Under the lock, which appends need that would replace an event. */
   async #stillUnreadable(found: FoundDamage): Promise<Map<number, RawEvent>> {
-    const { sql } = this;
+    const sql = this.#sql;
     const unreadable = new Map<number, RawEvent>();
     for (const { seq } of found.events) {
-      const raw = await this.stores.maintenance.rawEvent(sql, this.key, seq);
+      const raw = await this.#stores.maintenance.rawEvent(sql, this.#key, seq);
       if (!raw) continue;
-      const current = await this.stores.events.find(sql, this.key, raw.eventId, true);
+      const current = await this.#stores.events.find(sql, this.#key, raw.eventId, { isLocked: true });
       if (!decodeEvent(current?.json)) unreadable.set(seq, raw);
     }
     return unreadable;

@@ -1,10 +1,9 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { Sql } from '../database/dialects/dialect.js';
-import { once } from '../database/once.js';
-import { ForeignStore } from '../database/stores/foreign-store.js';
+import type { Sql } from '../database/sql/sql.js';
+import { once } from '../database/calls/once.js';
 import type { KeptSession, Walk } from '../database/stores/maintenance-store.js';
 import { Stores } from '../database/stores/stores.js';
-import { Transactions } from '../database/transaction.js';
+import { Transactions } from '../database/calls/transaction.js';
 import {
   aBoolean,
   aCount,
@@ -22,18 +21,15 @@ import { InvalidArgumentError, UserNotErasedError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogPosition } from '../model/log-history.js';
 import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions } from '../model/options.js';
-import type { EraseUserResult, ImportFromProgress, ImportProgress, MaintenanceResult } from '../model/progress.js';
+import type { EraseUserResult, ImportProgress, MaintenanceResult } from '../model/progress.js';
 import { exportRecords, type ExportFilter, type Run } from '../transfer/export.js';
-import { writeForeign } from '../transfer/foreign/import-foreign.js';
-import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
-import { recognise } from '../transfer/foreign/recognise.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
-import { BATCH_OPTIONS, Batches, type BatchOptions } from './batches.js';
+import { BATCH_OPTIONS, Batches, MAX_BATCH_SIZE, type BatchOptions } from './batches.js';
 import { Deletion, type Rule } from './deletion.js';
 import { removeLeftovers } from './leftovers.js';
 import { Parts } from './parts.js';
-import { Repair, lookForDamage, type RepairOptions, type RepairedSession } from './repair.js';
+import { Repair, scanForDamage, type RepairOptions, type RepairedSession } from './repair.js';
 import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 
 export interface SessionMaintenanceOptions extends ReportingOptions {
@@ -84,10 +80,15 @@ export interface StatsOptions {
   userId?: string;
 }
 
-/** `checkKeys` looks at the names. */
+/** `checkKeys` checks the names. */
 const OWNER: Known<StatsOptions> = { appName: anything, userId: anything };
 
-const checkOptions = object<SessionMaintenanceOptions>({ retry: checkRetry, timeoutMs: aTimeout, onError: aFunction });
+export const MAINTENANCE_OPTIONS: Known<SessionMaintenanceOptions> = {
+  retry: checkRetry,
+  timeoutMs: aTimeout,
+  onError: aFunction,
+};
+const checkOptions = object<SessionMaintenanceOptions>(MAINTENANCE_OPTIONS);
 const checkPrune = object<PruneOptions>({
   ...OWNER,
   ...BATCH_OPTIONS,
@@ -109,26 +110,17 @@ const checkExport = object<ExportFilter>(OWNER);
 const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
 
 export interface ImportOptions {
-  /** How many events one transaction writes at most; 500 by default. */
+  /** How many events one transaction writes at most; 500 by default, and never more than 10,000. */
   batchSize?: number;
   /** Ends the import before the next record when it fires. Nothing is thrown. */
   signal?: AbortSignal;
   onProgress?: (progress: ImportProgress) => void;
 }
 
-export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress'> {
-  /** Reads and counts everything, and writes nothing. */
-  dryRun?: boolean;
-  /** Told of each row that cannot be taken, and why; the rest goes on. */
-  onRefused?: (row: RefusedRow) => void;
-  onProgress?: (progress: ImportFromProgress) => void;
-}
-
-const IMPORT_OPTIONS: Known<ImportOptions> = { batchSize: aCount, signal: anAbortSignal, onProgress: aFunction };
+export const IMPORT_OPTIONS: Known<ImportOptions> = { batchSize: aCount, signal: anAbortSignal, onProgress: aFunction };
 const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
-const checkImportFrom = object<ImportFromOptions>({ ...IMPORT_OPTIONS, dryRun: aBoolean, onRefused: aFunction });
 
-const DEFAULT_IMPORT_BATCH = 500;
+export const DEFAULT_IMPORT_BATCH = 500;
 
 /** All of a user's sessions. */
 const EVERY_SESSION: Rule = { isWhole: true, firstKept: (_, before) => before };
@@ -143,7 +135,7 @@ const EVERY_SESSION: Rule = { isWhole: true, firstKept: (_, before) => before };
  *
  * What deletes works in short transactions of `batchSize` rows (contract K1). It waits for nobody, and nobody who writes
  * to another session waits for it; a session whose row somebody else has locked is left for the next call, and so is one that
- * was created again, rewound or used since the call has looked at it. Sessions with a
+ * was created again, rewound or used since the call has read it. Sessions with a
  * lease that somebody holds, by the database's clock, are left alone unless `includeLeased` is true. Where it was
  * interrupted, the same call goes on. `dryRun` counts and writes nothing.
  *
@@ -156,7 +148,6 @@ const EVERY_SESSION: Rule = { isWhole: true, firstKept: (_, before) => before };
 export class SessionMaintenance {
   readonly #transactions: Transactions;
   readonly #stores: Stores;
-  readonly #options: SessionMaintenanceOptions;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
@@ -165,7 +156,6 @@ export class SessionMaintenance {
    */
   constructor(em: EntityManager, options: SessionMaintenanceOptions = {}) {
     checkOptions(options, 'The options of SessionMaintenance');
-    this.#options = options;
     this.#transactions = new Transactions(em, options);
     this.#stores = Stores.of(em, this.#transactions.dialect);
   }
@@ -174,7 +164,7 @@ export class SessionMaintenance {
    * Deletes whole sessions: rows, events, session state and leases. `app:` and `user:` state stays. A session of more
    * events than `batchSize` goes in several transactions; with the first one it is gone for everybody, and cannot be restored.
    * Whatever the conditions, what an interrupted deletion has left is deleted as well. Idle sessions are found by an index;
-   * without `idleFor` every session of the app, or of `userId`, is looked at. What the event log still has of sessions whose rows
+   * without `idleFor` every session of the app, or of `userId`, is read. What the event log still has of sessions whose rows
    * somebody has deleted without this package is removed, whatever their age; it counts as no session.
    *
    * @returns what was deleted.
@@ -272,7 +262,7 @@ export class SessionMaintenance {
   }
 
   /**
-   * Removes a person: sessions with their events, those that are marked as deleted included, and the `user:` state, in
+   * Removes a person: sessions with their events, soft-deleted ones included, and the `user:` state, in
    * every app or in one. The event log has nothing of them any more, and its readers see no gap. What the user
    * writes meanwhile stays: call it again until `sessions` and `stateKeys` are 0.
    *
@@ -283,7 +273,7 @@ export class SessionMaintenance {
   async eraseUser(options: EraseUserOptions): Promise<EraseUserResult> {
     checkErase(options, 'The options of eraseUser');
     const { userId, appName } = options;
-    // Without one everybody would go.
+    // Without a user everybody would be erased.
     checkKeys({ userId });
     checkOwner(options);
     const call: ErrorContext = { operation: 'eraseUser', key: givenKey(options) };
@@ -304,7 +294,7 @@ export class SessionMaintenance {
         }
       },
     );
-    // With more to do the next call looks at them again.
+    // With more to do the next call reads them again.
     if (result.skipped > 0 && !result.more && !batches.isDryRun) throw new UserNotErasedError(result);
     return result;
   }
@@ -332,7 +322,7 @@ export class SessionMaintenance {
     }
   }
 
-  /** Erases what the log tells of the user. What the user wrote to the app's state is told as the app's from now on. */
+  /** Erases what the log has of the user. What the user wrote to the app's state is emitted as the app's from now on. */
   async #eraseChanges({ write }: Parts, appName: string, userId: string, batches: Batches): Promise<void> {
     const store = this.#stores.changes;
     for (let erased = 0; !batches.isDryRun && (await batches.mayBegin());) {
@@ -351,7 +341,7 @@ export class SessionMaintenance {
 
   /**
    * Mends a damaged session (contract I5), so that `getSession` reads it: what cannot be read is taken out and returned, byte
-   * for byte. An empty event takes its place, and that of an event that is missing, so that the others keep their numbers;
+   * for byte. An empty event replaces it, and one that is missing, so that the others keep their numbers;
    * what is damaged before the first event that can be read is as if it were trimmed. A state value that cannot be read is
    * removed, also one of the user or the app. Store what `dryRun` returns before you call it without.
    *
@@ -366,7 +356,7 @@ export class SessionMaintenance {
     const key = checkedSessionKey(session);
     checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
-    const found = await this.#read(call, (sql) => lookForDamage(sql, this.#stores, key));
+    const found = await this.#read(call, (sql) => scanForDamage(sql, this.#stores, key));
     const mend = (sql: Sql) => new Repair(sql, this.#stores, key, options).mend(found);
     if (options.dryRun) return this.#transactions.call(call, () => this.#transactions.transaction(mend));
     return this.#write(call, mend);
@@ -394,13 +384,13 @@ export class SessionMaintenance {
    * Writes records of an export (contract L1), in transactions of `batchSize` events. A session that is there already gets what
    * is new, so an import that was interrupted is made whole by the same import again; nobody sees a session before all of
    * its events are there. State of apps, users and sessions is overwritten, except of sessions that have more events here. A
-   * session that is marked as deleted here, and not in the records, is brought back.
+   * session that is soft-deleted here, and not in the records, is brought back.
    *
    * @param records what `exportSessions` gives, or its lines, each parsed.
    * @param options.onProgress called after each record with what has been written in all.
    * @returns what was written; what was there already does not count.
    * @throws InvalidArgumentError with the number of the record, for what is no record, has values or names that cannot be
-   *   stored, or is not in its place. What came before it is written.
+   *   stored, or comes in another order. What came before it is written.
    * @throws SessionExistsError when another session has the id of one of the records.
    */
   async importSessions(
@@ -411,7 +401,7 @@ export class SessionMaintenance {
     const { batchSize = DEFAULT_IMPORT_BATCH, signal, onProgress } = options;
     const call: ErrorContext = { operation: 'importSessions', key: {} };
     const parts = this.#parts(call);
-    const target = new Import(parts.write, this.#stores, { batchSize });
+    const target = new Import(parts.write, this.#stores, { batchSize: Math.min(batchSize, MAX_BATCH_SIZE) });
     return parts.run(
       () => target.progress,
       async () => {
@@ -422,46 +412,6 @@ export class SessionMaintenance {
         }
         await target.end();
       },
-    );
-  }
-
-  /**
-   * Copies the sessions of one of ADK's own stores (contract L2): `DatabaseSessionService` of `@google/adk` and of adk-python,
-   * adk-python's `SqliteSessionService`, and adk-go's service. Which it is shows in its tables. They are read, never changed,
-   * and may be in use.
-   *
-   * Called again it brings what is new since. Events are numbered by their times, so a session whose source has got an event
-   * between older ones is told by `onRefused`, and left as it is. State is overwritten, except of sessions that have more
-   * events here; titles, labels and soft deletions stay. A session that was deleted here for good comes back.
-   *
-   * @param source an `EntityManager` of any MikroORM on that database; it need not know the tables.
-   * @param options.onProgress called after each record with what has been written in all.
-   * @returns what was written, or with `dryRun` would have been; what was there already does not count.
-   * @throws SchemaError for tables that cannot be read; it names those that are there.
-   */
-  async importFrom(source: EntityManager, options: ImportFromOptions = {}): Promise<ImportFromProgress> {
-    checkImportFrom(options, 'The options of importFrom');
-    const { batchSize = DEFAULT_IMPORT_BATCH, signal, dryRun: isDryRun = false, onRefused, onProgress } = options;
-    const call: ErrorContext = { operation: 'importFrom', key: {} };
-    const foreign = new Transactions(source, { ...this.#options, isForeign: true });
-    const read = <T>(work: (sql: Sql) => Promise<T>) => foreign.call(call, () => foreign.run(work));
-    const parts = this.#parts(call);
-    const write: Run = (work) => (isDryRun ? this.#read(call, work) : parts.write(work));
-    let refused = 0;
-    const refuse = (row: RefusedRow) => {
-      refused++;
-      onRefused?.(row);
-    };
-    const store = new ForeignStore(foreign.dialect);
-    const kind = await read((sql) => recognise(sql, store, source));
-    const target = new Import(write, this.#stores, { batchSize, isDryRun, isForeign: true });
-    const records = new ForeignReader(read, store, kind, refuse).records();
-    const progress = () => ({ ...target.progress, refused });
-    return parts.run(progress, () =>
-      writeForeign(records, target, refuse, () => {
-        onProgress?.(progress());
-        return signal?.aborted !== true;
-      }),
     );
   }
 
@@ -489,7 +439,7 @@ export class SessionMaintenance {
   }
 
   /**
-   * Says that the database went back: after a restore, or a failover to a server that was behind. Readers of the log that
+   * Records that the database went back: after a restore, or a failover to a server that was behind. Readers of the log that
    * keep the `cursor` of entries find out by themselves. Those that keep a position and an epoch, without a history, get
    * `LogWentBackError` by this alone, also after the log has passed their position again; call it before the first append.
    *

@@ -1,9 +1,9 @@
 import type { ByApp, SessionCount } from '../database/stores/maintenance-store.js';
 
-/** What is stored, sessions that are marked as deleted included. */
+/** What is stored, soft-deleted sessions included. */
 export interface SessionStats {
   sessions: number;
-  /** How many of them are marked as deleted, see `deletion: 'soft'`. */
+  /** How many of them are soft-deleted, see `deletion: 'soft'`. */
   deletedSessions: number;
   /** How many users have sessions. ADK keeps the users of different apps apart, so that one of two apps counts twice. */
   users: number;
@@ -62,7 +62,7 @@ export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = 
       percentile95: percentile(0.95),
       largest: found.at(-1)?.events ?? 0,
     },
-    // Not with Math.min(…): an argument list is limited.
+    // Math.min(…) would not do: an argument list is limited.
     ...(found.length > 0 && {
       oldestUpdate: found.reduce((oldest, each) => Math.min(oldest, each.oldestUpdate), Infinity),
       newestUpdate: found.reduce((newest, each) => Math.max(newest, each.newestUpdate), -Infinity),

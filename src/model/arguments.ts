@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from './errors.js';
+import { isObject, isRecord } from './objects.js';
 
 /** Checks a value that a caller passed. @throws InvalidArgumentError that begins with the name. */
 export type Check = (value: unknown, name: string) => void;
@@ -18,7 +19,7 @@ export function object<T extends object>(known: Known<T>, ...required: readonly 
   const checks = Object.entries<Check>(known);
   const isRequired = new Set<PropertyKey>(required);
   return (value, name) => {
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    if (!isRecord(value)) {
       throw new InvalidArgumentError(`${name} must be an object.`);
     }
     for (const key in value) {
@@ -58,10 +59,7 @@ export const aBoolean = rule('true or false', (value) => typeof value === 'boole
 export const aString = rule('a string', (value) => typeof value === 'string');
 export const strings = rule('an array of strings', (value) => isArrayOf('string', value));
 export const objects = rule('an array of objects', (value) => isArrayOf('object', value));
-export const aRecord = rule(
-  'an object',
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-);
+export const aRecord = rule('an object', (value) => isRecord(value));
 export const aFunction = rule('a function', (value) => typeof value === 'function');
 export const aTime = rule('a number of ms since 1970', Number.isFinite);
 export const aWholeNumber = rule('a whole number, 0 or more', isWhole);
@@ -80,7 +78,7 @@ export const aTimeout = rule(
 export const aWait = rule('a number of ms, 0 or more', (value) => typeof value === 'number' && value >= 0);
 export const anAbortSignal = rule(
   'an AbortSignal',
-  (value) => typeof value === 'object' && value !== null && 'aborted' in value && 'addEventListener' in value,
+  (value) => isObject(value) && 'aborted' in value && 'addEventListener' in value,
 );
 
 function isWhole(value: unknown): boolean {

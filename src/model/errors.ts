@@ -1,6 +1,7 @@
 import type { LogPosition } from './log-history.js';
 import type { SessionKey } from './keys.js';
 import type { EraseUserResult, WorkDone } from './progress.js';
+import { isObject } from './objects.js';
 
 /**
  * The base of every error this package throws on purpose. Messages hold no SQL, no stored data and no credentials,
@@ -25,8 +26,8 @@ export class SessionExistsError extends AdkMikroOrmError {
   readonly code = 'ADK_SESSION_EXISTS';
   override name = 'SessionExistsError';
 
-  constructor(sessionId: string, look = 'Use getOrCreateSession, or leave the id out to have one made.') {
-    super(`Session with id ${sessionId} already exists. ${look}`);
+  constructor(sessionId: string, advice = 'Use getOrCreateSession, or leave the id out to have one made.') {
+    super(`Session with id ${sessionId} already exists. ${advice}`);
   }
 }
 
@@ -257,13 +258,13 @@ export class InsideTransactionError extends AdkMikroOrmError {
 }
 
 /**
- * The database refused or failed. The message says in words what happened, what was written, and what to look at. The
+ * The database refused or failed. The message says in words what happened, what was written, and what to do. The
  * driver's own error is left out, because its message carries the statement and its values; `onError` is called with it.
  */
 export class DatabaseError extends AdkMikroOrmError {
   readonly code = 'ADK_DATABASE';
   override name = 'DatabaseError';
-  readonly #kind: { what: string; look: string };
+  readonly #kind: { what: string; advice: string };
 
   /**
    * @param reason MikroORM's name for the kind of failure, such as `DeadlockException`.
@@ -273,13 +274,13 @@ export class DatabaseError extends AdkMikroOrmError {
    *   lost; and earlier ones are where there is `done`.
    */
   constructor(
-    kind: { what: string; look: string },
+    kind: { what: string; advice: string },
     readonly reason: string,
     readonly driverCode: string | undefined,
     readonly outcome: 'none' | 'partial' | 'unknown',
     done?: WorkDone,
   ) {
-    super(`${kind.what} (${driverCode ?? reason}). ${writtenOf(outcome, done)} ${kind.look}`);
+    super(`${kind.what} (${driverCode ?? reason}). ${writtenOf(outcome, done)} ${kind.advice}`);
     this.#kind = kind;
     if (done) this.done = done;
   }
@@ -310,7 +311,7 @@ function writtenOf(outcome: DatabaseError['outcome'], done: WorkDone | undefined
  * make are not under jest.
  */
 export function driverCodeOf(error: unknown): string | undefined {
-  if (typeof error !== 'object' || error === null) return undefined;
+  if (!isObject(error)) return undefined;
   const { code, errno }: { code?: unknown; errno?: unknown } = error;
   // libSQL gives an empty one where it has none, and mariadb this one where it has no name for the number.
   if (typeof code === 'string' && code !== '' && code !== 'UNKNOWN') return code;
@@ -320,5 +321,5 @@ export function driverCodeOf(error: unknown): string | undefined {
 
 /** An error's message, for what drivers give no code for; it may hold SQL and stays inside. */
 export function driverMessageOf(error: unknown): string {
-  return typeof error === 'object' && error !== null && 'message' in error ? String(error.message) : '';
+  return isObject(error) && 'message' in error ? String(error.message) : '';
 }

@@ -1,5 +1,6 @@
 import type { Event } from '@google/adk';
 import { UnserializableValueError } from './errors.js';
+import { isObject } from './objects.js';
 
 /** ADK's brand on its events; `isEvent` looks for it, and JSON drops it. */
 const EVENT_BRAND = Symbol.for('google.adk.event');
@@ -60,7 +61,7 @@ function check(value: unknown, path: string, ancestors: object[], isResult = fal
 
 function checkObject(value: object, path: string, ancestors: object[], isResult: boolean): boolean {
   if (ancestors.includes(value)) throw new UnserializableValueError(path, 'a cycle');
-  // Before their `toJSON`: a Buffer has one, and comes back as an object with a list of numbers.
+  // They are checked before their `toJSON`: a Buffer has one, and comes back as an object with a list of numbers.
   if (ArrayBuffer.isView(value)) throw new UnserializableValueError(path, `a ${tagOf(value)}`);
 
   ancestors.push(value);
@@ -87,7 +88,7 @@ function checkObject(value: object, path: string, ancestors: object[], isResult:
 function checkArray(array: readonly unknown[], path: string, ancestors: object[]): boolean {
   let isConverted = false;
   for (let i = 0; i < array.length; i++) {
-    // Also an empty place; JSON makes null of both.
+    // A hole of an array is undefined, too; JSON makes null of both.
     if (array[i] === undefined) throw new UnserializableValueError(`${path}[${i}]`, 'undefined');
     if (check(array[i], `${path}[${i}]`, ancestors)) isConverted = true;
   }
@@ -112,9 +113,8 @@ function tagOf(value: object): string {
  */
 export function decodeEvent(json: string | undefined): Event | undefined {
   const value = json === undefined ? undefined : decode(json)?.value;
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? Object.assign(value as Event, { [EVENT_BRAND]: true as const })
-    : undefined;
+  if (!isObject(value) || Array.isArray(value)) return undefined;
+  return Object.assign(value as Event, { [EVENT_BRAND]: true as const });
 }
 
 /** @returns undefined when the text is not JSON. */

@@ -3,8 +3,8 @@ interface FailureKind {
   reason: string;
   /** What happened. */
   what: string;
-  /** What to look at. */
-  look: string;
+  /** What the operator can do. */
+  advice: string;
   /**
    * Whether it may go away when the same is tried again. `conflict`: another transaction is in the way, for
    * milliseconds. `outage`: the server is gone, starts or takes no writes, for as long as a failover takes.
@@ -25,12 +25,13 @@ const OTHER_ROWS =
   'Look for rows, constraints or triggers of another program in the tables of adk-mikro-orm, and for rows that were changed by hand.';
 const OTHER_TABLES = 'Look for tables or columns that another program has added or changed under these names.';
 
-/** What can go wrong with a database, in the words that a `DatabaseError` tells it with; docs/errors.md has the same. */
+/** What can go wrong with a database, in the words of a `DatabaseError`; docs/errors.md has the same. */
 export const FAILURES = {
   lostConnection: {
     reason: 'ConnectionException',
     what: 'The connection to the database was lost',
-    look: "Look at the server's log, and at what may close connections between here and there: a proxy, a firewall, an idle time-out.",
+    advice:
+      "Look at the server's log, and at what may close connections between here and there: a proxy, a firewall, an idle time-out.",
     passing: 'outage',
     spoilsConnection: true,
     isUncertain: true,
@@ -38,20 +39,20 @@ export const FAILURES = {
   unreachable: {
     reason: 'ConnectionException',
     what: 'The database could not be reached',
-    look: 'Look at host and port in the config of MikroORM, and whether the server is running.',
+    advice: 'Look at host and port in the config of MikroORM, and whether the server is running.',
     passing: 'outage',
     spoilsConnection: true,
   },
   poolTimeout: {
     reason: 'ConnectionException',
     what: 'No connection of the pool became free in time',
-    look: `Look for transactions that stay open, and raise 'pool.max' in the config of MikroORM; ${IN_TRANSACTION}.`,
+    advice: `Look for transactions that stay open, and raise 'pool.max' in the config of MikroORM; ${IN_TRANSACTION}.`,
     passing: 'outage',
   },
   timedOut: {
     reason: 'ConnectionException',
     what: "The database did not answer within 'timeoutMs'",
-    look: `Look for transactions that keep rows locked, at the server's load, and at the network; ${IN_TRANSACTION}; raise 'timeoutMs' if the work takes that long.`,
+    advice: `Look for transactions that keep rows locked, at the server's load, and at the network; ${IN_TRANSACTION}; raise 'timeoutMs' if the work takes that long.`,
     passing: 'outage',
     spoilsConnection: true,
     isUncertain: true,
@@ -59,83 +60,86 @@ export const FAILURES = {
   fileNotOpened: {
     reason: 'ConnectionException',
     what: 'The database file could not be opened',
-    look: 'Look at the path of the file in the config of MikroORM, and at the rights on its folder.',
+    advice: 'Look at the path of the file in the config of MikroORM, and at the rights on its folder.',
   },
   closed: {
     reason: 'ConnectionException',
     what: 'The connections of MikroORM are closed, or were closed during the call',
-    look: 'Close the ORM after the last call has ended.',
+    advice: 'Close the ORM after the last call has ended.',
     spoilsConnection: true,
   },
   tooManyConnections: {
     reason: 'ConnectionException',
     what: 'The server has no connection left',
-    look: "The pools ('pool.max') of all processes together must stay below the server's limit (max_connections).",
+    advice: "The pools ('pool.max') of all processes together must stay below the server's limit (max_connections).",
     passing: 'outage',
     spoilsConnection: true,
   },
   authentication: {
     reason: 'ConnectionException',
     what: 'The server refused the login',
-    look: 'Look at user and password in the config of MikroORM, and at the hosts from which the account may log in.',
+    advice: 'Look at user and password in the config of MikroORM, and at the hosts from which the account may log in.',
   },
   unknownDatabase: {
     reason: 'ConnectionException',
     what: 'The server has no database of this name',
-    look: "Look at 'dbName' or 'clientUrl' in the config of MikroORM, or create the database.",
+    advice: "Look at 'dbName' or 'clientUrl' in the config of MikroORM, or create the database.",
   },
   notAllowed: {
     reason: 'ServerException',
     what: 'The account lacks a right',
-    look: 'It needs select, insert, update and delete on the tables of adk-mikro-orm, and use of their schema.',
+    advice: 'It needs select, insert, update and delete on the tables of adk-mikro-orm, and use of their schema.',
   },
   readOnly: {
     reason: 'ReadOnlyException',
     what: 'The database takes no writes: the server or the transaction is read-only',
-    look: 'Connect to the primary server, or wait for the end of a failover.',
+    advice: 'Connect to the primary server, or wait for the end of a failover.',
     passing: 'outage',
     spoilsConnection: true,
   },
   refusedByGroup: {
     reason: 'ReadOnlyException',
     what: 'The group replication of the server refused the write, as it does while the group changes its primary',
-    look: 'If it stays so, set group_replication_enforce_update_everywhere_checks to OFF, and look whether the tables of adk-mikro-orm are InnoDB and have their primary keys.',
+    advice:
+      'If it stays so, set group_replication_enforce_update_everywhere_checks to OFF, and look whether the tables of adk-mikro-orm are InnoDB and have their primary keys.',
     passing: 'outage',
     spoilsConnection: true,
   },
   readOnlyFile: {
     reason: 'ReadOnlyException',
     what: 'The database takes no writes: its file is read-only',
-    look: 'Look at the rights on the file and its folder.',
+    advice: 'Look at the rights on the file and its folder.',
   },
   diskFull: {
     reason: 'ServerException',
     what: 'The database has no space left',
-    look: "Look at the server's disk, at quotas, and at the largest size that the database or the file may have.",
+    advice: "Look at the server's disk, at quotas, and at the largest size that the database or the file may have.",
   },
   deadlock: {
     reason: 'DeadlockException',
     what: 'The database broke off the transaction, which was in the way of others, each time it was tried',
-    look: "Look for transactions that lock rows of adk-mikro-orm and stay open, and raise 'retry.attempts' if the load is as meant.",
+    advice:
+      "Look for transactions that lock rows of adk-mikro-orm and stay open, and raise 'retry.attempts' if the load is as meant.",
     passing: 'conflict',
   },
   lockTimeout: {
     reason: 'LockWaitTimeoutException',
     what: 'Another transaction held a lock for too long',
-    look: `Look for transactions that stay open, of this program or another; ${IN_TRANSACTION}.`,
+    advice: `Look for transactions that stay open, of this program or another; ${IN_TRANSACTION}.`,
     passing: 'conflict',
   },
   commitRolledBack: {
     reason: 'DeadlockException',
     what: "The server rolled back the commit, which was in the way of another server's, or left its group meanwhile, which may have it",
-    look: "Look at the server's log; let writes to one session go through one server, and raise 'retry.attempts' if the load is as meant.",
+    advice:
+      "Look at the server's log; let writes to one session go through one server, and raise 'retry.attempts' if the load is as meant.",
     passing: 'conflict',
     isUncertain: true,
   },
   commitFailed: {
     reason: 'ServerException',
     what: 'The server failed to commit, or to learn whether it had',
-    look: "Look at the server's log: a node may have lost its cluster, or the disk be full.",
+    advice: "Look at the server's log: a node may have lost its cluster, or the disk be full.",
     passing: 'outage',
     spoilsConnection: true,
     isUncertain: true,
@@ -143,87 +147,89 @@ export const FAILURES = {
   statementTimeout: {
     reason: 'ServerException',
     what: 'The server broke off the statement: its time was up, or somebody cancelled it',
-    look: "Look at the server's load, and at its limits for a statement (statement_timeout, max_execution_time, max_statement_time).",
+    advice:
+      "Look at the server's load, and at its limits for a statement (statement_timeout, max_execution_time, max_statement_time).",
   },
   tooLarge: {
     reason: 'ServerException',
     what: 'A value is larger than the server takes in one packet',
-    look: 'Raise max_allowed_packet on the server, or keep large content in an artifact.',
+    advice: 'Raise max_allowed_packet on the server, or keep large content in an artifact.',
   },
   damagedFile: {
     reason: 'ServerException',
     what: 'The database found its own files damaged',
-    look: "Look at the server's log and at the disk, and keep a copy of the files before anything is mended.",
+    advice: "Look at the server's log and at the disk, and keep a copy of the files before anything is mended.",
   },
   inputOutput: {
     reason: 'ServerException',
     what: 'The disk failed while the database read or wrote',
-    look: 'Look at the disk and at the log of the operating system.',
+    advice: 'Look at the disk and at the log of the operating system.',
     spoilsConnection: true,
     isUncertain: true,
   },
   duplicate: {
     reason: 'UniqueConstraintViolationException',
     what: 'A row with the same key is there already, where none should be',
-    look: OTHER_ROWS,
+    advice: OTHER_ROWS,
   },
   foreignKey: {
     reason: 'ForeignKeyConstraintViolationException',
     what: 'A row that another one belongs to is missing, or is still needed',
-    look: OTHER_ROWS,
+    advice: OTHER_ROWS,
   },
   check: {
     reason: 'CheckConstraintViolationException',
     what: 'A check on a table refused the row',
-    look: OTHER_ROWS,
+    advice: OTHER_ROWS,
   },
   notNull: {
     reason: 'NotNullConstraintViolationException',
     what: 'A column that must have a value got none',
-    look: OTHER_TABLES,
+    advice: OTHER_TABLES,
   },
   constraint: {
     reason: 'ConstraintViolationException',
     what: 'A constraint on a table refused the row',
-    look: OTHER_ROWS,
+    advice: OTHER_ROWS,
   },
   tableExists: {
     reason: 'TableExistsException',
     what: 'A table of this name is there already',
-    look: OTHER_TABLES,
+    advice: OTHER_TABLES,
   },
   objectExists: {
     reason: 'DatabaseObjectExistsException',
     what: 'Something of this name is there already',
-    look: OTHER_TABLES,
+    advice: OTHER_TABLES,
   },
-  missingTable: { reason: 'TableNotFoundException', what: 'A table is missing', look: OTHER_TABLES },
-  missingColumn: { reason: 'InvalidFieldNameException', what: 'A column is missing', look: OTHER_TABLES },
+  missingTable: { reason: 'TableNotFoundException', what: 'A table is missing', advice: OTHER_TABLES },
+  missingColumn: { reason: 'InvalidFieldNameException', what: 'A column is missing', advice: OTHER_TABLES },
   missingObject: {
     reason: 'DatabaseObjectNotFoundException',
     what: 'Something that the statement names is missing',
-    look: OTHER_TABLES,
+    advice: OTHER_TABLES,
   },
   ambiguousColumn: {
     reason: 'NonUniqueFieldNameException',
     what: 'A column name means two columns',
-    look: OTHER_TABLES,
+    advice: OTHER_TABLES,
   },
   syntax: {
     reason: 'SyntaxErrorException',
     what: 'The server did not understand a statement',
-    look: "Look whether the driver is the server's (the one for MariaDB is not MySQL's), and whether this version of the server is supported.",
+    advice:
+      "Look whether the driver is the server's (the one for MariaDB is not MySQL's), and whether this version of the server is supported.",
   },
   refused: {
     reason: 'ServerException',
     what: 'The database refused a statement',
-    look: SERVER_LOG,
+    advice: SERVER_LOG,
     spoilsConnection: true,
   },
   unknown: {
     reason: 'DriverException',
     what: 'The database or its driver failed',
-    look: `${SERVER_LOG} The driver's own error goes to 'onError'.`,
+    advice: `${SERVER_LOG} The driver's own error goes to 'onError'.`,
     spoilsConnection: true,
     isUncertain: true,
   },

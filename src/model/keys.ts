@@ -49,7 +49,7 @@ export function checkKeys(keys: Keys): void {
   for (const [kind, value] of Object.entries(keys) as [keyof Keys, unknown][]) {
     const name = NAMES[kind];
     if (value === undefined || value === null) {
-      // As MikroORM puts it for ADK's own service.
+      // MikroORM has the same words for ADK's own service.
       throw new InvalidKeyError(`Value for AdkSession.${kind} is required, '${String(value)}' found`);
     }
     if (typeof value !== 'string' || value === '') {

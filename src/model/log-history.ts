@@ -1,10 +1,10 @@
-/** A place in the log. Keep all of it: the position alone does not say in which history it is (contract O2). */
+/** A cursor of the log. Keep all of it: the position alone does not say in which history it is (contract O2). */
 export interface LogPosition {
   position: number;
   /** It grows when an operator says that the log was restored. */
   epoch: number;
   /**
-   * What the log compares with its own history, to find the last place that both share. A text of letters, digits and `-`,
+   * What the log compares with its own history, to find the last boundary that both share. A text of letters, digits and `-`,
    * `_`, `.`, `~`, a few hundred at most; it has no other meaning.
    */
   history: string;
@@ -12,12 +12,12 @@ export interface LogPosition {
   change?: number;
 }
 
-/** A place in the complete log. */
+/** A cursor of the complete log. */
 export interface CompleteLogPosition extends LogPosition {
   change: number;
 }
 
-/** A place in the log, behind an event or a change. Both numbers of a later place are as high or higher. */
+/** A boundary is a point of the log behind an event or a change. Both numbers of a later boundary are as high or higher. */
 export interface LogBoundary {
   position: number;
   change: number;
@@ -25,8 +25,8 @@ export interface LogBoundary {
 
 /**
  * How far the log went when one writer of positions gave out its last ones. A writer goes by a random name, and gives itself
- * another one as soon as the database does not hold what it left there. So it has given out its places in one history alone,
- * and a database that holds one of its places holds all that came before (contract O2).
+ * another one as soon as the database does not hold what it left there. So it has given out its boundaries in one history
+ * alone, and a database that holds one of its boundaries holds all that came before (contract O2).
  */
 export interface HistoryEnd extends LogBoundary {
   writer: string;
@@ -37,9 +37,9 @@ export interface ReadHistory {
   /** Those of the newest writers. The last of them is how far the log went that the reader has seen. */
   ends: readonly HistoryEnd[];
   /**
-   * Only in the complete log, ascending: places where the reader had everything in front and had seen nothing behind. Its
+   * Only in the complete log, ascending: boundaries at which the reader had everything in front and had seen nothing behind. Its
    * entries depend on what was written later: they name keys that another write has replaced, and lack what was deleted.
-   * When some of that is lost, the reader begins again at the last of these places that is left. It has nothing in front of
+   * When some of that is lost, the reader begins again at the last of these boundaries that is left. It has nothing in front of
    * the first one.
    */
   rests: readonly LogBoundary[];
@@ -51,7 +51,7 @@ export function isBefore(a: LogBoundary, b: LogBoundary): boolean {
   return a.position < b.position || a.change < b.change;
 }
 
-export function isSamePlace(a: LogBoundary, b: LogBoundary): boolean {
+export function isSameBoundary(a: LogBoundary, b: LogBoundary): boolean {
   return a.position === b.position && a.change === b.change;
 }
 
@@ -59,29 +59,29 @@ const earlier = (a: LogBoundary, b: LogBoundary): LogBoundary => (isBefore(a, b)
 
 const later = (a: LogBoundary, b: LogBoundary): LogBoundary => (isBefore(a, b) ? b : a);
 
-/** The last of some places of one history. */
-export function lastPlace(ends: readonly LogBoundary[]): LogBoundary {
+/** The last of some boundaries of one history. */
+export function lastBoundary(ends: readonly LogBoundary[]): LogBoundary {
   return ends.reduce<LogBoundary>(later, LOG_BEGINNING);
 }
 
 /**
- * The last place of which it is sure that two histories share it and all that comes before it. It is the last one that they
+ * The last boundary of which it is sure that two histories share it and all that comes before it. It is the last one that they
  * share if the writer that gave it out is among the ends: what that writer gave out later, in the other history, it did not
  * give out under the same name.
  */
 export function lastShared(read: readonly HistoryEnd[], stored: readonly HistoryEnd[]): LogBoundary {
-  const places = new Map(stored.map((end) => [end.writer, end]));
+  const storedEnds = new Map(stored.map((end) => [end.writer, end]));
   return read.reduce<LogBoundary>((last, end) => {
-    const place = places.get(end.writer);
-    return place ? later(last, earlier(end, place)) : last;
+    const same = storedEnds.get(end.writer);
+    return same ? later(last, earlier(end, same)) : last;
   }, LOG_BEGINNING);
 }
 
-/** What the ends were when the log went no further than to a place. */
+/** What the ends were when the log went no further than to a boundary. */
 export function endsAt(ends: readonly HistoryEnd[], { position, change }: LogBoundary): HistoryEnd[] {
   return ends.flatMap((end) => {
-    const place = earlier(end, { position, change });
-    return isSamePlace(place, LOG_BEGINNING) ? [] : [{ ...place, writer: end.writer }];
+    const boundary = earlier(end, { position, change });
+    return isSameBoundary(boundary, LOG_BEGINNING) ? [] : [{ ...boundary, writer: end.writer }];
   });
 }
 
@@ -91,14 +91,14 @@ const RECENT_RESTS = 8;
 /** Further back each is at most so many times as far as the next one is, so that their number grows with the logarithm. */
 const REST_DISTANCE = 4;
 
-/** Adds a place behind the others, and leaves some of these out. */
-export function withRest(rests: readonly LogBoundary[], place: LogBoundary): LogBoundary[] {
+/** Adds a boundary behind the others, and leaves some of these out. */
+export function withRest(rests: readonly LogBoundary[], boundary: LogBoundary): LogBoundary[] {
   const last = rests.at(-1);
-  if (last && isSamePlace(last, place)) return [...rests];
-  const all = [...rests, place];
-  const distance = (rest: LogBoundary) => place.position + place.change - rest.position - rest.change;
+  if (last && isSameBoundary(last, boundary)) return [...rests];
+  const all = [...rests, boundary];
+  const distance = (rest: LogBoundary) => boundary.position + boundary.change - rest.position - rest.change;
   const kept = all.slice(-RECENT_RESTS);
-  let newer = kept[0] ?? place;
+  let newer = kept[0] ?? boundary;
   for (const [i, rest] of [...all.slice(0, -RECENT_RESTS).entries()].reverse()) {
     const older = all[i - 1];
     // The first one is where the reader began.
@@ -129,12 +129,12 @@ const HISTORY = new RegExp(`^(?:${END}(?:~${END})*)?(?:~~${REST}(?:~${REST})*)?$
 /** Far more than any cursor of the log has, and few enough for one statement. */
 const MAX_LENGTH = 4_000;
 
-const placeText = ({ position, change }: LogBoundary) => `${position.toString(RADIX)}.${change.toString(RADIX)}`;
+const boundaryText = ({ position, change }: LogBoundary) => `${position.toString(RADIX)}.${change.toString(RADIX)}`;
 
 /** @returns a text of letters, digits and `-`, `_`, `.`, `~`. */
 export function historyText(ends: readonly HistoryEnd[], rests: readonly LogBoundary[] = []): string {
-  const text = ends.map((end) => `${end.writer}.${placeText(end)}`).join('~');
-  return rests.length === 0 ? text : `${text}~~${rests.map(placeText).join('~')}`;
+  const text = ends.map((end) => `${end.writer}.${boundaryText(end)}`).join('~');
+  return rests.length === 0 ? text : `${text}~~${rests.map(boundaryText).join('~')}`;
 }
 
 /** @returns undefined where the text is not one of `historyText`. */

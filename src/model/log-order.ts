@@ -10,16 +10,16 @@ export function* inLogOrder<Event extends { seq: number }, Change extends { seq:
   changes: readonly Change[],
 ): Generator<{ event: Event; change?: undefined } | { change: Change; event?: undefined }> {
   const after = (event: Event) => changes.findLastIndex((change) => change.seq < event.seq);
-  const placed = new Map<number, Event[]>();
+  const eventsAfter = new Map<number, Event[]>();
   for (const event of events) {
     const index = after(event);
-    const others = placed.get(index);
+    const others = eventsAfter.get(index);
     if (others) others.push(event);
-    else placed.set(index, [event]);
+    else eventsAfter.set(index, [event]);
   }
-  for (const event of placed.get(-1) ?? []) yield { event };
+  for (const event of eventsAfter.get(-1) ?? []) yield { event };
   for (const [i, change] of changes.entries()) {
     yield { change };
-    for (const event of placed.get(i) ?? []) yield { event };
+    for (const event of eventsAfter.get(i) ?? []) yield { event };
   }
 }

@@ -34,8 +34,8 @@ export interface ErrorContext {
 export interface ReportingOptions {
   /**
    * Called with the driver's own error, which holds SQL and stored values, for the host's log: what is thrown holds none
-   * of it. Called once for each failure of the database that a caller is told of, and for those that no caller is told
-   * of; not for attempts that are tried again, nor for errors that are not the database's, which say all there is. What
+   * of it. Called once for each failure of the database that a caller gets as an error, and for those that no caller
+   * gets; not for attempts that are tried again, nor for errors that are not the database's, which say all there is. What
    * it throws, and what it returns, is ignored.
    */
   onError?: (error: unknown, context: ErrorContext) => void;
@@ -54,8 +54,8 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions {
    */
   onUnleasedAppend?: 'allow' | 'reject';
   /**
-   * PostgreSQL only, without effect elsewhere: tells watchers of the event log in other processes of each append, if they
-   * `listen` (see `EventLogOptions`). False by default: without it they look at intervals.
+   * PostgreSQL only, without effect elsewhere: notifies watchers of the event log in other processes of each append, if they
+   * `listen` (see `EventLogOptions`). False by default: without it they poll at intervals.
    */
   notify?: boolean;
   /** How deadlocks, lock time-outs, a busy SQLite file and outages are retried (contract E4, O4). */
@@ -67,9 +67,9 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions {
    */
   timeoutMs?: number;
   /**
-   * What `deleteSession` does (contract K3): `hard` (default) deletes the rows; `soft` marks the session as deleted.
-   * `restoreSession` brings it back, creating its id again deletes it for good, and so does `prune({ deletedFor })` of
-   * `SessionMaintenance`. Processes of version 0.1.0 and before don't know the mark.
+   * What `deleteSession` does (contract K3): `hard` (default) deletes the rows; `soft` keeps them and stores the
+   * time of the deletion. `restoreSession` brings the session back, creating its id again deletes it for good, and so does
+   * `prune({ deletedFor })` of `SessionMaintenance`. Processes of version 0.1.0 and before don't know soft deletion.
    */
   deletion?: 'hard' | 'soft';
   /**
@@ -83,14 +83,14 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions {
    */
   defaultNumRecentEvents?: number;
   /**
-   * PostgreSQL only, without effect elsewhere: whether connections keep the plan of an append, which spares the server most
-   * of its work; true by default. Behind a pooler that resets its connections set it to false: otherwise that is found
-   * out after three appends, each with an error in the server's log.
+   * PostgreSQL only, without effect elsewhere: whether connections keep prepared statements, which spares the server most of
+   * the work of an append; true by default. Behind a pooler that keeps none, or resets its connections, set it to false:
+   * otherwise each connection finds that out by three statements, each with an error in the server's log.
    */
   preparedStatements?: boolean;
   /**
    * What `getSession` does with a session of which rows are missing or cannot be read (contract I3): `throw` (default)
-   * throws `DamagedSessionError`; `skip` gives the session without them, and tells `onDamage`.
+   * throws `DamagedSessionError`; `skip` gives the session without them, and reports to `onDamage`.
    */
   onDamagedEvent?: 'throw' | 'skip';
   /**

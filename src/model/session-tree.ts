@@ -31,8 +31,3 @@ export function deriveSessionId(parent: string, branch: string): string {
       `longer than ${KEY_LENGTHS.sessionId} characters.`,
   );
 }
-
-/** Whether a session is the parent itself, or was named by `deriveSessionId` at any depth below it. */
-export function isInSessionTree(parent: string, sessionId: string): boolean {
-  return sessionId === parent || sessionId.startsWith(parent + SESSION_TREE_SEPARATOR);
-}

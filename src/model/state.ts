@@ -10,7 +10,8 @@ export function perScope<T>(of: (scope: Scope) => T): Record<Scope, T> {
   return { session: of('session'), user: of('user'), app: of('app') };
 }
 
-// Those of ADK's `State`. Migrations load this file, and each `mikro-orm` command would wait a second for ADK to load.
+// The prefixes are those of ADK's `State`, which is not imported: migrations load this file, and each `mikro-orm` command would
+// wait a second for ADK to load.
 const PREFIXES: Record<Scope, string> = { session: '', user: 'user:', app: 'app:' };
 const TEMPORARY_PREFIX = 'temp:';
 
@@ -34,11 +35,6 @@ export function isTemporary(key: string): boolean {
 /** Sets an own key; plain assignment of `__proto__` would change the object's prototype (contract B5). */
 export function setOwn(target: object, key: string, value: unknown): void {
   Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
-}
-
-/** Whether JSON is an object, as state is. */
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** A key and its value as JSON text, as it is stored. */

@@ -53,31 +53,34 @@ export function readEvents({ events, missing, uncounted }: ReadEvents): Readable
 /** Sessions whose damage the process has been warned of. */
 const warned = new WeakMap<Stores, Set<string>>();
 
-/** Tells the host of damage, by the `onDamage` of the service or a warning of the process. */
+/** Reports damage to the host, by the `onDamage` of the service or a warning of the process. */
 export class DamageReporter {
-  constructor(
-    private readonly stores: Stores,
-    private readonly onDamage: MikroOrmSessionServiceOptions['onDamage'],
-  ) {}
+  readonly #stores: Stores;
+  readonly #onDamage: MikroOrmSessionServiceOptions['onDamage'];
+
+  constructor(stores: Stores, onDamage: MikroOrmSessionServiceOptions['onDamage']) {
+    this.#stores = stores;
+    this.#onDamage = onDamage;
+  }
 
   /** Reports damage, if there is any. Never throws, since the call that found it goes on or is already committed. */
-  tell(key: SessionKey, ...damages: readonly Damage[]): void {
+  report(key: SessionKey, ...damages: readonly Damage[]): void {
     const error = damageError(key, ...damages);
     if (!error) return;
-    if (!this.onDamage) {
+    if (!this.#onDamage) {
       this.#warn(key, error);
       return;
     }
     try {
-      this.onDamage(error);
+      this.#onDamage(error);
     } catch {
       // An error in the host's callback must not make a session unreadable.
     }
   }
 
   #warn(key: SessionKey, error: DamagedSessionError): void {
-    const identities = warned.get(this.stores) ?? new Set();
-    warned.set(this.stores, identities);
+    const identities = warned.get(this.#stores) ?? new Set();
+    warned.set(this.#stores, identities);
     if (identities.has(sessionIdentity(key))) return;
     identities.add(sessionIdentity(key));
     process.emitWarning(error);

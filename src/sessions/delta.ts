@@ -15,7 +15,10 @@ function withoutPrototype(): Record<string, unknown> {
  * Of each key of a state the delta with its newest write, without the values. The stamps that ADK keeps for the state can
  * neither be read nor taken back, and also count writes that no event has brought into storage.
  */
-const newest = new WeakMap<object, Map<string, Record<string, unknown>>>();
+const newest = new WeakMap<object, Map<string, Stamps>>();
+
+/** A delta that ADK keeps stamps for. */
+type Stamps = Record<string, unknown>;
 
 /** ADK exports no function for it but this method, which has done its work when it returns. */
 function applyTo(state: Record<string, unknown>, event: Event): void {
@@ -47,9 +50,9 @@ export function applyDelta(state: Record<string, unknown>, event: Event): void {
   applyTo(state, event);
   if (!event.actions?.stateDelta) return;
   const stamps = copyOfDelta(event, event.actions.stateDelta);
-  const winning = winningKeys(state, event, stamps);
+  const writes = newest.get(state) ?? new Map<string, Stamps>();
+  const winning = keysNewerThan((name) => writes.get(name), event, stamps);
   for (const name of Object.keys(stamps)) stamps[name] = undefined;
-  const writes = newest.get(state) ?? new Map<string, Record<string, unknown>>();
   newest.set(state, writes);
   for (const name of winning) writes.set(name, stamps);
 }
@@ -89,15 +92,34 @@ export function stampDelta(event: Event): Record<string, unknown> {
 }
 
 /**
- * The keys of a stamped delta whose writes are newer than those of the events that were applied to the state. What an append
- * that failed wrote does not count, nor does what is not appended yet: its own append will win.
+ * For events that are appended to a handle one after the other.
+ *
+ * @returns what gives of each event's stamped delta the keys whose writes are newer than those of the events before it, and
+ *   of those that were applied to the state. What an append that failed wrote does not count, nor does what is not appended
+ *   yet: its own append will win.
  */
-export function winningKeys(state: Record<string, unknown>, event: Event, delta: Record<string, unknown>): Set<string> {
+export function winningKeys(
+  state: Record<string, unknown>,
+): (event: Event, delta: Record<string, unknown>) => Set<string> {
+  const applied = newest.get(state);
+  const before = new Map<string, Stamps>();
+  return (event, delta) => {
+    const winning = keysNewerThan((name) => before.get(name) ?? applied?.get(name), event, delta);
+    for (const name of winning) before.set(name, delta);
+    return winning;
+  };
+}
+
+function keysNewerThan(
+  before: (name: string) => Stamps | undefined,
+  event: Event,
+  delta: Record<string, unknown>,
+): Set<string> {
   const names = Object.keys(delta);
-  const writes = newest.get(state);
+  const older = new Set(names.map(before).filter((stamps) => stamps !== undefined));
+  if (older.size === 0) return new Set(names);
   const probe = withoutPrototype();
-  const before = new Set(names.map((name) => writes?.get(name) ?? {}));
-  for (const stamps of before) applyTo(probe, having(event, stamps));
+  for (const stamps of older) applyTo(probe, having(event, stamps));
   for (const name of names) probe[name] = UNTOUCHED;
   applyTo(probe, having(event, delta));
   return new Set(names.filter((name) => probe[name] !== UNTOUCHED));

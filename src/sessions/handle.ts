@@ -13,18 +13,21 @@ export interface Revision {
   eventCount: number;
 }
 
+/** The `eventCount` of a handle that no service has read: its events are not known to be those of the session. */
+export const UNREAD = -1;
+
 /** What names the session of a handle. */
 export function keyOf({ appName, userId, id }: Session): SessionKey {
   return { appName, userId, sessionId: id };
 }
 
-/** By object, so a clone or an object literal has no revision. */
+/** Revisions by object: a clone or an object literal has none. */
 const revisions = new WeakMap<Session, Revision>();
 const queues = new WeakMap<Session, Promise<unknown>>();
 
 /** What was appended to a handle inside a transaction of the host's, which may be rolled back. */
 export interface Tentative {
-  /** As MikroORM knows it: of a nested transaction the savepoint. */
+  /** The transaction as MikroORM knows it; of a nested transaction the savepoint. */
   transaction: object;
   events: readonly StoredEvent[];
 }
@@ -95,21 +98,21 @@ export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Brings a handle up to a snapshot in place (contract E2): adds the events it missed and takes over the keys that
+ * Brings a handle up to the head of its session in place (contract E2): adds the events it missed and takes over the keys that
  * they wrote. Other keys stay, since they may be written directly or `temp:` (contract A4).
  *
- * @param state the snapshot's.
- * @param missed the events from the one after the handle's revision to the snapshot's last; with `isAnew` all events.
+ * @param state the session's, read with the head.
+ * @param missed the events from the one after the handle's revision to the head's last; with `options.isAnew` all events.
  * @param appended what the caller has just appended itself, and the keys it wrote.
- * @param isAnew whether the handle's events are those of another session of this id, or of a history that is gone.
+ * @param options.isAnew whether the handle's events are those of another session of this id, or of a history that is gone.
  */
 export function catchUp(
   handle: Session,
-  snapshot: Omit<SessionHead, 'firstSeq'>,
+  head: Omit<SessionHead, 'firstSeq'>,
   state: Readonly<Record<string, unknown>>,
   missed: readonly Event[],
   appended: readonly { event: Event; delta: Record<string, unknown> }[],
-  isAnew: boolean,
+  { isAnew }: { isAnew: boolean },
 ): void {
   const deltas = [...appended.map(({ delta }) => delta), ...missed.map((event) => event.actions?.stateDelta ?? {})];
   // A handle that has read nothing, such as an object literal, also gets the state that the session was created with.
@@ -121,7 +124,7 @@ export function catchUp(
     else delete handle.state[key];
   }
 
-  // The caller's event object stays in the handle (contract A3), at its place among the events that were missed.
+  // The caller's event object stays in the handle (contract A3), in its order among the events that were missed.
   // In a session that was created again, an event may have the id of an event of the deleted session.
   const kept = isAnew ? appended.map(({ event }) => event) : handle.events;
   const known = new Map(kept.map((event) => [event.id, event]));
@@ -130,8 +133,8 @@ export function catchUp(
   const after = missed.map((event) => known.get(event.id) ?? event);
   replaceContent(handle.events, before, after);
 
-  handle.lastUpdateTime = snapshot.lastUpdateTime;
-  setRevision(handle, snapshot.incarnation, snapshot.lastSeq);
+  handle.lastUpdateTime = head.lastUpdateTime;
+  setRevision(handle, head.incarnation, head.lastSeq);
 }
 
 /** In place, without `push(...parts)`: an argument list is limited to about a hundred thousand entries. */
@@ -145,7 +148,7 @@ export function hasOnlyReadEvents(handle: Session, revision: Revision): boolean 
   return handle.events.length === revision.eventCount;
 }
 
-/** Puts an event into the handle: at the place of the one with its id, or at the end (contract A5). */
+/** Puts an event into the handle: instead of the one with its id, or at the end (contract A5). */
 export function placeEvent(handle: Session, event: Event): void {
   const index = handle.events.findIndex(({ id }) => id === event.id);
   if (index >= 0) handle.events[index] = event;

@@ -1,5 +1,5 @@
 import type { Event } from '@google/adk';
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -9,8 +9,8 @@ import { pastState } from '../model/past-state.js';
 import { scopeOf, type StateEntry } from '../model/state.js';
 import { damageError, readEvents, readState } from './damage.js';
 
-/** A place in a session's history: one of the two. */
-export interface PastPlace {
+/** A point of a session's history: one of the two. */
+export interface HistoryPoint {
   /** After the event with this number; 0 for the beginning. */
   at?: number;
   /** Before the first event of this invocation. */
@@ -36,13 +36,13 @@ export async function forkSession(
   stores: Stores,
   source: SessionKey,
   key: SessionKey,
-  place: PastPlace,
+  point: HistoryPoint,
   incarnation: string,
 ): Promise<void> {
   if (!(await stores.sessions.lock(sql, source))) throw new SessionNotFoundError(source.sessionId);
-  const { seq, firstSeq, state, created } = await readPast(sql, stores, source, place);
-  // The id may be that of a session that is marked as deleted (contract K3).
-  await stores.sessions.purge(sql, key);
+  const { seq, firstSeq, state, created } = await readPast(sql, stores, source, point);
+  // The id may be that of a soft-deleted session (contract K3).
+  await stores.sessions.deleteSoftDeleted(sql, key);
   const head = { incarnation, firstSeq: Math.min(firstSeq, seq + 1), lastSeq: seq, lastUpdateTime: Date.now() };
   await stores.sessions.create(sql, key, head);
   await stores.events.copy(sql, source, key, seq);
@@ -54,7 +54,7 @@ export async function forkSession(
     data: created ? JSON.stringify(created) : null,
   });
   await stores.changes.copyHistory(sql, source, key, seq);
-  // A rewind among them has cleared what the creation told.
+  // A rewind among them has cleared what the record of the creation held.
   if (!created) await stores.changes.recordState(sql, { session: key, seq });
 }
 
@@ -64,10 +64,10 @@ export async function rewindSession(
   stores: Stores,
   key: SessionKey,
   head: SessionHead,
-  place: PastPlace,
+  point: HistoryPoint,
   incarnation: string,
 ): Promise<void> {
-  const { seq, events, state } = await readPast(sql, stores, key, place);
+  const { seq, events, state } = await readPast(sql, stores, key, point);
   if (seq === head.lastSeq) return;
   const entries = { session: state, user: [], app: [] };
   await stores.events.deleteAfter(sql, key, seq);
@@ -83,10 +83,10 @@ export async function rewindSession(
  * Reads what a session was like, under its lock.
  *
  * @throws SessionNotFoundError when there is no such session.
- * @throws InvalidArgumentError when there is no such place in its history.
+ * @throws InvalidArgumentError when there is no such point in its history.
  * @throws DamagedSessionError when its events cannot be read.
  */
-async function readPast(sql: Sql, stores: Stores, key: SessionKey, place: PastPlace): Promise<PastSession> {
+async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: HistoryPoint): Promise<PastSession> {
   const read = await stores.reader.read(sql, key);
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const { value: all, damaged } = readEvents(read);
@@ -95,12 +95,12 @@ async function readPast(sql: Sql, stores: Stores, key: SessionKey, place: PastPl
   if (error) throw error;
 
   const { firstSeq, lastSeq } = read;
-  const seq = placeIn(all, read, place);
+  const seq = seqAt(all, read, point);
   const events = all.slice(0, seq - firstSeq + 1);
   const written = await stores.state.written(sql, key, 'session');
   const { created: given, changes, isComplete } = await stores.changes.history(sql, key);
   const ids = new Set(all.map(({ id }) => id));
-  // Of a session that is older than the record of changes: what no event of it has written.
+  // A session that is older than the record of changes was given what no event of it has written.
   const initial = given ?? valuesOf(written.filter(({ eventId }) => eventId === null || !ids.has(eventId)));
   const created = isComplete ? initial : undefined;
   if (seq === lastSeq) return { seq, firstSeq, events, state: written, created };
@@ -131,11 +131,11 @@ async function readPast(sql: Sql, stores: Stores, key: SessionKey, place: PastPl
 const valuesOf = (entries: readonly StateEntry[]): Record<string, unknown> =>
   Object.fromEntries(entries.map(({ key, json }): [string, unknown] => [key, JSON.parse(json)]));
 
-/** @returns the number of the last event before the place. */
-function placeIn(
+/** @returns the number of the last event before the point. */
+function seqAt(
   events: readonly Event[],
   { firstSeq, lastSeq }: SessionHead,
-  { at, beforeInvocationId }: PastPlace,
+  { at, beforeInvocationId }: HistoryPoint,
 ): number {
   if (beforeInvocationId !== undefined) {
     const index = events.findIndex(({ invocationId }) => invocationId === beforeInvocationId);

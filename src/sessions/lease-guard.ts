@@ -1,4 +1,5 @@
-import type { LeaseRule, Sql } from '../database/dialects/dialect.js';
+import type { LeaseRule } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import type { LeaseStore } from '../database/stores/lease-store.js';
 import { LeaseHeldError, LeaseLostError } from '../model/errors.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -12,11 +13,17 @@ export interface Fence {
 
 /** Whether a service may write to a session, as far as its lease is concerned (contract H2). */
 export class LeaseGuard {
+  readonly #store: LeaseStore;
+  readonly #onUnleasedAppend: MikroOrmSessionServiceOptions['onUnleasedAppend'];
+
   constructor(
-    private readonly store: LeaseStore,
-    private readonly onUnleasedAppend: MikroOrmSessionServiceOptions['onUnleasedAppend'],
+    store: LeaseStore,
+    onUnleasedAppend: MikroOrmSessionServiceOptions['onUnleasedAppend'],
     readonly fence: Fence | undefined,
-  ) {}
+  ) {
+    this.#store = store;
+    this.#onUnleasedAppend = onUnleasedAppend;
+  }
 
   /**
    * A service with a lease also writes to sessions without one: an `AgentTool` has its session under another app name.
@@ -24,7 +31,7 @@ export class LeaseGuard {
   ruleFor(session: SessionKey): LeaseRule | undefined {
     const { fence } = this;
     if (fence && sessionIdentity(fence.session) === sessionIdentity(session)) return { token: fence.token };
-    return this.onUnleasedAppend === 'reject' ? 'unleased' : undefined;
+    return this.#onUnleasedAppend === 'reject' ? 'unleased' : undefined;
   }
 
   /**
@@ -36,7 +43,7 @@ export class LeaseGuard {
   async check(sql: Sql, session: SessionKey): Promise<void> {
     const rule = this.ruleFor(session);
     if (!rule) return;
-    const current = await this.store.currentUnderLock(sql, session);
+    const current = await this.#store.currentUnderLock(sql, session);
     if (rule === 'unleased') {
       if (current?.isHeld) throw new LeaseHeldError(session.sessionId, current.holder, current.expiresAt);
     } else if (current?.token !== rule.token) {

@@ -24,9 +24,9 @@ import {
   type Known,
 } from '../model/arguments.js';
 import type { SessionKey } from '../model/keys.js';
-import { isRecord } from '../model/state.js';
-import type { PastPlace } from './history.js';
+import type { HistoryPoint } from './history.js';
 import type { FindSessionsRequest, SessionDescription } from './summaries.js';
+import { isRecord } from '../model/objects.js';
 
 export interface AppendEventsRequest {
   session: Session;
@@ -47,7 +47,7 @@ export interface UpdateStateRequest {
 }
 
 /** Which part of a session's history a fork takes. */
-export interface ForkPlace extends PastPlace {
+export interface ForkPoint extends HistoryPoint {
   /** The id of the new session. */
   as?: string;
 }
@@ -80,8 +80,8 @@ export const checkRequest = {
   }),
   deleteSession: object<DeleteSessionRequest>(sessionKey),
   restoreSession: object(sessionKey),
-  forkSession: object<ForkPlace>({ at: aWholeNumber, beforeInvocationId: aString, as: anything }),
-  rewindSession: object<PastPlace>({ at: aWholeNumber, beforeInvocationId: aString }),
+  forkSession: object<ForkPoint>({ at: aWholeNumber, beforeInvocationId: aString, as: anything }),
+  rewindSession: object<HistoryPoint>({ at: aWholeNumber, beforeInvocationId: aString }),
   findSessions: object<FindSessionsRequest>({
     appName: anything,
     userId: anything,

@@ -12,14 +12,14 @@ import {
 } from '@google/adk';
 import { UniqueConstraintViolationException, type EntityManager } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
-import { confirm } from '../database/confirm.js';
-import type { Sql } from '../database/dialects/dialect.js';
-import { once } from '../database/once.js';
+import { confirm } from '../database/calls/confirm.js';
+import type { Sql } from '../database/sql/sql.js';
+import { once } from '../database/calls/once.js';
 import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { ownerKey, type StateValue } from '../database/stores/state-store.js';
 import { Stores } from '../database/stores/stores.js';
-import { Transactions, type Outcome } from '../database/transaction.js';
+import { Transactions, type Outcome } from '../database/calls/transaction.js';
 import { Announcer } from '../log/announcer.js';
 import { checkLabels, checkTitle } from '../model/description.js';
 import {
@@ -37,15 +37,16 @@ import { checkServiceOptions, type MikroOrmSessionServiceOptions } from '../mode
 import { byScope, checkStateKey, isTemporary, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { Appender, isNonEmpty } from './append.js';
 import { DamageReporter, damageError, readEvents, readState } from './damage.js';
-import { inTurn, keyOf, refuseUnchangeable, setRevision } from './handle.js';
-import { forkSession, rewindSession, type PastPlace } from './history.js';
+import { keyOf, refuseUnchangeable, setRevision } from './handle.js';
+import { forkSession, rewindSession, type HistoryPoint } from './history.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
-import { checkRequest, type AppendEventsRequest, type ForkPlace, type UpdateStateRequest } from './requests.js';
+import { pendingEvent } from './pending-event.js';
+import { checkRequest, type AppendEventsRequest, type ForkPoint, type UpdateStateRequest } from './requests.js';
 import {
   DEFAULT_LIMIT,
-  cursorOf,
+  cursorText,
   labelText,
-  placeOf,
+  parseCursor,
   summaryOf,
   type FindSessionsRequest,
   type FindSessionsResponse,
@@ -153,11 +154,11 @@ export class MikroOrmSessionService extends BaseSessionService {
     const entries = byScope(stateEntries(key, state ?? {}, 'state'));
     const head: SessionHead = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
     const outcome: Outcome = {};
-    const create = async (isPurging = false): Promise<Session> => {
+    const create = async (replacesSoftDeleted = false): Promise<Session> => {
       try {
-        const snapshot = await this.#transactions.transaction(
+        const created = await this.#transactions.transaction(
           async (sql) => {
-            if (isPurging) await this.#stores.sessions.purge(sql, key);
+            if (replacesSoftDeleted) await this.#stores.sessions.deleteSoftDeleted(sql, key);
             await this.#stores.sessions.create(sql, key, head);
             await this.#stores.state.set(sql, key, entries);
             await this.#stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data: stateText(entries) });
@@ -165,15 +166,15 @@ export class MikroOrmSessionService extends BaseSessionService {
           },
           { outcome },
         );
-        return this.#created(key, snapshot ?? { ...head, state: [] });
+        return this.#created(key, created ?? { ...head, state: [] });
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
         // When the answer to the commit was lost, the retry finds the session that this call has created.
         const existing = await this.#transactions.run((sql) => this.#stores.reader.read(sql, key, { newest: 0 }), {
           outcome,
         });
-        // The id is that of a session that is marked as deleted (contract K3).
-        if (!existing && !isPurging) return create(true);
+        // The id is that of a soft-deleted session (contract K3).
+        if (!existing && !replacesSoftDeleted) return create(true);
         if (existing?.incarnation !== head.incarnation) throw new SessionExistsError(key.sessionId);
         await confirm(this.#transactions, this.#stores, outcome);
         return this.#created(key, existing);
@@ -183,10 +184,10 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /** Damage to the state of the user or the app goes to `onDamage` and is not thrown, since the session is stored. */
-  #created(key: SessionKey, snapshot: SessionHead & { state: readonly StateValue[] }): Session {
-    const state = readState(snapshot.state);
-    this.#damage.tell(key, state.damaged);
-    return handleOf(key, snapshot, state.value, []);
+  #created(key: SessionKey, session: SessionHead & { state: readonly StateValue[] }): Session {
+    const state = readState(session.state);
+    this.#damage.report(key, state.damaged);
+    return handleOf(key, session, state.value, []);
   }
 
   /**
@@ -208,7 +209,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     operation: string,
   ): Promise<Session | undefined> {
     const key = { appName, userId, sessionId };
-    // Not an error: the Runner reports the missing name itself when it gets no session.
+    // This is no error: the Runner reports the missing name itself when it gets no session.
     if (isIncomplete(key)) return undefined;
     checkKeys(key);
     const newest = (config?.numRecentEvents ?? this.#options.defaultNumRecentEvents) || undefined;
@@ -225,7 +226,7 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /** @throws DamagedSessionError unless the damage is to be skipped. */
   #onDamage(key: SessionKey, ...damages: readonly Damage[]): void {
-    if (this.#options.onDamagedEvent === 'skip') this.#damage.tell(key, ...damages);
+    if (this.#options.onDamagedEvent === 'skip') this.#damage.report(key, ...damages);
     else {
       const error = damageError(key, ...damages);
       if (error) throw error;
@@ -255,7 +256,7 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /**
    * Lists sessions with their merged state and without events; oldest update first, then by id, unless `order` is `desc`.
-   * State values that cannot be read are left out, and told to `onDamage`: once for each session, user and app.
+   * State values that cannot be read are left out, and reported to `onDamage`: once for each session, user and app.
    *
    * @throws InvalidArgumentError when `limit`, `offset` or `page` is not a whole number, or `page` is 0.
    */
@@ -276,7 +277,7 @@ export class MikroOrmSessionService extends BaseSessionService {
         // A page that is not full is the last one: the total follows from it without a count.
         const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
         const totalItems = isWhole || isLast ? skipped + listed.length : await this.#stores.sessions.count(sql, range);
-        const told = new Set<string>();
+        const reported = new Set<string>();
         const sessions = listed.map((session) => {
           const key = { appName, userId: session.userId, sessionId: session.id };
           const state = {};
@@ -284,8 +285,8 @@ export class MikroOrmSessionService extends BaseSessionService {
             const id = ownerKey(owner.userId, owner.sessionId);
             const { damaged } = readState(states.get(id) ?? [], state);
             // All sessions of an app have its state; its damage is reported once.
-            if (!told.has(id)) this.#damage.tell(owner, damaged);
-            told.add(id);
+            if (!reported.has(id)) this.#damage.report(owner, damaged);
+            reported.add(id);
           }
           return handleOf(key, session, state, []);
         });
@@ -320,20 +321,20 @@ export class MikroOrmSessionService extends BaseSessionService {
     checkLabels(labels);
     const filter = {
       ...key,
-      isDeleted: status === 'deleted',
+      isSoftDeleted: status === 'deleted',
       // An empty text asks for nothing; a session without a title is found, too.
       title: title === '' ? undefined : title,
       labels: Object.entries(labels).map(([name, value]) => labelText(name, value)),
       updatedAfter,
       updatedBefore,
     };
-    const place = after === undefined ? undefined : placeOf(after);
+    const cursor = after === undefined ? undefined : parseCursor(after);
     const found = await this.#transactions.call({ operation: 'findSessions', key }, () =>
-      this.#transactions.run((sql) => this.#stores.summaries.find(sql, filter, place, order !== 'asc', limit + 1)),
+      this.#transactions.run((sql) => this.#stores.summaries.find(sql, filter, cursor, order !== 'asc', limit + 1)),
     );
     const sessions = found.slice(0, limit).map(summaryOf);
     const last = sessions.at(-1);
-    return { sessions, ...(found.length > limit && last && { next: cursorOf(last) }) };
+    return { sessions, ...(found.length > limit && last && { next: cursorText(last) }) };
   }
 
   /**
@@ -358,7 +359,7 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /**
    * Deletes a session with its events, state and lease, at once (contract D4); one that is not there is no error. With
-   * `deletion: 'soft'` the session is only marked, and `restoreSession` brings it back, without its lease.
+   * `deletion: 'soft'` the session is soft-deleted, and `restoreSession` brings it back, without its lease.
    *
    * @throws LeaseLostError on the service of a lease that is lost.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
@@ -371,18 +372,18 @@ export class MikroOrmSessionService extends BaseSessionService {
     await this.#write('deleteSession', key, async () => {
       const found = await this.#transactions.run((sql) => this.#stores.sessions.head(sql, key));
       if (!found) return;
-      // By its incarnation: when the answer is lost, somebody may create the session anew before the next try.
+      // It is deleted by its incarnation: when the answer is lost, somebody may create the session anew before the next try.
       const { incarnation } = found;
       const { sessions } = this.#stores;
-      const isSoft = this.#options.deletion === 'soft';
+      const isSoftDeletion = this.#options.deletion === 'soft';
       const removeUnderLock = async (sql: Sql) => {
         const locked = await sessions.lock(sql, key);
         if (locked?.incarnation !== incarnation) return;
         await this.#leases.check(sql, key);
-        await (isSoft ? sessions.markDeleted(sql, key, locked) : sessions.delete(sql, key, incarnation));
+        await (isSoftDeletion ? sessions.softDelete(sql, key, locked) : sessions.delete(sql, key, incarnation));
       };
       // A session that somebody has restored since is the same one.
-      if (isSoft) await this.#onlyOnce('deleteSession', removeUnderLock);
+      if (isSoftDeletion) await this.#onlyOnce('deleteSession', removeUnderLock);
       else {
         const isGuarded = this.#leases.ruleFor(key) !== undefined;
         const remove = isGuarded ? removeUnderLock : (sql: Sql) => sessions.delete(sql, key, incarnation);
@@ -410,29 +411,29 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Makes a session of another one's past (contract K4): the events up to a place, with their ids and numbers, and the state
+   * Makes a session of another one's past (contract K4): the events up to a point, with their ids and numbers, and the state
    * of its own that the session had then. State of user and app is shared and stays as it is; so does the session itself.
    *
-   * @param place.at the number of the last event to copy, 0 for none; or
-   * @param place.beforeInvocationId copy what comes before this invocation. Without both everything is copied.
-   * @param place.as the id of the new session; one is made where it is left out.
+   * @param point.at the number of the last event to copy, 0 for none; or
+   * @param point.beforeInvocationId copy what comes before this invocation. Without both everything is copied.
+   * @param point.as the id of the new session; one is made where it is left out.
    * @returns the new session. It was created and updated now, so that `prune` does not take it for an old one.
    * @throws SessionNotFoundError when there is no such session.
    * @throws SessionExistsError when `as` is taken.
    * @throws InvalidArgumentError also when the session has no such event, or does not have it any more.
    * @throws DamagedSessionError when its events cannot be read.
    */
-  async forkSession(session: SessionKey, place: ForkPlace = {}): Promise<Session> {
+  async forkSession(session: SessionKey, point: ForkPoint = {}): Promise<Session> {
     const source = checkedSessionKey(session);
-    checkRequest.forkSession(place, 'The place');
-    checkPlace(place);
-    const { as: sessionId = randomUUID() } = place;
+    checkRequest.forkSession(point, 'The point');
+    checkPoint(point);
+    const { as: sessionId = randomUUID() } = point;
     const key = { ...source, sessionId };
     checkKeys(key);
     const incarnation = randomUUID();
     await this.#write('forkSession', key, async () => {
       try {
-        await this.#onlyOnce('forkSession', (sql) => forkSession(sql, this.#stores, source, key, place, incarnation), {
+        await this.#onlyOnce('forkSession', (sql) => forkSession(sql, this.#stores, source, key, point, incarnation), {
           locksRowsOnly: true,
         });
       } catch (error) {
@@ -445,24 +446,24 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Takes a session back (contract K4): the events after a place are deleted, and the state of its own becomes what it was
+   * Takes a session back (contract K4): the events after a point are deleted, and the state of its own becomes what it was
    * then. State of user and app stays as it is. The next event gets the number after the last one that is kept. `Session`
    * objects that were read before are behind: their next append reads the session anew, or is refused with
    * `onStaleSession: 'reject'`. A watcher of this session's log begins again, as with one that is created again.
    *
-   * @param place.at the number of the last event to keep, 0 for none; or
-   * @param place.beforeInvocationId keep what comes before this invocation.
+   * @param point.at the number of the last event to keep, 0 for none; or
+   * @param point.beforeInvocationId keep what comes before this invocation.
    * @returns the session as it is then.
    * @throws InvalidArgumentError also unless one of the two is given, or when the session has no such event.
    * @throws SessionNotFoundError, DamagedSessionError as `forkSession`.
    * @throws LeaseLostError on the service of a lease that is lost.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    */
-  async rewindSession(session: SessionKey, place: PastPlace): Promise<Session> {
+  async rewindSession(session: SessionKey, point: HistoryPoint): Promise<Session> {
     const key = checkedSessionKey(session);
-    checkRequest.rewindSession(place, 'The place');
-    checkPlace(place);
-    if (place.at === undefined && place.beforeInvocationId === undefined)
+    checkRequest.rewindSession(point, 'The point');
+    checkPoint(point);
+    if (point.at === undefined && point.beforeInvocationId === undefined)
       throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
     const incarnation = randomUUID();
     await this.#write('rewindSession', key, async () => {
@@ -470,7 +471,7 @@ export class MikroOrmSessionService extends BaseSessionService {
         const head = await this.#stores.sessions.lock(sql, key);
         if (!head) throw new SessionNotFoundError(key.sessionId);
         await this.#leases.check(sql, key);
-        await rewindSession(sql, this.#stores, key, head, place, incarnation);
+        await rewindSession(sql, this.#stores, key, head, point, incarnation);
       };
       await this.#onlyOnce('rewindSession', rewind, { locksRowsOnly: true });
       await this.#announcer.announce();
@@ -517,14 +518,20 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   async #append(session: Session, events: readonly Event[], operation: string): Promise<void> {
-    // Before the first await: the caller may change the objects after this call has returned its promise.
+    // The events are copied before the first await: the caller may change the objects after this call has returned its promise.
     const whole = events.filter((event) => !event.partial);
     if (whole.length > 0) refuseUnchangeable(session, whole);
-    const pending = whole.map((event) => this.#appender.prepare(session, event));
+    const pending = whole.map((event) => pendingEvent(session, event, this.#options.maxEventBytes));
     if (!isNonEmpty(pending)) return;
-    // At once: in its turn it might wait for a call that waits for the transaction.
+    // This is checked at once: in its turn it might wait for a call that waits for the transaction.
     this.#appender.refuseBesideTransaction(session);
-    await this.#write(operation, keyOf(session), () => inTurn(session, () => this.#appender.append(session, pending)));
+    const key = keyOf(session);
+    const append = { handle: session, pending };
+    await this.#transactions.call({ operation, key }, async () => {
+      if (!this.#transactions.isJoined) return this.#turns.append(key, this.#appender, append);
+      const [result] = await this.#appender.append([append]);
+      return result;
+    });
   }
 
   /**
@@ -615,7 +622,7 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /** Runs a call that writes to a session, after those of this process that were made before. */
   #write<T>(operation: string, key: SessionKey, work: () => Promise<T>): Promise<T> {
-    // Not in the host's transaction: the call before it may wait for a lock of that transaction.
+    // In the host's transaction calls do not queue: the call before it may wait for a lock of that transaction.
     const run = this.#transactions.isJoined ? work : () => this.#turns.run(key, work);
     return this.#transactions.call({ operation, key }, run);
   }
@@ -631,7 +638,7 @@ export class MikroOrmSessionService extends BaseSessionService {
 }
 
 /** @throws InvalidArgumentError when both are given. */
-function checkPlace({ at, beforeInvocationId }: PastPlace): void {
+function checkPoint({ at, beforeInvocationId }: HistoryPoint): void {
   if (at !== undefined && beforeInvocationId !== undefined)
     throw new InvalidArgumentError('Give either at or beforeInvocationId.');
 }

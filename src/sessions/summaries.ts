@@ -1,7 +1,8 @@
-import type { StoredSummary, SummaryPlace } from '../database/stores/summary-store.js';
+import type { StoredSummary, SummaryCursor } from '../database/stores/summary-store.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { isKey, type SessionKey } from '../model/keys.js';
+import { isObject } from '../model/objects.js';
 
 /** Which sessions to find; all conditions given must hold. */
 export interface FindSessionsRequest {
@@ -47,7 +48,7 @@ export interface SessionSummary extends SessionKey {
 export interface SessionDescription {
   /** Up to 255 characters; null for none. */
   title?: string | null;
-  /** Takes the place of all labels; null for none. Names have up to 64 letters, digits, `_`, `-`, `.` and `/`. */
+  /** Replaces all labels; null for none. Names have up to 64 letters, digits, `_`, `-`, `.` and `/`. */
   labels?: Readonly<Record<string, string>> | null;
 }
 
@@ -74,25 +75,25 @@ export function summaryOf({ key, title, labels, deletedAt, ...numbers }: StoredS
 /** What somebody else has stored there and is no label is left out. */
 function labelsOf(json: string | null): Record<string, string> {
   const value = json === null ? undefined : decode(json)?.value;
-  if (typeof value !== 'object' || value === null) return {};
+  if (!isObject(value)) return {};
   const strings = Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string');
   return Object.fromEntries(strings);
 }
 
-export function cursorOf({ lastUpdateTime, sessionId, userId }: SummaryPlace): string {
+export function cursorText({ lastUpdateTime, sessionId, userId }: SummaryCursor): string {
   return Buffer.from(JSON.stringify([lastUpdateTime, sessionId, userId])).toString('base64url');
 }
 
 /** @throws InvalidArgumentError when it is none. */
-export function placeOf(cursor: string): SummaryPlace {
-  const value = decode(Buffer.from(cursor, 'base64url').toString())?.value;
+export function parseCursor(text: string): SummaryCursor {
+  const value = decode(Buffer.from(text, 'base64url').toString())?.value;
   const parts: readonly unknown[] = Array.isArray(value) ? value : [];
   const [lastUpdateTime, sessionId, userId] = parts;
   // A server may refuse a value that is no key in words that name something else.
   if (typeof lastUpdateTime === 'number' && isKey('sessionId', sessionId) && isKey('userId', userId)) {
-    const place = { lastUpdateTime, sessionId, userId };
+    const cursor = { lastUpdateTime, sessionId, userId };
     // Nobody else writes one in another way, such as with a time that is infinite.
-    if (cursorOf(place) === cursor) return place;
+    if (cursorText(cursor) === text) return cursor;
   }
   throw new InvalidArgumentError("after must be the 'next' of a response of findSessions.");
 }

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import type { StateHistory } from '../database/stores/change-store.js';
 import type { KeptSession } from '../database/stores/maintenance-store.js';
 import { hasDeletionBegun } from '../database/stores/stored-session.js';
@@ -9,8 +9,9 @@ import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn } from '../model/seq-ranges.js';
-import { isRecord, type Scope, type StateEntry } from '../model/state.js';
+import { type Scope, type StateEntry } from '../model/state.js';
 import type { EventRecord, SessionRecord, StateChangeRecord, StateRecord, TransferRecord } from './records.js';
+import { isRecord } from '../model/objects.js';
 
 /** Runs statements, with the retries of the caller. */
 export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
@@ -32,7 +33,7 @@ export interface ExportFilter {
   userId?: string;
 }
 
-/** How many sessions are looked at in one query. */
+/** How many sessions one query reads. */
 const PAGE = 200;
 
 /** How many events are in memory at a time uncompressed. */

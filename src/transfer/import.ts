@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
 import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
@@ -14,7 +14,7 @@ export interface ImportMode {
   batchSize: number;
   /** Whether nothing is written; the progress is the same. */
   isDryRun?: boolean;
-  /** Whether the records come from a store without titles, labels and deleted sessions: those that are here stay. */
+  /** Whether the records come from a store without titles, labels and soft-deleted sessions: those that are here stay. */
   isForeign?: boolean;
 }
 
@@ -22,6 +22,9 @@ type ImportedSession = StorableRecord & { type: 'session' };
 
 /** Writes records in their order, in transactions of at most so many events. */
 export class Import {
+  readonly #run: Run;
+  readonly #stores: Stores;
+  readonly #mode: ImportMode;
   readonly #progress: ImportProgress = { sessions: 0, events: 0, records: 0 };
   #session: ImportedSession | undefined;
   #events: NumberedEvent[] = [];
@@ -29,23 +32,23 @@ export class Import {
   #lastSeq: number | undefined;
 
   /** @param run runs its work in a transaction. */
-  constructor(
-    private readonly run: Run,
-    private readonly stores: Stores,
-    private readonly mode: ImportMode,
-  ) {}
+  constructor(run: Run, stores: Stores, mode: ImportMode) {
+    this.#run = run;
+    this.#stores = stores;
+    this.#mode = mode;
+  }
 
   get progress(): ImportProgress {
     return { ...this.#progress };
   }
 
-  /** @throws InvalidArgumentError for what is no record of an export, or not in its place. */
+  /** @throws InvalidArgumentError for what is no record of an export, or comes in another order. */
   async add(record: unknown): Promise<void> {
     const number = this.#progress.records + 1;
     const storable = storableRecord(record, number);
     if (storable.type === 'event') {
-      this.#checkPlace(storable, number);
-      if (this.#events.length >= this.mode.batchSize) await this.#write(false);
+      this.#checkOrder(storable, number);
+      if (this.#events.length >= this.#mode.batchSize) await this.#write(false);
       this.#events.push(storable.event);
     } else {
       await this.end();
@@ -55,7 +58,7 @@ export class Import {
     this.#progress.records++;
   }
 
-  #checkPlace({ owner, event: { seq } }: StorableRecord & { type: 'event' }, number: number): void {
+  #checkOrder({ owner, event: { seq } }: StorableRecord & { type: 'event' }, number: number): void {
     if (!this.#session || sessionIdentity(this.#session.owner) !== sessionIdentity(owner))
       throw new InvalidArgumentError(
         `Record ${number} is an event, and the record of its session does not come before.`,
@@ -81,14 +84,14 @@ export class Import {
   }
 
   async #writeShared({ type: scope, owner, state: entries }: StorableRecord & { type: 'app' | 'user' }): Promise<void> {
-    if (this.mode.isDryRun) return;
-    await this.run(async (sql) => {
-      const stored = await this.stores.state.written(sql, owner, scope);
+    if (this.#mode.isDryRun) return;
+    await this.#run(async (sql) => {
+      const stored = await this.#stores.state.written(sql, owner, scope);
       const known = new Map(stored.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
       const fresh = entries.filter(({ key, ...value }) => known.get(key) !== JSON.stringify(value));
       if (fresh.length === 0) return;
-      await this.stores.state.set(sql, owner, byScope(fresh));
-      await this.stores.changes.recordState(sql, { session: owner, seq: 0 });
+      await this.#stores.state.set(sql, owner, byScope(fresh));
+      await this.#stores.changes.recordState(sql, { session: owner, seq: 0 });
     });
   }
 
@@ -98,7 +101,7 @@ export class Import {
     const events = this.#events;
     if (!session) return;
     this.#events = [];
-    const written = await this.run((sql) => this.#writeSession(sql, session, events, isLast));
+    const written = await this.#run((sql) => this.#writeSession(sql, session, events, isLast));
     this.#lastSeq = written.lastSeq;
     this.#progress.sessions += written.isNew ? 1 : 0;
     this.#progress.events += written.events;
@@ -110,21 +113,21 @@ export class Import {
     events: readonly NumberedEvent[],
     isLast: boolean,
   ): Promise<{ isNew: boolean; events: number; lastSeq: number }> {
-    const { sessions, transfer, events: store, changes } = this.stores;
+    const { sessions, transfer, events: store, changes } = this.#stores;
     const { owner: key, session: record } = session;
     const { createTime, lastUpdateTime, firstSeq } = record;
-    let existing = await (this.mode.isDryRun ? transfer.session(sql, key) : transfer.lock(sql, key));
+    let existing = await (this.#mode.isDryRun ? transfer.session(sql, key) : transfer.lock(sql, key));
     // It lacks events: what is left of it goes, and the session is written anew.
     if (existing && hasDeletionBegun(existing)) {
-      if (!this.mode.isDryRun) await sessions.purge(sql, key);
+      if (!this.#mode.isDryRun) await sessions.deleteSoftDeleted(sql, key);
       existing = undefined;
     }
     // What a dry run has not written is taken for written.
-    const seen = this.mode.isDryRun ? this.#lastSeq : undefined;
+    const seen = this.#mode.isDryRun ? this.#lastSeq : undefined;
     const isNew = !existing && seen === undefined;
     if (!existing) {
       const head = { incarnation: randomUUID(), firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
-      if (!this.mode.isDryRun) {
+      if (!this.#mode.isDryRun) {
         await sessions.create(sql, key, head);
         const data = record.created ? JSON.stringify(record.created) : null;
         await changes.record(sql, { session: key, kind: 'created', seq: 0, data });
@@ -158,12 +161,17 @@ export class Import {
     if (isLast && lastSeq < record.lastSeq)
       throw new InvalidArgumentError(`Session ${key.sessionId} lacks its events after number ${lastSeq}.`);
     const written = { isNew, events: fresh.length, lastSeq };
-    if (this.mode.isDryRun) return written;
+    if (this.#mode.isDryRun) return written;
     await store.insert(sql, key, knownSeq + 1, fresh);
     if (!isLast) {
-      // Nobody sees a part of it: it is marked as deleted until the rest is there.
-      const isHidden = isNew || existing.deletedAt !== undefined;
-      await transfer.describe(sql, { ...existing, createTime, lastSeq, ...(isHidden && { deletedAt: createTime }) });
+      // Nobody sees a part of it: it is soft-deleted until the rest is there.
+      const isSoftDeleted = isNew || existing.deletedAt !== undefined;
+      await transfer.describe(sql, {
+        ...existing,
+        createTime,
+        lastSeq,
+        ...(isSoftDeleted && { deletedAt: createTime }),
+      });
     } else if (lastSeq === record.lastSeq) {
       await this.#finish(sql, session, existing, isNew);
     }
@@ -178,13 +186,13 @@ export class Import {
     existing: TransferredSession,
     isNew: boolean,
   ): Promise<void> {
-    const { state, transfer, changes } = this.stores;
+    const { state, transfer, changes } = this.#stores;
     const { createTime, lastUpdateTime, lastSeq } = record;
-    // Not the record's: a session that was trimmed here since the export does not have its first events any more.
+    // `first_seq` is not the record's: a session that was trimmed here since the export does not have its first events any more.
     const { firstSeq } = existing;
-    // One that is not whole yet is marked as deleted at its creation.
+    // A session that is not whole yet is soft-deleted with the time of its creation.
     const keptDeletedAt = existing.deletedAt === createTime ? undefined : existing.deletedAt;
-    const { title, labels, deletedAt } = this.mode.isForeign
+    const { title, labels, deletedAt } = this.#mode.isForeign
       ? { ...existing, deletedAt: keptDeletedAt }
       : { ...record, title: record.title ?? null, labels: record.labels ? JSON.stringify(record.labels) : null };
     if (isNew) {
@@ -201,12 +209,12 @@ export class Import {
     }
     const described = { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title };
     await transfer.describe(sql, { key, ...described, labels });
-    // Whole before: what was recorded of it is there.
+    // It was whole before, so what was recorded of it is there.
     if (!isNew && existing.deletedAt === deletedAt) return;
     for (const change of record.changes ?? []) {
       const { kind, seq } = change;
-      const told = kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
-      await changes.record(sql, { session: key, kind, seq, data: told ? JSON.stringify(told) : null });
+      const data = kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
+      await changes.record(sql, { session: key, kind, seq, data: data ? JSON.stringify(data) : null });
     }
     if (deletedAt !== undefined) await changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
   }

@@ -108,7 +108,7 @@ const someLabels: Check = (value, name) => {
   checkLabels(value as Record<string, unknown>);
 };
 
-/** `checkKeys` looks at the names. */
+/** `checkKeys` checks the names. */
 const session: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
 
 const CHECKS = {

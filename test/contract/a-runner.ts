@@ -10,7 +10,7 @@ import {
 } from '@google/adk';
 import { ConnectionException } from '@mikro-orm/core';
 import { MikroOrmSessionService } from '../../src/index.js';
-import { keyOf } from '../harnesses/harness.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, withConnections } from './rule.js';
 import {
   count,
@@ -377,6 +377,25 @@ runnerSuite.shared('A8', 'it wins also when both appends are under way at once',
   await Promise.all([append(session, { delta: second }), append(session, { delta: first })]);
   expect(session.state).toEqual({ k: 2 });
   expect((await stored(keyOf(session)))?.state).toEqual({ k: 2 });
+});
+
+runnerSuite.own('A8', 'it wins among events that are written together', async ({ service, create, stored }) => {
+  const together = [
+    (session: Session, events: Event[]) => service.appendEvents({ session, events }),
+    (session: Session, events: Event[]) =>
+      Promise.all([eventOf(), ...events].map((event) => service.appendEvent({ session, event }))),
+  ];
+  for (const append of together) {
+    const session = await create();
+    const events = ['first', 'second'].map((value) => {
+      const event = eventOf();
+      new State({}, event.actions.stateDelta).set('k', value);
+      return event;
+    });
+    await append(session, events.reverse());
+    expect(session.state).toEqual({ k: 'second' });
+    expect((await stored(keyOf(session)))?.state).toEqual({ k: 'second' });
+  }
 });
 
 // Each event's delta stays what the event wrote: an audit sees both writes.

@@ -1,7 +1,7 @@
 import { LockMode } from '@mikro-orm/core';
 import fc from 'fast-check';
 import { AdkAppState, AdkUserState } from '../../entities/index.js';
-import { keyOf } from '../harnesses/harness.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
 import { expectCode, eventOf, plain, range } from './tools.js';
 

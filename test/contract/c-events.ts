@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { isDeepStrictEqual } from 'node:util';
 import { AdkSession, AdkSessionState } from '../../entities/index.js';
 import { MikroOrmSessionService } from '../../src/index.js';
-import { keyOf } from '../harnesses/harness.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, type Context } from './rule.js';
 import { eventOf, expectCode, idsOf, plain, range, remember, saying, textsOf } from './tools.js';
 
@@ -164,6 +164,19 @@ for (const kilobytes of [64, 1024]) {
   });
 }
 
+eventSuite.own('C1', 'more values than a statement takes come back', async ({ create, service, fresh }) => {
+  const session = await create();
+  const ids = range(6_000).map((n) => `e${n}`);
+  const stateDelta = Object.fromEntries(ids.map((id) => [id, 1]));
+  const events = ids.map((id, i) => eventOf({ id, ...(i === 0 && { actions: { stateDelta } }) }));
+  await service.appendEvents({ session, events });
+  const read = await fresh(session);
+  expect(idsOf(read)).toEqual(ids);
+  expect(Object.keys(read.state)).toHaveLength(ids.length);
+  await service.updateState({ ...keyOf(session), remove: ids });
+  expect((await fresh(session)).state).toEqual({});
+});
+
 eventSuite.own('C1', 'a payload of 20 MB comes back', async ({ create, append, fresh }) => {
   // Odd, so that pieces begin in the middle of a pair.
   const text = `x${'😀é'.repeat(3_500_000)}`;
@@ -312,7 +325,7 @@ eventSuite.own(
     const times = [57.57842848181674, ...fc.sample(time, 300)];
     await service.appendEvents({ session, events: times.map((timestamp) => eventOf({ timestamp })) });
     const rows = await query<{ at: number | string }>(
-      `select ${harness.double('timestamp')} as at from adk_events where app_name = ? order by seq`,
+      `select ${harness.columns.double('timestamp')} as at from adk_events where app_name = ? order by seq`,
       [app],
     );
     expect(rows.map(({ at }) => Number(at))).toEqual(times);

@@ -1,6 +1,6 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { HARNESSES } from '../harnesses/index.js';
+import { HARNESSES } from '../support/harnesses/index.js';
 import { CHECKLIST } from './checklist.js';
 import { deviationsTable } from './deviations-table.js';
 import { nameOf } from './rule.js';

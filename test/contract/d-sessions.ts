@@ -1,7 +1,7 @@
 import type { Session } from '@google/adk';
 import { MikroOrmSessionService } from '../../src/index.js';
-import { keyOf } from '../harnesses/harness.js';
-import { Suite, type Context } from './rule.js';
+import { keyOf } from '../support/harnesses/harness.js';
+import { Suite, type Context, withConnections } from './rule.js';
 import { errorOf, expectCode, eventOf, faulty, idsOf, plain, range, saying, textsOf } from './tools.js';
 
 export const sessionSuite = new Suite();
@@ -533,7 +533,9 @@ sessionSuite.own(
 sessionSuite.own(
   'D8',
   'what is read again, since something is missing, is of one moment, too',
-  async ({ orm, create, service, query }) => {
+  async ({ orm, connect, create, query }) => {
+    // On SQLite the reader has the only connection.
+    const service = new MikroOrmSessionService((await connect()).em);
     for (const config of [{ afterTimestamp: 1 }, { afterTimestamp: 1, numRecentEvents: 3 }]) {
       for (const change of ['deleted', 'created anew', 'appended to']) {
         const session = await create({ state: { life: 'old' } });
@@ -547,7 +549,7 @@ sessionSuite.own(
               if (change === 'appended to') await service.appendEvent({ session, event: saying('new', { id: 'e9' }) });
               else await service.deleteSession(keyOf(session));
               if (change !== 'created anew') return;
-              const anew = await create({ sessionId: session.id, state: { life: 'new' } });
+              const anew = await service.createSession({ ...keyOf(session), state: { life: 'new' } });
               await service.appendEvents({ session: anew, events: range(3).map(() => saying('new')) });
             },
           }),
@@ -566,4 +568,5 @@ sessionSuite.own(
       }
     }
   },
+  withConnections,
 );

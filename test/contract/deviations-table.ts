@@ -1,5 +1,5 @@
-import { HARNESSES } from '../harnesses/index.js';
-import type { ReferenceHarness } from '../harnesses/harness.js';
+import { HARNESSES } from '../support/harnesses/index.js';
+import type { ReferenceHarness } from '../support/harnesses/harness.js';
 import { RULES } from './rules.js';
 
 const ruleOf = (testName: string) => testName.split(' ')[0];

@@ -3,15 +3,15 @@ import type { Session } from '@google/adk';
 import { DeadlockException, LockMode } from '@mikro-orm/core';
 import { AdkSession } from '../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
-import type { Sql } from '../../src/database/dialects/dialect.js';
+import type { Sql } from '../../src/database/sql/sql.js';
 import { Stores } from '../../src/database/stores/stores.js';
-import { Transactions } from '../../src/database/transaction.js';
+import { Transactions } from '../../src/database/calls/transaction.js';
 import type { SessionKey } from '../../src/model/keys.js';
-import { keyOf } from '../harnesses/harness.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { createDatabase } from '../support/servers.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
-import { HostNote } from '../harnesses/host-note.js';
-import { StatementLog, type RecordedStatement } from '../harnesses/statement-log.js';
+import { HostNote } from '../support/harnesses/host-note.js';
+import { StatementLog, type RecordedStatement } from '../support/harnesses/statement-log.js';
 import { read } from './log-tools.js';
 import { Suite, onServers, onSqlite, withConnections, type OwnContext } from './rule.js';
 import {
@@ -336,14 +336,6 @@ async function watched({ connect }: OwnContext) {
   return { orm, service, attempts: () => attempts };
 }
 
-/** Makes a connection give up on a lock at once. */
-const IMPATIENCE = {
-  sqlite: 'pragma busy_timeout = 0',
-  postgresql: "set lock_timeout = '50ms'",
-  mysql: 'set innodb_lock_wait_timeout = 1',
-  mariadb: 'set innodb_lock_wait_timeout = 1',
-};
-
 concurrencySuite.own(
   'E4',
   'a lock that times out is tried again',
@@ -353,7 +345,7 @@ concurrencySuite.own(
     const session = await create();
     // The first use sets the connection up, and would undo the impatience.
     const handle = (await service.getSession(keyOf(session)))!;
-    await orm.em.getConnection().execute(IMPATIENCE[harness.dialect]);
+    await orm.em.getConnection().execute(harness.connection.impatience);
 
     const appending: Promise<unknown>[] = [];
     await peer.em.fork().transactional(async (em) => {
@@ -376,16 +368,6 @@ function isDeadlock(error: unknown): true {
   if (error instanceof DeadlockException) return true;
   throw error;
 }
-
-/** How many connections to the test's database wait for a lock. */
-const INNODB_WAITING = `select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'
-  and trx_mysql_thread_id in (select id from information_schema.processlist where db = database())`;
-const WAITING = {
-  postgresql: "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
-  mysql: INNODB_WAITING,
-  mariadb: INNODB_WAITING,
-  sqlite: '',
-};
 
 concurrencySuite.own(
   'E4',
@@ -414,7 +396,7 @@ concurrencySuite.own(
         );
         appending.push(service.appendEvent({ session: handle, event }));
         // InnoDB tells what it told before to who asks within 100 ms.
-        const isWaiting = async () => (await query(WAITING[harness.dialect], [], observer.em.fork())).length > 0;
+        const isWaiting = async () => (await query(harness.server!.waiting, [], observer.em.fork())).length > 0;
         await until(isWaiting, 150);
         await em.findOneOrFail(
           AdkSession,
@@ -700,6 +682,12 @@ concurrencySuite.own(
     const session = await service.createSession({ appName: 'a', userId: 'u', sessionId: 's' });
     const handle = (await service.getSession(keyOf(session)))!;
     const onOwn = (sql: string) => query<{ timeout: number }>(sql, [], orm.em.fork());
+    let isTried = false;
+    const watched = faulty(orm.em, { before: async (text) => void (isTried ||= takesLock(text)) });
+    // To wait for a lock is no try that fails.
+    const waiting = new MikroOrmSessionService(watched, { retry: { attempts: 1 } });
+    // The first call sets the connection up.
+    await waiting.getSession(keyOf(session));
     const timeout = 15_000;
     await onOwn(`pragma busy_timeout = ${timeout}`);
 
@@ -707,11 +695,7 @@ concurrencySuite.own(
     const holding = peer.em.fork();
     await holding.begin();
     await query('update adk_sessions set last_seq = last_seq', [], holding);
-    let isTried = false;
-    const watched = faulty(orm.em, { before: async (text) => void (isTried ||= takesLock(text)) });
     const start = performance.now();
-    // To wait for a lock is no try that fails.
-    const waiting = new MikroOrmSessionService(watched, { retry: { attempts: 1 } });
     const append = waiting.appendEvent({ session: handle, event: saying('x') });
     await until(() => isTried);
     await holding.commit();

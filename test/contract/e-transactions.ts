@@ -1,7 +1,7 @@
 import { RequestContext } from '@mikro-orm/core';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance, migrate } from '../../src/index.js';
-import { keyOf, type OwnStore } from '../harnesses/harness.js';
-import { HostNote } from '../harnesses/host-note.js';
+import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
+import { HostNote } from '../support/harnesses/host-note.js';
 import { following, read } from './log-tools.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
 import { errorOf, expectCode, remember, saying, textsOf, until } from './tools.js';
@@ -249,9 +249,9 @@ transactionSuite.own(
     const session = await create();
     const { tx } = await orm.em.fork().transactional(async (tx) => ({ tx }));
     const late = service.withEntityManager(tx);
-    const look = /transaction of the EntityManager .* has ended; nothing was read or written.*await each call/;
-    await expectCode(late.appendEvent({ session, event: saying('late') }), 'ADK_INVALID_ARGUMENT', look);
-    await expectCode(late.getSession(keyOf(session)), 'ADK_INVALID_ARGUMENT', look);
+    const message = /transaction of the EntityManager .* has ended; nothing was read or written.*await each call/;
+    await expectCode(late.appendEvent({ session, event: saying('late') }), 'ADK_INVALID_ARGUMENT', message);
+    await expectCode(late.getSession(keyOf(session)), 'ADK_INVALID_ARGUMENT', message);
     expect((await stored(keyOf(session)))?.events).toEqual([]);
     expect(session.events).toEqual([]);
   },
@@ -405,15 +405,15 @@ transactionSuite.own(
     const disabled = new MikroOrmSessionService((await connect({ disableTransactions: true })).em, {
       onRewrittenEvent: 'reject',
     });
-    const look = /'disableTransactions'.*nothing was written\. Take .* out of the config/;
-    await expectCode(disabled.appendEvents({ session, events }), 'ADK_SCHEMA', look);
-    await expectCode(disabled.getSession(keyOf(session)), 'ADK_SCHEMA', look);
+    const message = /'disableTransactions'.*nothing was written\. Take .* out of the config/;
+    await expectCode(disabled.appendEvents({ session, events }), 'ADK_SCHEMA', message);
+    await expectCode(disabled.getSession(keyOf(session)), 'ADK_SCHEMA', message);
 
     const rejecting = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' });
     const fork = orm.em.fork({ disableTransactions: true });
     await fork.transactional(async (tx) => {
       const joined = rejecting.withEntityManager(tx);
-      await expectCode(joined.appendEvents({ session, events }), 'ADK_SCHEMA', look);
+      await expectCode(joined.appendEvents({ session, events }), 'ADK_SCHEMA', message);
     });
     expect(await stored(keyOf(session))).toEqual(before);
 

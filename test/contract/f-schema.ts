@@ -1,16 +1,15 @@
 import { createSession, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { EventLog, MikroOrmSessionService, SessionMaintenance, type TransferRecord } from '../../src/index.js';
-import { dialectName } from '../../entities/dialect-name.js';
-import type { OwnStore } from '../harnesses/harness.js';
-import { HostNote } from '../harnesses/host-note.js';
-import type { RecordedStatement } from '../harnesses/statement-log.js';
+import { harnessOf } from '../support/harnesses/databases.js';
+import type { OwnStore } from '../support/harnesses/harness.js';
+import { HostNote } from '../support/harnesses/host-note.js';
+import type { RecordedStatement } from '../support/harnesses/statement-log.js';
 import { inBatchesOf } from '../support/positions.js';
-import { plans } from './plans.js';
 import { Suite } from './rule.js';
 import { TABLES, errorOf, eventOf, expectCode, range, saying } from './tools.js';
 
-/** Of section F what needs the service; test/schema has the rest. */
+/** Of section F what needs the service; test/hosts/schema has the rest. */
 export const schemaSuite = new Suite();
 
 schemaSuite.own(
@@ -111,7 +110,7 @@ schemaSuite.own('F6', 'every read is served by an index', async ({ scratch }) =>
   const store = await scratch();
   const { service, orm, query, recorded } = store;
   const session = await fill(store);
-  await query(plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'].analyze);
+  await query(harnessOf(orm.em).plan.analyze);
 
   const key = { appName: session.appName, userId: session.userId, sessionId: session.id };
   const statements = await recorded(async () => {
@@ -158,7 +157,7 @@ schemaSuite.own(
       select 'elsewhere ${i}', user_id, session_id, 'state', 0, 0, 1000000, change_id + ${10_000 * (i + 1)}
         from adk_changes where app_name = 'app'`);
     }
-    await query(plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'].analyze);
+    await query(harnessOf(orm.em).plan.analyze);
 
     const statements = await recorded(async () => {
       for (const find of [
@@ -189,7 +188,7 @@ schemaSuite.own(
 );
 
 async function expectIndexes({ orm, query }: OwnStore, statements: readonly RecordedStatement[]): Promise<void> {
-  const plan = plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'];
+  const { plan } = harnessOf(orm.em);
   const reading = statements.filter(({ text }) => /^(select|update|delete)\b/.test(text));
   expect(reading.length).toBeGreaterThan(20);
 

@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import pg from 'pg';
 import { EventLog, MikroOrmSessionService, type NotificationClient } from '../../src/index.js';
-import type { OwnStore } from '../harnesses/harness.js';
+import type { OwnStore } from '../support/harnesses/harness.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import {
   NEVER_MS,
@@ -10,7 +10,7 @@ import {
   following,
   idsIn,
   onPostgresql,
-  placed,
+  positioned,
   positionsIn,
   read,
 } from './log-tools.js';
@@ -192,36 +192,25 @@ logPushSuite.own(
   onPostgresql,
 );
 
-/** The statements that make an account which may only read, and those that take it away. */
-const READERS: Record<string, (name: string, database: string) => { create: string[]; drop: string[] }> = {
-  postgresql: (name) => ({
-    create: [`create role ${name} login password 'reader'`, `grant select on all tables in schema public to ${name}`],
-    drop: [`drop owned by ${name}`, `drop role ${name}`],
-  }),
-  mysql: (name, database) => ({
-    create: [`create user ${name} identified by 'reader'`, `grant select on ${database}.* to ${name}`],
-    drop: [`drop user ${name}`],
-  }),
-};
-
 /** Gives `work` an ORM whose account, or connection, may not write. */
 async function withReader(
   { harness }: OwnContext,
   store: OwnStore,
   work: (reader: Pick<OwnStore, 'orm'>) => Promise<void>,
 ): Promise<void> {
-  if (harness.dialect === 'sqlite') {
+  if (!harness.server) {
     const orm = await store.connect();
-    await orm.em.getConnection().execute('pragma query_only = on');
+    await orm.em.getConnection().execute(harness.connection.readOnly[0]);
     return work({ orm });
   }
   const url = new URL(urlOf(store));
   const database = url.pathname.slice(1);
   const name = `reader_${database.slice(-10)}`;
-  const { create, drop } = READERS[harness.dialect === 'postgresql' ? 'postgresql' : 'mysql']!(name, database);
+  const password = 'reader';
+  const { create, drop } = harness.server.reader({ name, password, database });
   for (const statement of create) await store.query(statement);
   try {
-    Object.assign(url, { username: name, password: 'reader' });
+    Object.assign(url, { username: name, password });
     const orm = await store.connect({ clientUrl: url.href });
     await work({ orm });
     await orm.close(true);
@@ -251,7 +240,7 @@ logPushSuite.own(
           expect(idsIn(await read(log.since(0)))).toEqual(['a']);
           // A session's log needs no positions.
           expect(idsIn(await read(log.session({ ...ALICE, sessionId: 's' }).since(0)))).toEqual(['a', 'b']);
-          expect((await placed(store)).filter(({ position }) => position === null)).toHaveLength(1);
+          expect((await positioned(store)).filter(({ position }) => position === null)).toHaveLength(1);
 
           expect((await writing.head()).position).toBe(2);
           await until(() => seen.length === 2);

@@ -2,11 +2,11 @@ import { getEventListeners, setMaxListeners } from 'node:events';
 import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { dialectName } from '../../entities/dialect-name.js';
 import { Stores } from '../../src/database/stores/stores.js';
-import { Transactions } from '../../src/database/transaction.js';
+import { Transactions } from '../../src/database/calls/transaction.js';
 import { EventLog, MikroOrmSessionService } from '../../src/index.js';
-import { keyOf, type OwnStore } from '../harnesses/harness.js';
+import { harnessOf } from '../support/harnesses/databases.js';
+import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import {
   NEVER_MS,
   OFTEN_MS,
@@ -14,14 +14,13 @@ import {
   following,
   idsIn,
   observed,
-  placed,
+  positioned,
   positionsIn,
   read,
   readSome,
   upTo,
   type AnyEntry,
 } from './log-tools.js';
-import { plans } from './plans.js';
 import { Suite, onServers, onSqlite, withConnections } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, plain, range, saying, until } from './tools.js';
 
@@ -85,20 +84,13 @@ logSuite.own('G1', 'a position, once given, stays, also when the event is append
   expect(await read(log.since(2))).toEqual([]);
 });
 
-const AUTO_INCREMENT = {
-  postgresql: 'serial',
-  mysql: 'integer auto_increment',
-  mariadb: 'integer auto_increment',
-  sqlite: '',
-};
-
 logSuite.own(
   'G1',
   'an event of a transaction that commits late comes after the others; a reader by an auto-increment column loses it',
   async ({ scratch, harness }) => {
     const store = await scratch();
     const { service, another, orm, query } = store;
-    await query(`create table host_log (id ${AUTO_INCREMENT[harness.dialect]} primary key, text varchar(20) not null)`);
+    await query(`create table host_log (id ${harness.columns.autoIncrement} primary key, text varchar(20) not null)`);
     const insert = "insert into host_log (text) values ('x')";
     const log = new EventLog(orm.em);
     const slow = await service.createSession({ ...ALICE, sessionId: 'slow' });
@@ -191,14 +183,6 @@ logSuite.own(
   (harness) => withConnections(harness) && !harness.isSynchronous,
 );
 
-/** Makes a connection give up on a lock soon. */
-const IMPATIENCE = {
-  postgresql: "set lock_timeout = '50ms'",
-  mysql: 'set innodb_lock_wait_timeout = 1',
-  mariadb: 'set innodb_lock_wait_timeout = 1',
-  sqlite: '',
-};
-
 logSuite.own(
   'G1',
   'an append does not wait for positions that are being given, in its session or beside it',
@@ -208,7 +192,7 @@ logSuite.own(
     for (const id of ['b', 'd']) await write(store, id, [`${id}1`]);
     const other = await store.connect({ pool: { min: 1, max: 1 } });
     const writer = new MikroOrmSessionService(other.em, { retry: { attempts: 1 } });
-    await other.em.getConnection().execute(IMPATIENCE[harness.dialect]);
+    await other.em.getConnection().execute(harness.connection.impatience);
 
     const transactions = new Transactions(store.peer.em);
     const stores = Stores.of(store.peer.em, transactions.dialect);
@@ -220,7 +204,7 @@ logSuite.own(
       }
       // Before, between and after them in every index.
       for (const sessionId of ['a', 'c', 'e']) await write({ service: writer }, sessionId, [`${sessionId}1`]);
-      expect((await placed(store)).filter(({ position }) => position !== null)).toEqual([]);
+      expect((await positioned(store)).filter(({ position }) => position !== null)).toEqual([]);
     });
     expect((await new EventLog(store.orm.em).head()).position).toBe(7);
     await expectDense(store);
@@ -316,7 +300,7 @@ logSuite.own('G2', "one session's log has its numbers for cursors, and needs no 
   )) as [{ incarnation: string }];
   const cursor = { seq: 2, incarnation };
   expect(entries).toEqual([{ ...ALICE, sessionId: 's', seq: 2, cursor, event: expect.objectContaining({ id: 's2' }) }]);
-  expect((await placed(store)).filter(({ position }) => position !== null)).toEqual([]);
+  expect((await positioned(store)).filter(({ position }) => position !== null)).toEqual([]);
 });
 
 logSuite.own(
@@ -380,7 +364,7 @@ logSuite.own(
     const { service, orm } = store;
     const session = await service.createSession({ ...ALICE, sessionId: 's' });
     let hasPassed = false;
-    // The look has read what is without a position, and does not know of this one.
+    // The poll has read what is without a position, and does not know of this one.
     const { em } = observed(orm.em, async (text) => {
       if (hasPassed || !/set (e\.)?position/.test(text)) return;
       hasPassed = true;
@@ -397,7 +381,7 @@ logSuite.own(
     );
     expect(hasPassed).toBe(true);
   },
-  // On SQLite the append waits for the connection, and so for the end of the look.
+  // On SQLite the append waits for the connection, and so for the end of the poll.
   onServers,
 );
 
@@ -539,7 +523,7 @@ logSuite.own('G2', 'when the loop has ended nothing is under way, and the ORM ca
   const { orm } = await scratch();
   let begun = 0;
   const { em, texts } = observed(orm.em, async () => {
-    // So long that the signal meets a look.
+    // So long that the signal meets a poll.
     await setTimeout(5);
     begun++;
   });
@@ -557,6 +541,7 @@ logSuite.own('G2', 'when the loop has ended nothing is under way, and the ORM ca
 });
 
 logSuite.own('G2', 'where nothing happens, a look is one statement, on SQLite without a table', async (context) => {
+  const { poll: poll } = context.harness.statements;
   const store = await context.scratch();
   await write(store, 's', ['a']);
   const { em, texts } = observed(store.orm.em);
@@ -569,15 +554,16 @@ logSuite.own('G2', 'where nothing happens, a look is one statement, on SQLite wi
       await until(() => texts.length > 20);
       const [idle, ...others] = new Set(texts.slice(10));
       expect(others).toEqual([]);
-      expect(idle).toMatch(onSqlite(context.harness) ? /^select .*pragma_data_version/ : /^select .*adk_counters/);
-      if (onSqlite(context.harness)) expect(idle).not.toContain('adk_');
+      expect(idle).toMatch(new RegExp(`^select .*${poll.text}`));
+      if (!poll.hasTables) expect(idle).not.toContain('adk_');
     },
   );
 });
 
 logSuite.own('G2', 'a thousand idle watchers look as often as one, and in few statements', async (context) => {
   const store = await context.scratch();
-  const isHead = (text: string) => text.includes(onSqlite(context.harness) ? 'pragma_data_version' : 'adk_counters');
+  const { poll: look } = context.harness.statements;
+  const isHead = (text: string) => text.includes(look.text);
   const { em, texts } = observed(store.orm.em);
   const intervalMs = 50;
   const log = new EventLog(em, { pollIntervalMs: intervalMs });
@@ -598,11 +584,11 @@ logSuite.own('G2', 'a thousand idle watchers look as often as one, and in few st
     texts.length = 0;
     const start = performance.now();
     await until(() => texts.filter(isHead).length > 5);
-    const looks = texts.filter(isHead).length;
+    const polls = texts.filter(isHead).length;
     // Each is at least an interval after the one before.
-    expect(looks).toBeLessThanOrEqual((performance.now() - start) / intervalMs + 2);
-    // The sessions in groups of 200; at first the rest of a look.
-    expect(texts.length).toBeLessThanOrEqual(onSqlite(context.harness) ? looks : 4 * looks + 3);
+    expect(polls).toBeLessThanOrEqual((performance.now() - start) / intervalMs + 2);
+    // The sessions in groups of 200; at first the rest of a poll.
+    expect(texts.length).toBeLessThanOrEqual(look.hasTables ? 4 * polls + 3 : polls);
 
     // They are awake all the same.
     await write(store, 's1', ['b']);
@@ -662,15 +648,16 @@ logSuite.own(
   'a session that is created again while its log is read is not taken for the one before',
   async ({ scratch }) => {
     const store = await scratch();
-    const { service, orm } = store;
+    // On SQLite the reader has the only connection.
+    const service = new MikroOrmSessionService((await store.connect()).em);
     const key = { ...ALICE, sessionId: 's' };
     await write(store, 's', ['a1', 'a2', 'a3']);
     let isAnew = false;
-    const { em } = observed(orm.em, async (text) => {
+    const { em } = observed(store.orm.em, async (text) => {
       if (isAnew || !/^select position,/.test(text)) return;
       isAnew = true;
       await service.deleteSession(key);
-      await write(store, 's', ['b1', 'b2', 'b3', 'b4']);
+      await write({ ...store, service }, 's', ['b1', 'b2', 'b3', 'b4']);
     });
     const log = new EventLog(em, { pollIntervalMs: OFTEN_MS }).session(key);
     await following(
@@ -681,6 +668,7 @@ logSuite.own(
       },
     );
   },
+  withConnections,
 );
 
 logSuite.own(
@@ -742,7 +730,7 @@ logSuite.own('G2', 'events come back whole and equal: times, every string, and 3
     expect(plain(entries.map(({ event }) => event))).toEqual(tables);
     expect(plain(entries.map(({ event }) => event))).toEqual(plain(session.events));
   }
-  if (['mysql', 'mariadb'].includes(dialectName(orm.em.getPlatform()) ?? '')) {
+  if (harnessOf(orm.em).columns.keepLargeEventsInParts) {
     expect((await query('select 1 from adk_event_parts')).length).toBeGreaterThan(1);
   }
 });
@@ -771,7 +759,7 @@ logSuite.own('G2', 'every read of the log is served by an index', async ({ scrat
      select 'elsewhere', user_id, session_id, 'state', seq, 0 from adk_events`);
   const log = new EventLog(orm.em, { pollIntervalMs: NEVER_MS });
   expect((await log.head()).position).toBe(10_000);
-  const plan = plans[harness.dialect];
+  const { plan } = harness;
   await query(plan.analyze);
 
   const key = { appName: 'app 3', userId: 'user 3', sessionId: 's3' };

@@ -8,7 +8,7 @@ import {
   type AcquireOptions,
   type Lease,
 } from '../../src/index.js';
-import { keyOf } from '../harnesses/harness.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, onServers, onSqlite, withConnections, type OwnContext, type OwnRule } from './rule.js';
 import {
   errorOf,
@@ -51,14 +51,6 @@ interface LeaseContext extends OwnContext {
   takeOver(session: Session): Promise<Lease>;
 }
 
-/** The database's clock in ms, in other words than the package's. */
-const NOW = {
-  sqlite: "unixepoch('now', 'subsec') * 1000",
-  postgresql: 'extract(epoch from now()) * 1000',
-  mysql: 'unix_timestamp(now(6)) * 1000',
-  mariadb: 'unix_timestamp(now(6)) * 1000',
-};
-
 const OF_SESSION = 'where app_name = ? and user_id = ? and session_id = ?';
 
 /** A test whose leases are given back at its end: their renewals would run on into other tests. */
@@ -92,8 +84,8 @@ function leaseTest(
           const [row] = await query<
             Record<'token' | 'expires' | 'left_ms', string | number> & { holder: string | null }
           >(
-            `select lease_holder as holder, lease_token as token, ${harness.double('lease_expires')} as expires,
-               lease_expires - ${NOW[harness.dialect]} as left_ms from adk_sessions ${OF_SESSION}`,
+            `select lease_holder as holder, lease_token as token, ${harness.columns.double('lease_expires')} as expires,
+               lease_expires - ${harness.columns.now} as left_ms from adk_sessions ${OF_SESSION}`,
             valuesOf(session),
           );
           if (!row) throw new Error(`There is no session ${session.id}`);
@@ -532,6 +524,8 @@ leaseTest(
     expect(lease.token).toBeGreaterThan(faster!.token);
     expect(await row(session)).toMatchObject({ token: lease.token });
   },
+  // Where there is one connection the one that waits has it.
+  withConnections,
 );
 
 leaseTest(
@@ -897,6 +891,8 @@ leaseTest(
       answer();
     }
   },
+  // Where there is one connection the one that waits has it.
+  withConnections,
 );
 
 for (const [title, ttlMs] of [

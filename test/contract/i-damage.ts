@@ -6,7 +6,7 @@ import {
   type DamagedEvents,
   type MikroOrmSessionServiceOptions,
 } from '../../src/index.js';
-import { keyOf, type OwnStore } from '../harnesses/harness.js';
+import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { onMysql, read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
 import { errorOf, eventOf, expectCode, idsOf, plain, remember, saying, textsOf } from './tools.js';
@@ -48,7 +48,7 @@ export const damagings = ({ harness }: OwnContext): readonly Damaging[] => [
   deleting('several missing', 'seq in (1, 2, 4)', at('missing', 1, 2), at('missing', 4)),
   deleting('all missing', 'seq > 0', at('missing', 1, 5)),
   ...['5', 'null', '[]', '"text"', 'true', null].map(storing),
-  ...(harness.dialect === 'postgresql' ? [] : [cutOff, storing('')]),
+  ...(harness.columns.refuseOtherThanJson ? [] : [cutOff, storing('')]),
   {
     title: 'numbers that run past last_seq',
     sql: `update adk_sessions set last_seq = 3 where ${OF_SESSION}`,
@@ -91,12 +91,15 @@ export async function* damaged(context: OwnContext): AsyncGenerator<{ damaging: 
 }
 
 /** A service on the same database, and what it tells of damage. */
-function telling(
+function reporting(
   { orm }: Pick<OwnStore, 'orm'>,
   options: MikroOrmSessionServiceOptions = {},
-): { service: MikroOrmSessionService; told: DamagedSessionError[] } {
-  const told: DamagedSessionError[] = [];
-  return { service: new MikroOrmSessionService(orm.em, { ...options, onDamage: (error) => told.push(error) }), told };
+): { service: MikroOrmSessionService; reported: DamagedSessionError[] } {
+  const reported: DamagedSessionError[] = [];
+  return {
+    service: new MikroOrmSessionService(orm.em, { ...options, onDamage: (error) => reported.push(error) }),
+    reported,
+  };
 }
 
 const isIn = (events: readonly DamagedEvents[]) => (id: string) => {
@@ -222,9 +225,9 @@ damageSuite.own(
       ]);
       await query(`delete from adk_event_parts where ${where} and ${OF_SESSION}`, valuesOf(session));
       expect(await errorOf(another.getSession(keyOf(session)))).toMatchObject({ events: [at('unreadable', 2)] });
-      const { service: skipping, told } = telling(context, { onDamagedEvent: 'skip' });
+      const { service: skipping, reported } = reporting(context, { onDamagedEvent: 'skip' });
       expect(textsOf((await skipping.getSession(keyOf(session)))!)).toEqual(['a', 'b']);
-      expect(told).toMatchObject([{ events: [at('unreadable', 2)] }]);
+      expect(reported).toMatchObject([{ events: [at('unreadable', 2)] }]);
       // What is appended again is whole again.
       await service.appendEvent({ session, event: events[1]! });
       expect((await another.getSession(keyOf(session)))?.events).toHaveLength(3);
@@ -251,9 +254,8 @@ const STATE_TABLES = ['adk_session_states', 'adk_user_states', 'adk_app_states']
 /** A store whose columns take any text for state, as those of the other databases do. */
 async function stateStore({ scratch, harness }: OwnContext): Promise<OwnStore> {
   const store = await scratch();
-  if (harness.dialect === 'postgresql') {
-    for (const table of STATE_TABLES) await store.query(`alter table ${table} alter column value type text`);
-  }
+  const { takeAnyText } = harness.columns;
+  if (takeAnyText) for (const table of STATE_TABLES) await store.query(takeAnyText(table, 'value'));
   return store;
 }
 
@@ -302,7 +304,7 @@ damageSuite.own('I2', 'sessions with damaged values are listed with the others, 
   await store.query("delete from adk_session_states where session_id = 't' and state_key = 'a'");
 
   for (const request of [{}, { limit: 9 }, { userId: 'alice' }]) {
-    const { service, told } = telling(store);
+    const { service, reported } = reporting(store);
     const { sessions } = await service.listSessions({ appName: 'app', ...request });
     const states = Object.fromEntries(sessions.map(({ id, state }) => [id, state]));
     expect(states).toEqual({
@@ -311,7 +313,7 @@ damageSuite.own('I2', 'sessions with damaged values are listed with the others, 
       ...('userId' in request ? {} : { u: { c: 3, 'user:c': 4, 'app:b': 6 } }),
     });
     // Once for each owner, however many sessions show the value.
-    expect(told.map(({ userId, sessionId, stateKeys }) => [userId, sessionId, ...stateKeys]).sort()).toEqual([
+    expect(reported.map(({ userId, sessionId, stateKeys }) => [userId, sessionId, ...stateKeys]).sort()).toEqual([
       ['', '', 'app:a'],
       ['alice', '', 'user:a'],
       ['alice', 's', 'a'],
@@ -326,10 +328,10 @@ damageSuite.own(
     const store = await stateStore(context);
     await store.service.createSession({ ...KEY, state: STATE });
     await damageState(store);
-    const { service, told } = telling(store);
+    const { service, reported } = reporting(store);
     const created = await service.createSession({ ...KEY, sessionId: 't', state: { own: 1 } });
     expect(created.state).toEqual({ own: 1, 'user:b': 4, 'app:b': 6 });
-    expect(told).toMatchObject([{ sessionId: 't', stateKeys: ['user:a', 'app:a'] }]);
+    expect(reported).toMatchObject([{ sessionId: 't', stateKeys: ['user:a', 'app:a'] }]);
     expect(await store.query("select session_id from adk_sessions where session_id = 't'")).toHaveLength(1);
   },
 );
@@ -405,12 +407,12 @@ damageSuite.own('I2', "a session's log tells what is missing, once for each gap,
 
 damageSuite.own('I3', 'with skip getSession gives what can be read, and tells the rest', async (context) => {
   for await (const { damaging, session } of damaged(context)) {
-    const { service, told } = telling(context, { onDamagedEvent: 'skip' });
+    const { service, reported } = reporting(context, { onDamagedEvent: 'skip' });
     const read = (await service.getSession(keyOf(session)))!;
     expect([damaging.title, idsOf(read)]).toEqual([damaging.title, IDS.filter((id) => !isIn(damaging.events)(id))]);
     expect(read.state).toEqual({ kept: 1, n: 5 });
-    expect(told).toHaveLength(1);
-    expect(told[0]).toMatchObject({ ...keyOf(session), events: damaging.events });
+    expect(reported).toHaveLength(1);
+    expect(reported[0]).toMatchObject({ ...keyOf(session), events: damaging.events });
     expect(await service.getOrCreateSession(keyOf(session))).toEqual(read);
   }
 });
@@ -419,27 +421,27 @@ damageSuite.own('I3', 'with skip state goes without the values that cannot be re
   const store = await stateStore(context);
   await store.service.createSession({ ...KEY, state: STATE });
   await damageState(store);
-  const { service, told } = telling(store, { onDamagedEvent: 'skip' });
+  const { service, reported } = reporting(store, { onDamagedEvent: 'skip' });
   expect((await service.getSession(KEY))?.state).toEqual({ b: 2, 'user:b': 4, 'app:b': 6 });
-  expect(told).toMatchObject([{ ...KEY, stateKeys: DAMAGED_KEYS }]);
+  expect(reported).toMatchObject([{ ...KEY, stateKeys: DAMAGED_KEYS }]);
   expect(await service.getUserState(KEY)).toEqual({ 'user:b': 4 });
   expect(await service.getAppState(KEY)).toEqual({ 'app:b': 6 });
-  expect(told).toHaveLength(3);
+  expect(reported).toHaveLength(3);
 });
 
 damageSuite.own('I3', 'a healthy session tells nothing', async (context) => {
-  const { service, told } = telling(context, { onDamagedEvent: 'skip' });
+  const { service, reported } = reporting(context, { onDamagedEvent: 'skip' });
   const session = await five(context);
   const filters = [{}, { numRecentEvents: 2 }, { afterTimestamp: 20 }, { afterTimestamp: 99, numRecentEvents: 2 }];
   for (const config of filters) await service.getSession({ ...keyOf(session), config });
   await service.listSessions({ appName: context.app });
-  expect(told).toEqual([]);
+  expect(reported).toEqual([]);
 });
 
 damageSuite.own('I4', 'a handle that was read before is appended to, whatever is damaged', async (context) => {
   for (const onStaleSession of ['rebase', 'reject'] as const) {
     for await (const { damaging, session } of damaged(context)) {
-      const { service } = telling(context, { onStaleSession });
+      const { service } = reporting(context, { onStaleSession });
       const before = await rows(context, session);
       // Twice: what a first append has found must not stop the next.
       const events = [saying('new', { id: 'new', actions: { stateDelta: { n: 6 } } }), eventOf({ id: 'newer' })];
@@ -465,7 +467,7 @@ damageSuite.own('I4', 'a handle that is behind takes in what can be read, and th
 
     const isUncounted = damaging.events[0]?.problem === 'uncounted';
     for (const [i, handle] of [behind, clone].entries()) {
-      const { service, told } = telling(context);
+      const { service, reported } = reporting(context);
       const event = saying('new', { id: `new ${i}` });
       expect(await service.appendEvent({ session: handle, event })).toBe(event);
       // Events above the last number count from now on.
@@ -474,10 +476,10 @@ damageSuite.own('I4', 'a handle that is behind takes in what can be read, and th
       expect([damaging.title, idsOf(handle)]).toEqual([damaging.title, [...there, ...appended]]);
       expect(handle.events.at(-1)).toBe(event);
       expect(handle.state).toEqual({ n: 5 });
-      if (isUncounted && i === 1) expect(told).toEqual([]);
-      else expect(told).toMatchObject([{ ...keyOf(session), events: damaging.events }]);
+      if (isUncounted && i === 1) expect(reported).toEqual([]);
+      else expect(reported).toMatchObject([{ ...keyOf(session), events: damaging.events }]);
     }
-    const { service } = telling(context, { onDamagedEvent: 'skip' });
+    const { service } = reporting(context, { onDamagedEvent: 'skip' });
     expect(plain(await service.getSession(keyOf(session)))).toEqual(plain(clone));
   }
 });
@@ -489,10 +491,10 @@ damageSuite.own('I4', 'a handle that is behind takes in no state that cannot be 
   const event = eventOf({ actions: { stateDelta: STATE } });
   await store.service.appendEvent({ session, event });
   await damageState(store);
-  const { service, told } = telling(store);
+  const { service, reported } = reporting(store);
   await service.appendEvent({ session: behind, event: saying('new', { actions: { stateDelta: { b: 7 } } }) });
   expect(behind.state).toEqual({ b: 7, 'user:b': 4, 'app:b': 6 });
-  expect(told).toMatchObject([{ ...KEY, stateKeys: DAMAGED_KEYS }]);
+  expect(reported).toMatchObject([{ ...KEY, stateKeys: DAMAGED_KEYS }]);
   // A write makes the value whole again.
   await service.appendEvent({
     session: behind,
@@ -521,7 +523,7 @@ damageSuite.own('I4', 'an event that is appended again makes its damaged row who
 
 damageSuite.own('I4', 'an event whose row is missing is appended as a new one', async (context) => {
   const session = await five(context);
-  const { service } = telling(context);
+  const { service } = reporting(context);
   await context.query(`delete from adk_events where seq in (3, 5) and ${OF_SESSION}`, valuesOf(session));
   await service.appendEvent({ session, event: session.events[4]! });
   expect(await rows(context, session)).toEqual([
@@ -538,9 +540,9 @@ damageSuite.own('I4', 'an event above last_seq that is appended again counts, on
   const older = plain(session);
   older.events.splice(3);
   await context.query(`update adk_sessions set last_seq = 3 where ${OF_SESSION}`, valuesOf(session));
-  const { service, told } = telling(context, { onStaleSession: 'reject' });
+  const { service, reported } = reporting(context, { onStaleSession: 'reject' });
   await service.appendEvent({ session: older, event: session.events[4]! });
-  expect(told).toMatchObject([{ events: [at('uncounted', 4, 5)] }]);
+  expect(reported).toMatchObject([{ events: [at('uncounted', 4, 5)] }]);
   expect(await rows(context, session)).toEqual(IDS.map((id, i) => [i + 1, id]));
   expect(idsOf(await context.fresh(session))).toEqual(IDS);
   expect(idsOf(older)).toEqual(IDS);
@@ -550,7 +552,7 @@ damageSuite.own('I4', 'a transaction of the host appends beyond last_seq as well
   const { orm, query } = context;
   const session = await five(context);
   await query(`update adk_sessions set last_seq = 3 where ${OF_SESSION}`, valuesOf(session));
-  const { service } = telling(context);
+  const { service } = reporting(context);
   await orm.em
     .fork()
     .transactional((tx) => service.withEntityManager(tx).appendEvent({ session, event: eventOf({ id: 'e6' }) }));

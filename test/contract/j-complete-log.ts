@@ -7,7 +7,7 @@ import {
   type LogEntry,
   type SessionKey,
 } from '../../src/index.js';
-import { keyOf } from '../harnesses/harness.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { Fold, expectSame, tablesOf } from '../support/fold.js';
 import { expectOrder, inBatchesOf } from '../support/positions.js';
 import { expectFold, upTo } from './log-tools.js';
@@ -27,7 +27,7 @@ async function readAll<E extends Entry>(entries: AsyncIterable<E>): Promise<E[]>
 const idOf = (entry: Entry) => (entry.change ? undefined : entry.event?.id);
 
 /** What an entry tells, in a word and a number. */
-const told = (entry: Entry) => (entry.change ? `${entry.change} ${entry.seq}` : `event ${entry.seq}`);
+const summary = (entry: Entry) => (entry.change ? `${entry.change} ${entry.seq}` : `event ${entry.seq}`);
 
 completeLogSuite.own('J1', 'every change has its entry, in the order in which it was made', async (context) => {
   const { app, orm, service, create, append } = context;
@@ -45,7 +45,7 @@ completeLogSuite.own('J1', 'every change has its entry, in the order in which it
   const log = new EventLog(orm.em);
   const entries = await readAll(log.since(0, { appName: app, changes: true }));
   // What was told of the events that were trimmed is gone with them.
-  expect(entries.map(told)).toEqual([
+  expect(entries.map(summary)).toEqual([
     'created 0',
     'event 3',
     'state 3',
@@ -138,7 +138,7 @@ completeLogSuite.own(
     await service.updateState({ ...keyOf(session), set: { a: 1 } });
     await append(session);
     const entries = await readAll(log.since(position, { appName: app }));
-    expect(entries.map((entry) => [entry.position! - position, told(entry)])).toEqual([
+    expect(entries.map((entry) => [entry.position! - position, summary(entry)])).toEqual([
       [1, 'event 1'],
       [2, 'event 2'],
     ]);
@@ -213,7 +213,7 @@ completeLogSuite.own(
     });
     const entries = await readAll(new EventLog(orm.em).since(0, { appName: app, changes: true }));
     const bySession = new Map<string, string[]>(ids.map((id) => [id, []]));
-    for (const entry of entries) bySession.get(entry.sessionId)?.push(told(entry));
+    for (const entry of entries) bySession.get(entry.sessionId)?.push(summary(entry));
     for (const [id, lines] of bySession) expect([id, ...lines]).toEqual([id, 'created 0', 'event 1']);
     await expectFold(context);
   },
@@ -225,7 +225,7 @@ completeLogSuite.own('J2', 'a session whose changes wait behind those of others 
   const createOthers = (count: number) => Promise.all(range(count).map(() => create({ userId: 'bob' })));
   const expectAll = async (key: SessionKey, lines: string[]) => {
     const entries = await readAll(log.since(0, { ...key, changes: true }));
-    expect(entries.map(told)).toEqual(lines);
+    expect(entries.map(summary)).toEqual(lines);
     await expectOrder(orm, app);
     await expectFold(context);
   };
@@ -299,7 +299,7 @@ completeLogSuite.own(
       expect(before.position).toBe(position + 10);
       for (const key of keys) {
         const entries = await readAll(log.since(0, { ...key, changes: true }));
-        expect(entries.map(told)).toEqual(['event 1', 'created 1', 'event 2', 'event 3']);
+        expect(entries.map(summary)).toEqual(['event 1', 'created 1', 'event 2', 'event 3']);
         expect(entries.map(({ seq }) => seq)).toEqual([1, 1, 2, 3]);
       }
       await expectFold({ app, orm, peer: orm });
@@ -372,7 +372,7 @@ completeLogSuite.own('J2', 'cursors of the complete log give exactly the rest', 
   }
   const log = new EventLog(orm.em);
   const all = await readAll(log.since(0, { appName: app, changes: true }));
-  expect(all.map(told)).toEqual([
+  expect(all.map(summary)).toEqual([
     'created 0',
     'event 1',
     'state 1',
@@ -389,8 +389,8 @@ completeLogSuite.own('J2', 'cursors of the complete log give exactly the rest', 
   }
   // A position alone leaves nothing out; changes that follow its event come again.
   const event = all[4]!;
-  expect((await readAll(log.since(event.position!, { appName: app, changes: true }))).map(told)).toEqual(
-    all.slice(5).map(told),
+  expect((await readAll(log.since(event.position!, { appName: app, changes: true }))).map(summary)).toEqual(
+    all.slice(5).map(summary),
   );
 });
 
@@ -423,7 +423,7 @@ completeLogSuite.own('J2', 'a trimmed session begins with its state', async (con
     state: { a: 1, k1: 1, k4: 4, n: 4, 'user:u': 4 },
     superseded: ['n', 'user:u'],
   });
-  expect(rest.map(told)).toEqual(['event 5', 'event 6', 'state 6', 'trimmed 6']);
+  expect(rest.map(summary)).toEqual(['event 5', 'event 6', 'state 6', 'trimmed 6']);
   await expectFold(context);
 });
 
@@ -463,7 +463,7 @@ completeLogSuite.own('J2', 'a change that is too large to be recorded is told al
   const log = new EventLog(orm.em);
   const reader = new Fold();
   let cursor: LogCursor = 0;
-  const expectTold = async () => {
+  const expectEmitted = async () => {
     for await (const entry of log.since(cursor, { appName: app, changes: true })) {
       reader.add(entry);
       cursor = entry.cursor ?? cursor;
@@ -472,20 +472,20 @@ completeLogSuite.own('J2', 'a change that is too large to be recorded is told al
     await expectFold(context);
   };
   const session = await create({ state: { a: 1, 'user:a': 1 } });
-  await expectTold();
+  await expectEmitted();
   await service.updateState({ ...keyOf(session), set: { large: 'x'.repeat(1_100_000) }, remove: ['a', 'user:a'] });
-  await expectTold();
+  await expectEmitted();
   await append(session, { delta: { b: 1 } });
   await service.rewindSession(keyOf(session), { at: 0 });
-  await expectTold();
+  await expectEmitted();
   await append(session, { delta: { c: 1 } });
-  await expectTold();
+  await expectEmitted();
   await append(session, { id: 'e1', content: { parts: [{ text: 'x'.repeat(1_100_000) }] }, delta: { left: 1 } });
   await append(session, { id: 'e1', delta: {} });
-  await expectTold();
+  await expectEmitted();
   const fork = await service.forkSession(keyOf(session), { at: 0 });
   expect(Object.keys(fork.state)).toEqual(['large']);
-  await expectTold();
+  await expectEmitted();
 });
 
 completeLogSuite.own(

@@ -1,6 +1,6 @@
 import type { Session } from '@google/adk';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../src/index.js';
-import { keyOf } from '../harnesses/harness.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { following, idsIn, read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, plain, range, until } from './tools.js';
@@ -83,12 +83,12 @@ deletionSuite.own('K3', 'restoreSession brings a session back whole', async (con
   const before = await create();
   for (const n of upTo(3)) await append(before, { id: `e${n}`, timestamp: 10 * n, delta: { n } });
   const row = await rowOf(context, before);
-  const told = plain(await fresh(before));
+  const stored = plain(await fresh(before));
   const handle = await fresh(before);
   await softly(context).deleteSession(keyOf(before));
   await service.restoreSession(keyOf(before));
   expect(await rowOf(context, before)).toEqual(row);
-  expect(plain(await fresh(before))).toEqual(told);
+  expect(plain(await fresh(before))).toEqual(stored);
   // A handle from before is in step.
   await append(handle, { id: 'e4', timestamp: 40 }, new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' }));
   expect(idsOf(await fresh(before))).toEqual(['e1', 'e2', 'e3', 'e4']);

@@ -1,5 +1,5 @@
 import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
-import { keyOf } from '../harnesses/harness.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { expectFold, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, range } from './tools.js';
@@ -90,15 +90,15 @@ pastSuite.own('K4', 'a place may be an invocation, and must be in the session', 
   const before = await fresh(session);
   const fork = await service.forkSession(key, { beforeInvocationId: 'i2' });
   expect(idsOf(fork)).toEqual(['e1', 'e2']);
-  for (const place of [
+  for (const point of [
     { at: 5 },
     { at: -1 },
     { at: 1.5 },
     { at: 1, beforeInvocationId: 'i1' },
     { beforeInvocationId: 'i3' },
   ]) {
-    await expectCode(service.forkSession(key, place), 'ADK_INVALID_ARGUMENT');
-    await expectCode(service.rewindSession(key, place), 'ADK_INVALID_ARGUMENT');
+    await expectCode(service.forkSession(key, point), 'ADK_INVALID_ARGUMENT');
+    await expectCode(service.rewindSession(key, point), 'ADK_INVALID_ARGUMENT');
   }
   await expectCode(service.rewindSession(key, {}), 'ADK_INVALID_ARGUMENT', /needs at or beforeInvocationId/);
   await expectCode(service.forkSession(key, { as: session.id }), 'ADK_SESSION_EXISTS');

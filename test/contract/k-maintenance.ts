@@ -7,11 +7,10 @@ import {
   SessionMaintenance,
   type MaintenanceProgress,
 } from '../../src/index.js';
-import { keyOf, type OwnStore } from '../harnesses/harness.js';
+import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { Fold, expectSame, tablesOf } from '../support/fold.js';
 import { NEVER_MS, idsIn, onMysql, read, upTo } from './log-tools.js';
 import { damaged, damagings, five } from './i-damage.js';
-import { plans } from './plans.js';
 import { Suite, onServers, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, idsOf, range, saying } from './tools.js';
 
@@ -182,19 +181,19 @@ maintenanceSuite.own('K1', 'prune without a time, and what is not known, is refu
 maintenanceSuite.own('K1', 'batches are bounded, told and gone on with', async (context) => {
   const { app } = context;
   for (const i of range(10)) await old(context, 3, { sessionId: `s${i}` });
-  const told: MaintenanceProgress[] = [];
+  const reported: MaintenanceProgress[] = [];
   const prune = (more: object = {}) =>
     // Four rows each: two sessions fit into a batch.
     maintain(context).prune({
       appName: app,
       idleFor: DAY,
       batchSize: 8,
-      onProgress: (each) => told.push(each),
+      onProgress: (each) => reported.push(each),
       ...more,
     });
   const first = await prune({ maxBatches: 3 });
   expect(first).toEqual({ sessions: 6, events: 18, batches: 3, skipped: 0, more: true });
-  expect(told).toEqual([1, 2, 3].map((n) => ({ sessions: 2 * n, events: 6 * n, batches: n })));
+  expect(reported).toEqual([1, 2, 3].map((n) => ({ sessions: 2 * n, events: 6 * n, batches: n })));
   expect(await idsLeft(context)).toHaveLength(4);
 
   // The signal is heard in the wait, and before anything is done.
@@ -227,10 +226,10 @@ maintenanceSuite.own('K1', 'dryRun counts what would be done, and writes nothing
     (more: object) => maintenance.eraseUser({ appName: app, userId: 'alice', ...more }),
   ];
   for (const call of calls) {
-    const told: MaintenanceProgress[] = [];
+    const reported: MaintenanceProgress[] = [];
     let dry: unknown;
     const statements = await recorded(async () => {
-      dry = await call({ dryRun: true, onProgress: (each: MaintenanceProgress) => told.push(each) });
+      dry = await call({ dryRun: true, onProgress: (each: MaintenanceProgress) => reported.push(each) });
     });
     expect(statements.filter(({ text }) => !/^(select|pragma)/.test(text))).toEqual([]);
     expect(await call({})).toMatchObject(
@@ -431,7 +430,7 @@ maintenanceSuite.own('K1', 'eraseUser leaves nothing of a person, and all of the
       }
     }
   }
-  // State without a session, and a session that is marked as deleted.
+  // State without a session, and a soft-deleted session.
   await service.updateState({
     appName: `${app} state`,
     userId: person,
@@ -710,19 +709,24 @@ maintenanceSuite.own('K2', 'what is missing among the events that are kept is da
   expect(idsIn(entries)).toEqual(['error', 'e8', 'error', 'e10']);
 });
 
-maintenanceSuite.own('K2', 'a trim between the reads of a session’s log is no damage', async (context) => {
-  const { orm, peer } = context;
-  const session = await old(context, 10);
-  let isTrimmed = false;
-  const before = async (text: string) => {
-    if (isTrimmed || !text.startsWith('select position')) return;
-    isTrimmed = true;
-    await new SessionMaintenance(peer.em).trim({ ...keyOf(session), keepLast: 4 });
-  };
-  const log = new EventLog(faulty(orm.em, { before }), { pollIntervalMs: NEVER_MS });
-  expect(idsIn(await read(log.session(keyOf(session)).since(0)))).toEqual(E(7, 8, 9, 10));
-  expect(isTrimmed).toBe(true);
-});
+maintenanceSuite.own(
+  'K2',
+  'a trim between the reads of a session’s log is no damage',
+  async (context) => {
+    const { orm, peer } = context;
+    const session = await old(context, 10);
+    let isTrimmed = false;
+    const before = async (text: string) => {
+      if (isTrimmed || !text.startsWith('select position')) return;
+      isTrimmed = true;
+      await new SessionMaintenance(peer.em).trim({ ...keyOf(session), keepLast: 4 });
+    };
+    const log = new EventLog(faulty(orm.em, { before }), { pollIntervalMs: NEVER_MS });
+    expect(idsIn(await read(log.session(keyOf(session)).since(0)))).toEqual(E(7, 8, 9, 10));
+    expect(isTrimmed).toBe(true);
+  },
+  withConnections,
+);
 
 maintenanceSuite.own('K2', 'trim by age drops the oldest events up to the first younger one', async (context) => {
   const { app, create, service, fresh } = context;
@@ -879,7 +883,7 @@ maintenanceSuite.own('I5', 'after repair getSession works, whatever was damaged'
     const again = await recorded(async () => {
       expect(await maintain(context).repair(keyOf(session))).toEqual({ damage: [], events: [], stateValues: [] });
     });
-    // But for the mark by which a retry finds the transaction done.
+    // But for the token by which a retry finds the transaction done.
     expect(again.filter(({ text }) => /^(delete|insert)/.test(text) && !text.includes('adk_counters'))).toEqual([]);
   }
 });
@@ -906,7 +910,7 @@ maintenanceSuite.own('I5', 'what cannot be read is returned byte for byte', asyn
   const { query, harness, app, another, service, create } = context;
   const session = await five(context);
   const values = Object.values(keyOf(session));
-  const isJson = harness.dialect === 'postgresql';
+  const isJson = harness.columns.refuseOtherThanJson;
   const event = isJson ? '[1, "ä\\u0000",  2]' : '{"id": "ä';
   const value = isJson ? undefined : 'nö{';
   await query(`update adk_events set data = ? where seq = 1 and ${OF_SESSION}`, [event, ...values]);
@@ -1016,7 +1020,7 @@ maintenanceSuite.own('F6', 'every read of maintenance is served by an index', as
     await query(`insert into adk_session_states (app_name, user_id, session_id, state_key, value)
       select app_name, user_id, session_id, 'key ${key}', '1' from adk_sessions where app_name like 'app %'`);
   }
-  const plan = plans[harness.dialect];
+  const { plan } = harness;
   await query(plan.analyze);
   const maintenance = maintain(store);
   const statements = await recorded(async () => {

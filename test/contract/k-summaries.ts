@@ -1,9 +1,8 @@
 import type { FindSessionsRequest } from '../../src/index.js';
-import { dialectName } from '../../entities/dialect-name.js';
 import { MikroOrmSessionService } from '../../src/index.js';
-import { keyOf } from '../harnesses/harness.js';
+import { harnessOf } from '../support/harnesses/databases.js';
+import { keyOf } from '../support/harnesses/harness.js';
 import { upTo } from './log-tools.js';
-import { plans } from './plans.js';
 import { Suite, type OwnContext } from './rule.js';
 import { expectCode, range, saying } from './tools.js';
 
@@ -43,7 +42,7 @@ summarySuite.own('K6', 'describeSession sets title and labels, and findSessions 
   const key = keyOf(session);
   const summary = async () => (await service.findSessions({ appName: app })).sessions[0];
   const [{ created }] = (await query(
-    `select ${context.harness.double('create_time')} as created from adk_sessions where app_name = ?`,
+    `select ${context.harness.columns.double('create_time')} as created from adk_sessions where app_name = ?`,
     [app],
   )) as [{ created: number | string }];
   const bare = { ...key, labels: {}, eventCount: 1, createTime: Number(created), lastUpdateTime: 70.25 };
@@ -175,7 +174,7 @@ summarySuite.own('K6', 'a page is one statement, served by an index', async ({ s
     await query(`insert into adk_sessions (app_name, user_id, session_id, incarnation, create_time, last_update_time)
       select 'app ${copy}', user_id, session_id, incarnation, create_time, last_update_time + ${copy} from adk_sessions where app_name = 'app'`);
   }
-  const plan = plans[dialectName(orm.em.getPlatform()) ?? 'sqlite'];
+  const { plan } = harnessOf(orm.em);
   await query(plan.analyze);
   const statements = await recorded(async () => {
     for (const owner of [{}, { userId: 'user 1' }]) {

@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { EventLog, type LogEntry, type SessionLogEntry } from '../../src/index.js';
-import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
+import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { Fold, expectSame, tablesOf } from '../support/fold.js';
 import type { OwnContext } from './rule.js';
 import { faulty, range } from './tools.js';
@@ -8,7 +8,7 @@ import { faulty, range } from './tools.js';
 export const onPostgresql = ({ dialect, hasConnections }: OwnHarness) => dialect === 'postgresql' && hasConnections;
 
 /** Where large events are kept in parts. */
-export const onMysql = ({ dialect }: OwnHarness) => dialect === 'mysql' || dialect === 'mariadb';
+export const onMysql = ({ columns }: OwnHarness) => columns.keepLargeEventsInParts;
 
 /** So long that whatever arrives was not found by polling. */
 export const NEVER_MS = 3_600_000;
@@ -85,8 +85,8 @@ export function observed(
   return { em: faulty(em, faults), texts };
 }
 
-/** An event's place in the table. */
-export interface PlacedRow {
+/** An event's position in the table. */
+export interface PositionedRow {
   session_id: string;
   seq: number;
   event_id: string;
@@ -94,16 +94,16 @@ export interface PlacedRow {
 }
 
 /** All events in the order of their positions, as the table has them; the rest comes first or last. */
-export async function placed({ query }: Pick<OwnStore, 'query'>): Promise<PlacedRow[]> {
-  const rows = await query<Omit<PlacedRow, 'position'> & { position: number | string | null }>(
+export async function positioned({ query }: Pick<OwnStore, 'query'>): Promise<PositionedRow[]> {
+  const rows = await query<Omit<PositionedRow, 'position'> & { position: number | string | null }>(
     'select session_id, seq, event_id, position from adk_events order by position, session_id, seq',
   );
   return rows.map((row) => ({ ...row, position: row.position === null ? null : Number(row.position) }));
 }
 
 /** Expects all events to have a position: 1, 2, 3 … and in append order inside each session. */
-export async function expectDense(store: Pick<OwnStore, 'query'>): Promise<PlacedRow[]> {
-  const rows = await placed(store);
+export async function expectDense(store: Pick<OwnStore, 'query'>): Promise<PositionedRow[]> {
+  const rows = await positioned(store);
   expect(rows.map(({ position }) => position)).toEqual(upTo(rows.length));
   for (const sessionId of new Set(rows.map((row) => row.session_id))) {
     const seqs = rows.filter((row) => row.session_id === sessionId).map(({ seq }) => seq);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { DeadlockException, type EntityManager, type Options } from '@mikro-orm/core';
+import { DeadlockException, type Options } from '@mikro-orm/core';
 import { DatabaseError, EventLog, MikroOrmSessionService, SessionLeases, type ErrorContext } from '../../src/index.js';
-import { keyOf, type OwnHarness } from '../harnesses/harness.js';
+import { keyOf, type OwnHarness } from '../support/harnesses/harness.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
 import { following, OFTEN_MS, onPostgresql, read } from './log-tools.js';
 import { onServers, onSqlite, Suite, withConnections } from './rule.js';
@@ -14,7 +14,7 @@ const SECRET = 'swordfish';
 const KEY = { appName: 'a', userId: 'u', sessionId: 's' };
 
 /** What `onError` is called with. */
-class Told {
+class ReportedErrors {
   readonly calls: (ErrorContext & { error: unknown })[] = [];
   readonly onError = (error: unknown, context: ErrorContext): void => {
     this.calls.push({ error, ...context });
@@ -39,18 +39,18 @@ const deadlock = () => new DeadlockException(new Error(`update adk_sessions … 
 const ONCE = { retry: { attempts: 1 } };
 
 /** The only connection of a server's pool, or of SQLite, whose pool has no more anyway. */
-const oneConnection = ({ dialect }: OwnHarness): Options =>
-  dialect === 'sqlite' ? {} : { pool: { min: 0, max: 1, acquireTimeoutMillis: 20_000 } };
+const oneConnection = ({ server }: OwnHarness): Options =>
+  server ? { pool: { min: 0, max: 1, acquireTimeoutMillis: 20_000 } } : {};
 
 failureSuite.own(
   'O8',
   'each call that fails tells onError of the driver’s own error, once, with its name and key',
   async ({ scratch }) => {
     const { orm, query } = await scratch();
-    const told = new Told();
-    const service = new MikroOrmSessionService(orm.em, { onError: told.onError });
-    const leases = new SessionLeases(orm.em, { onError: told.onError });
-    const log = new EventLog(orm.em, { onError: told.onError });
+    const reported = new ReportedErrors();
+    const service = new MikroOrmSessionService(orm.em, { onError: reported.onError });
+    const leases = new SessionLeases(orm.em, { onError: reported.onError });
+    const log = new EventLog(orm.em, { onError: reported.onError });
     const session = await service.createSession({ ...KEY, state: { a: 1 } });
     const lease = await leases.acquire(KEY, { holder: 'h' });
     const { appName, userId } = KEY;
@@ -85,7 +85,7 @@ failureSuite.own(
       const error = await errorOf(call());
       expect([operation, error]).toMatchObject([operation, { code: 'ADK_SCHEMA' }]);
       expect(error.message).not.toMatch(/select|update|insert/);
-      const calls = told.take();
+      const calls = reported.take();
       expect(calls).toMatchObject([{ operation, key }]);
       expect(Object.keys(calls[0]!.key)).toEqual(Object.keys(key));
       // The statement, which no error that is thrown holds.
@@ -95,30 +95,30 @@ failureSuite.own(
 );
 
 failureSuite.own('O8', 'an attempt that is tried again is no error, the last one is', async ({ orm, create }) => {
-  const told = new Told();
+  const reported = new ReportedErrors();
   let failures = 2;
   const em = faulty(orm.em, { statement: (text) => takesLock(text) && failures-- > 0, error: deadlock });
-  const service = new MikroOrmSessionService(em, { onError: told.onError, retry: { attempts: 3, baseDelayMs: 1 } });
+  const service = new MikroOrmSessionService(em, { onError: reported.onError, retry: { attempts: 3, baseDelayMs: 1 } });
   const session = await create();
   await service.appendEvent({ session, event: saying('x') });
-  expect(told.calls).toEqual([]);
+  expect(reported.calls).toEqual([]);
 
   failures = 3;
   const error = await errorOf(service.appendEvent({ session, event: saying('y') }));
   expect(error).toMatchObject({ code: 'ADK_DATABASE', reason: 'DeadlockException', outcome: 'none' });
-  expect(told.calls).toMatchObject([{ operation: 'appendEvent', key: keyOf(session) }]);
-  expect(String(told.calls[0]!.error)).toContain(SECRET);
+  expect(reported.calls).toMatchObject([{ operation: 'appendEvent', key: keyOf(session) }]);
+  expect(String(reported.calls[0]!.error)).toContain(SECRET);
 });
 
 failureSuite.own('O8', 'errors that are not the database’s are not told', async ({ orm, create }) => {
-  const told = new Told();
-  const service = new MikroOrmSessionService(orm.em, { onError: told.onError });
+  const reported = new ReportedErrors();
+  const service = new MikroOrmSessionService(orm.em, { onError: reported.onError });
   const session = await create();
   await expectCode(service.createSession(keyOf(session)), 'ADK_SESSION_EXISTS');
   await service.deleteSession(keyOf(session));
   await expectCode(service.appendEvent({ session, event: saying('x') }), 'ADK_SESSION_NOT_FOUND');
   await expectCode(service.getUserState({ appName: '', userId: '' }), 'ADK_INVALID_KEY');
-  expect(told.calls).toEqual([]);
+  expect(reported.calls).toEqual([]);
 });
 
 failureSuite.own('O8', 'an onError that throws or rejects changes nothing', async ({ orm, create }) => {
@@ -130,7 +130,7 @@ failureSuite.own('O8', 'an onError that throws or rejects changes nothing', asyn
     },
     () => Promise.reject(new Error('of the log')),
   ];
-  // That the rejection ends no process, test/processes/printing.test.ts sees in a process of its own.
+  // That the rejection ends no process, test/faults/processes/printing.test.ts sees in a process of its own.
   for (const onError of bad) {
     const service = new MikroOrmSessionService(em, { onError });
     await expectCode(service.appendEvent({ session, event: saying('x') }), 'ADK_DATABASE');
@@ -141,14 +141,14 @@ failureSuite.own(
   'O8',
   'a catch-up that fails is told, and the append succeeds',
   async ({ orm, create, append, fresh }) => {
-    const told = new Told();
+    const reported = new ReportedErrors();
     const session = await create();
     const behind = await fresh(session);
     await append(session);
     const em = faulty(orm.em, { statement: (text) => text.includes("'head' as kind"), error: deadlock });
-    const service = new MikroOrmSessionService(em, { onError: told.onError, ...ONCE });
+    const service = new MikroOrmSessionService(em, { onError: reported.onError, ...ONCE });
     await service.appendEvent({ session: behind, event: saying('x') });
-    expect(told.calls).toMatchObject([{ operation: 'catchUp', key: keyOf(session) }]);
+    expect(reported.calls).toMatchObject([{ operation: 'catchUp', key: keyOf(session) }]);
     expect((await fresh(session)).events).toHaveLength(2);
   },
 );
@@ -157,60 +157,60 @@ failureSuite.own(
   'O8',
   'a notification that fails is told, and the append succeeds',
   async ({ orm, create, fresh }) => {
-    const told = new Told();
+    const reported = new ReportedErrors();
     const session = await create();
     const em = faulty(orm.em, { statement: (text) => text.includes('pg_notify'), error: deadlock });
-    const service = new MikroOrmSessionService(em, { onError: told.onError, ...ONCE, notify: true });
+    const service = new MikroOrmSessionService(em, { onError: reported.onError, ...ONCE, notify: true });
     await service.appendEvent({ session, event: saying('x') });
-    expect(told.operations).toEqual(['notify']);
+    expect(reported.operations).toEqual(['notify']);
     expect((await fresh(session)).events).toHaveLength(1);
   },
   onPostgresql,
 );
 
 failureSuite.own('O8', 'a renewal of a lease that fails is told', async ({ orm, create }) => {
-  const told = new Told();
+  const reported = new ReportedErrors();
   const session = await create();
   const em = faulty(orm.em, { statement: (text) => text.includes('set lease_expires = '), error: deadlock });
-  const lease = await new SessionLeases(em, { onError: told.onError, ttlMs: 300 }).acquire(keyOf(session), {
+  const lease = await new SessionLeases(em, { onError: reported.onError, ttlMs: 300 }).acquire(keyOf(session), {
     holder: 'h',
   });
-  await until(() => told.calls.length > 0, 5);
+  await until(() => reported.calls.length > 0, 5);
   await lease.release();
-  expect(told.calls[0]).toMatchObject({ operation: 'renew', key: keyOf(session) });
+  expect(reported.calls[0]).toMatchObject({ operation: 'renew', key: keyOf(session) });
 });
 
 failureSuite.own('O8', 'a look at the log that fails while nobody waits is told', async ({ scratch }) => {
   const { orm, service } = await scratch();
-  const told = new Told();
+  const reported = new ReportedErrors();
   const session = await service.createSession(KEY);
   await service.appendEvent({ session, event: saying('x') });
   let isDown = false;
   const em = faulty(orm.em, { statement: (text) => isDown && !text.startsWith('pragma'), error: deadlock });
-  // On SQLite a look begins with a pragma, and ends there while nothing changes.
-  const log = new EventLog(em, { onError: told.onError, ...ONCE, pollIntervalMs: OFTEN_MS });
+  // On SQLite a poll begins with a pragma, and ends there while nothing changes.
+  const log = new EventLog(em, { onError: reported.onError, ...ONCE, pollIntervalMs: OFTEN_MS });
   const stop = new AbortController();
   for await (const { event } of log.session(keyOf(session)).watch(0, {}, { signal: stop.signal })) {
     expect(event).toBeDefined();
     isDown = true;
     await service.appendEvent({ session, event: saying('y') });
-    await until(() => told.calls.length > 0, 5);
+    await until(() => reported.calls.length > 0, 5);
     break;
   }
-  expect(told.calls[0]).toMatchObject({ operation: 'poll', key: keyOf(session) });
+  expect(reported.calls[0]).toMatchObject({ operation: 'poll', key: keyOf(session) });
 });
 
 failureSuite.own(
   'O8',
   'a listener without a connection is told once, however often it tries',
   async ({ orm, create, append }) => {
-    const told = new Told();
+    const reported = new ReportedErrors();
     let tries = 0;
     const listen = () => {
       tries++;
       throw new Error('no connection');
     };
-    const log = new EventLog(orm.em, { onError: told.onError, listen, pollIntervalMs: OFTEN_MS });
+    const log = new EventLog(orm.em, { onError: reported.onError, listen, pollIntervalMs: OFTEN_MS });
     const session = await create();
     await following(
       (signal) => log.session(keyOf(session)).watch(0, {}, { signal }),
@@ -220,7 +220,7 @@ failureSuite.own(
         await until(() => seen.length === 1, 5);
       },
     );
-    expect(told.operations).toEqual(['listen']);
+    expect(reported.operations).toEqual(['listen']);
   },
   onPostgresql,
 );
@@ -306,12 +306,6 @@ async function expectFailure(
   return error as DatabaseError;
 }
 
-const READ_ONLY_OF_MYSQL = [
-  'set session transaction read only',
-  'set session transaction read write',
-  'ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION',
-] as const;
-
 failureSuite.own(
   'O1',
   'a deleteSession whose answer was lost spares the session that somebody has made since',
@@ -319,7 +313,7 @@ failureSuite.own(
     // Of another process: in this one the call would wait for the delete.
     const another = new MikroOrmSessionService((await connect()).em);
     // With `reject` the second try is a transaction, which keeps others from writing to a file of SQLite.
-    const rules = harness.dialect === 'sqlite' ? (['allow'] as const) : (['allow', 'reject'] as const);
+    const rules = harness.statements.lockEverything ? (['allow'] as const) : (['allow', 'reject'] as const);
     for (const [i, onUnleasedAppend] of rules.entries()) {
       const key = { ...KEY, sessionId: `anew ${i}` };
       await another.createSession(key);
@@ -357,14 +351,6 @@ failureSuite.own('O1', 'a createSession that finds its own session writes before
   expect((await stored(key))?.state).toMatchObject({ a: 1 });
 });
 
-/** What makes a connection read-only, what ends that, and the driver's code. */
-const READ_ONLY = {
-  sqlite: ['pragma query_only = on', 'pragma query_only = off', 'SQLITE_READONLY'],
-  postgresql: ['set default_transaction_read_only = on', 'set default_transaction_read_only = off', '25006'],
-  mysql: READ_ONLY_OF_MYSQL,
-  mariadb: READ_ONLY_OF_MYSQL,
-} as const;
-
 failureSuite.own(
   'A12',
   'a database that takes no writes says so',
@@ -373,7 +359,7 @@ failureSuite.own(
     const service = new MikroOrmSessionService(em, ONCE);
     const session = await create();
     const handle = (await service.getSession(keyOf(session)))!;
-    const [on, off, code] = READ_ONLY[harness.dialect];
+    const [on, off, code] = harness.connection.readOnly;
     try {
       const words = /takes no writes.*read-only/;
       await query(on, [], em.fork());
@@ -396,7 +382,7 @@ failureSuite.own('O4', 'positions are given soon after a read-only moment has en
   const refused: unknown[] = [];
   const log = new EventLog(em, { pollIntervalMs: OFTEN_MS, onError: (error) => refused.push(error) });
   expect((await log.head()).position).toBe(0);
-  const [on, off, code] = READ_ONLY[harness.dialect];
+  const [on, off, code] = harness.connection.readOnly;
   const session = await store.service.createSession(KEY);
   await store.service.appendEvent({ session, event: saying('a') });
   await store.query(on, [], em.fork());
@@ -434,7 +420,7 @@ failureSuite.own(
   'A12',
   'a pool whose connections are all in use says so',
   async ({ harness, connect, create }) => {
-    const min = harness.dialect === 'sqlite' ? 1 : 0;
+    const min = harness.server ? 0 : 1;
     const orm = await connect({
       pool: { min, max: 1, acquireTimeoutMillis: 200 },
       ...(isMikroOrm7 && { driverOptions: { connectionTimeoutMillis: 200 } }),
@@ -452,8 +438,7 @@ failureSuite.own(
       await holding.rollback();
     }
   },
-  // On MikroORM 7 the others wait for as long as it takes.
-  ({ hasConnections, dialect }) => hasConnections && (!isMikroOrm7 || dialect === 'postgresql'),
+  ({ hasConnections, connection }) => hasConnections && connection.hasPatientPool,
 );
 
 failureSuite.own(
@@ -469,39 +454,30 @@ failureSuite.own(
       return new MikroOrmSessionService((await connect(options)).em, { retry: { attempts: 2, baseDelayMs: 1 } });
     };
     const create = (service: MikroOrmSessionService) => service.createSession({ ...KEY, state: { a: SECRET } });
-    const codes = {
-      postgresql: ['28000', '3D000', '42501'],
-      mysql: ['ER_ACCESS_DENIED_ERROR', 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],
-      mariadb: [expect.stringMatching(/^ER_ACCESS_DENIED/), 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],
-      sqlite: [],
-    }[harness.dialect];
+    const [login, database, right] = harness.server!.refusals;
 
     const unreachable = await at((url) => (url.port = '9'));
     await expectFailure(create(unreachable), 'ConnectionException', 'ECONNREFUSED', /could not be reached.*port/);
     const nobody = await at((url) => ([url.username, url.password] = [`no_${SECRET}`, SECRET]));
-    await expectFailure(create(nobody), 'ConnectionException', codes[0], /refused the login.*user and password/);
-    const nowhere = await at((url) => (url.pathname = `no_${SECRET}`));
-    await expectFailure(create(nowhere), 'ConnectionException', codes[1], /no database of this name.*dbName/);
-
-    const reader = `adk_reader_${randomBytes(4).toString('hex')}`;
-    const password = randomBytes(8).toString('hex');
-    const isPostgres = harness.dialect === 'postgresql';
-    const account = isPostgres ? reader : `${reader}@'%'`;
-    await query(
-      isPostgres
-        ? `create role ${reader} login password '${password}'`
-        : `create user ${account} identified by '${password}'`,
+    await expectFailure(
+      create(nobody),
+      'ConnectionException',
+      expect.stringMatching(login),
+      /refused the login.*user and password/,
     );
+    const nowhere = await at((url) => (url.pathname = `no_${SECRET}`));
+    await expectFailure(create(nowhere), 'ConnectionException', database, /no database of this name.*dbName/);
+
+    const name = `adk_reader_${randomBytes(4).toString('hex')}`;
+    const password = randomBytes(8).toString('hex');
+    const reader = { name, password, database: url.pathname.slice(1), table: 'adk_sessions' };
+    const { create: createReader, drop } = harness.server!.reader(reader);
+    for (const statement of createReader) await query(statement);
     try {
-      if (isPostgres) await query(`grant usage on schema public to ${reader}`);
-      await query(
-        `grant select on ${isPostgres ? 'adk_sessions' : `${url.pathname.slice(1)}.adk_sessions`} to ${account}`,
-      );
-      const service = await at((url) => ([url.username, url.password] = [reader, password]));
-      await expectFailure(create(service), 'ServerException', codes[2], /lacks a right.*insert/);
+      const service = await at((url) => ([url.username, url.password] = [name, password]));
+      await expectFailure(create(service), 'ServerException', right, /lacks a right.*insert/);
     } finally {
-      if (isPostgres) await query(`drop owned by ${reader}`);
-      await query(isPostgres ? `drop role ${reader}` : `drop user ${account}`);
+      for (const statement of drop) await query(statement);
     }
   },
   onServers,
@@ -510,42 +486,17 @@ failureSuite.own(
 failureSuite.own(
   'A12',
   'a statement that takes too long says so',
-  async ({ harness, connect, query }) => {
-    const { em } = await connect(oneConnection(harness));
-    const service = new MikroOrmSessionService(em);
-    await service.createSession({ ...KEY, appName: `late ${randomBytes(4).toString('hex')}` });
-    const told = new Told();
-    const [limit, slow, code] = {
-      postgresql: ['set statement_timeout = 50', "case when pg_sleep(5) is null then '' else '' end", '57014'],
-      mysql: ['set session max_execution_time = 50', "if(sleep(5) = 0, '', '')", 'ER_QUERY_TIMEOUT'],
-      mariadb: [
-        'set session max_statement_time = 0.05',
-        "if(sleep(5) = 0, '', '')",
-        isMikroOrm7 ? '1969' : 'ER_STATEMENT_TIMEOUT',
-      ],
-      sqlite: [],
-    }[harness.dialect] as [string, string, string];
+  async ({ harness, connect, query, service }) => {
+    const [limit, slow, code] = harness.server!.slow;
+    const onQuery = (text: string) => text.replace("'' as state_key", `${slow} as state_key`);
+    const { em } = await connect({ ...oneConnection(harness), onQuery });
+    const reported = new ReportedErrors();
+    const slowed = new MikroOrmSessionService(em, { onError: reported.onError });
+    const key = { ...KEY, appName: `late ${randomBytes(4).toString('hex')}` };
+    const session = await service.createSession(key);
     await query(limit, [], em.fork());
-    const slowed = new MikroOrmSessionService(
-      rewriting(em, (text) => text.replace("'' as state_key", `${slow} as state_key`)),
-      { onError: told.onError },
-    );
-    const session = await service.createSession({ ...KEY, appName: `late ${randomBytes(4).toString('hex')}` });
     await expectFailure(slowed.getSession(keyOf(session)), 'ServerException', code, /its time was up/);
-    expect(told.operations).toEqual(['getSession']);
+    expect(reported.operations).toEqual(['getSession']);
   },
   onServers,
 );
-
-/** An `EntityManager` whose forks run other statements. */
-function rewriting(em: EntityManager, rewrite: (text: string) => string): EntityManager {
-  const result = em.fork();
-  const fork = result.fork.bind(result);
-  result.fork = (options) => {
-    const forked = fork(options) as EntityManager & { execute(text: string, ...rest: unknown[]): Promise<unknown> };
-    const execute = forked.execute.bind(forked);
-    forked.execute = (text, ...rest) => execute(rewrite(text), ...rest);
-    return forked;
-  };
-  return result;
-}

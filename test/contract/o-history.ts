@@ -10,11 +10,11 @@ import {
   type LogPosition,
   type SessionLogEntry,
 } from '../../src/index.js';
-import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
+import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { Backup } from '../support/backup.js';
 import { Fold, expectSame, tablesOf, type Folded } from '../support/fold.js';
-import { NEVER_MS, OFTEN_MS, following, idsIn, observed, placed, read, readSome } from './log-tools.js';
-import { Suite } from './rule.js';
+import { NEVER_MS, OFTEN_MS, following, idsIn, observed, positioned, read, readSome } from './log-tools.js';
+import { Suite, withConnections } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, remember, until, type Faults } from './tools.js';
 
 /** Of section O what a restore or a failover to a replica that was behind leaves. */
@@ -299,7 +299,7 @@ class Writer {
 
 async function expectTables(store: OwnStore, reader: Reader): Promise<void> {
   if (reader.isComplete) expectSame(reader.folded, await tablesOf(store.peer, KEY.appName));
-  else expect(reader.ids).toEqual((await placed(store)).map((row) => row.event_id));
+  else expect(reader.ids).toEqual((await positioned(store)).map((row) => row.event_id));
 }
 
 /** How many are lost, how many are written then, and who looks first. */
@@ -316,7 +316,7 @@ for (const isComplete of [false, true]) {
       const store = await scratch();
       const logs = await twoLogs(store, harness);
       let turn = 0;
-      // They take turns, so that the last place that is left was given out by either.
+      // They take turns, so that the last boundary that is left was given out by either.
       const inTurns = () => logs[turn++ % 2]!.head();
       const writer = new Writer(store.service, isComplete);
       const reader = new Reader(logs[0], isComplete);
@@ -342,7 +342,7 @@ for (const isComplete of [false, true]) {
         if (!isComplete) expect([seen, await positionOf(store)]).toEqual([position + lost, position + written]);
         await expectTables(store, reader);
       }
-      // The error's place is near: the reader begins again where it was last up to date, at most.
+      // The error's cursor is near: the reader begins again where it was last up to date, at most.
       if (isComplete)
         expect(Math.min(...reader.errors.slice(-10).map(({ cursor }) => cursor!.position))).toBeGreaterThan(10);
     },
@@ -391,14 +391,16 @@ historySuite.own(
   'what was written while the complete log was read, and is lost before it has a position, is not left in what was read',
   async ({ scratch }) => {
     const store = await scratch();
-    const session = await store.service.createSession(KEY);
-    await store.service.appendEvent({ session, event: writing('a') });
+    // On SQLite the reader has the only connection.
+    const service = new MikroOrmSessionService((await store.connect()).em);
+    const session = await service.createSession(KEY);
+    await service.appendEvent({ session, event: writing('a') });
     let isWritten = false;
     const { em } = observed(store.orm.em, async (text) => {
       // Between the head and the state, by which the reader finds out which values stand.
       if (isWritten || !text.includes('adk_session_states')) return;
       isWritten = true;
-      await store.service.appendEvent({ session, event: writing('b') });
+      await service.appendEvent({ session, event: writing('b') });
     });
     const reader = new Reader(new EventLog(em, { pollIntervalMs: OFTEN_MS }), true);
     await new EventLog(store.orm.em).head();
@@ -410,6 +412,7 @@ historySuite.own(
     expect(reader.errors).toHaveLength(1);
     await expectTables(store, reader);
   },
+  withConnections,
 );
 
 historySuite.own(
@@ -464,7 +467,7 @@ historySuite.own(
     expect(await read(logs[1]!.since(early))).toHaveLength(60);
     expect(reader.ids).toHaveLength(61);
 
-    // What was lost was written by more than the newest: the place may be an earlier one, and is right.
+    // What was lost was written by more than the newest: the boundary may be an earlier one, and is right.
     const backup = await Backup.of(store);
     const { position } = await logs[0]!.head();
     for (const i of range(30)) await write(`lost ${i}`, logs[i % 20]!);

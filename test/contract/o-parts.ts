@@ -129,10 +129,10 @@ partsSuite.own(
         },
       };
       const em = faulty(orm.em, faults);
-      const marks = await query(`select name from adk_counters where name like 'applied%'`);
+      const tokens = await query(`select name from adk_counters where name like 'applied%'`);
       const result = await call(new SessionMaintenance(em, { retry: { baseDelayMs: 1 } }), owner, records);
       expect([userId, result]).toMatchObject([userId, expected[userId]!]);
-      expect(await query(`select name from adk_counters where name like 'applied%'`)).toEqual(marks);
+      expect(await query(`select name from adk_counters where name like 'applied%'`)).toEqual(tokens);
     }
   },
   withConnections,

@@ -4,9 +4,11 @@ import fc from 'fast-check';
 import { adkMigrations } from '../../migrations/index.js';
 import { EventLog, adkEntities, migrate, MikroOrmSessionService, SessionLeases } from '../../src/index.js';
 import { isStorable } from '../../src/model/keys.js';
-import type { OwnHarness, OwnStore } from '../harnesses/harness.js';
-import { idsIn, onMysql, onPostgresql, read } from './log-tools.js';
-import { Suite, onServers, onSqlite, withConnections } from './rule.js';
+import type { Database } from '../support/harnesses/database.js';
+import { DATABASES } from '../support/harnesses/databases.js';
+import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
+import { idsIn, onMysql, read } from './log-tools.js';
+import { Suite, onServers, withConnections } from './rule.js';
 import { errorOf, idsOf, range, saying, textsOf } from './tools.js';
 
 /** Section O: what values and the settings of a connection may not do. */
@@ -47,136 +49,12 @@ const HOSTILE = [
   '€ é 表 😀 許功蓋',
 ];
 
+const HARNESSES = Object.values<Database>(DATABASES);
+
 /** Of the connection's modes those under which everything works. */
-const HARMLESS: Record<string, (harness: OwnHarness) => readonly string[]> = {
-  NO_BACKSLASH_ESCAPES: (harness) => (onMysql(harness) ? ["set sql_mode = 'NO_BACKSLASH_ESCAPES'"] : []),
-  ANSI_QUOTES: (harness) => (onMysql(harness) ? ["set sql_mode = 'ANSI_QUOTES'"] : []),
-  'ANSI and NO_BACKSLASH_ESCAPES': (harness) =>
-    onMysql(harness) ? ["set sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'"] : [],
-  TRADITIONAL: (harness) => (onMysql(harness) ? ["set sql_mode = 'TRADITIONAL'"] : []),
-  'no mode at all': (harness) => (onMysql(harness) ? ["set sql_mode = ''"] : []),
-  'other modes': (harness) =>
-    onMysql(harness)
-      ? [
-          "set sql_mode = 'PAD_CHAR_TO_FULL_LENGTH,PIPES_AS_CONCAT,HIGH_NOT_PRECEDENCE,IGNORE_SPACE,NO_UNSIGNED_SUBTRACTION'",
-        ]
-      : [],
-  'a character set for literals': (harness) => (onMysql(harness) ? ['set character_set_connection = latin1'] : []),
-  variables: (harness) =>
-    onMysql(harness)
-      ? [
-          "set time_zone = '+05:30'",
-          'set sql_auto_is_null = 1',
-          'set group_concat_max_len = 4',
-          'set div_precision_increment = 0',
-        ]
-      : [],
-  'an isolation level': (harness) =>
-    onMysql(harness)
-      ? ['set session transaction isolation level read committed']
-      : onPostgresql(harness)
-        ? ["set default_transaction_isolation = 'repeatable read'"]
-        : [],
-  sql_require_primary_key: ({ dialect }) => (dialect === 'mysql' ? ['set sql_require_primary_key = 1'] : []),
-  sql_generate_invisible_primary_key: ({ dialect }) =>
-    dialect === 'mysql' ? ['set sql_generate_invisible_primary_key = 1'] : [],
-  'standard_conforming_strings = off': (harness) =>
-    onPostgresql(harness) ? ['set standard_conforming_strings = off', 'set escape_string_warning = off'] : [],
-  parameters: (harness) =>
-    onPostgresql(harness)
-      ? ["set time zone '+05:30'", "set datestyle = 'German'", 'set array_nulls = off', 'set backslash_quote = off']
-      : [],
-  pragmas: (harness) =>
-    onSqlite(harness)
-      ? ['pragma reverse_unordered_selects = on', 'pragma case_sensitive_like = on', 'pragma recursive_triggers = on']
-      : [],
-};
+const HARMLESS = new Set(HARNESSES.flatMap(({ connection }) => Object.keys(connection.harmless)));
 
-interface Refused {
-  /** What sets it. */
-  set: string;
-  /** What the error names. */
-  named: RegExp;
-  /** What the error tells to do. */
-  mend: RegExp;
-  where: (harness: OwnHarness) => boolean;
-  /** Where an append is taken, since the setting has no effect on it. */
-  isHarmlessToAppends?: (harness: OwnHarness) => boolean;
-  /** Whether the ORM cannot begin a transaction of the host's either. */
-  hasNoTransactions?: boolean;
-}
-
-const onMariadb = ({ dialect }: OwnHarness) => dialect === 'mariadb';
-
-const charset = (set: string, named = /character_set_results/): Refused => ({
-  set,
-  named,
-  mend: /utf8mb4/,
-  where: onMysql,
-});
-
-const variable = (set: string, named: RegExp, mend: RegExp): Refused => ({ set, named, mend, where: onMysql });
-
-const REFUSED: readonly Refused[] = [
-  variable('set autocommit = 0', /autocommit = 0/, /set autocommit = 1/),
-  variable('set completion_type = 1', /completion_type/, /set completion_type = 'NO_CHAIN'/),
-  variable('set completion_type = 2', /completion_type/, /set completion_type = 'NO_CHAIN'/),
-  {
-    ...variable('set sql_select_limit = 20', /sql_select_limit/, /set sql_select_limit = default/),
-    // MariaDB takes the limit off inside the block that appends.
-    isHarmlessToAppends: onMariadb,
-  },
-  variable('set foreign_key_checks = 0', /foreign_key_checks = 0/, /set foreign_key_checks = 1/),
-  variable('set unique_checks = 0', /unique_checks = 0/, /set unique_checks = 1/),
-  variable('set sql_safe_updates = 1', /sql_safe_updates = 1/, /set sql_safe_updates = 0/),
-  variable('set session transaction isolation level read uncommitted', /READ UNCOMMITTED/, /read committed/),
-  charset('set names latin1'),
-  charset('set names gbk'),
-  charset('set names big5'),
-  charset('set names sjis'),
-  charset('set names utf8mb3'),
-  charset('set names binary'),
-  charset('set character_set_results = null'),
-  charset('set character_set_client = gbk', /character_set_client/),
-  charset("set collation_connection = 'binary'", /character_set_connection = binary/),
-  {
-    set: "set sql_mode = 'ORACLE'",
-    named: /sql_mode = ORACLE/,
-    mend: /set sql_mode = default/,
-    where: onMariadb,
-    hasNoTransactions: true,
-  },
-  {
-    set: "set sql_mode = 'EMPTY_STRING_IS_NULL'",
-    named: /sql_mode = EMPTY_STRING_IS_NULL/,
-    mend: /set sql_mode = default/,
-    where: onMariadb,
-  },
-  ...['LATIN1', 'SJIS', 'BIG5', 'GBK', 'SQL_ASCII'].map((encoding) => ({
-    set: `set client_encoding = '${encoding}'`,
-    named: /client_encoding/,
-    mend: /set client_encoding = 'UTF8'/,
-    where: onPostgresql,
-  })),
-  {
-    set: 'set session_replication_role = replica',
-    named: /session_replication_role/,
-    mend: /set session_replication_role = origin/,
-    where: onPostgresql,
-  },
-  {
-    set: 'set extra_float_digits = 0',
-    named: /extra_float_digits/,
-    mend: /set extra_float_digits = 1/,
-    where: onPostgresql,
-  },
-  {
-    set: 'pragma foreign_keys = off',
-    named: /foreign_keys = off/,
-    mend: /pragma foreign_keys = on/,
-    where: (harness) => onSqlite(harness) && withConnections(harness),
-  },
-];
+const REFUSED = new Set(HARNESSES.flatMap(({ connection }) => connection.refused.map(({ set }) => set)));
 
 const TABLES = ['sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states', 'changes'];
 
@@ -335,32 +213,34 @@ valueSuite.own('O7', 'no text becomes SQL, through any call', async ({ scratch }
   await hostile(store, store.orm.em);
 });
 
-for (const [name, settingsOf] of Object.entries(HARMLESS)) {
+for (const name of HARMLESS) {
   valueSuite.own(
     'O7',
     `no text becomes SQL, and everything works, with ${name}`,
     async ({ scratch, harness }) => {
       const store = await scratch();
-      await hostile(store, await connected({ ...store, harness }, settingsOf(harness)));
+      await hostile(store, await connected({ ...store, harness }, harness.connection.harmless[name]!));
     },
-    (harness) => settingsOf(harness).length > 0 && (onServers(harness) || withConnections(harness)),
+    (harness) => name in harness.connection.harmless && withConnections(harness),
   );
 }
 
-for (const { set, named, mend, where, isHarmlessToAppends, hasNoTransactions } of REFUSED) {
+for (const set of REFUSED) {
+  const find = ({ connection }: Database) => connection.refused.find((refused) => refused.set === set);
   valueSuite.own(
     'O7',
     `${set} is refused by every call from the next one on, and nothing is written`,
     async ({ scratch, harness }) => {
+      const { named, mend, isHarmlessToAppends, hasNoTransactions } = find(harness)!;
       const store = await scratch();
       const session = await writeVictim(store);
       const before = await rowsOf(store);
       const em = await connected({ ...store, harness }, []);
-      const find = () => new MikroOrmSessionService(em).getSession(VICTIM);
-      expect(await find()).toBeDefined();
+      const get = () => new MikroOrmSessionService(em).getSession(VICTIM);
+      expect(await get()).toBeDefined();
       const calls = otherCalls(em);
       if (!hasNoTransactions) calls.push(...joined(em, session));
-      if (!isHarmlessToAppends?.(harness)) calls.push(...appends(em, session));
+      if (!isHarmlessToAppends) calls.push(...appends(em, session));
       for (const call of calls) {
         // With completion_type = 2 the rollback has ended the connection.
         await execute(em, set).catch(() => execute(em, set));
@@ -371,11 +251,11 @@ for (const { set, named, mend, where, isHarmlessToAppends, hasNoTransactions } o
       expect(await rowsOf(store)).toEqual(before);
 
       await execute(em, set).catch(() => execute(em, set));
-      const { message } = await errorOf(find());
+      const { message } = await errorOf(get());
       await execute(em, /Run: (.*)/.exec(message)?.[1] ?? 'set names utf8mb4');
-      expect(idsOf((await find())!)).toEqual(idsOf(session));
+      expect(idsOf((await get())!)).toEqual(idsOf(session));
     },
-    where,
+    (harness) => find(harness) !== undefined && withConnections(harness),
   );
 }
 
@@ -421,7 +301,7 @@ valueSuite.own('O7', 'a name that would take a value is refused', async ({ orm, 
     () => adkEntities({ schema: 'why?' }),
     () => adkMigrations(harness.dialect, { tablePrefix: 'why?_' }),
     // SQLite has no schemas.
-    ...(harness.dialect === 'sqlite' ? [] : [() => new MikroOrmSessionService(other.em), () => migrate(other)]),
+    ...(!harness.schema.dropSchema ? [] : [() => new MikroOrmSessionService(other.em), () => migrate(other)]),
   ];
   for (const call of refused) {
     const error = await errorOf((async () => call())());

@@ -6,7 +6,7 @@ import type {
   GetSessionConfig,
   Session,
 } from '@google/adk';
-import type { OwnHarness, OwnStore, Store } from '../harnesses/harness.js';
+import type { OwnHarness, OwnStore, Store } from '../support/harnesses/harness.js';
 
 /** A rule of contract.md and one test that holds it. */
 export type Rule = SharedRule | OwnRule;
@@ -69,7 +69,7 @@ export class Suite {
 }
 
 /** Several connections to one database, which PGlite does not have. */
-export const onServers = ({ dialect, hasConnections }: OwnHarness) => dialect !== 'sqlite' && hasConnections;
+export const onServers = ({ server }: OwnHarness) => server !== undefined;
 
 export const onSqlite = ({ dialect }: OwnHarness) => dialect === 'sqlite';
 

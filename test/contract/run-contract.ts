@@ -1,6 +1,6 @@
 import { LogLevel, createEvent, setLogLevel, type Session } from '@google/adk';
-import { HARNESSES, isAvailable } from '../harnesses/index.js';
-import { keyOf, type Harness, type OwnStore, type Store } from '../harnesses/harness.js';
+import { HARNESSES } from '../support/harnesses/index.js';
+import { keyOf, type Harness, type OwnStore, type Store } from '../support/harnesses/harness.js';
 import { nameOf, type Context, type Rule } from './rule.js';
 import { suites } from './suites.js';
 
@@ -8,7 +8,7 @@ import { suites } from './suites.js';
 export function runContract(harnessName: string): void {
   const harness = HARNESSES[harnessName];
   if (!harness) throw new Error(`There is no harness ${harnessName}`);
-  if (!isAvailable(harnessName)) {
+  if (!harness.isAvailable()) {
     test.skip(`${harness.name} is not available`, () => undefined);
     return;
   }

@@ -2,6 +2,7 @@ import { runnerSuite } from './a-runner.js';
 import { stateSuite } from './b-state.js';
 import { eventSuite } from './c-events.js';
 import { sessionSuite } from './d-sessions.js';
+import { batchesSuite } from './e-batches.js';
 import { concurrencySuite } from './e-concurrency.js';
 import { transactionSuite } from './e-transactions.js';
 import { schemaSuite } from './f-schema.js';
@@ -29,6 +30,7 @@ export const suites: readonly Suite[] = [
   eventSuite,
   sessionSuite,
   concurrencySuite,
+  batchesSuite,
   transactionSuite,
   schemaSuite,
   logSuite,

@@ -2,6 +2,9 @@ import { inspect } from 'node:util';
 import { createEvent, type BaseSessionService, type CreateEventParams, type Event, type Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
+import { resolveDialect } from '../../src/database/dialects/resolve.js';
+import type { Driver } from '../../src/database/drivers/driver.js';
+import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { AdkMikroOrmError } from '../../src/index.js';
 
 /** The tables, without their prefix, in an order in which they can be dropped. */
@@ -76,13 +79,8 @@ export async function expectCode(promise: Promise<unknown>, code: string, messag
   if (message !== undefined) expect(error.message).toMatch(message);
 }
 
-/**
- * Whether a statement takes a session's lock. On PostgreSQL it is prepared first, which takes none: on MikroORM 7 by a
- * statement of its own, when a connection of the pool is used for the first time.
- */
-export function takesLock(text: string): boolean {
-  return text.includes('execute adk_append') || (text.includes('last_seq = last') && !text.startsWith('prepare '));
-}
+/** Whether a statement takes a session's lock. */
+export const takesLock = (text: string): boolean => text.includes('last_seq = last');
 
 /** Waits until something is so, asking again and again; long enough for a machine that has much else to do. */
 export async function until(
@@ -112,45 +110,71 @@ export interface Faults {
 
 const errorOfFaults = ({ error }: Faults) => error?.() ?? new Error('failed on demand');
 
-/** An `EntityManager` whose forks fail on demand. */
+/** An `EntityManager` whose statements fail on demand. */
 export function faulty(em: EntityManager, faults: Faults): EntityManager {
-  const result = em.fork({ keepTransactionContext: true });
-  const fork = result.fork.bind(result);
-  result.fork = (options) => {
-    const forked = fork(options) as EntityManager & { execute(text: string, ...rest: unknown[]): Promise<unknown> };
-    const execute = forked.execute.bind(forked);
-    const begin = forked.begin.bind(forked);
-    const commit = forked.commit.bind(forked);
-    let isBegun = false;
-    const afterCommit = () => {
-      if (!faults.commit) return;
-      delete faults.answer;
-      delete faults.commit;
-      throw errorOfFaults(faults);
-    };
-    forked.begin = async (...args) => {
-      await begin(...args);
-      isBegun = true;
-    };
-    forked.commit = async () => {
-      await commit();
-      afterCommit();
-    };
-    forked.execute = async (text, ...rest) => {
+  const own = em.fork({ keepTransactionContext: true });
+  // Another object for MikroORM's connection: only statements of this `EntityManager` fail.
+  const target = em.getConnection();
+  const connection = new Proxy(target, {
+    get(_, name) {
+      const member: unknown = Reflect.get(target, name);
+      return typeof member === 'function' ? member.bind(target) : member;
+    },
+  });
+  withConnection(own, connection, faults);
+  const { around } = resolveDialect(em.getPlatform()).connections.settings;
+  const orm = ormConnectionOf(own);
+  const reserve = orm.reserve.bind(orm);
+  const ofTransaction = orm.ofTransaction.bind(orm);
+  orm.reserve = async () => {
+    const reserved = await reserve();
+    return { ...reserved, driver: faultyDriver(reserved.driver, faults, around, false) };
+  };
+  orm.ofTransaction = async (transaction) => faultyDriver(await ofTransaction(transaction), faults, around, true);
+  return own;
+}
+
+/** Also for the forks, which commit the savepoints of a host's transaction. */
+function withConnection(em: EntityManager, connection: ReturnType<EntityManager['getConnection']>, faults: Faults) {
+  em.getConnection = () => connection;
+  const fork = em.fork.bind(em);
+  const commit = em.commit.bind(em);
+  em.fork = (options) => {
+    const forked = fork(options);
+    withConnection(forked, connection, faults);
+    return forked;
+  };
+  em.commit = async () => {
+    await commit();
+    afterCommit(faults);
+  };
+}
+
+function afterCommit(faults: Faults): void {
+  if (!faults.commit) return;
+  delete faults.answer;
+  delete faults.commit;
+  throw errorOfFaults(faults);
+}
+
+function faultyDriver(driver: Driver, faults: Faults, check: string, isBegun: boolean): Driver {
+  return {
+    reportsChangedRows: driver.reportsChangedRows,
+    async send(sent, values, context) {
+      const text = sent.replace(check, '?');
+      // By the first call of each `EntityManager` that is made here; no test is about it.
+      if (text === 'select version() as version') return driver.send(sent, values, context);
       await faults.before?.(text);
       if (faults.statement?.(text)) throw errorOfFaults(faults);
-      const answer = await execute(text, ...rest);
-      // The transactions of MikroORM 7 are statements, too.
+      const answer = await driver.send(sent, values, context);
       if (text === 'begin') isBegun = true;
-      if (text === 'commit') afterCommit();
+      if (text === 'commit') afterCommit(faults);
       if (!isBegun && faults.answer?.(text)) {
         delete faults.answer;
         delete faults.commit;
         throw errorOfFaults(faults);
       }
       return answer;
-    };
-    return forked;
+    },
   };
-  return result;
 }

@@ -12,10 +12,10 @@ export default {
   testPathIgnorePatterns: [
     ...(config.testPathIgnorePatterns ?? []),
     // What is packed is the same; install.test.ts installs it beside MikroORM 7.
-    '/test/package/package.test.ts',
+    '/test/hosts/package/package.test.ts',
     // ADK's own service and its development tools need the drivers of MikroORM 6.
     '/test/contract/reference-database',
-    '/test/docs/dev-ui',
+    '/test/hosts/docs/dev-ui',
   ],
   // Of ADK's own MikroORM 6, nothing has to be transformed.
   transformIgnorePatterns: [`@google/adk/node_modules/`, `/node_modules/(?!(${esModules.join('|')})/)`],

@@ -1,5 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { OwnStore } from '../harnesses/harness.js';
+import type { OwnStore } from './harnesses/harness.js';
 import { TABLES } from '../contract/tools.js';
 
 /** A copy of all tables of this package beside them, and back: what a restore, or a failover to a replica that was behind, does. */

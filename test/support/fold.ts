@@ -1,8 +1,8 @@
 import type { Event } from '@google/adk';
 import type { MikroORM } from '@mikro-orm/core';
 import { isDeepStrictEqual } from 'node:util';
-import { dialectName } from '../../entities/dialect-name.js';
 import type { EventLog, LogChange, LogEntry } from '../../src/index.js';
+import { harnessOf } from './harnesses/databases.js';
 
 type State = Record<string, unknown>;
 
@@ -49,7 +49,8 @@ export class Fold {
       }
       case 'state':
         this.#set(entry, entry.state, entry.superseded);
-        for (const key of entry.removed) if (!entry.superseded.includes(key)) this.#place(entry, key).delete(bare(key));
+        for (const key of entry.removed)
+          if (!entry.superseded.includes(key)) this.#valuesOf(entry, key).delete(bare(key));
         return;
       case 'rewritten':
         this.#session(entry).events.set(entry.eventSeq, entry.event);
@@ -100,19 +101,19 @@ export class Fold {
 
   #set(entry: LogEntry | LogChange, state: State, superseded: readonly string[]): void {
     for (const [key, value] of Object.entries(state)) {
-      if (!superseded.includes(key) && !key.startsWith('temp:')) this.#place(entry, key).set(bare(key), value);
+      if (!superseded.includes(key) && !key.startsWith('temp:')) this.#valuesOf(entry, key).set(bare(key), value);
     }
   }
 
   /** Sets all state of user and app, and of the session where it exists. */
   #replace(entry: LogChange, state: State): void {
-    this.#place(entry, 'app:').clear();
-    this.#place(entry, 'user:').clear();
+    this.#valuesOf(entry, 'app:').clear();
+    this.#valuesOf(entry, 'user:').clear();
     this.sessions.get(idOf(entry))?.state.clear();
     this.#set(entry, state, []);
   }
 
-  #place(entry: LogEntry | LogChange, key: string): Map<string, unknown> {
+  #valuesOf(entry: LogEntry | LogChange, key: string): Map<string, unknown> {
     const { appName, userId } = entry;
     if (key.startsWith('app:')) return at(this.apps, JSON.stringify([appName]));
     if (key.startsWith('user:')) return at(this.users, JSON.stringify([appName, userId]));
@@ -122,11 +123,9 @@ export class Fold {
 
 /** What the tables hold of an app. */
 export async function tablesOf({ em }: Pick<MikroORM, 'em'>, appName: string): Promise<Folded> {
-  const isPostgresql = dialectName(em.getPlatform()) === 'postgresql';
-  // Its driver parses JSON, after which "5" and 5 are alike.
-  const columns = (json: string) => (isPostgresql ? `*, ${json}::text as ${json}` : '*');
+  const { json: jsonOf } = harnessOf(em).columns;
   const rows = async (table: string, json?: string): Promise<TableRow[]> => {
-    const select = `select ${json === undefined ? '*' : columns(json)} from adk_${table} where app_name = ?`;
+    const select = `select ${json === undefined ? '*' : `*, ${jsonOf(json)} as ${json}`} from adk_${table} where app_name = ?`;
     return (await em.getConnection().execute(select, [appName])) as TableRow[];
   };
   const sessions: Record<string, FoldedSession> = {};

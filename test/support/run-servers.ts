@@ -5,17 +5,9 @@ import { readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import {
-  databaseFolder,
-  dropOnServer,
-  executeOnServer,
-  isChosen,
-  runPrefix,
-  SERVERS,
-  serverUrl,
-  type ServerName,
-  urlVariable,
-} from './servers.js';
+import { DATABASES, SERVERS, type ServerName } from './harnesses/databases.js';
+import { databaseFolder, isChosen, runPrefix, serverUrl, urlVariable } from './run.js';
+import { executeOnServer } from './servers.js';
 
 let embedded: ChildProcess | undefined;
 
@@ -73,10 +65,10 @@ async function expectAnswer(name: ServerName): Promise<void> {
 }
 
 async function dropLeftovers(name: ServerName): Promise<void> {
-  const [table, column] = name === 'postgresql' ? ['pg_database', 'datname'] : ['schemata', 'schema_name'];
-  const databases = await executeOnServer<{ name: string }>(name, `select ${column} as name from ${table}`);
-  for (const { name: database } of databases.filter((row) => row.name.startsWith(runPrefix()))) {
-    await dropOnServer(name, database);
+  const { databases, drop } = DATABASES[name].server;
+  const rows = await executeOnServer<{ name: string }>(name, databases);
+  for (const row of rows.filter((each) => each.name.startsWith(runPrefix()))) {
+    await executeOnServer(name, drop(row.name));
   }
 }
 

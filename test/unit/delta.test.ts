@@ -57,9 +57,16 @@ describe.each(Object.entries(WAYS))('two writes of a key, %s', (_way, make) => {
   test('A8 the keys of the earlier one that still win are the others', () => {
     const [first, second] = make() as [Event, Event];
     const state = stateAfter(second);
-    expect([...winningKeys(state, first, first.actions.stateDelta)]).toEqual(['a']);
-    expect([...winningKeys(state, second, second.actions.stateDelta)].sort()).toEqual(['b', 'k']);
-    expect([...winningKeys({}, first, first.actions.stateDelta)].sort()).toEqual(['a', 'k']);
+    expect([...winningKeys(state)(first, first.actions.stateDelta)]).toEqual(['a']);
+    expect([...winningKeys(state)(second, second.actions.stateDelta)].sort()).toEqual(['b', 'k']);
+    expect([...winningKeys({})(first, first.actions.stateDelta)].sort()).toEqual(['a', 'k']);
+  });
+
+  test('A8 the later one wins among events that are appended together', () => {
+    const [first, second] = make() as [Event, Event];
+    const winning = winningKeys({});
+    expect([...winning(second, second.actions.stateDelta)].sort()).toEqual(['b', 'k']);
+    expect([...winning(first, first.actions.stateDelta)]).toEqual(['a']);
   });
 
   test('A5 an event that is appended again brings nothing back', () => {
@@ -170,7 +177,7 @@ describe('winningKeys', () => {
     Object.defineProperty(state, 'hidden', { value: 1, configurable: true });
     const before = Object.getOwnPropertyDescriptors(state);
     const event = stamped(writing({ a: 2, new: 3, hidden: 4, ...own(5) }));
-    expect([...winningKeys(state, event, event.actions.stateDelta)].sort()).toEqual([
+    expect([...winningKeys(state)(event, event.actions.stateDelta)].sort()).toEqual([
       '__proto__',
       'a',
       'hidden',
@@ -183,7 +190,7 @@ describe('winningKeys', () => {
   test('B5 removes a __proto__ that was not there, and no prototype changes', () => {
     const state: Values = {};
     const event = stamped(writing(own({ polluted: 1 })));
-    expect([...winningKeys(state, event, event.actions.stateDelta)]).toEqual(['__proto__']);
+    expect([...winningKeys(state)(event, event.actions.stateDelta)]).toEqual(['__proto__']);
     expect(Reflect.ownKeys(state)).toEqual([]);
     expect(Object.getPrototypeOf(state)).toBe(Object.prototype);
   });
@@ -191,14 +198,14 @@ describe('winningKeys', () => {
   test('asks about the delta that it is given, and leaves that of the event', () => {
     const event = writing({ a: 1 });
     const delta = stampDelta(writing({ b: 2 }));
-    expect([...winningKeys({}, event, delta)]).toEqual(['b']);
+    expect([...winningKeys({})(event, delta)]).toEqual(['b']);
     expect(event.actions.stateDelta).toEqual({ a: 1 });
   });
 
   test('A8 asked twice it answers the same, and the event can still be applied', () => {
     const state: Values = {};
     const event = stamped(writing({ k: 1 }));
-    for (const _time of [1, 2]) expect([...winningKeys(state, event, event.actions.stateDelta)]).toEqual(['k']);
+    for (const _time of [1, 2]) expect([...winningKeys(state)(event, event.actions.stateDelta)]).toEqual(['k']);
     applyDelta(state, event);
     expect(state).toEqual({ k: 1 });
   });

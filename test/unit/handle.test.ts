@@ -37,11 +37,15 @@ function append(handle: Session, ...events: Event[]) {
 
 /** As the append does it: a session of another incarnation is read from its beginning. */
 function catchUp(
-  ...[handle, head, state, missed, appended]: Parameters<typeof catchUpFrom> extends [...infer First, boolean]
+  ...[handle, head, state, missed, appended]: Parameters<typeof catchUpFrom> extends [
+    ...infer First,
+    { isAnew: boolean },
+  ]
     ? First
     : never
 ) {
-  catchUpFrom(handle, head, state, missed, appended, revisionOf(handle)?.incarnation !== head.incarnation);
+  const isAnew = revisionOf(handle)?.incarnation !== head.incarnation;
+  catchUpFrom(handle, head, state, missed, appended, { isAnew });
 }
 
 /** An event as it comes from the database: another object. */

@@ -3,12 +3,12 @@ import { Utils } from '@mikro-orm/core';
 import { migrationStatus } from '../../../migrations/status.js';
 import { AdkMikroOrmError } from '../../model/errors.js';
 import { readerOf } from '../reader.js';
-import type { Context, Outcome } from '../run.js';
+import type { Context, CommandResult } from '../run.js';
 import { packageVersion } from '../version.js';
 import { printable, printableLines, quoted } from '../words.js';
 import { schemaDifferences } from './schema-differences.js';
 
-/** What one look found. */
+/** What one check found. */
 interface Finding {
   check: string;
   /** `advice`: it costs safety or speed. `wrong`: something does not work. */
@@ -25,8 +25,8 @@ const CLOCK_MS = 2_000;
 const MOST = 10_000;
 const MOST_NAMED = 10;
 
-/** Looks at everything that has to be right, and says what to do about what is not. Nothing is written. */
-export async function doctor(context: Context): Promise<Outcome> {
+/** Checks everything that has to be right, and advises what to do about what is not. Nothing is written. */
+export async function doctor(context: Context): Promise<CommandResult> {
   const findings: Finding[] = [];
   for await (const finding of examine(context)) {
     findings.push(finding);
@@ -38,7 +38,7 @@ export async function doctor(context: Context): Promise<Outcome> {
 }
 
 async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
-  // Without retries: a server that is gone is what it is asked about.
+  // It does not retry: whether the server is gone is the question.
   const { dialect, stores, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
   const { connections } = dialect;
   const store = stores.maintenance;
@@ -46,7 +46,7 @@ async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
   const ours = `adk-mikro-orm ${packageVersion}, @google/adk ${adkVersion}, MikroORM ${Utils.getORMVersion()}`;
   yield { check: 'versions', state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };
 
-  const looks: [string, () => AsyncGenerator<Finding> | Promise<Omit<Finding, 'check'>>][] = [
+  const checks: [string, () => AsyncGenerator<Finding> | Promise<Omit<Finding, 'check'>>][] = [
     [
       'connection',
       async () => {
@@ -139,9 +139,9 @@ async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
       },
     ],
   ];
-  for (const [check, look] of looks) {
+  for (const [check, run] of checks) {
     try {
-      const found = look();
+      const found = run();
       if (Symbol.asyncIterator in found) yield* found;
       else yield { check, ...(await found) };
     } catch (error) {

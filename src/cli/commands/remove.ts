@@ -3,7 +3,7 @@ import { SessionMaintenance, type PruneOptions, type TrimOptions } from '../../m
 import { UserNotErasedError } from '../../model/errors.js';
 import type { MaintenanceResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
-import type { Context, Outcome, Work } from '../run.js';
+import type { Context, CommandResult, Work } from '../run.js';
 import { counted } from '../words.js';
 
 /** The options of the commands that delete in batches. */
@@ -44,7 +44,7 @@ export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = (
   remove(context, flags, (maintenance, options) => maintenance.eraseUser({ appName: flags.app, userId, ...options }));
 
 /** Counts, asks and deletes. */
-async function remove({ em, terminal, signal }: Context, flags: BatchFlags, work: Remove): Promise<Outcome> {
+async function remove({ em, terminal, signal }: Context, flags: BatchFlags, work: Remove): Promise<CommandResult> {
   const maintenance = new SessionMaintenance(em);
   const { batchSize, maxBatches, includeLeased } = flags;
   const base: BatchOptions = { signal, batchSize, maxBatches, includeLeased };
@@ -77,7 +77,7 @@ async function remove({ em, terminal, signal }: Context, flags: BatchFlags, work
   }
   if (result.skipped > 0)
     terminal.note(
-      `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them; the same command again looks at them.`,
+      `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them; the same command again takes them up.`,
     );
   if (!result.more) return undefined;
   terminal.note('This is not all: the same command again goes on.');

@@ -1,8 +1,9 @@
 import type { EntityMetadata, EntityProperty, MikroORM } from '@mikro-orm/core';
 import { dialectName } from '../../../entities/dialect-name.js';
-import { TABLES, placeFor, placeOf } from '../../../migrations/tables.js';
-import type { DialectSql, Sql } from '../../database/dialects/dialect.js';
-import { textOf } from '../../database/row-values.js';
+import { TABLES, locationFor, locationOf } from '../../../migrations/tables.js';
+import type { DialectSql } from '../../database/dialects/dialect.js';
+import type { Sql } from '../../database/sql/sql.js';
+import { textOf } from '../../database/sql/row-values.js';
 
 /** A column, an index or a foreign key that a table has. */
 interface Part {
@@ -33,9 +34,9 @@ const NO_FOREIGN_KEYS_LATER =
  * @returns what puts each difference right, a statement as a rule.
  */
 export async function schemaDifferences(orm: MikroORM, dialect: DialectSql, read: Read): Promise<string[]> {
-  const { schema } = placeFor(orm.config, {
+  const { schema } = locationFor(orm.config, {
     dialect: dialectName(orm.em.getPlatform()) ?? 'sqlite',
-    ...placeOf(orm.getMetadata()),
+    ...locationOf(orm.getMetadata()),
   });
   const entities = [...orm.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
   const values = [schema ?? null, ...entities.map(({ tableName }) => tableName)];

@@ -3,12 +3,13 @@ import { rename, stat } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { importFrom as importForeign } from '../../maintenance/import-from.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { InvalidArgumentError } from '../../model/errors.js';
 import type { ImportProgress } from '../../model/progress.js';
 import { connectForeign } from '../connect.js';
 import { Progress } from '../progress.js';
-import type { Context, Outcome, Work } from '../run.js';
+import type { Context, CommandResult, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { counted, printable } from '../words.js';
 
@@ -24,7 +25,7 @@ export const exportSessions: Work<[string | undefined, { app?: string; user?: st
   const maintenance = new SessionMaintenance(em);
   const isFile = file !== undefined && file !== '-';
   if (isFile && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
-  // By the rows of the sessions alone.
+  // A dry run counts by the rows of the sessions alone.
   const { sessions, events } = await maintenance.prune({ ...owner, olderThan: 0, includeLeased: true, dryRun: true });
   const progress = new Progress(sessions + events);
   let records = 0;
@@ -71,7 +72,7 @@ async function importFile(
   { em, terminal, signal }: Context,
   file: string,
   { batchSize }: ImportFlags,
-): Promise<Outcome> {
+): Promise<CommandResult> {
   const isFile = file !== '-';
   if (isFile && !existsSync(file)) throw new UsageError(`There is no file ${file}.`);
   const input = isFile ? createReadStream(file) : process.stdin;
@@ -83,7 +84,7 @@ async function importFile(
   try {
     const done = await new SessionMaintenance(em).importSessions(records(input), options);
     progress.end();
-    return await tell({ terminal, signal }, done, done.records);
+    return await report({ terminal, signal }, done, done.records);
   } finally {
     progress.end();
     input.destroy();
@@ -108,11 +109,13 @@ async function importFrom(
   { em, terminal, signal }: Context,
   url: string,
   { dryRun, batchSize }: ImportFlags,
-): Promise<Outcome> {
+): Promise<CommandResult> {
   const source = await connectForeign(url);
   const progress = new Progress(undefined);
   try {
-    const done = await new SessionMaintenance(em).importFrom(source.em, {
+    const done = await importForeign({
+      from: source.em,
+      to: em,
       signal,
       dryRun,
       batchSize,
@@ -121,7 +124,7 @@ async function importFrom(
         terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
     });
     progress.end();
-    const ended = await tell({ terminal, signal }, done, done.records, dryRun);
+    const ended = await report({ terminal, signal }, done, done.records, dryRun);
     if (done.refused === 0) return ended;
     terminal.note(`Not taken: ${counted(done.refused, 'row')}.`);
     return 'failed';
@@ -131,12 +134,12 @@ async function importFrom(
   }
 }
 
-async function tell(
+async function report(
   { terminal, signal }: Pick<Context, 'terminal' | 'signal'>,
   done: ImportProgress,
   read: number,
   isDryRun?: boolean,
-): Promise<Outcome> {
+): Promise<CommandResult> {
   const verb = isDryRun ? 'This would write' : 'Wrote';
   await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(read, 'record')}.`]);
   if (!signal.aborted) return undefined;

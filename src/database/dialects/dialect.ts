@@ -2,27 +2,10 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
-import type { TransactionStart } from '../connection.js';
-import type { Tables } from '../tables.js';
+import type { Sql } from '../sql/sql.js';
+import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
 import type { SettingsCheck } from './settings.js';
-
-/** Runs statements with bound values, in the transaction that it was made for, if any. */
-export interface Sql {
-  /** The driver's object for the connection; the pool gives out the same object each time. */
-  readonly connection: object;
-  readonly isInTransaction: boolean;
-  /** Whether connections may keep prepared statements. */
-  readonly mayPrepare: boolean;
-  /** @returns the rows. */
-  all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
-  /** For a statement that gives several results. @returns the rows of the first. */
-  allOfFirst<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
-  /** Runs two statements on one connection, the values going to the second. @returns the rows of the second. */
-  allOfSecond<Row extends object>(texts: readonly [string, string], values?: readonly unknown[]): Promise<Row[]>;
-  /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
-  run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
-}
 
 /** An event as it is stored. */
 export interface StoredEvent {
@@ -70,12 +53,20 @@ export interface Dialect {
 /** How connections have to be set up. */
 export interface DialectConnections {
   /**
-   * Called before each attempt outside a host's transaction; the first call sets up the ORM's connection. Left out where
-   * connections need no set-up.
+   * Sets up the ORM's connection, before the first attempt outside a host's transaction. Left out where connections need no
+   * set-up.
    *
    * @throws SchemaError when the host's config does not allow it; the message says what to change in the config.
    */
   prepare?(em: EntityManager, sql: Sql): Promise<void>;
+
+  /**
+   * Called with what `version()` returns, by the first call on an ORM and by migrations. Left out where the database is in
+   * the process.
+   *
+   * @returns why the server is refused, and what to use; undefined where it is the right one.
+   */
+  readonly wrongServer?: (version: string) => string | undefined;
 
   /**
    * Asks the server, once for an ORM, what has to come before each statement outside a transaction and before each `begin`,
@@ -89,13 +80,13 @@ export interface DialectConnections {
   /** How many connections MikroORM opens at most where its config has no `pool.max`. */
   readonly defaultPoolMax: number;
 
-  /** What `doctor` of the command line looks at. The first one is the server's version. */
+  /** What `doctor` of the command line checks. The first one is the server's version. */
   readonly serverSettings: readonly ServerSetting[];
 }
 
-/** What a driver's error says. */
+/** What a driver's error means. */
 export interface DialectErrors {
-  /** What went wrong, by the code of the driver's error; undefined where the code does not say. */
+  /** What went wrong, by the code of the driver's error; undefined where the code does not show it. */
   failureOf(error: unknown): Failure | undefined;
 
   /** Whether the server has sent this error, and not the driver: a statement that the server refuses has no effect. */
@@ -135,7 +126,7 @@ export interface DialectSql {
    * What makes a transaction see all rows as they are at its first statement: a statement before its `begin`, or the `begin`
    * itself. Left out where each transaction does.
    */
-  readonly snapshot?: Pick<TransactionStart, 'setting' | 'begin'>;
+  readonly snapshot?: { setting?: string; begin?: string };
 
   /**
    * Selects `table_name`, `column_name` and `type` of the columns of tables that a connection finds without a schema; takes
@@ -165,24 +156,12 @@ export interface DialectSql {
   byteLength(column: string): string;
 
   /**
-   * Selects a double as text, for a driver that does not parse doubles exactly (contract C3). Left out where the driver
-   * does: the column is selected as it is.
-   */
-  doubleText?(column: string): string;
-
-  /**
-   * The SQL of a value that MikroORM would write inexactly (contract C3), or so that its meaning depends on the
-   * connection's settings (contract O7). Other values are returned as they are: MikroORM writes them.
-   */
-  literal(value: unknown): unknown;
-
-  /**
    * The end of an `insert … values …` into a table of state that overwrites a row with the same key.
    *
    * @param keyColumns the primary key.
-   * @param ownOnly overwrites only a row that the same event wrote, for an event that is appended again (contract A5).
+   * @param options.ownOnly overwrites only a row that the same event wrote, for an event that is appended again (contract A5).
    */
-  onConflict(table: string, keyColumns: readonly string[], ownOnly: boolean): string;
+  onConflict(table: string, keyColumns: readonly string[], options?: { ownOnly?: boolean }): string;
 
   /** The end of an `insert … values …` into the counters that overwrites a row with the same name. */
   readonly onSameCounter: string;
@@ -203,10 +182,10 @@ export interface DialectSql {
   deleteThrough(table: string, index: string): string;
 
   /**
-   * Selects a `mark` that changes with every write of any connection; readers of the log query the tables when it has
+   * Selects a `counter` that changes with every write of any connection; readers of the log query the tables when it has
    * changed. Left out where it costs as much as querying the tables: they are queried each time.
    */
-  readonly changeMark?: string;
+  readonly changeCounter?: string;
 }
 
 /** Operations for which the databases need different statements. */
@@ -278,7 +257,7 @@ export interface DialectLimits {
   refuseTooLarge(sql: Sql, text: string): Promise<void>;
 }
 
-/** How the server tells other connections of a commit (contract G2). */
+/** How the server notifies other connections of a commit (contract G2). */
 export interface DialectPush {
   /** The name of the channel for these tables. */
   channel(tables: Tables): string;

@@ -11,19 +11,13 @@ import {
   sessionValues,
   stateTable,
   type Tables,
-} from '../tables.js';
-import { optionalNumberOf } from '../row-values.js';
+} from '../sql/tables.js';
+import { driverNumberOf } from '../drivers/mysql-driver.js';
+import { optionalNumberOf } from '../sql/row-values.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 import type { AppendBatch, Dialect } from './dialect.js';
-import {
-  driverNumberOf,
-  mysql,
-  mysqlServerSettings,
-  mysqlSettingList,
-  mysqlSettings,
-  MAX_TEXT_LENGTH,
-  NEXT_SEQ,
-} from './mysql.js';
+import { mysql, mysqlServerSettings, mysqlSettingList, mysqlSettings, MAX_TEXT_LENGTH, NEXT_SEQ } from './mysql.js';
+import { wrongServer } from './server-version.js';
 import { longEnough, setting, unless } from './server-settings.js';
 import { refused, type Setting } from './settings.js';
 
@@ -47,7 +41,7 @@ const settings = mysqlSettings([
 
 /** Errors of MariaDB that mysql2, which MikroORM 7 uses, does not name, or names as an error of MySQL. */
 const FAILURES_BY_NUMBER: Readonly<Record<number, Failure>> = {
-  // Of any number, since a node of Galera says it when it loses its cluster, too.
+  // This error may have any number, since a node of Galera gives it when it loses its cluster, too.
   1180: 'commitFailed',
   1927: 'lostConnection',
   1969: 'statementTimeout',
@@ -65,6 +59,8 @@ export const mariadb: Dialect = {
 
   connections: {
     ...mysql.connections,
+
+    wrongServer: (version) => wrongServer(version, 'mariadb'),
 
     /**
      * A node of Galera shows what another one has committed a moment later: a session that was just created would not be
@@ -106,7 +102,8 @@ export const mariadb: Dialect = {
 
     appendInOneStatement: (tables) => ({
       // The block begins and commits a transaction, which would commit the host's.
-      takes: (batch, isInTransaction) => !isInTransaction && textLength(batch) <= MAX_TEXT_LENGTH,
+      takes: (batch, isInTransaction) =>
+        !isInTransaction && rowCount(batch) <= MAX_ROWS && textLength(batch) <= MAX_TEXT_LENGTH,
 
       async write(sql, batch) {
         const condition = appendCondition(batch, mariadb.sql);
@@ -126,7 +123,7 @@ export const mariadb: Dialect = {
           ]),
         );
         const text = blockText(tables, condition.where, events.length, batch);
-        const [row] = await sql.allOfFirst<{ last_seq: number | null }>(text, [
+        const [row] = await sql.all<{ last_seq: number | null }>(text, [
           batch.events.length,
           batch.lastUpdateTime,
           ...condition.values,
@@ -138,6 +135,13 @@ export const mariadb: Dialect = {
     }),
   },
 };
+
+/** A statement has 65,535 values at most, and a row seven. */
+const MAX_ROWS = 8_000;
+
+function rowCount({ events, state }: AppendBatch): number {
+  return SCOPES.reduce((sum, scope) => sum + state[scope].length, events.length);
+}
 
 function textLength({ session, events, state }: AppendBatch): number {
   return [...events, ...SCOPES.flatMap((scope) => state[scope])].reduce((sum, row) => sum + rowLength(session, row), 0);
@@ -152,7 +156,7 @@ function blockText(tables: Tables, where: string, events: number, { state }: App
     const table = stateTable(tables, scope);
     const keys = STATE_KEYS[scope];
     return `${insertIntoState(tables, scope)} values ${placeholderRows(state[scope].length, keys.length + 2)}
-      ${mysql.sql.onConflict(table, keys, false)};`;
+      ${mysql.sql.onConflict(table, keys)};`;
   };
   return `begin not atomic
     declare exit handler for sqlexception begin rollback and no chain no release; resignal; end;

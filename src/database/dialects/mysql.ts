@@ -1,11 +1,12 @@
-import { raw } from '@mikro-orm/core';
 import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
-import { numberOf } from '../row-values.js';
-import { isSameEvent, placeholders } from '../tables.js';
+import { driverNumberOf } from '../drivers/mysql-driver.js';
+import { numberOf } from '../sql/row-values.js';
+import { isSameEvent, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { addToLastSeq, lockBySelect } from './session-row.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
+import { wrongServer } from './server-version.js';
 import { settingsCheck, type Setting, type SettingsCheck } from './settings.js';
 
 /** By the codes that the drivers mysql2 and mariadb give to the errors of both servers. */
@@ -56,7 +57,7 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_INNODB_READ_ONLY: 'readOnly',
   ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: 'readOnly',
   // While a group changes its primary by `group_replication_set_as_primary` the old one refuses to write to tables with
-  // cascading foreign keys. By the same error it refuses them for good where all of its servers may take writes (docs/production.md).
+  // cascading foreign keys. By the same error it refuses them for good where all of its servers may take writes (docs/high-availability.md).
   ER_BEFORE_DML_VALIDATION_ERROR: 'refusedByGroup',
   ER_DISK_FULL: 'diskFull',
   ER_RECORD_FILE_FULL: 'diskFull',
@@ -74,17 +75,13 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_NOT_KEYFILE: 'damagedFile',
   ER_ERROR_ON_READ: 'inputOutput',
   ER_ERROR_ON_WRITE: 'inputOutput',
-  // Not always a rollback: a node of Galera says it when it loses its cluster while it waits for its write set, which the
-  // others may have. Of 96 commits of a node that was cut off 22 were stored (wsrep-lib: e_error_during_commit after
-  // error_connection_failed). Without a cluster it is told when one engine has failed and another may have committed.
+  // This is not always a rollback: a node of Galera reports it when it loses its cluster while it waits for its write set,
+  // which the others may have. Of 96 commits of a node that was cut off 22 were stored (wsrep-lib: e_error_during_commit after
+  // error_connection_failed). Without a cluster it is reported when one engine has failed and another may have committed.
   ER_ERROR_DURING_COMMIT: 'commitFailed',
   // Group replication likewise, when the server leaves its group.
   ER_RUN_HOOK_ERROR: 'commitFailed',
 };
-
-export function driverNumberOf(error: unknown): number {
-  return typeof error === 'object' && error !== null && 'errno' in error ? Number(error.errno) : Number.NaN;
-}
 
 /**
  * In UTF-16 code units. Each takes at most three bytes of UTF-8, and each byte two hexadecimal digits: at most 3 MB. The
@@ -147,24 +144,25 @@ const SETTINGS: readonly Setting[] = [
     isWrong: "not (@@character_set_results <=> 'utf8mb4')",
   },
   {
-    // By this one the mariadb driver decodes results.
+    // The mariadb driver decodes results by this setting.
     name: 'character_set_client',
     because: 'text would come back changed unless it were utf8mb4',
     mend: UTF8MB4,
     isWrong: "@@character_set_client <> 'utf8mb4'",
   },
   {
-    name: 'character_set_connection = binary',
-    because: 'text would come back as bytes',
+    // Values are converted to it.
+    name: 'character_set_connection',
+    because: 'text would be stored changed unless it were utf8mb4',
     mend: UTF8MB4,
-    isWrong: "@@character_set_connection = 'binary'",
+    isWrong: "@@character_set_connection <> 'utf8mb4'",
   },
 ];
 
 /** The argument of `exp` for the first setting: `exp` fails from 710 on, and the error names its argument. */
 const FIRST_CODE = 1_000;
 
-/** By `exp`, which fails in every `sql_mode`; a wrong `cast` and a division by 0 are mere warnings in some. */
+/** The check uses `exp`, which fails in every `sql_mode`; a wrong `cast` and a division by 0 are mere warnings in some. */
 export function mysqlSettings(settings: readonly Setting[]): SettingsCheck {
   const checks = settings.map(({ isWrong }, i) => `exp(${FIRST_CODE + i} * (${isWrong}))`);
   return settingsCheck(`if(${checks.join(' * ')}, ?, null)`, 'ER_DATA_OUT_OF_RANGE', (message) => {
@@ -181,22 +179,7 @@ export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
 
 const MIN_PACKET = 16_000_000;
 
-/**
- * Both servers speak the same protocol.
- *
- * @param version what `version()` gives.
- * @returns what to do; undefined where the driver is the server's.
- */
-export function wrongServer(version: string, driver: 'mysql' | 'mariadb'): string | undefined {
-  const server = /mariadb/i.test(version) ? 'mariadb' : 'mysql';
-  if (server === driver) return undefined;
-  return (
-    `This server is ${server === 'mysql' ? 'MySQL' : 'MariaDB'}: use @mikro-orm/${server} and its driver ` +
-    `instead of @mikro-orm/${driver}.`
-  );
-}
-
-/** What `doctor` looks at on both servers. */
+/** What `doctor` checks on both servers. */
 export const mysqlServerSettings = (driver: 'mysql' | 'mariadb'): readonly ServerSetting[] => [
   required('version', 'version()', (version) => wrongServer(version, driver)),
   required(
@@ -237,6 +220,8 @@ const isBrokenOffAtCommit = (error: unknown) =>
 /** MySQL; the dialect of MariaDB is made from this one. */
 export const mysql: Dialect = {
   connections: {
+    wrongServer: (version) => wrongServer(version, 'mysql'),
+
     settings: mysqlSettings(mysqlSettingList('transaction_isolation')),
 
     defaultPoolMax: 10,
@@ -307,16 +292,7 @@ export const mysql: Dialect = {
 
     byteLength: (column) => `length(${column})`,
 
-    /**
-     * Text as hexadecimal digits of its UTF-8. How text in quotes is read depends on `sql_mode` and on the connection's
-     * character set; the digits are ASCII, which is the same in each of them.
-     */
-    literal: (value) => (typeof value === 'string' ? raw(`_utf8mb4 x'${Buffer.from(value).toString('hex')}'`) : value),
-
-    /** mysql2 does not parse every double exactly: 902895004.4580133 becomes 902895004.4580132. */
-    doubleText: (column) => `cast(${column} as char)`,
-
-    onConflict: (_table, _keyColumns, ownOnly) =>
+    onConflict: (_table, _keyColumns, { ownOnly } = {}) =>
       ownOnly
         ? // Not `event_id = values(event_id)` as well: the row stays that of the event that wrote it.
           'on duplicate key update value = if(event_id = values(event_id), values(value), value)'

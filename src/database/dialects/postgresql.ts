@@ -1,4 +1,3 @@
-import { raw } from '@mikro-orm/core';
 import { createHash } from 'node:crypto';
 import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
@@ -12,13 +11,15 @@ import {
   sessionValues,
   stateTable,
   type Tables,
-} from '../tables.js';
-import { numberOf } from '../row-values.js';
+} from '../sql/tables.js';
+import { numberOf } from '../sql/row-values.js';
 import { addToLastSeq, appendCondition, lockBySelect } from './session-row.js';
-import type { Dialect, Sql } from './dialect.js';
+import type { Dialect } from './dialect.js';
 import { returningOperations, returningSql } from './returning.js';
 import { longEnough, required, roomForPool, setting, unless } from './server-settings.js';
+import { wrongServer } from './server-version.js';
 import { settingsCheck, type Setting } from './settings.js';
+import { isObject } from '../../model/objects.js';
 
 const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   '08000': 'lostConnection',
@@ -84,13 +85,21 @@ const SETTINGS: readonly Setting[] = [
 
 const WRONG_SETTING = `case ${SETTINGS.map(({ name, isWrong }) => `when ${isWrong} then 'setting ${name}'`).join(' ')} end`;
 
+const checking = (value: string) => `case when (${WRONG_SETTING})::int is null then ${value} end`;
+
 export const postgresql: Dialect = {
   connections: {
+    wrongServer: (version) => wrongServer(version, 'postgresql'),
+
     // The cast to a number fails where there is a text, and the error contains the text.
-    settings: settingsCheck(`case when (${WRONG_SETTING})::int is null then ? end`, '22P02', (message) => {
-      const [, found] = /setting (\w+)\W*$/.exec(message) ?? [];
-      return SETTINGS.find(({ name }) => name === found);
-    }),
+    settings: {
+      ...settingsCheck(checking('?'), '22P02', (message) => {
+        const [, found] = /setting (\w+)\W*$/.exec(message) ?? [];
+        return SETTINGS.find(({ name }) => name === found);
+      }),
+      // PostgreSQL makes text of the branches of a `case`.
+      aroundNumber: checking('?::bigint'),
+    },
 
     defaultPoolMax: 10,
 
@@ -150,7 +159,7 @@ export const postgresql: Dialect = {
 
     snapshot: { begin: 'begin isolation level repeatable read' },
 
-    // Not now(), which is the time at which the transaction began.
+    // `now()` would be the time at which the transaction began.
     now: '(extract(epoch from clock_timestamp()) * 1000)::float8',
 
     columns: (tables) =>
@@ -181,12 +190,6 @@ export const postgresql: Dialect = {
     hex: (column) => `encode(convert_to(${column}::text, 'UTF8'), 'hex')`,
 
     byteLength: (column) => `octet_length(${column}::text)`,
-
-    /**
-     * Text that is not ASCII is written with escapes, so that the statement is ASCII. With a `client_encoding` such as
-     * SJIS the server would read the last byte of a character in UTF-8, and the quote or backslash after it, as one.
-     */
-    literal: (value) => (typeof value === 'string' && /[^\0-\x7f]/.test(value) ? raw(asciiLiteral(value)) : value),
   },
 
   operations: {
@@ -197,19 +200,17 @@ export const postgresql: Dialect = {
       lock.skipsLocked ? lockBySelect(sql, lock) : returningOperations.lockSession(sql, lock),
 
     appendInOneStatement(tables) {
-      const statements = new Map<string, Statement>();
-      const prepared = new PreparedStatements();
+      const texts = new Map<string, string>();
       return {
         takes: () => true,
         async write(sql, batch) {
           const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
           const condition = appendCondition(batch, postgresql.sql);
           const variant = `${scopes.join()} ${condition.where}`;
-          let statement = statements.get(variant);
-          if (!statement)
-            statements.set(variant, (statement = named('append', appendText(tables, scopes, condition.where))));
+          let text = texts.get(variant);
+          if (!text) texts.set(variant, (text = appendText(tables, scopes, condition.where)));
 
-          const rows = await prepared.run<{ last_seq: number }>(sql, statement, [
+          const rows = await sql.all<{ last_seq: number }>(text, [
             batch.events.length,
             batch.lastUpdateTime,
             ...condition.values,
@@ -243,7 +244,7 @@ export const postgresql: Dialect = {
  * language.
  */
 function isCrash(error: unknown, failure: Failure | undefined): boolean {
-  const severity = typeof error === 'object' && error !== null && 'severity' in error ? error.severity : undefined;
+  const severity = isObject(error) && 'severity' in error ? error.severity : undefined;
   return severity === 'PANIC' || (failure === 'diskFull' && severity !== 'ERROR');
 }
 
@@ -265,88 +266,16 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
       ${insertIntoState(tables, scope)}
       select ${'?, '.repeat(keys.length - 1)}key, value::json, event_id
       from taken, unnest(?::text[], ?::text[], ?::text[]) as written (key, value, event_id)
-      ${returningSql.onConflict(table, keys, false)}
+      ${returningSql.onConflict(table, keys)}
     )`;
     }),
   ];
   return `with ${parts.join(', ')} select last_seq from taken`;
 }
 
-/** A statement, and its name once it is prepared. */
-interface Statement {
-  name: string;
-  text: string;
-}
-
-/** The name has a hash of the text: behind a pooler two versions of this package may share a connection. */
-function named(what: string, text: string): Statement {
-  return { name: `adk_${what}_${hashOf(text)}`, text };
-}
-
 /** Short, since a name in PostgreSQL has at most 63 bytes. */
 function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
-}
-
-const NOT_PREPARED = '26000';
-const PREPARED_ALREADY = '42P05';
-
-/** A few missing prepared statements prove nothing: behind a pooler with several connections some are missing at first. */
-const FORGOTTEN = 3;
-
-/**
- * Prepared statements: parsing and planning an append takes the server longer than running it. By SQL's `prepare` and
- * `execute`, since MikroORM cannot pass the name of a statement to the driver.
- */
-class PreparedStatements {
-  /** The names of the statements that were prepared on each connection of the pool. */
-  readonly #prepared = new WeakMap<object, Set<string>>();
-  #kept = 0;
-  #forgotten = 0;
-
-  async run<Row extends object>(sql: Sql, { name, text }: Statement, values: readonly unknown[]): Promise<Row[]> {
-    // In a transaction the error of a missing statement would abort it.
-    if (sql.isInTransaction || !sql.mayPrepare || this.#isInVain) return sql.all(text, values);
-
-    const known = this.#prepared.get(sql.connection) ?? new Set();
-    this.#prepared.set(sql.connection, known);
-    const execute = `execute ${name} (${placeholders(values.length)})`;
-    if (known.has(name)) {
-      try {
-        const rows = await sql.all<Row>(execute, values);
-        this.#kept++;
-        return rows;
-      } catch (error) {
-        if (driverCodeOf(error) !== NOT_PREPARED) throw error;
-        this.#forgotten++;
-      }
-    }
-    known.add(name);
-    let number = 0;
-    const prepare = `prepare ${name} as ${text.replace(/\?/g, () => `$${++number}`)}`;
-    try {
-      return await sql.allOfSecond<Row>([prepare, execute], values);
-    } catch (error) {
-      // Behind a pooler the server's connection may have it already, or `execute` may run on another one than `prepare`.
-      if (![PREPARED_ALREADY, NOT_PREPARED].includes(driverCodeOf(error) ?? '')) throw error;
-      return sql.all(text, values);
-    }
-  }
-
-  /** With a pooler that resets its connections each use is two round trips and an error in the server's log. */
-  get #isInVain(): boolean {
-    return this.#forgotten >= FORGOTTEN && this.#forgotten > this.#kept;
-  }
-}
-
-function asciiLiteral(text: string): string {
-  const escaped = text
-    .replace(/['\\]/g, '$&$&')
-    // In pieces of limited length: on some megabytes in one piece the regular expression runs out of stack.
-    .replace(/[^\0-\x7f]{1,4096}/g, (run) =>
-      Buffer.from(run, 'utf16le').swap16().toString('hex').replace(/.{4}/g, '\\u$&'),
-    );
-  return `E'${escaped}'`;
 }
 
 /** An array literal, so that one statement fits any number of rows. Elements are quoted: a state key can be `NULL`. */

@@ -1,13 +1,14 @@
-import { numberOf } from '../row-values.js';
-import { isSameEvent, SESSION_COLUMNS } from '../tables.js';
-import type { DialectOperations, DialectSql, SessionLock, Sql } from './dialect.js';
+import { numberOf } from '../sql/row-values.js';
+import { isSameEvent, SESSION_COLUMNS } from '../sql/tables.js';
+import type { DialectOperations, DialectSql, SessionLock } from './dialect.js';
+import type { Sql } from '../sql/sql.js';
 import { addToLastSeq } from './session-row.js';
 
 /** SQL that is the same on PostgreSQL and SQLite. */
 export const returningSql = {
   underLock: '',
 
-  onConflict: (table, keyColumns, ownOnly) =>
+  onConflict: (table, keyColumns, { ownOnly } = {}) =>
     `on conflict (${keyColumns.join(', ')}) do update set value = excluded.value, event_id = excluded.event_id` +
     (ownOnly ? ` where ${table}.event_id = excluded.event_id` : ''),
 
@@ -18,7 +19,7 @@ export const returningSql = {
   deleteThrough: (table) => `delete from ${table}`,
 
   setPositions: (events, count) =>
-    `with given (${SESSION_COLUMNS}, seq, position) as (values ${Array(count).fill('(?, ?, ?, ?, ?)').join(', ')})
+    `with given (${SESSION_COLUMNS}, seq, position) as (values ${Array(count).fill('(?, ?, ?, cast(? as bigint), cast(? as bigint))').join(', ')})
      update ${events} as e set position = given.position from given where ${isSameEvent('e', 'given')}`,
 } satisfies Partial<DialectSql>;
 

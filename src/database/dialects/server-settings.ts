@@ -1,4 +1,7 @@
-/** A setting of the server or of its connections on which the guarantees or the speed depend; docs/production.md has why. */
+/**
+ * A setting of the server or of its connections on which the guarantees or the speed depend; docs/durability.md and
+ * docs/high-availability.md say why.
+ */
 export interface ServerSetting {
   name: string;
   /** Selects it as `value`. */

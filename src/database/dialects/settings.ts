@@ -1,4 +1,4 @@
-import { raw } from '@mikro-orm/core';
+import type { CheckExpressions } from '../sql/sql.js';
 import { SchemaError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
 
 /** A setting of a connection that changes what the statements of this package read or write. */
@@ -14,18 +14,16 @@ export interface Setting {
 
 /**
  * Refuses connections whose settings would change what is read or written (contract O7). Settings may change at any time
- * and differ from connection to connection, so each statement checks them: one of its values is put into an expression
+ * and differ from connection to connection, so each statement checks them: one of its values is in an expression
  * that fails where a setting is wrong. That costs no round trip.
  */
-export interface SettingsCheck {
-  /** The value inside the expression that checks. The database treats it as a constant, and uses the same indexes. */
-  around(value: unknown): unknown;
+export interface SettingsCheck extends CheckExpressions {
   /** What to throw instead of an error of the check; undefined for any other error. */
   refusal(error: unknown): SchemaError | undefined;
 }
 
 /**
- * @param around the expression: its value is that of `?`, and it fails where a setting is wrong.
+ * @param around see `CheckExpressions`; it fails where a setting is wrong.
  * @param code the driver's code for that failure.
  * @param settingOf finds the setting in the message of the driver's error.
  */
@@ -35,7 +33,7 @@ export function settingsCheck(
   settingOf: (message: string) => Setting | undefined,
 ): SettingsCheck {
   return {
-    around: (value) => raw(around, [value]),
+    around,
     refusal(error) {
       if (driverCodeOf(error) !== code) return undefined;
       const setting = settingOf(driverMessageOf(error));

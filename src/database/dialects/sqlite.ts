@@ -1,10 +1,11 @@
-import { raw, type EntityManager } from '@mikro-orm/core';
+import type { EntityManager } from '@mikro-orm/core';
 import { SchemaError, driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
-import { mustWaitForLocks } from '../mikro-orm.js';
-import { numberOf } from '../row-values.js';
-import { placeholders } from '../tables.js';
-import type { Dialect, Sql } from './dialect.js';
+import { ormConnectionOf } from '../orm/orm-connection.js';
+import { numberOf } from '../sql/row-values.js';
+import { placeholders } from '../sql/tables.js';
+import type { Dialect } from './dialect.js';
+import type { Sql } from '../sql/sql.js';
 import { returningOperations, returningSql } from './returning.js';
 import { setting, unless } from './server-settings.js';
 import { settingsCheck, type Setting } from './settings.js';
@@ -26,7 +27,7 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   SQLITE_PERM: 'notAllowed',
   SQLITE_AUTH: 'notAllowed',
   SQLITE_INTERRUPT: 'statementTimeout',
-  // Of Node.js, when MikroORM makes the file's folder.
+  // Node.js throws this when MikroORM makes the file's folder.
   ENOTDIR: 'fileNotOpened',
   EACCES: 'fileNotOpened',
   EPERM: 'fileNotOpened',
@@ -53,14 +54,11 @@ const FOREIGN_KEYS: Setting = {
   isWrong: '(select not foreign_keys from pragma_foreign_keys)',
 };
 
-/** The set-up of each ORM's connection, by MikroORM's connection object. */
-const prepared = new WeakMap<object, Promise<void>>();
-
 async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
   const { min = 1, max = 1 } = em.config.get('pool') ?? {};
   if (min !== 1 || max !== 1) throw new SchemaError(ONE_CONNECTION);
   // Without it a write fails at once while another process writes to the file (contract E6).
-  if (!mustWaitForLocks(em)) await sql.all(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
+  if (!ormConnectionOf(em).mustWaitForLocks) await sql.all(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
   const [journal] = await sql.all<{ journal_mode: string }>('pragma journal_mode');
   const isWal = journal?.journal_mode === 'wal';
   await syncCommits(sql, isWal);
@@ -86,16 +84,7 @@ async function lowersInWal(sql: Sql): Promise<boolean> {
 
 export const sqlite: Dialect = {
   connections: {
-    async prepare(em, sql) {
-      const connection = em.getConnection();
-      let ready = prepared.get(connection);
-      if (!ready) {
-        ready = prepareConnection(em, sql);
-        prepared.set(connection, ready);
-        ready.catch(() => prepared.delete(connection));
-      }
-      await ready;
-    },
+    prepare: prepareConnection,
 
     // `abs` of the smallest integer fails with an overflow.
     settings: settingsCheck(
@@ -133,7 +122,7 @@ export const sqlite: Dialect = {
     now: "((julianday('now') - 2440587.5) * 86400000)",
 
     // `data_version` changes with the writes of other connections, `total_changes()` with those of this one.
-    changeMark: "select (select data_version from pragma_data_version) || ' ' || total_changes() as mark",
+    changeCounter: "select (select data_version from pragma_data_version) || ' ' || total_changes() as counter",
 
     columns: (tables) =>
       `select t.name as table_name, c.name as column_name, c.type as type
@@ -160,19 +149,6 @@ export const sqlite: Dialect = {
     hex: (column) => `hex(${column})`,
 
     byteLength: (column) => `length(cast(${column} as blob))`,
-
-    /**
-     * A number as a division of two integers, which SQLite computes exactly. MikroORM writes a decimal, and one of 16
-     * digits SQLite may parse as a neighbouring double.
-     */
-    literal(value) {
-      if (typeof value !== 'number') return value;
-      let denominator = 1;
-      while (!Number.isInteger(value * denominator) && denominator < 2 ** 62) denominator *= 2;
-      const numerator = value * denominator;
-      if (denominator === 1 || !Number.isInteger(numerator)) return value;
-      return raw(`(${BigInt(numerator)} * 1.0 / ${BigInt(denominator)})`);
-    },
   },
 
   operations: returningOperations,

@@ -1,24 +1,26 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
-import { SCOPES, isRecord, prefixed, stateJson, type StateEntries } from '../../model/state.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
-import { numberOf, textOf } from '../row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../tables.js';
+import { SCOPES, prefixed, stateJson, type StateEntries } from '../../model/state.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
+import { numberOf, textOf } from '../sql/row-values.js';
+import { SESSION_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../sql/tables.js';
+import { isRecord } from '../../model/objects.js';
 
-/** What the event log tells besides appended events. */
+/** What the event log has besides appended events. */
 export type ChangeKind =
   | 'created'
   | 'state'
   | 'rewritten'
   | 'deleted'
-  /** Marked as deleted, with `deletion: 'soft'`. */
+  /** Soft-deleted. */
   | 'hidden'
   | 'restored'
   | 'trimmed'
   | 'rewound';
 
 /** A change to record, in the transaction that makes it. */
-export interface Change {
+export interface NewChange {
   /** With an empty session id, or also an empty user id, for state of the user or of the app. */
   session: SessionKey;
   kind: ChangeKind;
@@ -44,7 +46,7 @@ export class ChangeStore {
     this.#text = texts(dialect, tables);
   }
 
-  async record(sql: Sql, { session, kind, seq, eventSeq, data }: Change): Promise<void> {
+  async record(sql: Sql, { session, kind, seq, eventSeq, data }: NewChange): Promise<void> {
     await sql.run(this.#text.insert, [...sessionValues(session), kind, seq, eventSeq ?? null, recordedOf(data)]);
   }
 
@@ -56,12 +58,12 @@ export class ChangeStore {
    */
   async recordState(
     sql: Sql,
-    change: Pick<Change, 'session' | 'seq'> & { set?: StateEntries; removed?: readonly string[] },
+    change: Pick<NewChange, 'session' | 'seq'> & { set?: StateEntries; removed?: readonly string[] },
   ): Promise<void> {
     const { session, seq, set, removed = [] } = change;
     const keys = JSON.stringify(removed);
     const whole = set && recordedOf(`{"set":${stateText(set)},"removed":${keys}}`);
-    // Without what was removed, a reader would keep it.
+    // The names of removed keys are always recorded: without them a reader would keep the keys.
     await this.record(sql, { session, kind: 'state', seq, data: whole ?? `{"removed":${keys}}` });
   }
 
@@ -72,11 +74,11 @@ export class ChangeStore {
    */
   async recordRewriting(
     sql: Sql,
-    { before, ...change }: Required<Pick<Change, 'session' | 'seq' | 'eventSeq'>> & { before: string | null },
+    { before, ...change }: Required<Pick<NewChange, 'session' | 'seq' | 'eventSeq'>> & { before: string | null },
   ): Promise<void> {
     const data = recordedOf(before);
     await this.record(sql, { ...change, kind: 'rewritten', data });
-    // What the former content left in the state is told by no event any more.
+    // No event has what the former content left in the state any more.
     if (data === null) await this.recordState(sql, change);
   }
 
@@ -100,7 +102,7 @@ export class ChangeStore {
     const key = sessionValues(session);
     const recorded = recordedOf(state);
     await sql.run(this.#text.deleteTrimmed, [...key, firstSeq, firstSeq]);
-    // Not by the number of rows that the update finds: a host may have the driver count only those that it changes.
+    // The number of rows that an update finds does not do: a host may have the driver count only those that it changes.
     const [created] = await sql.all(this.#text.selectCreated, key);
     if (created) await sql.run(this.#text.updateCreated, [recorded, ...key]);
     // Made by a process of an earlier version.
@@ -147,7 +149,7 @@ export class ChangeStore {
    */
   async forgetUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
     const rows = await sql.all<{ change_id: number | string }>(this.#text.selectOfUser, [appName, userId, limit]);
-    // By the primary key: a range would lock what is between its rows, where others write.
+    // The rows are deleted by the primary key: a range would lock what is between its rows, where others write.
     const ids = rows.map((row) => numberOf(row.change_id));
     if (ids.length > 0) await sql.run(`${this.#text.deleteById} (${placeholders(ids.length)})`, ids);
     return ids.length;

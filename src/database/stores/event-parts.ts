@@ -1,7 +1,13 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
-import { numberOf } from '../row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
+import { numberOf } from '../sql/row-values.js';
+import { SESSION_COLUMNS, SESSION_WHERE, sessionValues, type Tables } from '../sql/tables.js';
+
+/** For a read that may be inside of the transaction that locks the session. */
+export interface UnderLock {
+  isLocked?: boolean;
+}
 
 /** The content of events that are too large for one packet, in rows of `adk_event_parts`. */
 export class EventParts {
@@ -42,10 +48,15 @@ export class EventParts {
   /**
    * Reads an event's row again, with its parts: the event may have been replaced or deleted since the first read.
    *
-   * @param isLocked whether the caller holds the session's lock.
+   * @param options.isLocked whether the caller holds the session's lock.
    * @returns null where the row has lost its content or a part of it; undefined where the row is gone.
    */
-  async read(sql: Sql, session: SessionKey, seq: number, isLocked = false): Promise<string | null | undefined> {
+  async read(
+    sql: Sql,
+    session: SessionKey,
+    seq: number,
+    { isLocked = false }: UnderLock = {},
+  ): Promise<string | null | undefined> {
     const rows = await sql.all<PartRow>(this.#select + (isLocked ? this.#underLock : ''), [
       ...sessionValues(session),
       seq,

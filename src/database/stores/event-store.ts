@@ -1,6 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { appendCondition } from '../dialects/session-row.js';
-import type { AppendBatch, Dialect, OneStatementAppend, Sql, StoredEvent } from '../dialects/dialect.js';
+import type { AppendBatch, Dialect, OneStatementAppend, StoredEvent } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -8,9 +9,9 @@ import {
   placeholderRows,
   sessionValues,
   type Tables,
-} from '../tables.js';
-import { numberOf, optionalTextOf } from '../row-values.js';
-import type { EventParts } from './event-parts.js';
+} from '../sql/tables.js';
+import { numberOf, optionalTextOf } from '../sql/row-values.js';
+import type { EventParts, UnderLock } from './event-parts.js';
 import { packets } from './packets.js';
 import type { EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
@@ -89,15 +90,29 @@ export class EventStore {
   }
 
   /**
-   * @param isLocked whether the caller holds the session's lock.
+   * @param options.isLocked whether the caller holds the session's lock.
    * @returns the number and content of a stored event.
    */
-  async find(sql: Sql, session: SessionKey, eventId: string, isLocked: boolean): Promise<EventContent | undefined> {
-    const text = isLocked ? this.#text.selectOneUnderLock : this.#text.selectOne;
+  async find(
+    sql: Sql,
+    session: SessionKey,
+    eventId: string,
+    options: UnderLock = {},
+  ): Promise<EventContent | undefined> {
+    const text = options.isLocked ? this.#text.selectOneUnderLock : this.#text.selectOne;
     const [row] = await eventRows(sql, text, [...sessionValues(session), eventId]);
     if (!row) return undefined;
-    const json = row.data ?? (await this.#parts.read(sql, session, row.seq, isLocked));
+    const json = row.data ?? (await this.#parts.read(sql, session, row.seq, options));
     return { seq: row.seq, json: json ?? undefined };
+  }
+
+  /** Whether all of these events are stored, as they are. */
+  async hasAll(sql: Sql, session: SessionKey, events: readonly StoredEvent[], options?: UnderLock): Promise<boolean> {
+    for (const { id, json } of events) {
+      const stored = await this.find(sql, session, id, options);
+      if (stored?.json !== json) return false;
+    }
+    return true;
   }
 
   /** Inserts events from a number on, for the caller that holds the session's lock. */

@@ -1,6 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
-import { placeholders } from '../tables.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
+import { placeholders } from '../sql/tables.js';
 
 /** A row of another program, as the driver gives it. */
 export type ForeignRow = Readonly<Record<string, unknown>>;
@@ -12,8 +13,8 @@ export interface ForeignColumn {
   type: string;
 }
 
-/** The place of an event's row in the order in which events are read. */
-export type EventPlace = SessionKey & { id: string };
+/** Where a page of events ends, in the order in which events are read. */
+export type EventCursor = SessionKey & { id: string };
 
 const TABLES = ['adk_internal_metadata', 'sessions', 'events', 'app_states', 'user_states'];
 const SESSION = ['app_name', 'user_id', 'id'];
@@ -21,9 +22,12 @@ const EVENT = ['id', 'app_name', 'user_id', 'session_id'];
 
 /** The statements on the tables of ADK's own session stores. They read, and lock nothing. */
 export class ForeignStore {
+  readonly #dialect: Dialect;
   readonly #events: string;
 
-  constructor(private readonly dialect: Dialect) {
+  constructor(dialect: Dialect) {
+    this.#dialect = dialect;
+
     const { insertionOrder } = dialect.sql;
     this.#events = `select events.*${insertionOrder ? `, ${insertionOrder} as insertion_order` : ''} from events`;
   }
@@ -31,7 +35,7 @@ export class ForeignStore {
   /** @returns the columns of those tables that are there. */
   async columns(sql: Sql): Promise<ForeignColumn[]> {
     const rows = await sql.all<{ table_name: string; column_name: string; type: string }>(
-      this.dialect.sql.columns(`('${TABLES.join("', '")}')`),
+      this.#dialect.sql.columns(`('${TABLES.join("', '")}')`),
     );
     return rows.map((row) => ({ table: row.table_name, column: row.column_name, type: row.type }));
   }
@@ -55,16 +59,16 @@ export class ForeignStore {
   events(
     sql: Sql,
     sessions: readonly SessionKey[],
-    after: EventPlace | undefined,
+    after: EventCursor | undefined,
     limit: number,
   ): Promise<ForeignRow[]> {
     const isMeant = `(${isOneOf(sessions)})`;
     const given = sessions.flatMap(valuesOf);
     if (!after) return sql.all(`${this.#events} ${page(EVENT, undefined, isMeant)} limit ${limit}`, given);
-    const place = [after.id, after.appName, after.userId, after.sessionId];
+    const cursor = [after.id, after.appName, after.userId, after.sessionId];
     // MySQL finds the beginning by the first condition only.
-    const text = `${this.#events} ${page(EVENT, place, `id >= ? and ${isMeant}`)} limit ${limit}`;
-    return sql.all(text, [after.id, ...given, ...place]);
+    const text = `${this.#events} ${page(EVENT, cursor, `id >= ? and ${isMeant}`)} limit ${limit}`;
+    return sql.all(text, [after.id, ...given, ...cursor]);
   }
 
   /** Reads events of one session by their ids. */

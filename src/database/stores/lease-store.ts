@@ -1,8 +1,9 @@
 import type { SessionKey } from '../../model/keys.js';
 import { LEASE_IS_CURRENT, leaseIsFree } from '../dialects/session-row.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
-import { numberOf, textOf } from '../row-values.js';
-import { SESSION_WHERE, sessionValues, type Tables } from '../tables.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
+import { numberOf, textOf } from '../sql/row-values.js';
+import { SESSION_WHERE, sessionValues, type Tables } from '../sql/tables.js';
 
 /** The lease in a session's row. */
 export interface StoredLease {
@@ -78,9 +79,8 @@ export class LeaseStore {
 
 function texts({ sql }: Dialect, { sessions }: Tables) {
   const { now } = sql;
-  const expires = sql.doubleText?.('lease_expires') ?? 'lease_expires';
   const held = `${SESSION_WHERE} and ${LEASE_IS_CURRENT}`;
-  const select = `select lease_holder, lease_token, ${expires} as expires, ${now} as now
+  const select = `select lease_holder, lease_token, lease_expires as expires, ${now} as now
       from ${sessions} where ${SESSION_WHERE} and lease_holder is not null`;
   return {
     // A token that is smaller than the row's was given out earlier, and must not replace it. It equals the row's when this

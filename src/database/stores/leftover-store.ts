@@ -1,5 +1,6 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -8,7 +9,7 @@ import {
   sessionValues,
   type SessionKeyRow,
   type Tables,
-} from '../tables.js';
+} from '../sql/tables.js';
 import { keysetAfter } from './maintenance-store.js';
 
 /** Some sessions of a walk. */
@@ -36,7 +37,7 @@ export class LeftoverStore {
     return Number(row?.total);
   }
 
-  /** Looks at the next sessions of an app, or of one user in it, of which something is recorded; so many of them. */
+  /** Reads the next sessions of an app, or of one user in it, of which something is recorded; so many of them. */
   async page(
     sql: Sql,
     { appName, userId }: { appName: string; userId: string | undefined },
@@ -75,7 +76,7 @@ export class LeftoverStore {
       `${this.#text.select} and (${where}) limit ?`,
       [...sessions.flatMap(sessionValues), limit + 1],
     );
-    // By the primary key: a range would lock what is between its rows, where others write.
+    // The rows are deleted by the primary key: a range would lock what is between its rows, where others write.
     const ids = rows.slice(0, limit).map((row) => Number(row.change_id));
     if (ids.length > 0) await sql.run(`${this.#text.deleteById} (${placeholders(ids.length)})`, ids);
     if (rows.length <= limit) return [];
@@ -97,7 +98,7 @@ function texts({ sql }: Dialect, { changes, sessions }: Tables) {
     count: `select count(*) as total from (select ? as text) as checked join (select distinct ${SESSION_COLUMNS}
       from ${changes} as c where kind <> 'deleted' and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSame('s', 'c')}) limit ?) as leftovers
       on checked.text is not null`,
-    // By the keys alone, page by page; the rows are looked at only of sessions that do not exist. With `exists` PostgreSQL
+    // The keys alone are read, page by page; the rows are read only of sessions that do not exist. With `exists` PostgreSQL
     // may read all of a table for a page.
     page: (where: string) => `select ${SESSION_COLUMNS},
       case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSame('s', 'k')}) is null

@@ -5,7 +5,7 @@ import {
   historyText,
   inHistoryOrder,
   isBefore,
-  isSamePlace,
+  isSameBoundary,
   type CompleteLogPosition,
   type HistoryEnd,
   type LogBoundary,
@@ -13,7 +13,8 @@ import {
 } from '../../model/log-history.js';
 import { inLogOrder } from '../../model/log-order.js';
 import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -26,8 +27,8 @@ import {
   sessionValues,
   type SessionKeyRow,
   type Tables,
-} from '../tables.js';
-import { booleanOf, numberOf, optionalNumberOf, optionalTextOf, textOf } from '../row-values.js';
+} from '../sql/tables.js';
+import { booleanOf, numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import type { ChangeKind } from './change-store.js';
 import type { EventParts } from './event-parts.js';
 
@@ -37,7 +38,7 @@ export interface LoggedEvent {
   seq: number;
   /** Null until the event has one. */
   position: number | null;
-  /** Null where the row has lost its content, undefined where the event was deleted while it was read, or its session is marked as deleted. */
+  /** Null where the row has lost its content; undefined where the event was deleted while it was read, or its session is soft-deleted. */
   json: string | null | undefined;
 }
 
@@ -51,7 +52,7 @@ export interface LoggedChange {
   eventSeq: number | null;
   /** The position of the event that it follows. */
   position: number;
-  /** Its place among the changes. */
+  /** Its number among the changes. */
   number: number;
   data: string | null;
   /**
@@ -136,22 +137,22 @@ export class LogStore {
     return this.#dialect.push?.channel(this.#tables);
   }
 
-  /** Tells the listeners of other connections of a commit, where the database can. */
+  /** Notifies the listeners of other connections of a commit, where the database can. */
   async notify(sql: Sql): Promise<void> {
     const { push } = this.#dialect;
     if (push) await sql.all(push.notify, [push.channel(this.#tables)]);
   }
 
-  get hasChangeMark(): boolean {
-    return this.#dialect.sql.changeMark !== undefined;
+  get hasChangeCounter(): boolean {
+    return this.#dialect.sql.changeCounter !== undefined;
   }
 
   /** Changes when anything was written; undefined where the database has no cheaper sign than `head`. */
-  async changeMark(sql: Sql): Promise<string | undefined> {
-    const { changeMark } = this.#dialect.sql;
-    if (changeMark === undefined) return undefined;
-    const [row] = await sql.all<{ mark: string }>(changeMark);
-    return row && textOf(row.mark);
+  async changeCounter(sql: Sql): Promise<string | undefined> {
+    const { changeCounter } = this.#dialect.sql;
+    if (changeCounter === undefined) return undefined;
+    const [row] = await sql.all<{ counter: string }>(changeCounter);
+    return row && textOf(row.counter);
   }
 
   async head(sql: Sql): Promise<LogHead> {
@@ -185,7 +186,7 @@ export class LogStore {
     return { position, epoch };
   }
 
-  /** @returns the place where the first epoch after this one began; undefined without one. */
+  /** @returns the boundary where the first epoch after this one began; undefined without one. */
   async endOfEpoch(sql: Sql, epoch: number): Promise<LogBoundary | undefined> {
     const names = [`${EPOCH} ${epoch + 1}`, `${EPOCH} ${epoch + 1} c`];
     const rows = await sql.all<CounterRow>(`${this.#text.selectCounters} (?, ?)`, names);
@@ -204,7 +205,7 @@ export class LogStore {
     sql: Sql,
     writer?: HistoryEnd,
   ): Promise<Omit<LogHead, 'epoch'> & { writer: HistoryEnd | undefined }> {
-    // First the lock, then the look: what another reader has positioned meanwhile is seen, and not positioned again.
+    // The lock comes first, then the query: what another reader has positioned meanwhile is seen, and not positioned again.
     const { counters, events, changes } = this.#tables;
     const last = await this.#dialect.operations.increment(sql, counters, POSITION, 0);
     const { lastChange, ...pending } = await this.#pending(sql);
@@ -217,9 +218,11 @@ export class LogStore {
     }
     if (ofEvents.length > 0) await sql.run(this.#dialect.sql.setPositions(events, ofEvents.length), ofEvents.flat());
     if (ofChanges.length > 0) {
+      // With `else`, which tells PostgreSQL the type.
       const each = 'when ? then ? '.repeat(ofChanges.length);
       await sql.run(
-        `${this.#dialect.sql.updateThrough(changes, 'primary')} set position = case change_id ${each}end, number = case change_id ${each}end
+        `${this.#dialect.sql.updateThrough(changes, 'primary')} set position = case change_id ${each}else position end,
+          number = case change_id ${each}else number end
           where change_id in (${placeholders(ofChanges.length)})`,
         [
           ...ofChanges.flatMap(({ id, position }) => [id, position]),
@@ -230,30 +233,30 @@ export class LogStore {
     }
     if (position > last) await this.#dialect.operations.increment(sql, counters, POSITION, position - last);
     if (number > lastChange) await this.#dialect.operations.increment(sql, counters, CHANGE, number - lastChange);
-    const [before, place] = [
+    const [before, boundary] = [
       { position: last, change: lastChange },
       { position, change: number },
     ];
-    return { ...place, isPending: pending.isCut, ...(await this.#recordHistory(sql, writer, before, place)) };
+    return { ...boundary, isPending: pending.isCut, ...(await this.#recordHistory(sql, writer, before, boundary)) };
   }
 
-  /** Under the lock of the position's counter: notes who has brought the log from one place to another. */
+  /** Under the lock of the position's counter: notes who has brought the log from one boundary to another. */
   async #recordHistory(
     sql: Sql,
     writer: HistoryEnd | undefined,
     before: LogBoundary,
-    place: LogBoundary,
+    boundary: LogBoundary,
   ): Promise<{ history: string; writer: HistoryEnd | undefined }> {
     const { counters } = this.#tables;
     const newest = endsIn(await sql.all<CounterRow>(this.#text.selectNewestWriters));
-    if (isSamePlace(before, place)) return { history: historyText(newest), writer };
+    if (isSameBoundary(before, boundary)) return { history: historyText(newest), writer };
     const isNewest = newest.some((end) => end.writer === writer?.writer);
     const [stored] = writer
       ? (isNewest ? newest : await this.historyEnds(sql, [writer.writer])).filter((end) => end.writer === writer.writer)
       : [];
-    // Where the database does not hold what the writer left, it went back: the same name would give the same places twice.
-    const goesOn = writer && stored && isSamePlace(stored, writer) && !isBefore(before, stored);
-    const end = { ...place, writer: goesOn ? writer.writer : newWriter() };
+    // Where the database does not hold what the writer left, it went back: the same name would give the same boundaries twice.
+    const goesOn = writer && stored && isSameBoundary(stored, writer) && !isBefore(before, stored);
+    const end = { ...boundary, writer: goesOn ? writer.writer : newWriter() };
     const ends = inHistoryOrder([end, ...newest.filter((other) => other.writer !== end.writer)]);
     const former = ends.slice(NEWEST_WRITERS);
     const moved = [
@@ -278,7 +281,7 @@ export class LogStore {
     const read = (text: string, limits: readonly number[]) => this.#pendingRows(sql, text, limits);
     let rows = await read(this.#text.selectPending, [limit, limit]);
     const areChangesCut = rows.changes.length === limit;
-    // An event must not get its place before a change of its session that did not fit in.
+    // An event must not get its position before a change of its session that did not fit in.
     if (areChangesCut) rows = await read(this.#text.selectPendingAndOwn, [limit, limit, limit, limit]);
     const { own, lastChange } = rows;
     // Sessions whose changes were not read wait. The two parts of the statement may take other sessions from events with
@@ -322,16 +325,16 @@ export class LogStore {
   /**
    * Events of all sessions, in the order of their positions.
    *
-   * @param hidesDeleted whether the contents of sessions that are marked as deleted are left out.
+   * @param withoutSoftDeleted whether the contents of soft-deleted sessions are left out.
    */
   async events(
     sql: Sql,
     { after, upTo, limit }: LogRange,
     columns: LogColumns,
-    hidesDeleted: boolean,
+    withoutSoftDeleted: boolean,
   ): Promise<LoggedEvent[]> {
     const { where, values } = conditions(columns);
-    const select = hidesDeleted ? this.#text.selectEvents : this.#text.selectAllEvents;
+    const select = withoutSoftDeleted ? this.#text.selectEvents : this.#text.selectAllEvents;
     return this.#loggedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
   }
 
@@ -415,8 +418,10 @@ export class LogStore {
       const session = sessionKeyOf(row);
       const seq = numberOf(row.seq);
       // There is none in the log of one session.
-      const isDeleted = row.is_deleted !== undefined && row.is_deleted !== null && booleanOf(row.is_deleted);
-      const json = isDeleted ? undefined : (optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq)));
+      const isSoftDeleted = row.is_deleted !== undefined && row.is_deleted !== null && booleanOf(row.is_deleted);
+      const json = isSoftDeleted
+        ? undefined
+        : (optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq)));
       events.push({ session, seq, position: optionalNumberOf(row.position) ?? null, json });
     }
     return events;
@@ -460,18 +465,18 @@ interface KeyRow extends SessionKeyRow {
 interface EventRow extends KeyRow {
   position: number | string | null;
   data: string | null;
-  /** Whether the session is marked as deleted; not selected in the log of one session, where it is not needed. */
+  /** Whether the session is soft-deleted; not selected in the log of one session, where it is not needed. */
   is_deleted?: number | string | null;
 }
 
-/** An event or a change without a place, or the counter of changes. */
+/** An event or a change without a position, or the counter of changes. */
 interface PendingRow extends KeyRow {
-  /** `own` is a change of a session that has events without a place. */
+  /** `own` is a change of a session that has events without a position. */
   kind: 'event' | 'change' | 'own' | 'counter';
   /** Of a change; the value of the counter; 0 where a session with events has no changes. */
   id: number;
   timestamp: number;
-  /** The lowest `seq` of its session's later changes without a place; `NONE` where there are none, or they are at hand. */
+  /** The lowest `seq` of its session's later changes without a position; `NONE` where there are none, or they are at hand. */
   later: number;
 }
 
@@ -573,8 +578,9 @@ function texts(tables: Tables) {
   const { sessions, events, changes, counters, select } = tables;
   const firstEvents = (columns: string) =>
     `select ${columns} from ${events} where position is null order by position, seq limit ?`;
-  // By number across sessions: of each session the first ones come first, so that a part of them leaves no gap.
-  // One statement, so that both are as of one moment: an event must not get its place before a change that it follows.
+  // Entries are ordered by number across sessions: of each session the first ones come first, so that a part of them leaves no
+  // gap.
+  // It is one statement, so that both are as of one moment: an event must not get its position before a change that it follows.
   const pending = `select * from (${firstEvents(`'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp, ${NONE} as later`)})
       as pending_events
     union all select * from (
@@ -583,7 +589,7 @@ function texts(tables: Tables) {
     union all select 'counter', value, '', '', '', 0, 0, 0 from ${counters} where name = ?`;
   const ofSession = `partition by ${sessionColumnsOf('s')} order by change_id`;
   const counter = `select name, value from ${counters} where name = ?`;
-  // In order, so that no database takes a few counters for a reason to read all of them.
+  // The counters are ordered, so that no database reads all of them for a few.
   const newestWriters = `select * from (select name, value from ${counters}
     where name >= '${WRITER}' and name < '${afterPrefix(WRITER)}' order by name limit ${4 * NEWEST_WRITERS}) as writers`;
   const logged = `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data from ${events}`;
@@ -610,8 +616,8 @@ function texts(tables: Tables) {
         order by nth, change_id limit ?) as own_changes`,
     selectAllEvents: `${logged} where position > ? and position <= ?`,
     selectEvent: `${logged} where ${SESSION_WHERE} and seq = ?`,
-    // Its position is looked up for the changes after which an event is not what it was before. Positions of a session's
-    // events grow with their numbers, so the first one shows whether there is any.
+    // The position of the next event is selected for the changes after which an event is not what it was before. Positions
+    // of a session's events grow with their numbers, so the first one shows whether there is any.
     selectChanges: `${changed}, case when kind in ('created', 'deleted', 'rewound') then (
         select e.position from ${events} as e where ${isSameSession('e', 'c')} and e.seq > c.seq order by e.seq limit 1)
       end as next_position from ${changes} as c where number > ? and number <= ?`,
@@ -619,7 +625,7 @@ function texts(tables: Tables) {
     // From the newest one down: a reader that asks reads those that are passed anyway.
     selectChangeBefore: `select number from ${changes} where position < ? and number > 0 order by number desc limit 1`,
     selectRewritings: `${changed} from ${changes} where event_seq is not null`,
-    // Among the columns, not as a condition: servers would read all of the log, or all sessions, for one batch.
+    // Selected, not filtered: as a condition it makes servers read the whole log, or all sessions, for one batch.
     selectEvents: `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data,
       (select case when s.deleted_at is null then 0 else 1 end from ${sessions} as s
         where ${isSameSession('s', 'e')}) as is_deleted

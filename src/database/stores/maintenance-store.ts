@@ -1,6 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope } from '../../model/state.js';
-import type { Dialect, DialectSql, Sql } from '../dialects/dialect.js';
+import type { Dialect, DialectSql } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
 import type { ServerSetting } from '../dialects/server-settings.js';
 import {
   SESSION_COLUMNS,
@@ -13,11 +14,11 @@ import {
   stateTable,
   type SessionKeyRow,
   type Tables,
-} from '../tables.js';
-import { booleanOf, numberOf, optionalTextOf, textOf } from '../row-values.js';
+} from '../sql/tables.js';
+import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   DELETION_NOT_BEGUN,
-  storedSessionColumns,
+  STORED_SESSION_COLUMNS,
   storedSessionOf,
   type StoredSession,
   type StoredSessionRow,
@@ -115,7 +116,7 @@ export class MaintenanceStore {
   }
 
   /**
-   * Walks from app to app by the primary key, one look at the index each. An index by user alone, or by time alone, would
+   * Walks from app to app by the primary key, one search of the index each. An index by user alone, or by time alone, would
    * be one more for each append to write.
    *
    * @returns the next app by name that has sessions, state of users, or changes; undefined when there is none.
@@ -201,7 +202,7 @@ export class MaintenanceStore {
   /** Drops events, and has the session begin with a number, for the caller that holds the session's lock. */
   async trim(sql: Sql, key: SessionKey, firstSeq: number, numbers: readonly number[]): Promise<void> {
     await sql.run(this.#text.setFirstSeq, [firstSeq, ...sessionValues(key)]);
-    // One by one, not as a range, at the end of which InnoDB would lock the place where another session's events come.
+    // The numbers are listed: at the end of a range InnoDB would lock the gap where another session's events come.
     if (numbers.length > 0) {
       await sql.run(`${this.#text.deleteEvents} and seq in (${placeholders(numbers.length)})`, [
         ...sessionValues(key),
@@ -289,7 +290,7 @@ export class MaintenanceStore {
     return this.#byApp(sql, 'count(distinct user_id)', this.#tables.sessions, owner);
   }
 
-  /** @returns how many sessions are marked as deleted, in each app. */
+  /** @returns how many sessions are soft-deleted, in each app. */
   async deletedCounts(sql: Sql, owner: Owner): Promise<ByApp> {
     return this.#byApp(sql, 'count(*)', this.#tables.sessions, owner, 'deleted_at is not null');
   }
@@ -392,8 +393,7 @@ interface CountRow {
 
 function texts(sql: DialectSql, tables: Tables) {
   const { sessions, events, eventParts, userStates, changes } = tables;
-  const double = (column: string) => sql.doubleText?.(column) ?? column;
-  const columns = `${storedSessionColumns(sql)}, (lease_expires is not null and lease_expires > ${sql.now}) as leased`;
+  const columns = `${STORED_SESSION_COLUMNS}, (lease_expires is not null and lease_expires > ${sql.now}) as leased`;
   // A deletion that has begun has overwritten it.
   const updated = `case when ${DELETION_NOT_BEGUN} then last_update_time else create_time end`;
   const nextApp = (table: string) => `select min(app_name) as name from ${table} where app_name > ?`;
@@ -421,8 +421,8 @@ function texts(sql: DialectSql, tables: Tables) {
     setFirstSeq: `update ${sessions} set first_seq = ? where ${SESSION_WHERE}`,
     setBooks: `update ${sessions} set first_seq = ?, last_seq = ? where ${SESSION_WHERE}`,
     deleteEvents: `delete from ${events} where ${SESSION_WHERE}`,
-    selectTimes: `select seq, ${double('timestamp')} as at from ${events} where ${SESSION_WHERE} order by seq`,
-    selectRaw: `select event_id, ${double('timestamp')} as at, ${sql.hex('data')} as content
+    selectTimes: `select seq, timestamp as at from ${events} where ${SESSION_WHERE} order by seq`,
+    selectRaw: `select event_id, timestamp as at, ${sql.hex('data')} as content
       from ${events} where ${SESSION_WHERE} and seq = ?`,
     selectRawParts: `select part, ${sql.hex('text')} as content from ${eventParts}
       where ${SESSION_WHERE} and seq = ? order by part`,
@@ -434,6 +434,6 @@ function texts(sql: DialectSql, tables: Tables) {
     countUserKeys: `select count(*) as total ${userState}`,
     deleteUserState: `delete ${userState} and state_key in`,
     selectCounts: `select app_name, last_seq - first_seq + 1 as events, count(*) as sessions,
-      ${double(`min(${updated})`)} as oldest, ${double(`max(${updated})`)} as newest from ${sessions}`,
+      min(${updated}) as oldest, max(${updated}) as newest from ${sessions}`,
   };
 }

@@ -1,8 +1,11 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { rowLength } from '../tables.js';
+import { rowLength } from '../sql/tables.js';
 
-/** Rows to insert for a session, in groups that the server takes in one statement. */
+/** SQLite binds 32,766 values in a statement, a server 65,535. A row has eight at most. */
+export const MOST_ROWS = 4_000;
+
+/** Rows to insert for a session, in groups that the database takes in one statement. */
 export function* packets<Row extends object>(
   { limits }: Dialect,
   session: SessionKey,
@@ -13,7 +16,7 @@ export function* packets<Row extends object>(
   const most = limits?.maxTextLength ?? Infinity;
   for (const row of rows) {
     const more = rowLength(session, row);
-    if (packet.length > 0 && length + more > most) {
+    if (packet.length === MOST_ROWS || (packet.length > 0 && length + more > most)) {
       yield packet;
       packet = [];
       length = 0;

@@ -1,7 +1,8 @@
 import type { SessionKey } from '../../model/keys.js';
 import { gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES } from '../../model/state.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_WHERE,
   isSameEvent,
@@ -12,8 +13,8 @@ import {
   stateTable,
   whereSession,
   type Tables,
-} from '../tables.js';
-import { booleanOf, numberOf, optionalTextOf, textOf } from '../row-values.js';
+} from '../sql/tables.js';
+import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import type { SessionHead } from './session-store.js';
 import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 
@@ -49,8 +50,8 @@ export interface ReadSession extends SessionHead, ReadEvents {
   state: StateValue[];
 }
 
-/** More than any session has events. */
-const MOST = Number.MAX_SAFE_INTEGER;
+/** More than any session has events; PostgreSQL takes no larger number where it expects one of a session's. */
+const MOST = 2 ** 31 - 1;
 
 /**
  * Reads sessions, each by one statement: on every database and at every isolation level that shows one moment (contract
@@ -69,7 +70,8 @@ export class SessionReader {
     const key = sessionValues(session);
     const of = [...key, ...SCOPES.flatMap((scope) => ownerValues(session, scope))];
     if (afterTimestamp === undefined) {
-      const [text, bound] = after === undefined ? [this.#text.newest, newest ?? MOST] : [this.#text.after, after];
+      const [text, bound] =
+        after === undefined ? [this.#text.newest, Math.min(newest ?? MOST, MOST)] : [this.#text.after, after];
       const values = [bound, bound, ...key];
       const found = sorted(await sql.all<Row>(text, [...of, ...values, ...this.#text.forParts(values)]));
       return found && plain(found, range);
@@ -209,13 +211,12 @@ function newestOf(events: readonly FoundEvent[], newest: number | undefined): Fo
   return newest === undefined ? [...events] : events.slice(Math.max(0, events.length - newest));
 }
 
-function texts({ sql, limits }: Dialect, tables: Tables) {
+function texts({ limits }: Dialect, tables: Tables) {
   const { sessions, events, eventParts, select } = tables;
-  const updated = sql.doubleText?.('last_update_time') ?? 'last_update_time';
   /** @param flags further columns, which only events have. */
   const headAndState = (flags: readonly string[] = []) =>
     `select 'head' as kind, '' as state_key, incarnation as value, last_seq as seq, first_seq,
-      ${[`${updated} as updated`, ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
+      ${['last_update_time as updated', ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
       from ${sessions} where ${SESSION_WHERE} and deleted_at is null` +
     SCOPES.map(
       (scope) =>

@@ -1,5 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -7,13 +8,13 @@ import {
   sessionValues,
   type SessionKeyRow,
   type Tables,
-} from '../tables.js';
-import { numberOf, textOf } from '../row-values.js';
+} from '../sql/tables.js';
+import { numberOf, textOf } from '../sql/row-values.js';
 import type { ChangeStore } from './change-store.js';
 import {
   hasDeletionBegun,
   incarnationAtDeletion,
-  storedSessionColumns,
+  STORED_SESSION_COLUMNS,
   storedSessionOf,
   type StoredSession,
   type StoredSessionRow,
@@ -29,8 +30,8 @@ export interface SessionHead {
   lastUpdateTime: number;
 }
 
-/** What `markDeleted` needs of a session's row. */
-type MarkedSession = Pick<SessionHead, 'incarnation' | 'lastSeq'>;
+/** What `softDelete` needs of a session's row. */
+type SoftDeletedSession = Pick<SessionHead, 'incarnation' | 'lastSeq'>;
 
 export interface ListedSession extends SessionHead {
   userId: string;
@@ -47,14 +48,12 @@ export interface SessionPage {
 
 /** The statements of sessions' rows. */
 export class SessionStore {
+  readonly #changes: ChangeStore;
   readonly #dialect: Dialect;
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(
-    dialect: Dialect,
-    tables: Tables,
-    private readonly changes: ChangeStore,
-  ) {
+  constructor(dialect: Dialect, tables: Tables, changes: ChangeStore) {
+    this.#changes = changes;
     this.#dialect = dialect;
     this.#text = texts(dialect, tables);
   }
@@ -112,31 +111,31 @@ export class SessionStore {
   /** The foreign keys' cascade deletes events and session state. */
   async delete(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
     const { affectedRows } = await sql.run(this.#text.delete, [...sessionValues(session), incarnation]);
-    if (affectedRows > 0) await this.changes.recordDeletion(sql, session);
+    if (affectedRows > 0) await this.#changes.recordDeletion(sql, session);
   }
 
   /**
-   * Marks a session as deleted, and ends its lease. Its incarnation becomes another one, which `restore` turns back: an
-   * append compares it anyway, so that appends need not look whether their session is deleted (contract K3).
+   * Soft-deletes a session, and ends its lease. Its incarnation becomes another one, which `restore` turns back: an
+   * append compares it anyway, so that appends need not check whether their session is deleted (contract K3).
    */
-  async markDeleted(sql: Sql, session: SessionKey, { incarnation, lastSeq }: MarkedSession): Promise<void> {
-    const { affectedRows } = await sql.run(this.#text.markDeleted, [...sessionValues(session), incarnation]);
-    if (affectedRows > 0) await this.changes.record(sql, { session, kind: 'hidden', seq: lastSeq, data: null });
+  async softDelete(sql: Sql, session: SessionKey, { incarnation, lastSeq }: SoftDeletedSession): Promise<void> {
+    const { affectedRows } = await sql.run(this.#text.softDelete, [...sessionValues(session), incarnation]);
+    if (affectedRows > 0) await this.#changes.record(sql, { session, kind: 'hidden', seq: lastSeq, data: null });
   }
 
   /**
-   * Begins a deletion that takes several transactions, for the caller that holds the session's lock: the session is marked as
-   * deleted, and cannot be restored.
+   * Begins a deletion that takes several transactions, for the caller that holds the session's lock: the session is
+   * soft-deleted, and cannot be restored.
    */
   async beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
     const { key, incarnation, lastSeq, deletedAt } = session;
     await sql.run(this.#text.beginDeletion, [incarnationAtDeletion(incarnation), ...sessionValues(key)]);
     if (deletedAt === undefined)
-      await this.changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
+      await this.#changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
   }
 
   /**
-   * Takes the mark of a deletion away, where there is one.
+   * Undoes a soft deletion, where there is one.
    *
    * @returns undefined when there is no session, or its deletion has begun.
    */
@@ -149,15 +148,15 @@ export class SessionStore {
     if (!stored || hasDeletionBegun(stored)) return undefined;
     if (stored.deletedAt !== undefined) {
       await sql.run(this.#text.restore, sessionValues(session));
-      await this.changes.record(sql, { session, kind: 'restored', seq: stored.lastSeq, data: null });
+      await this.#changes.record(sql, { session, kind: 'restored', seq: stored.lastSeq, data: null });
     }
     return stored;
   }
 
-  /** Deletes a session that is marked as deleted. */
-  async purge(sql: Sql, session: SessionKey): Promise<void> {
-    const { affectedRows } = await sql.run(this.#text.purge, sessionValues(session));
-    if (affectedRows > 0) await this.changes.recordDeletion(sql, session);
+  /** Deletes the rows of a soft-deleted session. */
+  async deleteSoftDeleted(sql: Sql, session: SessionKey): Promise<void> {
+    const { affectedRows } = await sql.run(this.#text.deleteSoftDeleted, sessionValues(session));
+    if (affectedRows > 0) await this.#changes.recordDeletion(sql, session);
   }
 
   async count(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
@@ -202,13 +201,13 @@ function headOf(row: HeadRow): SessionHead {
 
 function texts({ sql }: Dialect, tables: Tables) {
   const { sessions } = tables;
-  // Not under the column's name, or `order by` would sort by the text.
-  const head = `incarnation, first_seq, last_seq, ${sql.doubleText?.('last_update_time') ?? 'last_update_time'} as updated`;
+  // The alias is not the column's name, or `order by` would sort by the text.
+  const head = `incarnation, first_seq, last_seq, last_update_time as updated`;
   const there = `${SESSION_WHERE} and deleted_at is null`;
   const list = (ofUser: string) => {
     const where = `where app_name = ?${ofUser} and deleted_at is null`;
-    // The text is the first one of the values, and so the one whose expression looks at the settings of the connection. In a
-    // condition on the sessions MariaDB would look at them for each session.
+    // The text is the first one of the values, and so the one whose expression checks the settings of the connection. In a
+    // condition on the sessions MariaDB would check them for each session.
     const page = (
       rows: string,
       order: string,
@@ -236,19 +235,19 @@ function texts({ sql }: Dialect, tables: Tables) {
     selectHead: `select ${head} from ${sessions} where ${there}`,
     selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where deleted_at is null and (`,
     lock: { table: sessions, columns: head, where: there },
-    lockStored: { table: sessions, columns: storedSessionColumns(sql), where: SESSION_WHERE },
+    lockStored: { table: sessions, columns: STORED_SESSION_COLUMNS, where: SESSION_WHERE },
     rewind: `update ${sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,
     updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
     delete: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
-    markDeleted: `update ${sessions} set deleted_at = ${sql.now}, incarnation = replace(incarnation, '-', '.'),
+    softDelete: `update ${sessions} set deleted_at = ${sql.now}, incarnation = replace(incarnation, '-', '.'),
       lease_holder = null, lease_expires = null where ${there} and incarnation = ?`,
     // The time of the last update has each `prune` find it first, and finish what was begun.
     beginDeletion: `update ${sessions} set deleted_at = coalesce(deleted_at, ${sql.now}), incarnation = ?,
       last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
     restore: `update ${sessions} set deleted_at = null, incarnation = replace(incarnation, '.', '-')
       where ${SESSION_WHERE}`,
-    purge: `delete from ${sessions} where ${SESSION_WHERE} and deleted_at is not null`,
+    deleteSoftDeleted: `delete from ${sessions} where ${SESSION_WHERE} and deleted_at is not null`,
     list: { ofApp: list(''), ofUser: list(' and user_id = ?') },
     count: { ofApp: count(''), ofUser: count(' and user_id = ?') },
   };

@@ -1,6 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
 import {
   STATE_KEYS,
   insertIntoState,
@@ -13,9 +14,9 @@ import {
   stateTable,
   type SessionKeyRow,
   type Tables,
-} from '../tables.js';
-import { optionalTextOf, textOf } from '../row-values.js';
-import { packets } from './packets.js';
+} from '../sql/tables.js';
+import { optionalTextOf, textOf } from '../sql/row-values.js';
+import { MOST_ROWS, packets } from './packets.js';
 
 export interface StateValue {
   scope: Scope;
@@ -64,10 +65,12 @@ export class StateStore {
   ): Promise<Map<string, StateValue[]>> {
     const states = new Map<string, StateValue[]>();
     if (sessions.length === 0) return states;
+    // What else is found is left out by `ownerKey`.
+    const namesNone = all || sessions.length > MOST_ROWS;
 
     const owner = userId === undefined ? [appName] : [appName, userId];
-    const users = all || userId !== undefined ? [] : [...new Set(sessions.map((session) => session.userId))];
-    const ids = all ? [] : sessions.map((session) => session.id);
+    const users = namesNone || userId !== undefined ? [] : [...new Set(sessions.map((session) => session.userId))];
+    const ids = namesNone ? [] : sessions.map((session) => session.id);
     const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
     const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
     // May also find a session with the same id of another user of the page; `ownerKey` tells them apart.
@@ -102,7 +105,7 @@ export class StateStore {
     const values: unknown[] = [];
     for (const scope of SCOPES) {
       const columns = STATE_KEYS[scope].length - 1;
-      // By what the owner is at least: an app has state whoever the entry is of.
+      // The condition names what every owner has: an app has state whoever the entry is of.
       const distinct = new Map(
         owners
           .map((owner) => ownerValues(owner, scope))
@@ -141,8 +144,8 @@ export class StateStore {
     await sql.run(this.#text.clear, sessionValues(session));
   }
 
-  /** @param ownOnly overwrite only what the same event wrote. */
-  async set(sql: Sql, session: SessionKey, state: StateEntries, ownOnly = false): Promise<void> {
+  /** @param options.ownOnly overwrite only what the same event wrote. */
+  async set(sql: Sql, session: SessionKey, state: StateEntries, { ownOnly = false } = {}): Promise<void> {
     for (const scope of SCOPES) {
       const upsert = ownOnly ? this.#text.upsertOwn[scope] : this.#text.upsert[scope];
       for (const packet of packets(this.#dialect, session, state[scope])) {
@@ -159,12 +162,13 @@ export class StateStore {
 
   async remove(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
     for (const scope of SCOPES) {
-      const keys = state[scope].map(({ key }) => key);
-      if (keys.length === 0) continue;
-      await sql.run(`${this.#text.delete[scope]} (${placeholders(keys.length)})`, [
-        ...ownerValues(session, scope),
-        ...keys,
-      ]);
+      for (const packet of packets(this.#dialect, session, state[scope])) {
+        const keys = packet.map(({ key }) => key);
+        await sql.run(`${this.#text.delete[scope]} (${placeholders(keys.length)})`, [
+          ...ownerValues(session, scope),
+          ...keys,
+        ]);
+      }
     }
   }
 }
@@ -186,7 +190,7 @@ function texts({ sql }: Dialect, tables: Tables) {
   const upsert = (ownOnly: boolean) =>
     perScope((scope) => ({
       insert: `${insertIntoState(tables, scope)} values`,
-      onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], ownOnly),
+      onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
     }));
   return {
     upsert: upsert(false),

@@ -1,14 +1,13 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { DialectSql } from '../dialects/dialect.js';
-import { SESSION_COLUMNS, sessionKeyOf, type SessionKeyRow } from '../tables.js';
-import { numberOf, optionalNumberOf, textOf } from '../row-values.js';
+import { SESSION_COLUMNS, sessionKeyOf, type SessionKeyRow } from '../sql/tables.js';
+import { numberOf, optionalNumberOf, textOf } from '../sql/row-values.js';
 import type { SessionHead } from './session-store.js';
 
-/** A session's row, deleted or not. */
+/** A session's row, soft-deleted or not. */
 export interface StoredSession extends SessionHead {
   key: SessionKey;
   createTime: number;
-  /** By the database's clock, in ms; undefined while it is not deleted. */
+  /** By the database's clock, in ms; undefined while it is not soft-deleted. */
   deletedAt: number | undefined;
 }
 
@@ -24,8 +23,8 @@ export interface StoredSessionRow extends SessionKeyRow {
 }
 
 /**
- * The first character of the incarnation of a session whose deletion has begun and takes several transactions. It is marked
- * as deleted as well, so that nobody reads it or writes to it; and `restore` does not turn this back, since the session lacks
+ * The first character of the incarnation of a session whose deletion has begun and takes several transactions. It is
+ * soft-deleted as well, so that nobody reads it or writes to it; and `restore` does not turn this back, since the session lacks
  * events. What creates its id again deletes the rest first.
  */
 const DELETION_BEGUN = '!';
@@ -42,17 +41,14 @@ export function hasDeletionBegun({ incarnation }: Pick<SessionHead, 'incarnation
   return incarnation.startsWith(DELETION_BEGUN);
 }
 
-/** Whether two rows are of one session that nobody has created again or rewound in between, deleted or not. */
+/** Whether two rows are of one session that nobody has created again or rewound in between, soft-deleted or not. */
 export function isSameIncarnation(one: SessionHead, other: SessionHead): boolean {
   const bare = ({ incarnation }: SessionHead) => incarnation.slice(1).replaceAll('.', '-');
   return bare(one) === bare(other);
 }
 
-export function storedSessionColumns(sql: DialectSql): string {
-  const double = (column: string) => sql.doubleText?.(column) ?? column;
-  return `${SESSION_COLUMNS}, incarnation, first_seq, last_seq, ${double('create_time')} as created,
-    ${double('last_update_time')} as updated, ${double('deleted_at')} as deleted`;
-}
+export const STORED_SESSION_COLUMNS = `${SESSION_COLUMNS}, incarnation, first_seq, last_seq, create_time as created,
+    last_update_time as updated, deleted_at as deleted`;
 
 export function storedSessionOf(row: StoredSessionRow): StoredSession {
   return {

@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { Dialect } from '../dialects/dialect.js';
-import { tablesOf, type Tables } from '../tables.js';
+import { tablesOf, type Tables } from '../sql/tables.js';
 import { ChangeStore } from './change-store.js';
 import { EventParts } from './event-parts.js';
 import { EventStore } from './event-store.js';
@@ -8,7 +8,7 @@ import { LeaseStore } from './lease-store.js';
 import { LeftoverStore } from './leftover-store.js';
 import { LogStore } from './log-store.js';
 import { MaintenanceStore } from './maintenance-store.js';
-import { MarkStore } from './mark-store.js';
+import { RetryTokenStore } from './retry-token-store.js';
 import { SessionReader } from './session-reader.js';
 import { SessionStore } from './session-store.js';
 import { StateStore } from './state-store.js';
@@ -30,7 +30,7 @@ export class Stores {
   readonly maintenance: MaintenanceStore;
   readonly summaries: SummaryStore;
   readonly transfer: TransferStore;
-  readonly marks: MarkStore;
+  readonly retryTokens: RetryTokenStore;
 
   /** The statements for the tables that an `EntityManager` knows. */
   static of(em: EntityManager, dialect: Dialect): Stores {
@@ -55,6 +55,6 @@ export class Stores {
     this.maintenance = new MaintenanceStore(dialect, tables);
     this.summaries = new SummaryStore(dialect, tables);
     this.transfer = new TransferStore(dialect, tables);
-    this.marks = new MarkStore(tables);
+    this.retryTokens = new RetryTokenStore(tables);
   }
 }

@@ -1,5 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -7,8 +8,8 @@ import {
   sessionValues,
   type SessionKeyRow,
   type Tables,
-} from '../tables.js';
-import { numberOf, optionalNumberOf, optionalTextOf } from '../row-values.js';
+} from '../sql/tables.js';
+import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js';
 import { keysetAfter } from './maintenance-store.js';
 import { DELETION_NOT_BEGUN } from './stored-session.js';
 
@@ -16,7 +17,7 @@ import { DELETION_NOT_BEGUN } from './stored-session.js';
 export interface SummaryFilter {
   appName: string;
   userId?: string | undefined;
-  isDeleted: boolean;
+  isSoftDeleted: boolean;
   /** The title has this in it. */
   title?: string | undefined;
   /** Pieces of JSON that the labels have in them, as `labelText` gives them. */
@@ -25,8 +26,8 @@ export interface SummaryFilter {
   updatedBefore?: number | undefined;
 }
 
-/** A place in the order of sessions. */
-export interface SummaryPlace {
+/** Where a page of sessions ends, by which the next page begins. */
+export interface SummaryCursor {
   lastUpdateTime: number;
   sessionId: string;
   userId: string;
@@ -54,23 +55,23 @@ export class SummaryStore {
     this.#tables = tables;
   }
 
-  /** @returns the sessions after a place, by the time of their last update, then by id and user. */
+  /** @returns the sessions after a cursor, by the time of their last update, then by id and user. */
   async find(
     sql: Sql,
     filter: SummaryFilter,
-    after: SummaryPlace | undefined,
+    after: SummaryCursor | undefined,
     isDescending: boolean,
     limit: number,
   ): Promise<StoredSummary[]> {
     const { appName, userId, title, labels, updatedAfter, updatedBefore } = filter;
     const columns = ['last_update_time', 'session_id', ...(userId === undefined ? ['user_id'] : [])];
-    const place = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
-    const keyset = place && keysetAfter(columns, place, isDescending ? '<' : '>');
+    const values = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
+    const keyset = values && keysetAfter(columns, values, isDescending ? '<' : '>');
     const conditions: [string, readonly unknown[]][] = [
       ['app_name = ?', [appName]],
       ...given('user_id = ?', userId),
-      // Deleted ones can be restored.
-      [filter.isDeleted ? `deleted_at is not null and ${DELETION_NOT_BEGUN}` : 'deleted_at is null', []],
+      // Soft-deleted sessions can be restored.
+      [filter.isSoftDeleted ? `deleted_at is not null and ${DELETION_NOT_BEGUN}` : 'deleted_at is null', []],
       ...given('last_update_time > ?', updatedAfter),
       ...given('last_update_time < ?', updatedBefore),
       ...given(this.#dialect.sql.contains('title'), title),
@@ -83,7 +84,7 @@ export class SummaryStore {
         order by ${columns.map((column) => column + direction).join(', ')} limit ?`,
       [...conditions.flatMap(([, values]) => values), limit],
     );
-    return rows.map(summaryOf);
+    return rows.map(storedSummaryOf);
   }
 
   /** @returns whether there is such a session. A text that is undefined stays as it is. */
@@ -95,7 +96,7 @@ export class SummaryStore {
     const { sessions: table } = this.#tables;
     const where = `${SESSION_WHERE} and deleted_at is null`;
     const lock = { table, columns: 'last_seq', where, values: sessionValues(key) };
-    // Not by the number of rows that the update finds: a host may have the driver count only those that it changes.
+    // The number of rows that an update finds does not do: a host may have the driver count only those that it changes.
     if (!(await this.#dialect.operations.lockSession(sql, lock))) return false;
     const changes = Object.entries(texts).filter(([, text]) => text !== undefined);
     const set = changes.map(([column]) => `${column} = ?`).join(', ');
@@ -108,10 +109,8 @@ export class SummaryStore {
   }
 
   get #columns(): string {
-    const { sql } = this.#dialect;
-    const double = (column: string) => sql.doubleText?.(column) ?? column;
     return `${SESSION_COLUMNS}, title, ${this.#tables.select.labels} as labels_json, last_seq - first_seq + 1 as events,
-      ${double('create_time')} as created, ${double('last_update_time')} as updated, ${double('deleted_at')} as deleted`;
+      create_time as created, last_update_time as updated, deleted_at as deleted`;
   }
 }
 
@@ -128,7 +127,7 @@ interface SummaryRow extends SessionKeyRow {
   deleted: number | string | null;
 }
 
-function summaryOf(row: SummaryRow): StoredSummary {
+function storedSummaryOf(row: SummaryRow): StoredSummary {
   return {
     key: sessionKeyOf(row),
     title: optionalTextOf(row.title),

@@ -1,8 +1,14 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
-import { numberOf, optionalTextOf, textOf } from '../row-values.js';
-import { SESSION_WHERE, placeholders, sessionValues, type Tables } from '../tables.js';
-import { storedSessionColumns, storedSessionOf, type StoredSession, type StoredSessionRow } from './stored-session.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
+import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
+import { SESSION_WHERE, placeholders, sessionValues, type Tables } from '../sql/tables.js';
+import {
+  STORED_SESSION_COLUMNS,
+  storedSessionOf,
+  type StoredSession,
+  type StoredSessionRow,
+} from './stored-session.js';
 
 /** A session's row, as it is exported. */
 export interface TransferredSession extends StoredSession {
@@ -18,7 +24,7 @@ export class TransferStore {
 
   constructor(dialect: Dialect, tables: Tables) {
     this.#dialect = dialect;
-    this.#text = texts(dialect, tables);
+    this.#text = texts(tables);
   }
 
   /** @returns the next app by name that has sessions or state; undefined when there is none. */
@@ -60,7 +66,7 @@ export class TransferStore {
 
   /** Makes a session's row what was exported; for the caller that holds its lock. */
   async describe(sql: Sql, { key, ...session }: Omit<TransferredSession, 'incarnation'>): Promise<void> {
-    // A session that is marked as deleted has another incarnation, for appends (contract K3).
+    // A soft-deleted session has another incarnation, for appends (contract K3).
     const [from, to] = session.deletedAt === undefined ? ['.', '-'] : ['-', '.'];
     await sql.run(this.#text.update, [
       session.firstSeq,
@@ -86,9 +92,9 @@ function transferredSessionOf(row: SessionRow): TransferredSession {
   return { ...storedSessionOf(row), title: optionalTextOf(row.title), labels: optionalTextOf(row.labels_json) };
 }
 
-function texts({ sql }: Dialect, tables: Tables) {
+function texts(tables: Tables) {
   const { sessions, events, userStates, appStates, select } = tables;
-  const columns = `${storedSessionColumns(sql)}, title, ${select.labels} as labels_json`;
+  const columns = `${STORED_SESSION_COLUMNS}, title, ${select.labels} as labels_json`;
   const firstApp = (table: string) => `select min(app_name) as name from ${table} where app_name > ?`;
   return {
     selectNextApp: `select min(name) as name from (${[sessions, userStates, appStates].map(firstApp).join(' union all ')}) as apps`,

@@ -1,8 +1,8 @@
 import type { ForeignRow } from '../../database/stores/foreign-store.js';
 import { decode } from '../../model/event-codec.js';
-import { isRecord } from '../../model/state.js';
 import { UnreadableRow, utcTime, type ForeignKind } from './foreign-rows.js';
 import { filledActions } from './python-event.js';
+import { isRecord } from '../../model/objects.js';
 
 /** The columns of JSON, and what ADK JS calls them. */
 const JSON_COLUMNS = {

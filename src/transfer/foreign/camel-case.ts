@@ -1,18 +1,19 @@
-import { isRecord, setOwn } from '../../model/state.js';
+import { setOwn } from '../../model/state.js';
+import { isRecord } from '../../model/objects.js';
 
 /**
  * Turns names in snake_case into those of ADK JS.
  *
- * @param users the places, in names as they are stored, whose names are the user's and stay.
+ * @param users the paths, in names as they are stored, under which names are the user's and stay.
  */
 export function toCamelCase(value: unknown, users: ReadonlySet<string>, path = ''): unknown {
   if (Array.isArray(value)) return value.map((item) => toCamelCase(item, users, path));
   if (!isRecord(value)) return value;
   const result = {};
   for (const [key, inner] of Object.entries(value)) {
-    const place = path ? `${path}.${key}` : key;
+    const innerPath = path ? `${path}.${key}` : key;
     const name = key.replace(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
-    setOwn(result, name, users.has(place) ? inner : toCamelCase(inner, users, place));
+    setOwn(result, name, users.has(innerPath) ? inner : toCamelCase(inner, users, innerPath));
   }
   return result;
 }

@@ -1,7 +1,7 @@
 import type { ForeignRow } from '../../database/stores/foreign-store.js';
 import { decode } from '../../model/event-codec.js';
-import { isRecord } from '../../model/state.js';
 import type { EventRecord, SessionRecord } from '../records.js';
+import { isRecord } from '../../model/objects.js';
 
 /** What one of ADK's stores keeps in its rows. */
 export interface ForeignKind {
@@ -17,7 +17,7 @@ export interface ForeignKind {
   times(row: ForeignRow, lastEvent: number | undefined): Pick<SessionRecord, 'createTime' | 'lastUpdateTime'>;
 }
 
-/** What a row lacks; a part of what the caller of `importFrom` is told. */
+/** What a row lacks; a part of the reason that `importFrom` reports. */
 export class UnreadableRow extends Error {}
 
 /** The object in a JSON column; some drivers parse it, and not on each database. @throws UnreadableRow */

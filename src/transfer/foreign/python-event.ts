@@ -1,7 +1,8 @@
 import type { ForeignRow } from '../../database/stores/foreign-store.js';
-import { isRecord, setOwn } from '../../model/state.js';
+import { setOwn } from '../../model/state.js';
 import type { EventRecord } from '../records.js';
 import { toCamelCase } from './camel-case.js';
+import { isRecord } from '../../model/objects.js';
 
 /** What else users of adk-python name (events/event_actions.py; `Part` and `UiWidget`). */
 const MORE_USERS = [

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { EventPlace, ForeignRow, ForeignStore } from '../../database/stores/foreign-store.js';
+import type { EventCursor, ForeignRow, ForeignStore } from '../../database/stores/foreign-store.js';
 import { AdkMikroOrmError } from '../../model/errors.js';
 import { encode } from '../../model/event-codec.js';
 import { checkKeys, sessionIdentity, type SessionKey } from '../../model/keys.js';
@@ -26,7 +26,7 @@ const SESSIONS = 100;
 /** How many events are in memory at a time. */
 const EVENTS = 200;
 
-/** A session, while its events are looked at. */
+/** A session, while its events are read. */
 interface Found {
   key: SessionKey;
   row: ForeignRow;
@@ -56,20 +56,24 @@ interface Shared {
 
 /** Reads a store of ADK's as the records of an export. It reads a store that is in use, each session as of one moment. */
 export class ForeignReader {
+  readonly #run: Run;
+  readonly #store: ForeignStore;
+  readonly #kind: ForeignKind;
+  readonly #onRefused: (row: RefusedRow) => void;
   /** By app and user, of the sessions that are being read. */
   #shared = new Map<string, Shared>();
 
-  constructor(
-    private readonly run: Run,
-    private readonly store: ForeignStore,
-    private readonly kind: ForeignKind,
-    private readonly onRefused: (row: RefusedRow) => void,
-  ) {}
+  constructor(run: Run, store: ForeignStore, kind: ForeignKind, onRefused: (row: RefusedRow) => void) {
+    this.#run = run;
+    this.#store = store;
+    this.#kind = kind;
+    this.#onRefused = onRefused;
+  }
 
   async *records(): AsyncGenerator<TransferRecord> {
     let after: SessionKey | undefined;
     for (;;) {
-      const rows = await this.run((sql) => this.store.sessions(sql, after, SESSIONS));
+      const rows = await this.#run((sql) => this.#store.sessions(sql, after, SESSIONS));
       const last = rows.at(-1);
       if (!last) break;
       yield* this.#page(rows);
@@ -87,7 +91,7 @@ export class ForeignReader {
       for (const scope of ['app', 'user'] as const) shared.add((await this.#sharedOf(scope, key)).identity);
     }
     yield* this.#finishShared(shared);
-    await this.#look(sessions);
+    await this.#readAllEvents(sessions);
     for (const session of sessions) yield* this.#session(session);
   }
 
@@ -96,10 +100,10 @@ export class ForeignReader {
     return { key, row, state: this.#state(row, key), events: [] };
   }
 
-  /** The state in a row; what cannot be read is told, and is as if it were empty. */
+  /** The state in a row; what cannot be read is reported, and is as if it were empty. */
   #state(row: ForeignRow, owner: Omit<RefusedRow, 'reason'>): Record<string, unknown> {
     try {
-      return this.kind.state(row);
+      return this.#kind.state(row);
     } catch (error) {
       this.#refuse(owner, error);
       return {};
@@ -114,7 +118,7 @@ export class ForeignReader {
     const identity = identityOf(owner);
     let shared = this.#shared.get(identity);
     if (!shared) {
-      const row = await this.run((sql) => this.store.sharedState(sql, scope, Object.values(owner)));
+      const row = await this.#run((sql) => this.#store.sharedState(sql, scope, Object.values(owner)));
       shared = { scope, owner, state: row ? this.#state(row, owner) : {}, writers: new Map() };
       this.#shared.set(identity, shared);
     }
@@ -141,7 +145,7 @@ export class ForeignReader {
   async *#alone(scope: 'app' | 'user'): AsyncGenerator<TransferRecord> {
     let after: string[] | undefined;
     for (;;) {
-      const rows = await this.run((sql) => this.store.stateAlone(sql, scope, after, SESSIONS));
+      const rows = await this.#run((sql) => this.#store.stateAlone(sql, scope, after, SESSIONS));
       for (const row of rows) {
         const { appName, userId } = sessionKeyOf(row);
         const owner = scope === 'app' ? { appName } : { appName, userId };
@@ -153,12 +157,12 @@ export class ForeignReader {
   }
 
   /** Reads all events of some sessions, and keeps their order and what they wrote. */
-  async #look(sessions: readonly Found[]): Promise<void> {
+  async #readAllEvents(sessions: readonly Found[]): Promise<void> {
     const byKey = new Map(sessions.map((session) => [sessionIdentity(session.key), session]));
-    let after: EventPlace | undefined;
+    let after: EventCursor | undefined;
     for (;;) {
-      const rows = await this.run((sql) =>
-        this.store.events(
+      const rows = await this.#run((sql) =>
+        this.#store.events(
           sql,
           sessions.map(({ key }) => key),
           after,
@@ -166,28 +170,28 @@ export class ForeignReader {
         ),
       );
       for (const row of rows) {
-        const place = eventPlaceOf(row);
-        const session = byKey.get(sessionIdentity(place));
-        const event = session && this.#event(place, row);
+        const cursor = eventCursorOf(row);
+        const session = byKey.get(sessionIdentity(cursor));
+        const event = session && this.#event(cursor, row);
         if (event) session.events.push(this.#foundEvent(session, row, event));
         if (!session)
-          this.#refuse(asEvent(place), new UnreadableRow('its session has another spelling of these names'));
-        after = place;
+          this.#refuse(asEvent(cursor), new UnreadableRow('its session has another spelling of these names'));
+        after = cursor;
       }
       if (rows.length < EVENTS) break;
     }
     for (const session of sessions) session.events = inOrder(session.events);
   }
 
-  /** @returns undefined for an event that cannot be taken, and tells it. */
-  #event(place: EventPlace, row: ForeignRow): EventRecord['event'] | undefined {
+  /** @returns undefined for an event that cannot be taken, and reports it. */
+  #event(cursor: EventCursor, row: ForeignRow): EventRecord['event'] | undefined {
     try {
-      const event = this.kind.event(row);
-      checkKeys({ ...keyOf(place), eventId: event.id });
+      const event = this.#kind.event(row);
+      checkKeys({ ...keyOf(cursor), eventId: event.id });
       encode(event, 'event');
       return event;
     } catch (error) {
-      this.#refuse(asEvent(place), error);
+      this.#refuse(asEvent(cursor), error);
       return undefined;
     }
   }
@@ -197,8 +201,8 @@ export class ForeignReader {
     const wrote = Object.entries(delta)
       .filter(([name, value]) => {
         const { scope, key: bare } = scopeOf(name);
-        const place = scope === 'session' ? state : this.#sharedState(scope, key);
-        return Object.hasOwn(place, bare) && isDeepStrictEqual(place[bare], value);
+        const values = scope === 'session' ? state : this.#sharedState(scope, key);
+        return Object.hasOwn(values, bare) && isDeepStrictEqual(values[bare], value);
       })
       .map(([name]) => name);
     const order = row['insertion_order'];
@@ -228,7 +232,7 @@ export class ForeignReader {
     let times: Pick<SessionRecord, 'createTime' | 'lastUpdateTime'>;
     try {
       checkKeys(key);
-      times = this.kind.times(row, events.at(-1)?.timestamp);
+      times = this.#kind.times(row, events.at(-1)?.timestamp);
     } catch (error) {
       this.#refuse(key, error);
       return;
@@ -244,13 +248,13 @@ export class ForeignReader {
     for (let from = 0; from < events.length; from += EVENTS) {
       const batch = events.slice(from, from + EVENTS);
       const ids = batch.map(({ id }) => id);
-      const rows = await this.run((sql) => this.store.eventsById(sql, key, ids));
+      const rows = await this.#run((sql) => this.#store.eventsById(sql, key, ids));
       const byId = new Map(rows.map((each) => [each['id'], each]));
       for (const [i, id] of ids.entries()) {
         const read = byId.get(id);
-        // Deleted meanwhile: the session is told as lacking its events.
+        // Deleted meanwhile: the session is reported as lacking its events.
         if (!read) return;
-        yield { type: 'event', ...key, seq: from + i + 1, event: this.kind.event(read) };
+        yield { type: 'event', ...key, seq: from + i + 1, event: this.#kind.event(read) };
       }
     }
   }
@@ -283,7 +287,7 @@ export class ForeignReader {
 
   #refuse(what: Omit<RefusedRow, 'reason'>, error: unknown): void {
     if (!(error instanceof UnreadableRow || error instanceof AdkMikroOrmError)) throw error;
-    this.onRefused({ ...what, reason: error.message });
+    this.#onRefused({ ...what, reason: error.message });
   }
 }
 
@@ -293,15 +297,15 @@ function inOrder(events: readonly FoundEvent[]): FoundEvent[] {
   const result = new Set<FoundEvent>();
   const callers = new Map<string, FoundEvent>();
   for (const event of sorted) for (const id of event.calls) callers.set(id, event);
-  const place = (event: FoundEvent, above: readonly FoundEvent[]) => {
+  const add = (event: FoundEvent, above: readonly FoundEvent[]) => {
     for (const id of event.responses) {
       const caller = callers.get(id);
       if (caller?.timestamp === event.timestamp && caller !== event && !above.includes(caller))
-        place(caller, [...above, event]);
+        add(caller, [...above, event]);
     }
     result.add(event);
   };
-  for (const event of sorted) place(event, []);
+  for (const event of sorted) add(event, []);
   return [...result];
 }
 
@@ -326,11 +330,11 @@ const sessionKeyOf = (row: ForeignRow): SessionKey => ({
   sessionId: text(row['id']),
 });
 
-const eventPlaceOf = (row: ForeignRow): EventPlace => ({
+const eventCursorOf = (row: ForeignRow): EventCursor => ({
   appName: text(row['app_name']),
   userId: text(row['user_id']),
   sessionId: text(row['session_id']),
   id: text(row['id']),
 });
 
-const asEvent = ({ id, ...session }: EventPlace) => ({ ...session, eventId: id });
+const asEvent = ({ id, ...session }: EventCursor) => ({ ...session, eventId: id });

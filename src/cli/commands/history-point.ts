@@ -1,0 +1,9 @@
+import type { HistoryPoint } from '../../sessions/history.js';
+
+/** The options of `fork` and `rewind` that name a point of a session's history. */
+export interface PointFlags {
+  at?: number;
+  before?: string;
+}
+
+export const pointOf = ({ at, before }: PointFlags): HistoryPoint => ({ at, beforeInvocationId: before });

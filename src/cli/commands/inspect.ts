@@ -1,0 +1,161 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { EventLog, type CompleteLogFilter, type LogCursor } from '../../log/event-log.js';
+import type { LogChange, LogEntry } from '../../log/entries.js';
+import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
+import type { SessionStats } from '../../maintenance/stats.js';
+import { SessionNotFoundError } from '../../model/errors.js';
+import { revisionOf } from '../../sessions/handle.js';
+import { MikroOrmSessionService } from '../../sessions/session-service.js';
+import { changeLine, eventLines } from '../conversation.js';
+import { readerOf } from '../reader.js';
+import type { Context, Work } from '../run.js';
+import { UsageError } from '../usage-error.js';
+import { bytes, json, number, printable, quoted, shownTime } from '../words.js';
+
+export const stats: Work<[{ app?: string; user?: string; byApp?: true }]> = async ({ em, terminal }, options) => {
+  const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
+  const owner = { appName: options.app, userId: options.user };
+  if (options.byApp) {
+    const apps = await maintenance.stats({ ...owner, groupBy: 'app' });
+    const rows = apps.map((each) => [
+      each.appName,
+      each.sessions,
+      each.users,
+      each.events,
+      bytes(each.eventBytes),
+      bytes(each.stateBytes),
+      shownTime(each.newestUpdate),
+    ]);
+    await terminal.result(apps, () =>
+      terminal.table([['app', 'sessions', 'users', 'events', 'events’ size', 'state', 'newest update'], ...rows]),
+    );
+    return undefined;
+  }
+  const all = await maintenance.stats(owner);
+  await terminal.result(all, () => statsLines(all).map(([name, value]) => `${terminal.dim(name.padEnd(18))}${value}`));
+  return undefined;
+};
+
+function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string][] {
+  const { mean, median, percentile95, largest } = eventsPerSession;
+  return [
+    [
+      'sessions',
+      number(all.sessions) + (all.deletedSessions > 0 ? `, ${number(all.deletedSessions)} of them soft-deleted` : ''),
+    ],
+    ['users', number(all.users)],
+    ['events', `${number(all.events)}, ${bytes(all.eventBytes)}`],
+    ['state', bytes(all.stateBytes)],
+    [
+      'events a session',
+      `mean ${number(mean)}, median ${number(median)}, 95th percentile ${number(percentile95)}, largest ${number(largest)}`,
+    ],
+    ['updates', `from ${shownTime(all.oldestUpdate)} to ${shownTime(all.newestUpdate)}`],
+  ];
+}
+
+export interface ListOptions {
+  app?: string;
+  user?: string;
+  title?: string;
+  label?: Record<string, string>;
+  deleted?: true;
+  updatedAfter?: number;
+  updatedBefore?: number;
+  oldestFirst?: true;
+  limit?: number;
+  after?: string;
+}
+
+/** The names of the apps that have sessions. */
+async function appNames(em: EntityManager): Promise<string[]> {
+  const { stores, read } = readerOf(em, 'list');
+  const next = (after: string) => read((sql) => stores.maintenance.nextApp(sql, after, 'sessions'));
+  const names: string[] = [];
+  for (let name = await next(''); name !== undefined; name = await next(name)) names.push(name);
+  return names;
+}
+
+export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
+  if (options.app === undefined) {
+    const [given] = Object.keys(options).filter((name) => name !== 'json');
+    if (given !== undefined) throw new UsageError('Without --app, list prints the names of the apps: name one.');
+    const names = await appNames(em);
+    await terminal.result(names, () => terminal.table([['app'], ...names.map((name) => [name])]));
+    return undefined;
+  }
+  const { title, updatedAfter, updatedBefore, limit, after } = options;
+  const page = await new MikroOrmSessionService(em).findSessions({
+    ...{ title, updatedAfter, updatedBefore, limit, after },
+    appName: options.app,
+    userId: options.user,
+    labels: options.label,
+    status: options.deleted ? 'deleted' : 'active',
+    order: options.oldestFirst ? 'asc' : 'desc',
+  });
+  const rows = page.sessions.map(({ userId, sessionId, eventCount, lastUpdateTime, title, labels }) => [
+    userId,
+    sessionId,
+    eventCount,
+    shownTime(lastUpdateTime),
+    [title ?? '', ...Object.entries(labels).map(([name, value]) => `${name}=${value}`)].join(' ').trim(),
+  ]);
+  await terminal.result(page, () =>
+    terminal.table([['user', 'session', 'events', 'last update (UTC)', 'title'], ...rows]),
+  );
+  if (page.next !== undefined) terminal.note(`There are more: --after ${quoted(page.next)}`);
+  return undefined;
+};
+
+export const show: Work<[string, string, string, { last?: number }]> = async (
+  { em, terminal },
+  appName,
+  userId,
+  sessionId,
+  { last },
+) => {
+  const session = await new MikroOrmSessionService(em).getSession({
+    appName,
+    userId,
+    sessionId,
+    config: { numRecentEvents: last },
+  });
+  if (!session) throw new SessionNotFoundError(sessionId);
+  const { stores, read } = readerOf(em, 'show');
+  const title = (await read((sql) => stores.transfer.session(sql, { appName, userId, sessionId })))?.title ?? undefined;
+  const first = (revisionOf(session)?.seq ?? session.events.length) - session.events.length + 1;
+  await terminal.result({ ...session, title }, () => [
+    ...(title === undefined ? [] : [terminal.bold(printable(title))]),
+    `${terminal.bold([appName, userId, sessionId].map(printable).join(' / '))}  ${terminal.dim(`updated ${shownTime(session.lastUpdateTime)} UTC`)}`,
+    ...session.events.flatMap((event, i) => eventLines(terminal, first + i, event)),
+    ...Object.entries(session.state).map(([key, value]) => terminal.cyan(`${printable(key)} = ${json(value)}`)),
+  ]);
+  return undefined;
+};
+
+export interface TailOptions {
+  app?: string;
+  user?: string;
+  session?: string;
+  from?: LogCursor;
+}
+
+export const tail: Work<[TailOptions]> = async ({ em, terminal, signal }, { app, user, session, from }) => {
+  const log = new EventLog(em);
+  const filter: CompleteLogFilter = { appName: app, userId: user, sessionId: session, changes: true };
+  const cursor = from ?? (await log.head({ changes: true }));
+  for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);
+  return undefined;
+};
+
+function emit(terminal: Context['terminal'], entry: LogEntry | LogChange): Promise<void> {
+  const { appName, userId, sessionId, seq } = entry;
+  const key = terminal.dim([appName, userId, sessionId].map(printable).join(' / '));
+  if (entry.change) return terminal.result(entry, () => [key, changeLine(terminal, entry)]);
+  const { event, error } = entry;
+  if (event) return terminal.result(entry, () => [key, ...eventLines(terminal, seq, event)]);
+  return terminal.result({ ...entry, error: error?.message }, () => [
+    key,
+    terminal.red(`${seq}  ${printable(error?.message ?? '')}`),
+  ]);
+}

@@ -1,0 +1,75 @@
+import { open } from 'node:fs/promises';
+import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
+import type { RepairedSession } from '../../maintenance/repair.js';
+import type { Work } from '../run.js';
+import { UsageError } from '../usage-error.js';
+import { counted, quoted } from '../words.js';
+
+export interface RepairFlags {
+  save?: string;
+  yes?: true;
+  dryRun?: true;
+  includeLeased?: true;
+}
+
+export const repair: Work<[string, string, string, RepairFlags]> = async (
+  { em, terminal, signal },
+  appName,
+  userId,
+  sessionId,
+  { save, yes, dryRun, includeLeased },
+) => {
+  const maintenance = new SessionMaintenance(em);
+  const key = { appName, userId, sessionId };
+  const planned = await maintenance.repair(key, { includeLeased, dryRun: true });
+  const isDamaged = planned.damage.length + planned.stateValues.length > 0;
+  if (dryRun || !isDamaged) {
+    await terminal.result(saved(planned), () => (isDamaged ? lines(planned) : ['Nothing is damaged.']));
+    return isDamaged ? 'failed' : undefined;
+  }
+  if (save === undefined)
+    throw new UsageError(
+      'repair takes out what cannot be read: name a file for it with --save, or see it with --dry-run.',
+    );
+  const taken = `${counted(planned.events.length, 'event')} and ${counted(planned.stateValues.length, 'state value')}`;
+  if (!yes && !(await terminal.confirm(`This takes out ${taken} of ${quoted(sessionId)}. Go on?`, signal))) {
+    terminal.note('Nothing was changed.');
+    return 'failed';
+  }
+  // The file is written before anything is taken out; one that exists is not overwritten.
+  const file = await open(save, 'wx');
+  try {
+    await file.write(`${JSON.stringify(saved(planned))}\n`);
+    await file.sync();
+    const repaired = await maintenance.repair(key, { includeLeased });
+    // What was damaged since is in it, too.
+    await file.write(`${JSON.stringify(saved(repaired))}\n`);
+    await terminal.result(saved(repaired), () => [...lines(repaired), `What was taken out is in ${save}.`]);
+  } finally {
+    await file.close();
+  }
+  return undefined;
+};
+
+/** Contents as base64, since they may be no text. */
+function saved({ damage, events, stateValues }: RepairedSession) {
+  const text = (content: Buffer | null) => content?.toString('base64') ?? null;
+  return {
+    damage,
+    events: events.map(({ content, parts, ...event }) => ({
+      ...event,
+      content: text(content),
+      parts: parts.map(({ part, content }) => ({ part, content: text(content) })),
+    })),
+    stateValues: stateValues.map(({ key, content }) => ({ key, content: text(content) })),
+  };
+}
+
+function lines({ damage, stateValues }: RepairedSession): string[] {
+  return [
+    ...damage.map(
+      ({ from, to, problem }) => `${from === to ? `event ${from}` : `events ${from} to ${to}`}: ${problem}`,
+    ),
+    ...stateValues.map(({ key }) => `state ${quoted(key)}: unreadable`),
+  ];
+}

@@ -1,0 +1,245 @@
+import { attemptTimer } from './attempt-timer.js';
+import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import type { OrmConnection, ReservedConnection } from '../orm/orm-connection.js';
+import type { Statements } from '../sql/statements.js';
+
+/** How long an attempt may still take when its signal has fired: a connection that answers is worth keeping. */
+const GRACE_MS = 1_000;
+
+/** What ends an attempt before it has come to its end. */
+export interface AttemptLimits {
+  /** In ms, the wait for a connection included; 0 for none (contract O3). */
+  timeoutMs: number;
+  /** Gives the attempt a second to end. */
+  signal?: AbortSignal | undefined;
+}
+
+/** An attempt took longer than `timeoutMs`. */
+export class TimedOut extends Error {
+  /** @param hadConnection false where the time was over before the pool gave a connection. */
+  constructor(readonly hadConnection: boolean) {
+    super('The attempt took longer than timeoutMs');
+  }
+}
+
+/** Whoever asked for the attempt does not want its result any more. */
+export class Aborted extends Error {
+  constructor() {
+    super('The attempt was aborted');
+  }
+}
+
+/**
+ * Runs an attempt on one connection of the host's pool. The connection goes back unless it cannot be trusted: then it is
+ * destroyed, so that the server rolls back, and no later statement finds a transaction that was left open (contract O5).
+ *
+ * @param isSpoilt whether the connection may not be used again after this error of `work`.
+ * @throws TimedOut, Aborted when the limits end the attempt.
+ */
+export async function onConnection<T>(
+  { orm, statements }: Database,
+  limits: AttemptLimits,
+  isSpoilt: (error: unknown) => boolean,
+  work: (connection: AttemptConnection) => Promise<T>,
+): Promise<T> {
+  const deadline = new Deadline(limits);
+  try {
+    const reserved = await deadline.within(orm.reserve(), (late) => late.release());
+    const attempt = new AttemptConnection(statements, reserved, isSpoilt, deadline);
+    try {
+      // What runs in this process always ends, and could not be stopped.
+      return await (reserved.destroy ? deadline.within(work(attempt)) : work(attempt));
+    } catch (error) {
+      if (error instanceof TimedOut || error instanceof Aborted || isSpoilt(error)) attempt.spoil();
+      throw error;
+    } finally {
+      // A statement of `work` that is run after the deadline fails: the connection is destroyed by then.
+      await attempt.end();
+    }
+  } finally {
+    deadline.clear();
+  }
+}
+
+/** What an attempt needs of the host's ORM. */
+export interface Database {
+  readonly orm: OrmConnection;
+  readonly statements: Statements;
+}
+
+export interface TransactionHooks {
+  /** Until this is called a lost connection makes the server roll back; after it the writes may be stored. */
+  beforeCommit?: () => void;
+  /** Called with the error of the rollback. */
+  rollbackFailed?: (error: unknown) => void;
+}
+
+/** How a transaction begins. */
+export interface TransactionStart {
+  setting?: string | undefined;
+  prefix?: string;
+  begin?: string | undefined;
+}
+
+const COMMAND: StatementContext = { wants: 'change', isInTransaction: true, mayPrepare: false, isForeign: false };
+
+/** The connection of an attempt. */
+export class AttemptConnection {
+  readonly #statements: Statements;
+  readonly #reserved: ReservedConnection;
+  readonly #isSpoiltBy: (error: unknown) => boolean;
+  readonly #deadline: Deadline;
+  #isSpoilt = false;
+
+  constructor(
+    statements: Statements,
+    reserved: ReservedConnection,
+    isSpoilt: (error: unknown) => boolean,
+    deadline: Deadline,
+  ) {
+    this.#statements = statements;
+    this.#reserved = reserved;
+    this.#isSpoiltBy = isSpoilt;
+    this.#deadline = deadline;
+  }
+
+  get driver(): Driver {
+    return this.#reserved.driver;
+  }
+
+  /** For `em.setTransactionContext`: the statements of `em` run on this connection. */
+  get context(): object {
+    return this.#reserved.context();
+  }
+
+  /** Begins the attempt's time anew: for work of any length whose statements are answered in time. */
+  restartDeadline(): void {
+    this.#deadline.restart();
+  }
+
+  /** Runs a statement without values. */
+  command(text: string): Promise<DriverResult> {
+    return this.#statements.send(this.driver, text, [], COMMAND);
+  }
+
+  /**
+   * Runs `work` in a transaction.
+   *
+   * @param start.setting a statement that is run before the `begin`.
+   * @param start.prefix what the `begin` itself starts with.
+   * @throws the first error, also when the rollback fails.
+   */
+  async transaction<T>(
+    work: () => Promise<T>,
+    { beforeCommit, rollbackFailed }: TransactionHooks = {},
+    { setting, prefix = '', begin = 'begin' }: TransactionStart = {},
+  ): Promise<T> {
+    if (setting !== undefined) await this.command(setting);
+    await this.command(prefix + begin);
+    try {
+      const result = await work();
+      beforeCommit?.();
+      await this.command('commit');
+      return result;
+    } catch (error) {
+      // A connection that is destroyed is rolled back by the server; a `rollback` on it might never be answered.
+      if (!this.#reserved.destroy || !this.#isSpoiltBy(error)) {
+        await this.command('rollback').catch((failed: unknown) => {
+          this.spoil();
+          rollbackFailed?.(failed);
+        });
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Runs `work` in a savepoint of the transaction.
+   *
+   * @param undone is called with the error of `work`, whose writes are undone.
+   * @throws the error of `work` when its writes cannot be undone alone: some errors end the whole transaction.
+   */
+  async savepoint(work: () => Promise<void>, undone: (error: unknown) => void): Promise<void> {
+    await this.command('savepoint adk');
+    try {
+      await work();
+    } catch (error) {
+      await this.command('rollback to adk').catch(() => {
+        throw error;
+      });
+      undone(error);
+    }
+    await this.command('release adk');
+  }
+
+  /** Has the connection closed at the end, instead of going back to the pool. */
+  spoil(): void {
+    this.#isSpoilt = true;
+  }
+
+  async end(): Promise<void> {
+    const reserved = this.#reserved;
+    if (this.#isSpoilt && reserved.destroy) await reserved.destroy();
+    else reserved.release();
+  }
+}
+
+/** The end of an attempt's time. */
+class Deadline {
+  readonly #timer: ReturnType<typeof attemptTimer> | undefined;
+  readonly #running: ReturnType<ReturnType<typeof attemptTimer>['start']> | undefined;
+  readonly #signal: AbortSignal | undefined;
+  #grace: NodeJS.Timeout | undefined;
+  #over: Error | undefined;
+  /** Ends what is waited for. */
+  #end: ((error: Error) => void) | undefined;
+  #hadConnection = false;
+
+  constructor({ timeoutMs, signal }: AttemptLimits) {
+    if (timeoutMs > 0) {
+      this.#timer = attemptTimer(timeoutMs);
+      this.#running = this.#timer.start(() => this.#isOver(new TimedOut(this.#hadConnection)));
+    }
+    this.#signal = signal;
+    if (signal?.aborted) this.#abort();
+    else signal?.addEventListener('abort', this.#abort);
+  }
+
+  readonly #abort = () => {
+    this.#grace = setTimeout(() => this.#isOver(new Aborted()), GRACE_MS);
+  };
+
+  #isOver(error: Error): void {
+    this.#over = error;
+    this.#end?.(error);
+  }
+
+  /**
+   * Waits for a connection first, and then for the work on it.
+   *
+   * @param late is called with a result that comes after the deadline.
+   * @throws TimedOut, Aborted at the deadline.
+   */
+  async within<T>(work: Promise<T>, late?: (result: T) => void): Promise<T> {
+    try {
+      return await new Promise<T>((resolve, reject) => {
+        this.#end = reject;
+        if (this.#over) reject(this.#over);
+        work.then((result) => (this.#over ? late?.(result) : resolve(result)), reject);
+      });
+    } finally {
+      this.#hadConnection = true;
+    }
+  }
+
+  /** Begins the time anew. It does nothing after the deadline, when nobody waits any more. */
+  restart(): void {
+    if (this.#running) this.#timer?.restart(this.#running);
+  }
+
+  clear(): void {
+    if (this.#running) this.#timer?.stop(this.#running);
+    clearTimeout(this.#grace);
+    this.#signal?.removeEventListener('abort', this.#abort);
+  }
+}

@@ -1,0 +1,30 @@
+import { SchemaError } from '../../model/errors.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Driver } from '../drivers/driver.js';
+import type { Sql } from '../sql/sql.js';
+
+/**
+ * Refuses a driver by what a setting of the host's makes it report, before anything is written (contract O7).
+ *
+ * @throws SchemaError when it reports how many rows a statement has changed.
+ */
+export function refuseDriver(driver: Driver): void {
+  if (!driver.reportsChangedRows) return;
+  throw new SchemaError(
+    'The driver reports how many rows a statement has changed, where it must report how many it matched. ' +
+      "Leave 'foundRows' and '-FOUND_ROWS' in 'flags' out of 'driverOptions' in the config of MikroORM.",
+  );
+}
+
+/**
+ * Refuses a server that only speaks the protocol of a supported one, before anything is written.
+ *
+ * @throws SchemaError that names it.
+ */
+export async function refuseServer(sql: Sql, { connections }: Dialect): Promise<void> {
+  if (!connections.wrongServer) return;
+  const [row] = await sql.all<{ version: unknown }>('select version() as version');
+  // After `set names binary` it is a Buffer; the check of the settings names that.
+  const wrong = connections.wrongServer(String(row?.version));
+  if (wrong !== undefined) throw new SchemaError(wrong);
+}

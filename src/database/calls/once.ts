@@ -1,0 +1,89 @@
+import { UniqueConstraintViolationException } from '@mikro-orm/core';
+import { randomBytes } from 'node:crypto';
+import type { ErrorContext } from '../../model/options.js';
+import { confirm } from './confirm.js';
+import type { Sql } from '../sql/sql.js';
+import type { Stores } from '../stores/stores.js';
+import type { AttemptOptions, Outcome, Transactions } from './transaction.js';
+
+type OnceOptions = Pick<AttemptOptions, 'locksRowsOnly'>;
+
+/**
+ * Runs the transactions of one call, whose work must not be done again when the answer to a commit was lost: by then somebody
+ * else may have written the same (contract O1). Each leaves a retry token in the tables, by which the next try learns
+ * that the one before was committed.
+ */
+export class Once {
+  readonly #transactions: Transactions;
+  readonly #stores: Stores;
+  readonly #call: ErrorContext;
+  /** The token of the last transaction; the next one removes it, which saves a commit. */
+  #last: string | undefined;
+
+  constructor(transactions: Transactions, stores: Stores, call: ErrorContext) {
+    this.#transactions = transactions;
+    this.#stores = stores;
+    this.#call = call;
+  }
+
+  /** @returns what the try returned that was committed. */
+  async run<T>(work: (sql: Sql) => Promise<T>, options: OnceOptions = {}): Promise<T> {
+    const transactions = this.#transactions;
+    const stores = this.#stores;
+    // In the host's transaction there is one try.
+    if (transactions.isJoined) return transactions.transaction(work);
+    const outcome: Outcome = {};
+    const token = randomBytes(16).toString('base64url');
+    const last = this.#last;
+    let isSettingToken = false;
+    let done: { result: T } | undefined;
+    const workWithToken = async (sql: Sql) => {
+      // The token comes first: its insert waits for the try before, whose commit the server may still be at work on.
+      isSettingToken = true;
+      await stores.retryTokens.set(sql, token);
+      isSettingToken = false;
+      if (last !== undefined) await stores.retryTokens.remove(sql, last);
+      const result = await work(sql);
+      done = { result };
+      return result;
+    };
+    let result: T;
+    try {
+      result = await transactions.transaction(workWithToken, { ...options, outcome });
+    } catch (error) {
+      // The token is there, so the try before was committed.
+      const isDone =
+        isSettingToken && outcome.lostAnswer !== undefined && error instanceof UniqueConstraintViolationException;
+      if (!isDone || !done) throw error;
+      await confirm(transactions, stores, outcome);
+      result = done.result;
+    }
+    this.#last = token;
+    return result;
+  }
+
+  /** Removes the last token. It throws nothing: a token that stays behind takes up some bytes. */
+  async end(): Promise<void> {
+    const transactions = this.#transactions;
+    const stores = this.#stores;
+    const call = this.#call;
+    const last = this.#last;
+    if (last === undefined) return;
+    const removed = transactions.run((sql) => stores.retryTokens.remove(sql, last), { retries: () => false });
+    await removed.catch((error: unknown) => transactions.report(error, call));
+  }
+}
+
+/** Runs one transaction as `Once` does. */
+export async function once<T>(
+  transactions: Transactions,
+  stores: Stores,
+  call: ErrorContext,
+  work: (sql: Sql) => Promise<T>,
+  options?: OnceOptions,
+): Promise<T> {
+  const each = new Once(transactions, stores, call);
+  const result = await each.run(work, options);
+  await each.end();
+  return result;
+}

@@ -1,0 +1,418 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { setTimeout } from 'node:timers/promises';
+import { AdkMikroOrmError, DatabaseError, EventTooLargeError, SchemaError, driverCodeOf } from '../../model/errors.js';
+import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
+import type { ErrorContext, ReportingOptions, RetryOptions } from '../../model/options.js';
+import { Aborted, onConnection, type AttemptConnection, type Database, type TransactionHooks } from './connection.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
+import { resolveDialect } from '../dialects/resolve.js';
+import { refuseDriver, refuseServer } from './driver-check.js';
+import type { Driver } from '../drivers/driver.js';
+import { failureOf } from './failure-of.js';
+import { refuseDisabled, refuseEnded, refuseInside, transactionsAreDisabled } from './inside-transaction.js';
+import { ormConnectionOf, refuseOther, type OrmConnection } from '../orm/orm-connection.js';
+import { SharedCommits } from './shared-commits.js';
+import { sqlOf } from '../sql/sql.js';
+import { Statements } from '../sql/statements.js';
+import { isObject } from '../../model/objects.js';
+
+/** Errors of writes that may be stored all the same: the answer to one of the tries was lost (contract O1). */
+const uncertain = new WeakSet<object>();
+
+/** What statements begin with, by the ORM's connection; see `clusterPrefix`. */
+const prefixes = new WeakMap<object, string>();
+
+/** The ORMs whose connection is set up, and those for which that is under way. */
+const prepared = new WeakSet<object>();
+const beingPrepared = new WeakMap<object, Promise<void>>();
+
+/** See `timeoutMs` and `retry.forMs` of the options. */
+const DEFAULT_TIMEOUT_MS = 30_000;
+const DEFAULT_RETRY_MS = 30_000;
+
+/** How long a try waits for a lock of SQLite where the driver does not wait; where it does, see `BUSY_TIMEOUT_MS`. */
+const LOCK_TIMEOUT_MS = 10_000;
+
+/** The longest pause between two checks whether the lock is free; each is of random length. */
+const LOCK_PAUSE_MS = 10;
+
+/** How many tries deadlocks and lock time-outs get where the host's options have no number. */
+const ATTEMPTS = 10;
+
+export interface TransactionOptions extends ReportingOptions {
+  retry?: RetryOptions | undefined;
+  timeoutMs?: number | undefined;
+  preparedStatements?: boolean | undefined;
+  /** Another program's database, which is read only: its settings stay as they are. */
+  isForeign?: boolean;
+}
+
+/** What is known of the writes of one call (contract O1). */
+export interface Outcome {
+  /** The error in whose place the answer to a write should have come: the write may be stored all the same. */
+  lostAnswer?: unknown;
+}
+
+/** What a call needs of its attempts. */
+export interface AttemptOptions {
+  /** Shared by the writes of one call. */
+  outcome?: Outcome;
+  /** Whether a failure that may pass is tried again; all of them by default. */
+  retries?: (failure: Failure) => boolean;
+  /** Ends what is under way within a second, with the connection if need be. @throws Aborted from the call. */
+  signal?: AbortSignal | undefined;
+  /** For a transaction that deletes: it does not lock what is between its rows, where others write. */
+  locksRowsOnly?: boolean;
+  /** For a short transaction: where it waits for the only connection it shares a commit with others that do. */
+  sharesCommit?: boolean;
+}
+
+/** What is known of an attempt while it runs. */
+interface Attempt {
+  /** Whether the statement has been sent that makes its writes last. */
+  isSent: boolean;
+}
+
+/** Statements and transactions on connections of a host's ORM, with retries (contract E4, E5). */
+export class Transactions {
+  readonly dialect: Dialect;
+  readonly #em: EntityManager;
+  readonly #orm: OrmConnection;
+  readonly #statements: Statements;
+  readonly #options: TransactionOptions;
+  readonly #retry: { attempts: number | undefined; forMs: number; baseDelayMs: number; maxDelayMs: number };
+  /** Whether the calls join a transaction of the host's; the host retries what fails there. */
+  readonly #joined: boolean;
+
+  /** @throws SchemaError for a database that is not supported. */
+  constructor(em: EntityManager, options: TransactionOptions = {}, joined = false) {
+    refuseOther(em);
+    this.#em = em;
+    this.dialect = resolveDialect(em.getPlatform());
+    this.#orm = ormConnectionOf(em);
+    this.#statements = new Statements(em);
+    this.#options = options;
+    const { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 } = options.retry ?? {};
+    this.#retry = { attempts, forMs, baseDelayMs, maxDelayMs };
+    this.#joined = joined;
+  }
+
+  get isJoined(): boolean {
+    return this.#joined;
+  }
+
+  join(em: EntityManager): Transactions {
+    return new Transactions(em, this.#options, true);
+  }
+
+  /** The host's transaction that calls join. */
+  get joinedTransaction(): object | undefined {
+    return this.#joined ? this.#em.getTransactionContext<object>() : undefined;
+  }
+
+  /**
+   * Runs a public call's work. What it throws is what the caller may see; the driver's error goes to `onError`.
+   *
+   * @throws InsideTransactionError inside a transaction of the host's that the call does not join.
+   * @throws InvalidArgumentError when the transaction that it joins has ended.
+   * @throws SchemaError with `disableTransactions` in the config.
+   */
+  async call<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
+    refuseDisabled(this.#em);
+    this.refuseTransaction();
+    try {
+      return await work();
+    } catch (error) {
+      if (isOwn(error)) throw error;
+      this.report(error, context);
+      throw this.errorOf(error);
+    }
+  }
+
+  /** @throws InsideTransactionError, InvalidArgumentError as `call`. */
+  refuseTransaction(): void {
+    if (this.#joined) refuseEnded(this.#em);
+    else refuseInside(this.#em);
+  }
+
+  /** The error that a caller gets for a driver's error. */
+  errorOf(error: unknown): AdkMikroOrmError {
+    return publicError(error, this.failureOf(error));
+  }
+
+  /** Reports an error to the host, in the driver's own words (contract O8). */
+  report(error: unknown, context: ErrorContext): void {
+    if (error instanceof AdkMikroOrmError) return;
+    try {
+      // A function that is asynchronous fits, too; what it rejects with must not end the process.
+      const reported: unknown = this.#options.onError?.(error, context);
+      Promise.resolve(reported).catch(() => undefined);
+    } catch {
+      // The host's log is no part of the call.
+    }
+  }
+
+  /** Runs statements that need no transaction around them, on one connection. */
+  async run<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
+    return this.#retried((_, signal) => this.#once(work, signal), options);
+  }
+
+  /** Runs `work` in a transaction: in one of its own, or in a savepoint of the host's, so that its failure leaves the host's whole. */
+  async transaction<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
+    const run = (driver: Driver) => work(this.#sql(driver, true));
+    return this.#retried((attempt, signal) => {
+      if (this.#joined) return this.#inSavepoint(work);
+      const hooks: TransactionHooks = {
+        beforeCommit: () => {
+          attempt.isSent = true;
+        },
+        rollbackFailed: (failed) => this.report(failed, { operation: 'rollback', key: {} }),
+      };
+      if (options?.sharesCommit && this.dialect.connections.defaultPoolMax === 1)
+        return SharedCommits.of(this.#orm).run(run, hooks, (lead) => this.#onConnection(signal, lead));
+      const setting = options?.locksRowsOnly ? this.dialect.sql.lockRowsOnly : undefined;
+      return this.#onConnection(signal, (connection, prefix) =>
+        connection.transaction(() => run(connection.driver), hooks, { setting, prefix }),
+      );
+    }, options);
+  }
+
+  /**
+   * Reads rows as of one moment, without locks, so that nobody waits for it where there are several connections. It may take
+   * longer than one attempt: each of its statements has that time.
+   *
+   * @param work only reads, outside of a host's transaction. It is done again from its beginning.
+   */
+  async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#retried((_, signal) =>
+      this.#onConnection(signal, (connection, prefix) => {
+        const sql = this.#sql(connection.driver, true);
+        const all: Sql['all'] = async (text, values) => {
+          connection.restartDeadline();
+          return sql.all(text, values);
+        };
+        return connection.transaction(() => work({ ...sql, all }), {}, { ...this.dialect.sql.snapshot, prefix });
+      }),
+    );
+  }
+
+  /** Runs a single statement as `transaction` does; on its own it is a transaction already. */
+  async statement<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
+    if (this.#joined) return this.transaction(work);
+    const send = (attempt: Attempt) => (sql: Sql) => {
+      attempt.isSent = true;
+      return work(sql);
+    };
+    return this.#retried((attempt, signal) => this.#once(send(attempt), signal), options);
+  }
+
+  async #once<T>(work: (sql: Sql) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    if (this.joinedTransaction) return work(await this.#sqlIn(this.#em));
+    return this.#onConnection(signal, (connection, prefix) => work(this.#sql(connection.driver, false, prefix)));
+  }
+
+  async #inSavepoint<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    const outer = this.joinedTransaction;
+    // A fork of a transaction with `ignoreNestedTransactions` would begin no savepoint, and leave a part of what fails.
+    const em = this.#em.fork({ keepTransactionContext: true, ...(outer && { disableTransactions: false }) });
+    await em.begin({ ctx: outer });
+    if (!em.isInTransaction()) throw transactionsAreDisabled();
+    try {
+      const result = await work(await this.#sqlIn(em));
+      await em.commit();
+      return result;
+    } catch (error) {
+      await em.rollback().catch((failed: unknown) => this.report(failed, { operation: 'rollback', key: {} }));
+      throw error;
+    }
+  }
+
+  #onConnection<T>(
+    signal: AbortSignal | undefined,
+    work: (connection: AttemptConnection, prefix: string) => Promise<T>,
+  ): Promise<T> {
+    return onConnection(
+      this.database,
+      { timeoutMs: this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS, signal },
+      // A connection with a setting that is refused stays as the host has set it.
+      (error) =>
+        !isOwn(error) && !this.dialect.connections.settings.refusal(error) && spoilsConnection(this.failureOf(error)),
+      async (connection) => work(connection, await this.#prefix(connection.driver)),
+    );
+  }
+
+  /** What statements begin with; the first call checks the driver and the server. Within the time of an attempt, since the server may be silent. */
+  async #prefix(driver: Driver): Promise<string> {
+    let prefix = prefixes.get(this.#orm);
+    if (prefix === undefined) {
+      refuseDriver(driver);
+      const sql = this.#sql(driver, false);
+      if (!this.#options.isForeign) await refuseServer(sql, this.dialect);
+      prefix = (await this.dialect.connections.clusterPrefix?.(sql)) ?? '';
+      prefixes.set(this.#orm, prefix);
+    }
+    return prefix;
+  }
+
+  #sql(driver: Driver, isInTransaction: boolean, prefix = ''): Sql {
+    const { preparedStatements: mayPrepare = true, isForeign = false } = this.#options;
+    const { isInProcess } = this.#orm;
+    return sqlOf(this.#statements, driver, this.dialect.connections.settings, {
+      isInTransaction,
+      isInProcess,
+      mayPrepare,
+      isForeign,
+      prefix,
+    });
+  }
+
+  /** Statements in the transaction of the host's that an `EntityManager` is in. */
+  async #sqlIn(em: EntityManager): Promise<Sql> {
+    const transaction = em.getTransactionContext<object>();
+    if (!transaction) throw transactionsAreDisabled();
+    return this.#sql(await this.#orm.ofTransaction(transaction), true);
+  }
+
+  /** What attempts run on. */
+  get database(): Database {
+    return { orm: this.#orm, statements: this.#statements };
+  }
+
+  failureOf(error: unknown): Failure {
+    return failureOf(error, this.dialect);
+  }
+
+  /**
+   * Checks a connection's settings, which every statement does by itself.
+   *
+   * @throws SchemaError when one is refused; nothing when the check itself fails.
+   */
+  async checkSettings(): Promise<void> {
+    try {
+      await this.#once((sql) => sql.all('select ? as checked', ['']));
+    } catch (error) {
+      const refusal = error instanceof SchemaError ? error : this.dialect.connections.settings.refusal(error);
+      if (refusal) throw refusal;
+    }
+  }
+
+  async #retried<T>(
+    work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
+    { outcome = {}, retries = () => true, signal }: AttemptOptions = {},
+  ): Promise<T> {
+    let outageBegan: number | undefined;
+    let conflicts = 0;
+    for (let tries = 1; ; tries++) {
+      const attempt = { isSent: false };
+      try {
+        return await this.#whenUnlocked(async () => {
+          attempt.isSent = false;
+          const preparing = this.#prepare();
+          if (preparing) await preparing;
+          return work(attempt, signal);
+        });
+      } catch (error) {
+        if (isOwn(error)) throw error;
+        const refusal = this.dialect.connections.settings.refusal(error);
+        if (refusal) throw refusal;
+        const failure = this.failureOf(error);
+        // In a host's transaction nothing is stored before its commit.
+        if (attempt.isSent && !this.#joined && isUncertain(failure)) outcome.lostAnswer ??= error;
+        if (outcome.lostAnswer !== undefined && isObject(error)) uncertain.add(error);
+        const passing = this.#passing(failure);
+        if (passing === 'outage') outageBegan ??= performance.now();
+        else {
+          outageBegan = undefined;
+          conflicts++;
+        }
+        if (this.#joined || !passing || !retries(failure) || this.#isGivenUp(tries, conflicts, outageBegan))
+          throw error;
+      }
+      const longest = Math.min(this.#retry.maxDelayMs, this.#retry.baseDelayMs * 2 ** (tries - 1));
+      // The pause is random, or transactions that met once meet again.
+      await setTimeout(Math.random() * longest, undefined, signal && { signal }).catch(() => {
+        throw new Aborted();
+      });
+    }
+  }
+
+  /** Waits for a lock of SQLite by running `attempt` again, where the driver would stop the process while it waits. */
+  async #whenUnlocked<T>(attempt: () => Promise<T>): Promise<T> {
+    const deadline = performance.now() + LOCK_TIMEOUT_MS;
+    for (;;) {
+      try {
+        return await attempt();
+      } catch (error) {
+        const isLocked = !this.#joined && this.#orm.mustWaitForLocks && this.failureOf(error) === 'lockTimeout';
+        if (!isLocked || performance.now() > deadline) throw error;
+      }
+      await setTimeout(Math.random() * LOCK_PAUSE_MS);
+    }
+  }
+
+  /**
+   * Opens the ORM's connection and sets it up, each once.
+   *
+   * @returns undefined where there is nothing to wait for.
+   */
+  #prepare(): Promise<void> | undefined {
+    const opening = this.#orm.open();
+    if (opening) return opening.then(() => this.#prepare());
+    this.#orm.quiet();
+    const { connections } = this.dialect;
+    // A host's transaction has SQLite's only connection already; waiting for another one would never end.
+    if (!connections.prepare || this.#joined || this.#options.isForeign || prepared.has(this.#orm)) return undefined;
+    let preparing = beingPrepared.get(this.#orm);
+    if (!preparing) {
+      preparing = this.#onConnection(undefined, async (connection) =>
+        connections.prepare?.(this.#em, this.#sql(connection.driver, false)),
+      )
+        .then(() => void prepared.add(this.#orm))
+        .finally(() => beingPrepared.delete(this.#orm));
+      beingPrepared.set(this.#orm, preparing);
+    }
+    return preparing;
+  }
+
+  /** A node that has lost its cluster refuses to wait for it by the error of a lock time-out, and at once. */
+  #passing(failure: Failure): ReturnType<typeof passingOf> {
+    return failure === 'lockTimeout' && prefixes.get(this.#orm) ? 'outage' : passingOf(failure);
+  }
+
+  /** @param outageBegan when the outage was noticed that goes on; undefined for what others' transactions cause. */
+  #isGivenUp(tries: number, conflicts: number, outageBegan: number | undefined): boolean {
+    const { attempts, forMs } = this.#retry;
+    if (attempts !== undefined && tries >= attempts) return true;
+    // Attempts spent on an outage do not count as conflicts.
+    return outageBegan === undefined ? conflicts >= (attempts ?? ATTEMPTS) : performance.now() - outageBegan >= forMs;
+  }
+}
+
+/** A mistake in the program, the caller's or ours, or an answer of ours; the database has no part in it. */
+function isOwn(error: unknown): error is Error {
+  return (
+    error instanceof Aborted ||
+    error instanceof AdkMikroOrmError ||
+    error instanceof TypeError ||
+    error instanceof RangeError
+  );
+}
+
+/**
+ * The error that a caller gets for a driver's error, without the SQL and the values that its message holds (contract A12); of
+ * missing tables with the command that makes them (contract F5).
+ */
+function publicError(error: unknown, failure: Failure): AdkMikroOrmError {
+  if (failure === 'missingTable' || failure === 'missingColumn') {
+    return new SchemaError(
+      "The tables of adk-mikro-orm are missing or outdated. Run 'npx adk-mikro-orm migrate', or 'await migrate(orm)', or 'npx mikro-orm migration:up' with adkMigrations(…) in your config.",
+    );
+  }
+  const outcome = isObject(error) && uncertain.has(error) ? 'unknown' : 'none';
+  if (failure === 'tooLarge' && outcome === 'none') {
+    return new EventTooLargeError();
+  }
+  const { reason } = FAILURES[failure];
+  return new DatabaseError(FAILURES[failure], reason, driverCodeOf(error), outcome);
+}

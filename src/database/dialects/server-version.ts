@@ -1,0 +1,35 @@
+/**
+ * Servers that speak the protocol of PostgreSQL or MySQL. None of them is tested, and what they do otherwise would be
+ * noticed too late; see docs/scale.md.
+ */
+const OTHER_ENGINES: readonly { name: string; version: RegExp; because: string }[] = [
+  { name: 'TiDB', version: /-TiDB-/, because: 'its "for update skip locked" locks nothing' },
+  { name: 'CockroachDB', version: /^CockroachDB/, because: 'it has no advisory locks, and its "json" is "jsonb"' },
+  { name: 'YugabyteDB', version: /-YB-/, because: 'no test runs on it' },
+  { name: 'Vitess', version: /-Vitess/, because: 'no test runs on it' },
+  { name: 'OceanBase', version: /-OceanBase/, because: 'no test runs on it' },
+  { name: 'Amazon Redshift', version: / Redshift /, because: 'it does not enforce primary keys' },
+  { name: 'Materialize', version: / Materialize /, because: 'no test runs on it' },
+  { name: 'Greenplum', version: /Greenplum Database/, because: 'no test runs on it' },
+];
+
+/**
+ * @param version what `version()` returns.
+ * @returns why the server is refused, and what to use; undefined where it is the one that the driver is for.
+ */
+export function wrongServer(version: string, driver: 'postgresql' | 'mysql' | 'mariadb'): string | undefined {
+  const engine = OTHER_ENGINES.find((other) => other.version.test(version));
+  if (engine) {
+    return (
+      `This server is ${engine.name}, on which sessions are not safe: ${engine.because}. ` +
+      'Use PostgreSQL, MySQL, MariaDB or SQLite; docs/scale.md says what is known of other engines.'
+    );
+  }
+  if (driver === 'postgresql') return undefined;
+  const server = /mariadb/i.test(version) ? 'mariadb' : 'mysql';
+  if (server === driver) return undefined;
+  return (
+    `This server is ${server === 'mysql' ? 'MySQL' : 'MariaDB'}: use @mikro-orm/${server} and its driver ` +
+    `instead of @mikro-orm/${driver}.`
+  );
+}

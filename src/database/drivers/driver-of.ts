@@ -1,0 +1,24 @@
+import type { Driver } from './driver.js';
+import { MariadbConnector, isMariadb } from './mariadb-connector.js';
+import { Mysql2, isMysql2 } from './mysql2.js';
+import { NodePostgres, isPostgresClient } from './node-postgres.js';
+import { AsynchronousDriver, SynchronousDriver, isAsynchronousSqlite, isSynchronousSqlite } from './sqlite.js';
+
+const drivers = new WeakMap<object, Driver>();
+
+/** @returns the same object each time; undefined for a connection of an unknown driver. */
+export function driverOf(raw: object): Driver | undefined {
+  const known = drivers.get(raw);
+  if (known) return known;
+  const driver = newDriver(raw);
+  if (driver) drivers.set(raw, driver);
+  return driver;
+}
+
+function newDriver(raw: object): Driver | undefined {
+  if (isSynchronousSqlite(raw)) return new SynchronousDriver(raw);
+  if (isAsynchronousSqlite(raw)) return new AsynchronousDriver(raw);
+  if (isPostgresClient(raw)) return new NodePostgres(raw);
+  if (isMysql2(raw)) return new Mysql2(raw);
+  return isMariadb(raw) ? new MariadbConnector(raw) : undefined;
+}

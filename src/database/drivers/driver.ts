@@ -1,0 +1,31 @@
+/** What a statement is sent with. */
+export interface StatementContext {
+  /** Whether rows are asked for, or how many rows were changed. */
+  wants: 'rows' | 'change';
+  /** In a transaction an error may end it, so that the statement cannot be sent in another way. */
+  isInTransaction: boolean;
+  /** Whether connections of PostgreSQL may keep prepared statements. */
+  mayPrepare: boolean;
+  /** Of another program's table, whose values may have any type: they are what the driver makes of them. */
+  isForeign: boolean;
+}
+
+export interface DriverResult {
+  /** Empty where a change was asked for. */
+  rows: object[];
+  /** How many rows matched; 0 where rows were asked for. */
+  affectedRows: unknown;
+  /** What MySQL's `last_insert_id(…)` returned; undefined for 0. */
+  insertId: unknown;
+}
+
+/** One connection of a driver. Values are bound, whatever the host has set for its driver and the server. */
+export interface Driver {
+  /** @param text with `?` for each of the values. */
+  send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult>;
+  /** Whether the connection reports how many rows an `update` has changed, and not how many it matched. */
+  readonly reportsChangedRows: boolean;
+}
+
+/** How many statements a connection keeps. The package has fewer texts; only lists of different lengths are more. */
+export const KEPT_STATEMENTS = 100;

@@ -1,0 +1,69 @@
+import { MysqlDriver, type MysqlStatement } from './mysql-driver.js';
+
+/** The members of a connection of mariadb with callbacks that are used. */
+export interface MariadbConnection {
+  readonly info: { readonly clientCapabilities?: bigint };
+  execute(
+    statement: MariadbStatement,
+    values: readonly unknown[],
+    done: (error: Error | null, result: unknown) => void,
+  ): unknown;
+  query(
+    statement: MariadbStatement,
+    values: readonly unknown[],
+    done: (error: Error | null, result: unknown) => void,
+  ): unknown;
+}
+
+interface MariadbStatement extends MysqlStatement {
+  typeCast: false;
+  metaAsArray: false;
+  namedPlaceholders: false;
+  bigIntAsNumber: boolean;
+  insertIdAsNumber: boolean;
+  checkNumberRange: boolean;
+}
+
+export function isMariadb(raw: object): raw is MariadbConnection {
+  return 'execute' in raw && 'info' in raw;
+}
+
+const OPTIONS: Omit<MariadbStatement, 'sql'> = {
+  rowsAsArray: false,
+  nestTables: false,
+  typeCast: false,
+  metaAsArray: false,
+  namedPlaceholders: false,
+  // Numbers above 2^53 would be rounded: they come as bigint, and are refused.
+  bigIntAsNumber: false,
+  insertIdAsNumber: false,
+  checkNumberRange: false,
+};
+
+/** The client's flag CLIENT_FOUND_ROWS. */
+const FOUND_ROWS = 2n;
+
+/** The driver keeps prepared statements by itself, 256 for a connection by default. */
+export class MariadbConnector extends MysqlDriver {
+  readonly #connection: MariadbConnection;
+
+  constructor(connection: MariadbConnection) {
+    super();
+    this.#connection = connection;
+  }
+
+  get reportsChangedRows(): boolean {
+    const { clientCapabilities } = this.#connection.info;
+    return clientCapabilities !== undefined && (clientCapabilities & FOUND_ROWS) === 0n;
+  }
+
+  protected execute(sql: string, values: readonly unknown[], done: (error: Error | null, result: unknown) => void) {
+    this.#connection.execute({ sql, ...OPTIONS }, values, done);
+  }
+
+  protected query(sql: string, done: (error: Error | null, result: unknown) => void) {
+    this.#connection.query({ sql, ...OPTIONS }, [], done);
+  }
+
+  protected unprepare() {}
+}

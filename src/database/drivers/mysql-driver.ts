@@ -1,0 +1,84 @@
+import { LastUsed } from '../../model/last-used.js';
+import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
+import { isObject } from '../../model/objects.js';
+
+/** A statement, and options that override those of the host's driver, which change the shape of rows. */
+export interface MysqlStatement {
+  sql: string;
+  values?: readonly unknown[];
+  rowsAsArray: false;
+  nestTables: false;
+}
+
+type Done = (error: Error | null, result: unknown) => void;
+
+/**
+ * Prepared statements of the drivers mysql2 and mariadb. Where the server does not prepare, the values are in the text:
+ * texts as hexadecimal digits, since its modes and character sets decide where a text in quotes ends (contract O7).
+ */
+export abstract class MysqlDriver implements Driver {
+  abstract readonly reportsChangedRows: boolean;
+  readonly #statements = new LastUsed<true>(KEPT_STATEMENTS, (_, text) => this.unprepare(text));
+
+  /** Runs a prepared statement, which is prepared on its first use. */
+  protected abstract execute(text: string, values: readonly unknown[], done: Done): void;
+
+  /** Runs a text without values. */
+  protected abstract query(text: string, done: Done): void;
+
+  /** The driver has no statement for this text any more. */
+  protected abstract unprepare(text: string): void;
+
+  async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
+    if (values.length === 0) return this.#settled((done) => this.query(text, done));
+    this.#statements.get(text, () => true);
+    try {
+      return await this.#settled((done) => this.execute(text, values, done));
+    } catch (error) {
+      if (!UNPREPARED.has(driverNumberOf(error))) throw error;
+      this.#statements.delete(text);
+      this.unprepare(text);
+      return this.#settled((done) => this.query(withLiterals(text, values), done));
+    }
+  }
+
+  #settled(send: (done: Done) => void): Promise<DriverResult> {
+    return new Promise((resolve, reject) => {
+      send((error, result) => {
+        if (error) reject(error);
+        else resolve(resultOf(result));
+      });
+    });
+  }
+}
+
+/** The server's number of an error, which both drivers give; NaN for another error. */
+export function driverNumberOf(error: unknown): number {
+  return isObject(error) && 'errno' in error ? Number(error.errno) : Number.NaN;
+}
+
+/**
+ * The server has not run the statement: it has forgotten it, has no room for another (`max_prepared_stmt_count`), would
+ * have to prepare it again, or cannot prepare such a one.
+ */
+const UNPREPARED: ReadonlySet<number> = new Set([1243, 1461, 1615, 1295]);
+
+function resultOf(result: unknown): DriverResult {
+  if (!Array.isArray(result)) {
+    const { affectedRows, insertId }: { affectedRows?: unknown; insertId?: unknown } = result ?? {};
+    return { rows: [], affectedRows, insertId };
+  }
+  // A block of MariaDB gives several results, of which the first has its rows.
+  const rows: unknown[] = Array.isArray(result[0]) ? result[0] : result;
+  return { rows: rows as object[], affectedRows: 0, insertId: undefined };
+}
+
+export function withLiterals(text: string, values: readonly unknown[]): string {
+  let i = 0;
+  return text.replaceAll('?', () => literal(values[i++]));
+}
+
+function literal(value: unknown): string {
+  if (typeof value === 'string') return `_utf8mb4 x'${Buffer.from(value).toString('hex')}'`;
+  return value === null || value === undefined ? 'null' : Number(value).toString();
+}

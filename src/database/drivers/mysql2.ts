@@ -1,0 +1,61 @@
+import { MysqlDriver, type MysqlStatement } from './mysql-driver.js';
+
+/** The members of a connection of mysql2 that are used. */
+export interface Mysql2Connection {
+  readonly config: { readonly clientFlags?: number; readonly typeCast?: unknown };
+  execute(statement: Mysql2Statement, done: (error: Error | null, result: unknown) => void): unknown;
+  query(statement: Mysql2Statement, done: (error: Error | null, result: unknown) => void): unknown;
+  unprepare(statement: Mysql2Statement): unknown;
+}
+
+interface Mysql2Statement extends MysqlStatement {
+  typeCast: boolean | ((field: unknown, next: () => unknown) => unknown);
+}
+
+export function isMysql2(raw: object): raw is Mysql2Connection {
+  return 'execute' in raw && 'unprepare' in raw && 'config' in raw;
+}
+
+/** The client's flag CLIENT_FOUND_ROWS. */
+const FOUND_ROWS = 2;
+
+export class Mysql2 extends MysqlDriver {
+  readonly #connection: Mysql2Connection;
+  readonly #options: Omit<Mysql2Statement, 'sql'>;
+
+  constructor(connection: Mysql2Connection) {
+    super();
+    this.#connection = connection;
+    // A function of the host's is only overridden by another function.
+    const typeCast = typeof connection.config.typeCast === 'function' ? asItComes : true;
+    this.#options = { rowsAsArray: false, nestTables: false, typeCast };
+  }
+
+  get reportsChangedRows(): boolean {
+    const { clientFlags } = this.#connection.config;
+    return clientFlags !== undefined && (clientFlags & FOUND_ROWS) === 0;
+  }
+
+  protected execute(sql: string, values: readonly unknown[], done: (error: Error | null, result: unknown) => void) {
+    this.#connection.execute({ sql, values: values.map(bound), ...this.#options }, done);
+  }
+
+  protected query(sql: string, done: (error: Error | null, result: unknown) => void) {
+    this.#connection.query({ sql, ...this.#options }, done);
+  }
+
+  protected unprepare(sql: string) {
+    this.#connection.unprepare({ sql, ...this.#options });
+  }
+}
+
+const asItComes = (_field: unknown, next: () => unknown): unknown => next();
+
+/** Above it a whole number is none of a `bigint`. */
+const MOST = 2 ** 63;
+
+/** mysql2 binds each number as a double, which MySQL refuses for a `limit`. */
+function bound(value: unknown): unknown {
+  const isWhole = typeof value === 'number' && Number.isInteger(value) && Math.abs(value) < MOST;
+  return isWhole ? BigInt(value).toString() : value;
+}

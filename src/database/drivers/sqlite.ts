@@ -1,0 +1,99 @@
+import { LastUsed } from '../../model/last-used.js';
+import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
+import { isObject } from '../../model/objects.js';
+
+/** The members of a synchronous SQLite driver that are used; better-sqlite3 and libSQL have them. */
+export interface SynchronousSqlite {
+  /** In memory nobody else has a lock. */
+  memory?: unknown;
+  pragma(source: string): unknown;
+  prepare(text: string): SynchronousStatement;
+}
+
+interface SynchronousStatement {
+  /** Whether it gives rows. */
+  readonly reader: boolean;
+  all(values: readonly unknown[]): object[];
+  run(values: readonly unknown[]): { changes: number };
+  safeIntegers?(isOn: boolean): unknown;
+}
+
+export function isSynchronousSqlite(raw: unknown): raw is SynchronousSqlite {
+  return isObject(raw) && 'pragma' in raw && 'prepare' in raw;
+}
+
+/** libSQL leaves a statement that has failed open until it is collected. */
+export function isLibSql(raw: object): boolean {
+  return 'sync' in raw;
+}
+
+/** better-sqlite3 and libSQL. */
+export class SynchronousDriver implements Driver {
+  readonly reportsChangedRows = false;
+  readonly #statements = new LastUsed<SynchronousStatement>(KEPT_STATEMENTS);
+  readonly #database: SynchronousSqlite;
+
+  constructor(database: SynchronousSqlite) {
+    this.#database = database;
+  }
+
+  // It answers at once; as a promise also what it throws.
+  // eslint-disable-next-line @typescript-eslint/require-await
+  async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
+    const statement = this.#statements.get(text, () => this.#prepare(text));
+    try {
+      if (statement.reader) return { rows: statement.all(values), affectedRows: 0, insertId: undefined };
+      return { rows: [], affectedRows: statement.run(values).changes, insertId: undefined };
+    } catch (error) {
+      this.#statements.delete(text);
+      throw error;
+    }
+  }
+
+  #prepare(text: string): SynchronousStatement {
+    const statement = this.#database.prepare(text);
+    // The host may have asked for bigints by default.
+    statement.safeIntegers?.(false);
+    return statement;
+  }
+}
+
+/** The members of a database of sqlite3 that are used. */
+export interface AsynchronousSqlite {
+  all(text: string, values: readonly unknown[], done: (error: Error | null, rows: object[]) => void): unknown;
+  run(
+    text: string,
+    values: readonly unknown[],
+    done: (this: { changes: number }, error: Error | null) => void,
+  ): unknown;
+}
+
+export function isAsynchronousSqlite(raw: object): raw is AsynchronousSqlite {
+  return 'all' in raw && 'run' in raw && 'each' in raw;
+}
+
+/** sqlite3, which cannot close a database that has prepared statements: none is kept. */
+export class AsynchronousDriver implements Driver {
+  readonly reportsChangedRows = false;
+  readonly #database: AsynchronousSqlite;
+
+  constructor(database: AsynchronousSqlite) {
+    this.#database = database;
+  }
+
+  send(text: string, values: readonly unknown[], { wants }: StatementContext): Promise<DriverResult> {
+    return new Promise((resolve, reject) => {
+      if (wants === 'rows') {
+        this.#database.all(text, values, (error, rows) => {
+          if (error) reject(error);
+          else resolve({ rows, affectedRows: 0, insertId: undefined });
+        });
+      } else {
+        this.#database.run(text, values, function (error) {
+          if (error) reject(error);
+          else resolve({ rows: [], affectedRows: this.changes, insertId: undefined });
+        });
+      }
+    });
+  }
+}

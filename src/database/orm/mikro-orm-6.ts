@@ -1,0 +1,112 @@
+/** MikroORM 6, which runs on knex. */
+import type { Connection, EntityManager } from '@mikro-orm/core';
+import { dialectName } from '../../../entities/dialect-name.js';
+import { driverOf } from '../drivers/driver-of.js';
+import type { Driver } from '../drivers/driver.js';
+import { destroyerOf } from './destroy.js';
+import type { OrmConnection, ReservedConnection } from './orm-connection.js';
+
+/** The members of a connection of MikroORM 6 that are used; knex documents them. */
+export interface KnexConnection extends Connection {
+  getKnex(): { client: KnexClient };
+}
+
+interface KnexClient {
+  acquireConnection(): Promise<object>;
+  releaseConnection(connection: object): Promise<void>;
+  readonly logger: { warn(message: unknown): void };
+  readonly config: { readonly log?: { readonly warn?: unknown } };
+}
+
+/** What `em.getTransactionContext()` gives. */
+interface KnexTransaction {
+  readonly client: Pick<KnexClient, 'acquireConnection'>;
+}
+
+export function isKnexConnection(connection: Connection): connection is KnexConnection {
+  return 'getKnex' in connection;
+}
+
+export class KnexOrmConnection implements OrmConnection {
+  readonly isInProcess: boolean;
+  readonly mustWaitForLocks = false;
+  readonly #connection: KnexConnection;
+  readonly #rethrow: (error: unknown) => never;
+  #isQuiet = false;
+
+  constructor(em: EntityManager, connection: KnexConnection) {
+    this.#connection = connection;
+    // better-sqlite3 gives a TypeError where it cannot open the file; it is no mistake of the caller's.
+    this.#rethrow = (error) => {
+      throw error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
+    };
+    this.isInProcess = dialectName(em.getPlatform()) === 'sqlite';
+  }
+
+  open(): undefined {}
+
+  async reserve(): Promise<ReservedConnection> {
+    await this.#connection.ensureConnection();
+    const { client } = this.#connection.getKnex();
+    const raw: object & { __knex__disposed?: string } = await client.acquireConnection().catch(this.#rethrow);
+    const release = () => void client.releaseConnection(raw);
+    const end = this.isInProcess ? undefined : destroyerOf(raw);
+    return {
+      driver: knownDriver(raw),
+      context: () => contextOf(client, raw),
+      release,
+      destroy:
+        end &&
+        (async () => {
+          // knex looks for it before it hands a connection out.
+          raw.__knex__disposed = 'its transaction may be open';
+          await end();
+          release();
+        }),
+    };
+  }
+
+  async ofTransaction(transaction: object): Promise<Driver> {
+    if (!isKnexTransaction(transaction))
+      throw new TypeError('The transaction of the EntityManager is not one of knex.');
+    return knownDriver(await transaction.client.acquireConnection());
+  }
+
+  /**
+   * When knex's pool finds a connection that broke it prints `Connection Error: ` and the error that the connection broke
+   * with; that of the mariadb driver holds the statement that was under way, with its values. Nothing else of knex's
+   * warnings is held back, and a `log.warn` of the host's in `driverOptions` hears all, since it is the host's own log.
+   */
+  quiet(): void {
+    // A file has no connection that breaks; and MikroORM takes a knex that was asked for early for a connection that is set up.
+    if (this.#isQuiet || this.isInProcess) return;
+    this.#isQuiet = true;
+    const { logger, config } = this.#connection.getKnex().client;
+    if (config.log?.warn) return;
+    const warn = logger.warn.bind(logger);
+    logger.warn = (message) => {
+      if (!String(message).startsWith('Connection Error: ')) warn(message);
+    };
+  }
+}
+
+/** What knex takes for a transaction on a connection. */
+function contextOf(client: KnexClient, raw: object): object {
+  const own: object = {
+    __proto__: client,
+    transacting: true,
+    acquireConnection: () => Promise.resolve(raw),
+    releaseConnection: () => Promise.resolve(),
+  };
+  return { client: own };
+}
+
+function isKnexTransaction(transaction: object): transaction is KnexTransaction {
+  return 'client' in transaction;
+}
+
+function knownDriver(raw: object): Driver {
+  const driver = driverOf(raw);
+  if (!driver) throw new TypeError('The connection of knex is not one of a driver that MikroORM comes with.');
+  return driver;
+}

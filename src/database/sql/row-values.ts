@@ -1,0 +1,67 @@
+/**
+ * What a row's values are, whatever the host has set for its driver: numbers that come as text or as bigint are converted,
+ * and a value of another shape is an error (contract O7). Read as it comes, `'0'` and `'f'` would be true.
+ */
+import { SchemaError } from '../../model/errors.js';
+
+/** @throws SchemaError for what is no number. */
+export function numberOf(value: unknown): number {
+  if (typeof value === 'number') return value;
+  const number = typeof value === 'bigint' || (typeof value === 'string' && value.trim() !== '') ? Number(value) : NaN;
+  if (Number.isNaN(number)) throw changedValues('a number', value);
+  return number;
+}
+
+/** As `numberOf`, for a column that may be null. */
+export function optionalNumberOf(value: unknown): number | undefined {
+  return value === null ? undefined : numberOf(value);
+}
+
+const BOOLEANS: ReadonlyMap<unknown, boolean> = new Map<unknown, boolean>([
+  [true, true],
+  [1, true],
+  [1n, true],
+  ['1', true],
+  ['t', true],
+  ['true', true],
+  [false, false],
+  [0, false],
+  [0n, false],
+  ['0', false],
+  ['f', false],
+  ['false', false],
+]);
+
+/** @throws SchemaError for what is neither true nor false. */
+export function booleanOf(value: unknown): boolean {
+  const boolean = BOOLEANS.get(value);
+  if (boolean === undefined) throw changedValues('a boolean', value);
+  return boolean;
+}
+
+/** @throws SchemaError for what is no text. */
+export function textOf(value: unknown): string {
+  if (typeof value !== 'string') throw changedValues('a text', value);
+  return value;
+}
+
+/** As `textOf`, for a column that may be null. */
+export function optionalTextOf(value: unknown): string | null {
+  return value === null ? null : textOf(value);
+}
+
+/** What to throw where a setting of the driver has changed a value. */
+export function changedValues(what: string, value: unknown): SchemaError {
+  return new SchemaError(
+    `The driver gave ${shapeOf(value)} where ${what} should be, so what is stored cannot be read. Its settings change rows or values. ` +
+      "Leave rowsAsArray, nestTables and typeCast out of 'driverOptions' in the config of MikroORM; leave 'types' and the type " +
+      'parsers of node-postgres (pg.types.setTypeParser) for numbers, booleans and texts as they are; use no plugin that renames columns.',
+  );
+}
+
+function shapeOf(value: unknown): string {
+  if (value === undefined) return 'no column of that name';
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'an array';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}

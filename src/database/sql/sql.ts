@@ -1,0 +1,87 @@
+import type { Driver, StatementContext } from '../drivers/driver.js';
+import { LastUsed } from '../../model/last-used.js';
+import { numberOf } from './row-values.js';
+import type { Statements } from './statements.js';
+import { turnOfEventLoop } from './event-loop.js';
+
+/** Runs statements with bound values, in the transaction that it was made for, if any. */
+export interface Sql {
+  readonly isInTransaction: boolean;
+  /** @returns the rows. */
+  all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
+  /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
+  run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
+}
+
+/** What statements have to know of the call that sends them. */
+export interface SqlContext extends Omit<StatementContext, 'wants'> {
+  /** Whether the database is in this process. */
+  isInProcess: boolean;
+  /** What each statement begins with; see `clusterPrefix`. */
+  prefix: string;
+}
+
+/** Expressions that check the connection's settings, and fail where one is refused (contract O7). */
+export interface CheckExpressions {
+  /** Its value is that of its `?`. The database treats it as a constant, and uses the same indexes. */
+  readonly around: string;
+  /** The same for a statement whose values are whole numbers. Left out where types don't matter. */
+  readonly aroundNumber?: string;
+}
+
+export function sqlOf(statements: Statements, driver: Driver, check: CheckExpressions, context: SqlContext): Sql {
+  const { isInTransaction, isInProcess, prefix } = context;
+  // Once is enough in a transaction; outside, a pooler may send each statement to another connection of the server.
+  let isChecked = false;
+  const forRows: StatementContext = { ...context, wants: 'rows' };
+  const forChange: StatementContext = { ...context, wants: 'change' };
+  const send = async (given: string, values: readonly unknown[], as: StatementContext) => {
+    const turn = isInProcess ? turnOfEventLoop() : undefined;
+    if (turn) await turn;
+    const text = isChecked || values.length === 0 ? given : checked(check, given, values);
+    if (isInTransaction && values.length > 0) isChecked = true;
+    return statements.send(driver, prefix + text, values, as);
+  };
+  return {
+    isInTransaction,
+    async all<Row extends object>(text: string, values: readonly unknown[] = []) {
+      // Each statement is written for the columns of its `Row`; `row-values.ts` checks their values.
+      return (await send(text, values, forRows)).rows as Row[];
+    },
+    async run(text, values = []) {
+      const { affectedRows, insertId } = await send(text, values, forChange);
+      return { affectedRows: wholeNumber(affectedRows), insertId: wholeNumber(insertId ?? 0) };
+    },
+  };
+}
+
+/** Above 2^53 a driver would have rounded it. */
+function wholeNumber(value: unknown): number {
+  const number = numberOf(value);
+  if (!Number.isSafeInteger(number)) throw new Error(`The driver gave ${typeof value} where a number should be`);
+  return number;
+}
+
+const MOST_TEXTS = 1_000;
+
+const checkedTexts = new WeakMap<CheckExpressions, LastUsed<string>>();
+
+/**
+ * A statement that checks the connection's settings where its first text is: that is in a condition or in a row to insert, and
+ * so is evaluated before anything is written.
+ */
+function checked(check: CheckExpressions, text: string, values: readonly unknown[]): string {
+  let texts = checkedTexts.get(check);
+  if (!texts) checkedTexts.set(check, (texts = new LastUsed(MOST_TEXTS)));
+  return texts.get(text, () => {
+    const { around, aroundNumber = around } = check;
+    const position = values.findIndex((value) => typeof value === 'string');
+    return position < 0 ? withCheck(text, 0, aroundNumber) : withCheck(text, position, around);
+  });
+}
+
+function withCheck(text: string, position: number, around: string): string {
+  let at = -1;
+  for (let i = 0; i <= position; i++) at = text.indexOf('?', at + 1);
+  return text.slice(0, at) + around + text.slice(at + 1);
+}

@@ -1,0 +1,183 @@
+import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/core';
+import { refusePlaceholder } from '../../../entities/naming.js';
+import { dialectName } from '../../../entities/dialect-name.js';
+import { entityNamed } from '../../../entities/mikro-orm.js';
+import { SchemaError } from '../../model/errors.js';
+import type { SessionKey } from '../../model/keys.js';
+import type { Scope } from '../../model/state.js';
+import { textOf } from './row-values.js';
+
+const ENTITIES = {
+  sessions: 'AdkSession',
+  events: 'AdkEvent',
+  eventParts: 'AdkEventPart',
+  sessionStates: 'AdkSessionState',
+  userStates: 'AdkUserState',
+  appStates: 'AdkAppState',
+  changes: 'AdkChange',
+  counters: 'AdkCounter',
+} as const;
+
+/** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
+export type Tables = { readonly [Table in keyof typeof ENTITIES]: string } & {
+  readonly select: SelectedColumns;
+  /** The quoted name of the index of changes by session. */
+  readonly changesOfSession: string;
+};
+
+/** The JSON columns as they are selected, so that their text comes back: as the type of the entities has it. */
+interface SelectedColumns {
+  /** JSON of events and changes. */
+  data: string;
+  /** JSON of state values. */
+  value: string;
+  /** JSON of sessions' labels. */
+  labels: string;
+}
+
+const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
+
+export const SESSION_COLUMNS = SESSION_KEY.join(', ');
+
+/** The same columns of one of several tables. */
+export const sessionColumnsOf = (alias: string) => SESSION_KEY.map((column) => `${alias}.${column}`).join(', ');
+
+/** Finds one session; takes `sessionValues`. */
+export const SESSION_WHERE = equal(SESSION_KEY);
+
+/** The same for the rows of an alias. */
+export function whereSession(alias: string): string {
+  return equal(SESSION_KEY.map((column) => `${alias}.${column}`));
+}
+
+/** Where a row of one alias is of the session of another's row. */
+export function isSameSession(one: string, other: string): string {
+  return SESSION_KEY.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ');
+}
+
+/** Where a row of one alias is the event of another's row. */
+export function isSameEvent(one: string, other: string, otherSeq = `${other}.seq`): string {
+  return `${isSameSession(one, other)} and ${one}.seq = ${otherSeq}`;
+}
+
+/** Where the session is still the one that was read; takes `sessionValues` and the incarnation. */
+export function sessionStillExists({ sessions }: Tables): string {
+  return `exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
+}
+
+export function sessionValues({ appName, userId, sessionId }: SessionKey): string[] {
+  return [appName, userId, sessionId];
+}
+
+/** How long the texts of a row are that is written for a session, with the session's own key, in code units. */
+export function rowLength(session: SessionKey, row: object): number {
+  const values: unknown[] = [...sessionValues(session), ...Object.values<unknown>({ ...row })];
+  return values.reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
+}
+
+/** The columns that name a session. */
+export interface SessionKeyRow {
+  app_name: string;
+  user_id: string;
+  session_id: string;
+}
+
+export function sessionKeyOf(row: SessionKeyRow): SessionKey {
+  return { appName: textOf(row.app_name), userId: textOf(row.user_id), sessionId: textOf(row.session_id) };
+}
+
+const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appStates' } as const;
+
+/** The primary key of each state table; all but the last column say whose the state is, see `ownerValues`. */
+export const STATE_KEYS: Record<Scope, readonly string[]> = {
+  session: [...SESSION_KEY, 'state_key'],
+  user: ['app_name', 'user_id', 'state_key'],
+  app: ['app_name', 'state_key'],
+};
+
+export function stateTable(tables: Tables, scope: Scope): string {
+  return tables[STATE_TABLES[scope]];
+}
+
+/** The values of a state table's columns before `state_key`. */
+export function ownerValues(key: SessionKey, scope: Scope): string[] {
+  return sessionValues(key).slice(0, STATE_KEYS[scope].length - 1);
+}
+
+/** Finds the state of one owner; takes `ownerValues`. */
+export function ownerWhere(scope: Scope): string {
+  return equal(STATE_KEYS[scope].slice(0, -1));
+}
+
+function equal(columns: readonly string[]): string {
+  return columns.map((column) => `${column} = ?`).join(' and ');
+}
+
+/** Inserts state; takes `ownerValues`, key, JSON and event id for each row. */
+export function insertIntoState(tables: Tables, scope: Scope): string {
+  return `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id)`;
+}
+
+/** Inserts events; takes `sessionValues`, number, id, timestamp and JSON for each row. */
+export function insertIntoEvents({ events }: Tables): string {
+  return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data)`;
+}
+
+/** @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`. */
+export function tablesOf(em: EntityManager): Tables {
+  const metaOf = (entity: string) => {
+    const meta = entityNamed(em.getMetadata(), entity);
+    if (!meta) {
+      throw new SchemaError(`The ORM does not know ${entity}. Add ...adkEntities() to 'entities' in its config.`);
+    }
+    return meta;
+  };
+  const name = (entity: string) => quoted(em, metaOf(entity));
+  const select = (entity: string, column: string) => {
+    const properties: Record<string, EntityProperty> = metaOf(entity).properties;
+    return properties[column]?.customType?.convertToJSValueSQL?.(column, em.getPlatform()) ?? column;
+  };
+  return {
+    sessions: name(ENTITIES.sessions),
+    events: name(ENTITIES.events),
+    eventParts: name(ENTITIES.eventParts),
+    sessionStates: name(ENTITIES.sessionStates),
+    userStates: name(ENTITIES.userStates),
+    appStates: name(ENTITIES.appStates),
+    changes: name(ENTITIES.changes),
+    counters: name(ENTITIES.counters),
+    changesOfSession: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.changes).tableName}_session`),
+    select: {
+      data: select(ENTITIES.events, 'data'),
+      value: select(ENTITIES.sessionStates, 'value'),
+      labels: select(ENTITIES.sessions, 'labels'),
+    },
+  };
+}
+
+/** @throws SchemaError for MikroORM's wildcard, with which each query has to say where the tables are. */
+export function refuseWildcard(schema: string | undefined): void {
+  if (schema === '*') {
+    throw new SchemaError(`schema: '*' is not supported. Name one schema: adkEntities({ schema: 'kb' }).`);
+  }
+}
+
+function quoted(em: EntityManager, meta: EntityMetadata): string {
+  const platform = em.getPlatform();
+  const schema = meta.schema ?? em.schema ?? em.config.get('schema');
+  refuseWildcard(schema);
+  refusePlaceholder(`${schema}${meta.tableName}`);
+  const table = platform.quoteIdentifier(meta.tableName);
+  // SQLite has no schemas; MikroORM leaves them out there, too.
+  return schema && dialectName(platform) !== 'sqlite' ? `${platform.quoteIdentifier(schema)}.${table}` : table;
+}
+
+export function placeholders(count: number): string {
+  return Array(count).fill('?').join(', ');
+}
+
+export function placeholderRows(rows: number, columns: number): string {
+  return Array(rows)
+    .fill(`(${placeholders(columns)})`)
+    .join(', ');
+}

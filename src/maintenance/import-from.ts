@@ -1,0 +1,100 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { Transactions } from '../database/calls/transaction.js';
+import type { Sql } from '../database/sql/sql.js';
+import { ForeignStore } from '../database/stores/foreign-store.js';
+import { Stores } from '../database/stores/stores.js';
+import { aBoolean, aFunction, anything, object } from '../model/arguments.js';
+import type { ErrorContext } from '../model/options.js';
+import type { ImportFromProgress } from '../model/progress.js';
+import type { Run } from '../transfer/export.js';
+import { writeForeign } from '../transfer/foreign/import-foreign.js';
+import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
+import { recognise } from '../transfer/foreign/recognise.js';
+import { Import } from '../transfer/import.js';
+import { MAX_BATCH_SIZE } from './batches.js';
+import { Parts } from './parts.js';
+import {
+  DEFAULT_IMPORT_BATCH,
+  IMPORT_OPTIONS,
+  MAINTENANCE_OPTIONS,
+  type ImportOptions,
+  type SessionMaintenanceOptions,
+} from './session-maintenance.js';
+
+export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress'>, SessionMaintenanceOptions {
+  /** Of any MikroORM on the database with ADK's store; it need not know the tables. */
+  from: EntityManager;
+  /** Of the MikroORM with our tables. It may be the same one. */
+  to: EntityManager;
+  /** Reads and counts everything, and writes nothing. */
+  dryRun?: boolean;
+  /** Called with each row that cannot be imported, and the reason; the rest goes on. */
+  onRefused?: (row: RefusedRow) => void;
+  /** Called after each record with what has been written in all. */
+  onProgress?: (progress: ImportFromProgress) => void;
+}
+
+const checkOptions = object<ImportFromOptions>(
+  { ...MAINTENANCE_OPTIONS, ...IMPORT_OPTIONS, from: anything, to: anything, dryRun: aBoolean, onRefused: aFunction },
+  'from',
+  'to',
+);
+
+/**
+ * Copies the sessions of one of ADK's own stores (contract L2): `DatabaseSessionService` of `@google/adk` and of adk-python,
+ * adk-python's `SqliteSessionService`, and adk-go's service. Which one it is shows in its tables. They are read, never
+ * changed, and may be in use.
+ *
+ * ```ts
+ * const { sessions, refused } = await importFrom({ from: source.em, to: orm.em, dryRun: true });
+ * ```
+ *
+ * Called again it brings what is new since. Events are numbered by their times, so a session whose source has got an event
+ * between older ones is reported by `onRefused`, and left as it is. State is overwritten, except of sessions that have more
+ * events here; titles, labels and soft deletions stay. A session that was deleted here for good comes back.
+ *
+ * @returns what was written, or with `dryRun` would have been; what was there already does not count.
+ * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.
+ * @throws SchemaError for tables that cannot be read, naming those that are there, and when our tables are missing.
+ * @throws DatabaseError as the methods of `SessionMaintenance`.
+ * @throws InsideTransactionError inside a transaction of one of the two.
+ */
+export async function importFrom(options: ImportFromOptions): Promise<ImportFromProgress> {
+  checkOptions(options, 'The options of importFrom');
+  const {
+    from,
+    to,
+    batchSize = DEFAULT_IMPORT_BATCH,
+    signal,
+    dryRun: isDryRun = false,
+    onRefused,
+    onProgress,
+  } = options;
+  const call: ErrorContext = { operation: 'importFrom', key: {} };
+  const transactions = new Transactions(to, options);
+  const stores = Stores.of(to, transactions.dialect);
+  const foreign = new Transactions(from, { ...options, isForeign: true });
+  const read = <T>(work: (sql: Sql) => Promise<T>) => foreign.call(call, () => foreign.run(work));
+  const parts = new Parts(transactions, stores, call);
+  const write: Run = (work) => (isDryRun ? transactions.call(call, () => transactions.run(work)) : parts.write(work));
+  let refused = 0;
+  const refuse = (row: RefusedRow) => {
+    refused++;
+    onRefused?.(row);
+  };
+  const store = new ForeignStore(foreign.dialect);
+  const kind = await read((sql) => recognise(sql, store, from));
+  const target = new Import(write, stores, {
+    batchSize: Math.min(batchSize, MAX_BATCH_SIZE),
+    isDryRun,
+    isForeign: true,
+  });
+  const records = new ForeignReader(read, store, kind, refuse).records();
+  const progress = () => ({ ...target.progress, refused });
+  return parts.run(progress, () =>
+    writeForeign(records, target, refuse, () => {
+      onProgress?.(progress());
+      return signal?.aborted !== true;
+    }),
+  );
+}

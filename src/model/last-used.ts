@@ -1,0 +1,37 @@
+/** Values by key, made when they are asked for first: those that were used last. */
+export class LastUsed<Value> {
+  readonly #most: number;
+  readonly #dropped: ((value: Value, key: string) => void) | undefined;
+  readonly #values = new Map<string, Value>();
+
+  /**
+   * @param most how many are kept.
+   * @param dropped is called with what makes room for others.
+   */
+  constructor(most: number, dropped?: (value: Value, key: string) => void) {
+    this.#most = most;
+    this.#dropped = dropped;
+  }
+
+  get(key: string, make: (key: string) => Value): Value {
+    const known = this.#values.get(key);
+    if (known !== undefined) this.#values.delete(key);
+    const value = known ?? make(key);
+    // It is set anew at the end: a Map has the order of insertion.
+    this.#values.set(key, value);
+    if (this.#values.size > this.#most) this.#dropOldest();
+    return value;
+  }
+
+  delete(key: string): void {
+    this.#values.delete(key);
+  }
+
+  #dropOldest(): void {
+    const [oldest] = this.#values;
+    if (!oldest) return;
+    const [key, value] = oldest;
+    this.#values.delete(key);
+    this.#dropped?.(value, key);
+  }
+}

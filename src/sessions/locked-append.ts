@@ -1,0 +1,174 @@
+import type { Outcome, Transactions } from '../database/calls/transaction.js';
+import type { StoredEvent } from '../database/dialects/dialect.js';
+import type { Sql } from '../database/sql/sql.js';
+import type { EventContent } from '../database/stores/session-reader.js';
+import type { SessionHead } from '../database/stores/session-store.js';
+import type { Stores } from '../database/stores/stores.js';
+import { EventConflictError, SessionNotFoundError, StaleSessionError, type Damage } from '../model/errors.js';
+import { decodeEvent } from '../model/event-codec.js';
+import type { SessionKey } from '../model/keys.js';
+import type { MikroOrmSessionServiceOptions } from '../model/options.js';
+import { byScope, type StateEntry } from '../model/state.js';
+import type { Revision } from './handle.js';
+import type { LeaseGuard } from './lease-guard.js';
+
+/** The result of an append. */
+export interface Appended {
+  incarnation: string;
+  lastSeq: number;
+  /** Whether one of the events was stored before. */
+  replaced: boolean;
+  /** Whether the session had fewer events than the handle has read: a failover or a restore took it back. */
+  wentBack: boolean;
+  /** Damage that the append found. */
+  damaged?: Damage;
+}
+
+/** An event to append, and the state that it leaves. */
+export interface EventWrite {
+  stored: StoredEvent;
+  state: readonly StateEntry[];
+}
+
+/**
+ * An append that cannot be one batch: an event is stored already, the session does not exist, or the handle is behind. It
+ * locks the session and writes event by event.
+ */
+export class LockedAppend {
+  readonly #stores: Stores;
+  readonly #transactions: Transactions;
+  readonly #leases: LeaseGuard;
+  readonly #options: MikroOrmSessionServiceOptions;
+  readonly #session: SessionKey;
+  readonly #revision: Revision;
+  readonly #outcome: Outcome;
+  /** The content of events that the tries before have met, by id. */
+  readonly #met = new Map<string, string | undefined>();
+
+  constructor(
+    services: {
+      stores: Stores;
+      transactions: Transactions;
+      leases: LeaseGuard;
+      options: MikroOrmSessionServiceOptions;
+    },
+    session: SessionKey,
+    revision: Revision,
+    outcome: Outcome,
+  ) {
+    this.#stores = services.stores;
+    this.#transactions = services.transactions;
+    this.#leases = services.leases;
+    this.#options = services.options;
+    this.#session = session;
+    this.#revision = revision;
+    this.#outcome = outcome;
+  }
+
+  /** For a transaction. @throws SessionNotFoundError, StaleSessionError, EventConflictError and those of the lease. */
+  async write(sql: Sql, events: readonly EventWrite[]): Promise<Appended> {
+    const { sessions, events: table } = this.#stores;
+    const head = await sessions.lock(sql, this.#session);
+    if (!head) throw new SessionNotFoundError(this.#session.sessionId);
+    // What a try of this call has stored is not refused for what came after it (contract O1).
+    const stored = events.map((event) => event.stored);
+    const isDone =
+      this.#outcome.lostAnswer !== undefined && (await table.hasAll(sql, this.#session, stored, { isLocked: true }));
+    if (!isDone) await this.#leases.check(sql, this.#session);
+
+    const highest = await table.highestSeq(sql, this.#session, head);
+    const uncounted = await this.#countRows(sql, head, highest);
+    let lastSeq = Math.max(head.lastSeq, highest);
+    const wentBack = this.#revision.seq > lastSeq;
+
+    // Numbers without a row are not events that the handle has missed.
+    let unseen = Math.min(head.lastSeq, highest) - this.#revision.seq;
+    let replaced = false;
+    for (const event of events) {
+      const existing = await this.#appendOrReplace(sql, head, lastSeq, event);
+      if (!existing) lastSeq++;
+      else {
+        replaced = true;
+        if (existing.seq > this.#revision.seq && existing.seq <= head.lastSeq) unseen--;
+      }
+    }
+    // Checked last, because only now is it known which unseen events are the caller's own. The throw rolls everything
+    // back.
+    if (!isDone) this.#refuseIfStale(head, unseen > 0 || wentBack);
+    return {
+      incarnation: head.incarnation,
+      lastSeq,
+      replaced,
+      wentBack,
+      ...(uncounted && { damaged: { events: [uncounted], stateKeys: [] } }),
+    };
+  }
+
+  /**
+   * A row above last_seq has the number that the next append would use, so every append would fail. Now last_seq covers it
+   * (contract I4).
+   */
+  async #countRows(sql: Sql, { lastSeq }: SessionHead, highest: number) {
+    if (highest <= lastSeq) return undefined;
+    await this.#stores.sessions.setLastSeq(sql, this.#session, highest);
+    return { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
+  }
+
+  /** @returns what was stored under the event's id before; undefined where the event is new. */
+  async #appendOrReplace(
+    sql: Sql,
+    head: SessionHead,
+    lastSeq: number,
+    event: EventWrite,
+  ): Promise<EventContent | undefined> {
+    const { stored, state } = event;
+    const existing = await this.#stores.events.find(sql, this.#session, stored.id, { isLocked: true });
+    if (existing) {
+      const isOthers = this.#met.has(stored.id) && this.#met.get(stored.id) !== existing.json;
+      // A try of this call may have replaced it, and somebody else after that: not to be undone.
+      if (isOthers && existing.json !== stored.json && this.#outcome.lostAnswer !== undefined)
+        throw this.#transactions.errorOf(this.#outcome.lostAnswer);
+      this.#met.set(stored.id, existing.json);
+      await this.#replace(sql, existing, event, lastSeq);
+      return existing;
+    }
+    const seq = await this.#stores.events.append(sql, {
+      session: this.#session,
+      incarnation: head.incarnation,
+      expectedSeq: lastSeq,
+      lease: undefined,
+      events: [stored],
+      lastUpdateTime: stored.timestamp,
+      state: byScope(state),
+    });
+    if (seq !== lastSeq + 1) throw new Error(`The session's lock did not hold: ${seq} instead of ${lastSeq + 1}.`);
+    return undefined;
+  }
+
+  /**
+   * Gives a stored event its new content. Only what changed in its delta has an effect, and where it is not the
+   * session's newest event, only on what it wrote last (contract A5).
+   */
+  async #replace(sql: Sql, existing: EventContent, { stored, state }: EventWrite, lastSeq: number): Promise<void> {
+    if (existing.json === stored.json) return;
+    const isNewest = existing.seq === lastSeq;
+    const event = decodeEvent(existing.json);
+    if (event && this.#options.onRewrittenEvent === 'reject') throw new EventConflictError(stored.id);
+    const before = event?.actions?.stateDelta ?? {};
+    const changed = state.filter(
+      ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
+    );
+    const session = this.#session;
+    await this.#stores.events.replace(sql, session, existing.seq, stored);
+    const former = (event && existing.json) ?? null;
+    await this.#stores.changes.recordRewriting(sql, { session, seq: lastSeq, eventSeq: existing.seq, before: former });
+    // When the old content cannot be read, only keys that this event wrote last may be overwritten.
+    await this.#stores.state.set(sql, session, byScope(changed), { ownOnly: !isNewest || !event });
+    if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
+  }
+
+  #refuseIfStale({ incarnation }: SessionHead, isBehind: boolean): void {
+    if (this.#options.onStaleSession !== 'reject') return;
+    if (isBehind || incarnation !== this.#revision.incarnation) throw new StaleSessionError(this.#session.sessionId);
+  }
+}

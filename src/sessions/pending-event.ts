@@ -1,0 +1,61 @@
+import type { Event, Session } from '@google/adk';
+import type { StoredEvent } from '../database/dialects/dialect.js';
+import { aRecord } from '../model/arguments.js';
+import { EventTooLargeError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
+import { encode } from '../model/event-codec.js';
+import { checkKeys, isIncomplete } from '../model/keys.js';
+import { checkStateKey, setOwn, type StateEntry } from '../model/state.js';
+import { copyOfDelta, stampDelta } from './delta.js';
+import { keyOf } from './handle.js';
+
+/** An event on its way into the database. */
+export interface PendingEvent {
+  /** The caller's object, which goes into the handle. */
+  event: Event;
+  stored: StoredEvent;
+  /** A copy of the event, which the caller cannot change. */
+  copy: Event;
+  /** The state delta of the copy, without `temp:` keys, each value with its stamp. */
+  delta: Record<string, unknown>;
+  /** The delta as rows of the state tables. */
+  writes: readonly StateEntry[];
+}
+
+/**
+ * Checks and encodes an event, and takes the `temp:` keys out of its delta as the base class does (contract A7).
+ *
+ * @throws EventTooLargeError when its JSON has more than `maxEventBytes` bytes.
+ */
+export function pendingEvent(session: Session, event: Event, maxEventBytes = Infinity): PendingEvent {
+  const key = keyOf(session);
+  if (isIncomplete(key)) throw new SessionNotFoundError(session.id);
+  checkKeys({ ...key, eventId: event.id });
+  if (!Number.isFinite(event.timestamp)) throw new UnserializableValueError('timestamp', 'not a finite number');
+  const { stateDelta } = event.actions ?? {};
+  if (stateDelta !== undefined && stateDelta !== null) aRecord(stateDelta, 'actions.stateDelta');
+  const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
+  const delta = stampDelta(copy);
+  const writes = Object.entries(delta).map(([name, value]) => {
+    checkStateKey(key, name);
+    const stored = encode(value, `actions.stateDelta.${name}`);
+    // The handle gets the value that a later read returns, not the object before its toJSON (contract I6).
+    setOwn(delta, name, stored.value);
+    return { key: name, json: stored.json, eventId: event.id };
+  });
+
+  const { json } = encode(copy, '');
+  // No event has more bytes than three for each character of its JSON, so that most need not be counted.
+  if (json.length * 3 > maxEventBytes && Buffer.byteLength(json) > maxEventBytes) {
+    throw new EventTooLargeError(
+      `The event has ${Buffer.byteLength(json)} bytes, more than the ${maxEventBytes} of maxEventBytes; keep large content in an artifact.`,
+    );
+  }
+  if (Object.keys(event.actions?.stateDelta ?? {}).length > 0) {
+    try {
+      event.actions.stateDelta = copyOfDelta(copy, delta);
+    } catch {
+      // Frozen; it stays as the caller made it.
+    }
+  }
+  return { event, copy, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
+}

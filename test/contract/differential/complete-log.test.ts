@@ -1,0 +1,176 @@
+import { randomInt } from 'node:crypto';
+import { createEvent, type Session } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import fc from 'fast-check';
+import { adkEntities } from '../../../entities/index.js';
+import {
+  AdkMikroOrmError,
+  EventLog,
+  MikroOrmSessionService,
+  SessionMaintenance,
+  migrate,
+  type SessionKey,
+} from '../../../src/index.js';
+import { Fold, expectSame, tablesOf } from '../../support/fold.js';
+import { expectOrder, inBatchesOf } from '../../support/positions.js';
+import { availableDatabases, createDatabase } from '../../support/servers.js';
+
+/** `ADK_TEST_SEED=… npx jest test/contract/differential` runs the sequences of an earlier run. */
+const seed = Number(process.env['ADK_TEST_SEED'] ?? randomInt(2 ** 31));
+const numRuns = process.env['ADK_TEST_LONG'] ? 200 : 40;
+
+beforeAll(() => {
+  process.stdout.write(`Complete log: ADK_TEST_SEED=${seed}\n`);
+});
+
+interface Step {
+  userId: string;
+  sessionId: string;
+  at: number;
+  state: Record<string, unknown>;
+}
+
+/** What a step does with the service and maintenance. What is not possible at that point is refused, which is fine. */
+const OPERATIONS = {
+  create: ({ service }, { key, state }) => service.createSession({ ...key, state }),
+  append: async ({ service, handles }, { key, state, at }) => {
+    const session = handles.get(id(key)) ?? (await service.getSession(key));
+    if (!session) return;
+    handles.set(id(key), session);
+    const event = createEvent({
+      id: `e${at}`,
+      timestamp: 1 + (at % 3),
+      author: JSON.stringify(state),
+      actions: { stateDelta: state },
+    });
+    await service.appendEvent({ session, event });
+  },
+  appendNew: async ({ service }, { key, state }) => {
+    const session = await service.getSession(key);
+    if (session) await service.appendEvent({ session, event: createEvent({ actions: { stateDelta: state } }) });
+  },
+  updateState: ({ service }, { key, state, at }) => {
+    const names = Object.keys(state);
+    const set = Object.fromEntries(Object.entries(state).slice(at % 2));
+    return service.updateState({ ...key, set, remove: names.slice(0, at % 2) });
+  },
+  updateShared: ({ service }, { key: { appName, userId }, at }) =>
+    service.updateState({
+      appName,
+      userId,
+      set: { 'user:shared': at, 'app:shared': at },
+      remove: at % 2 === 0 ? ['app:x'] : [],
+    }),
+  delete: ({ service }, { key }) => service.deleteSession(key),
+  deleteSoftly: ({ softly }, { key }) => softly.deleteSession(key),
+  restore: ({ service }, { key }) => service.restoreSession(key),
+  trim: ({ maintenance }, { key, at }) =>
+    maintenance.trim({ ...key, keepLast: at % 4, batchSize: 1 + (at % 3), pauseMs: 0 }),
+  prune: ({ maintenance }, { key: { appName } }) => maintenance.prune({ appName, deletedFor: 0 }),
+  erase: ({ maintenance }, { key: { appName, userId } }) => maintenance.eraseUser({ appName, userId, pauseMs: 0 }),
+  fork: ({ service }, { key, at }) => service.forkSession(key, { at: at % 5 }),
+  forkOver: ({ service }, { key }) => service.forkSession(key, { as: 's' }),
+  rewind: ({ service }, { key, at }) => service.rewindSession(key, { at: at % 6 }),
+  /** Gives positions to a part of the history only. */
+  read: ({ log }) => log.head(),
+} satisfies Record<string, (world: World, step: Omit<Step, 'userId' | 'sessionId'> & { key: SessionKey }) => unknown>;
+
+interface World {
+  service: MikroOrmSessionService;
+  softly: MikroOrmSessionService;
+  maintenance: SessionMaintenance;
+  log: EventLog;
+  handles: Map<string, Session>;
+}
+
+async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const list: T[] = [];
+  for await (const item of items) list.push(item);
+  return list;
+}
+
+const id = (key: SessionKey) => JSON.stringify(key);
+
+const stateKey = fc.constantFrom('a', 'b', '__proto__', 'user:a', 'user:b', 'app:x', 'app:y', 'temp:t');
+const step = fc.record({
+  do: fc.oneof(
+    { weight: 2, arbitrary: fc.constantFrom('create' as const) },
+    { weight: 6, arbitrary: fc.constantFrom('append' as const, 'appendNew' as const) },
+    { weight: 2, arbitrary: fc.constantFrom('updateState' as const, 'updateShared' as const) },
+    { weight: 5, arbitrary: fc.constantFrom(...(Object.keys(OPERATIONS) as (keyof typeof OPERATIONS)[])) },
+  ),
+  userId: fc.constantFrom('u', 'v'),
+  sessionId: fc.constantFrom('s', 't'),
+  at: fc.nat({ max: 7 }),
+  state: fc.dictionary(stateKey, fc.constantFrom(0, 1, 'one', null, [2]), { maxKeys: 3 }),
+});
+
+/** After every step there is little to read. After some of them, in small batches, every boundary of batches is met. */
+const READERS = [
+  { reader: 'read after every step', positionedAtOnce: 500, isReadAfter: () => true },
+  { reader: 'positions given three at a time', positionedAtOnce: 3, isReadAfter: ({ at }: Step) => at % 3 === 1 },
+];
+
+test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name, ...reader }))))(
+  'J2 L1 whatever was done, the log folds to what the tables hold, and an export has it, on $name, $reader',
+  async ({ name, positionedAtOnce, isReadAfter }) => {
+    const database = await createDatabase(name);
+    const otherDatabase = await createDatabase(name);
+    const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+    const other = await MikroORM.init({ ...otherDatabase.options, entities: adkEntities() });
+    try {
+      await migrate(orm);
+      await migrate(other);
+      let app = 0;
+      const steps = fc.array(step, { minLength: 5, maxLength: 25, size: 'max' });
+      const property = fc.asyncProperty(steps, async (sequence) => {
+        const appName = `app ${app++}`;
+        const world: World = {
+          service: new MikroOrmSessionService(orm.em),
+          softly: new MikroOrmSessionService(orm.em, { deletion: 'soft' }),
+          maintenance: new SessionMaintenance(orm.em),
+          log: new EventLog(orm.em),
+          handles: new Map(),
+        };
+        const live = new Fold();
+        let cursor = await world.log.head({ changes: true });
+        let isErased = false;
+        for (const [i, each] of sequence.entries()) {
+          const { do: operation, userId, sessionId, at, state } = each;
+          try {
+            await OPERATIONS[operation](world, { key: { appName, userId, sessionId }, at, state });
+          } catch (error) {
+            if (!(error instanceof AdkMikroOrmError)) throw error;
+          }
+          if (!isReadAfter(each) && i < sequence.length - 1) continue;
+          const tables = await tablesOf(orm, appName);
+          expectSame(await Fold.of(world.log, appName), tables);
+          await expectOrder(orm, appName);
+          if (operation !== 'read' && at % 2 === 0) continue;
+          // A reader that follows comes to the same; of an erased user it is told nothing.
+          isErased ||= sequence.some((step) => step.do === 'erase');
+          for await (const entry of world.log.since(cursor, { appName, changes: true })) {
+            live.add(entry);
+            cursor = entry.cursor ?? cursor;
+          }
+          if (!isErased) expectSame(live.result, tables);
+        }
+        // L1: whatever was done, an export has all of it.
+        const records = await all(world.maintenance.exportSessions({ appName }));
+        const copies = new SessionMaintenance(other.em);
+        await copies.importSessions(records);
+        expect(await all(copies.exportSessions({ appName }))).toEqual(records);
+        const copied = await tablesOf(other, appName);
+        expectSame(await Fold.of(new EventLog(other.em), appName), copied);
+        expectSame(copied, await tablesOf(orm, appName));
+      });
+      await inBatchesOf(positionedAtOnce, () => fc.assert(property, { seed, numRuns }));
+    } finally {
+      await orm.close(true);
+      await other.close(true);
+      await database.drop();
+      await otherDatabase.drop();
+    }
+  },
+  600_000,
+);

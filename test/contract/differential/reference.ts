@@ -1,0 +1,198 @@
+import { InMemorySessionService, type CreateSessionRequest, type Session } from '@google/adk';
+import type { Delta, Slot } from './operations.js';
+
+/** What `InMemorySessionService` keeps. */
+interface Kept {
+  sessions: Record<string, Record<string, Record<string, Session>>>;
+  userState: Record<string, Record<string, Delta>>;
+  appState: Record<string, Delta>;
+}
+
+/** A session with its past, which ADK's service does not keep. */
+interface Known {
+  session: Session;
+  /** How many of the oldest events were trimmed. */
+  trimmed: number;
+  /** The session's own state as it was last while the session had so many events. */
+  pasts: Delta[];
+}
+
+/** ADK's service for one app, with what the contract adds to it, written in the plainest way. */
+export class Reference extends InMemorySessionService {
+  readonly #appName: string;
+  readonly #known = new Map<string, Known>();
+  /** The soft-deleted sessions. */
+  readonly #softDeleted = new Map<string, Known>();
+
+  constructor(appName: string) {
+    super();
+    this.#appName = appName;
+  }
+
+  override async createSession(request: CreateSessionRequest): Promise<Session> {
+    const created = await super.createSession(request);
+    this.#keep(created, { session: this.#stored(slotOf(created)), trimmed: 0, pasts: [] });
+    return created;
+  }
+
+  override async appendEvent(request: Parameters<InMemorySessionService['appendEvent']>[0]) {
+    const event = await super.appendEvent(request);
+    this.remember(slotOf(request.session));
+    return event;
+  }
+
+  /** Notes the state as it is, for a later fork. */
+  remember(slot: Slot): void {
+    const known = this.#known.get(idOf(slot));
+    if (!known) return;
+    const { session, trimmed, pasts } = known;
+    // Shared state is merged in when a session is read.
+    for (const name of Object.keys(session.state)) if (isShared(name)) Reflect.deleteProperty(session.state, name);
+    pasts.length = trimmed + session.events.length;
+    pasts.push(structuredClone(session.state));
+  }
+
+  /** K4 */
+  numbers(slot: Slot): { first: number; last: number } {
+    const { trimmed, session } = this.#get(slot);
+    return { first: trimmed, last: trimmed + session.events.length };
+  }
+
+  /** B6 */
+  updateState(slot: Slot, set: Delta, remove: readonly string[]): void {
+    for (const [name, value] of Object.entries(set)) {
+      const { state, key } = this.#stateOf(slot, name);
+      Object.defineProperty(state, key, { value, configurable: true, enumerable: true, writable: true });
+    }
+    for (const name of remove) {
+      const { state, key } = this.#stateOf(slot, name);
+      Reflect.deleteProperty(state, key);
+    }
+    this.remember(slot);
+  }
+
+  /** K3 */
+  async softDelete(slot: Slot): Promise<void> {
+    const known = this.#known.get(idOf(slot));
+    if (!known) return;
+    this.#softDeleted.set(idOf(slot), known);
+    await this.deleteSession(this.#key(slot));
+  }
+
+  isSoftDeleted(slot: Slot): boolean {
+    return this.#softDeleted.has(idOf(slot));
+  }
+
+  /** K3 */
+  restore(slot: Slot): void {
+    const known = this.#softDeleted.get(idOf(slot));
+    if (!known) return;
+    (this.#kept.sessions[this.#appName] ??= nothing())[slot.userId] ??= nothing();
+    this.#kept.sessions[this.#appName]![slot.userId]![slot.sessionId] = known.session;
+    this.#keep(known.session, known);
+  }
+
+  /** K1, of soft-deleted sessions */
+  prune(): void {
+    this.#softDeleted.clear();
+  }
+
+  /** K1 */
+  async eraseUser(userId: string): Promise<void> {
+    for (const { session } of [...this.#known.values(), ...this.#softDeleted.values()]) {
+      if (session.userId !== userId) continue;
+      this.#softDeleted.delete(idOf(slotOf(session)));
+      await this.deleteSession(this.#key(slotOf(session)));
+    }
+    const users = this.#kept.userState[this.#appName];
+    if (users) Reflect.deleteProperty(users, userId);
+  }
+
+  override async deleteSession(request: Parameters<InMemorySessionService['deleteSession']>[0]): Promise<void> {
+    await super.deleteSession(request);
+    this.#known.delete(idOf(request));
+  }
+
+  /** K2 */
+  trim(slot: Slot, keepLast: number): void {
+    const known = this.#get(slot);
+    const dropped = Math.max(0, known.session.events.length - keepLast);
+    known.session.events.splice(0, dropped);
+    known.trimmed += dropped;
+  }
+
+  /** K4 */
+  rewind(slot: Slot, at: number): void {
+    const { session, trimmed, pasts } = this.#get(slot);
+    const newest = session.events[at - trimmed - 1];
+    if (session.events.length > at - trimmed && newest) session.lastUpdateTime = newest.timestamp;
+    session.events.length = at - trimmed;
+    session.state = structuredClone(pasts[at]!);
+    pasts.length = at + 1;
+  }
+
+  /** K4 */
+  async fork(from: Slot, to: Slot, at: number): Promise<void> {
+    const { session, trimmed, pasts } = this.#get(from);
+    await this.createSession({ ...this.#key(to), state: structuredClone(pasts[at]!) });
+    const copy = this.#get(to);
+    copy.session.events.push(...structuredClone(session.events.slice(0, at - trimmed)));
+    copy.trimmed = trimmed;
+    copy.pasts = structuredClone(pasts.slice(0, at + 1));
+  }
+
+  /** Takes values of a session's own state from another one. */
+  adopt(slot: Slot, names: Iterable<string>, { state }: Session): void {
+    for (const name of names) {
+      if (isShared(name)) continue;
+      if (Object.hasOwn(state, name)) this.updateState(slot, Object.fromEntries([[name, state[name]]]), []);
+      else this.updateState(slot, {}, [name]);
+    }
+  }
+
+  #keep(session: Session, known: Known): void {
+    const id = idOf(slotOf(session));
+    this.#softDeleted.delete(id);
+    this.#known.set(id, known);
+    this.remember(slotOf(session));
+  }
+
+  #get(slot: Slot): Known {
+    const known = this.#known.get(idOf(slot));
+    if (!known) throw new Error('The reference has no such session.');
+    return known;
+  }
+
+  #stored({ userId, sessionId }: Slot): Session {
+    return this.#kept.sessions[this.#appName]![userId]![sessionId]!;
+  }
+
+  #stateOf(slot: Slot, name: string): { state: Delta; key: string } {
+    const { appState, userState } = this.#kept;
+    const key = name.slice(name.indexOf(':') + 1);
+    if (name.startsWith('app:')) return { state: (appState[this.#appName] ??= nothing()), key };
+    if (!name.startsWith('user:')) return { state: this.#get(slot).session.state, key: name };
+    const users = (userState[this.#appName] ??= nothing());
+    return { state: (users[slot.userId] ??= nothing()), key };
+  }
+
+  #key({ userId, sessionId }: Slot) {
+    return { appName: this.#appName, userId, sessionId };
+  }
+
+  /** Its fields are private. */
+  get #kept(): Kept {
+    return this as unknown as Kept;
+  }
+}
+
+/** In which `__proto__` is a key like any other. */
+const nothing = <T>(): Record<string, T> => Object.create(null) as Record<string, T>;
+
+export function isShared(key: string): boolean {
+  return key.startsWith('app:') || key.startsWith('user:');
+}
+
+const slotOf = ({ userId, id }: Session): Slot => ({ userId, sessionId: id });
+
+const idOf = ({ userId, sessionId }: Slot) => JSON.stringify([userId, sessionId]);

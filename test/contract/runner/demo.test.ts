@@ -1,0 +1,100 @@
+import { MikroORM } from '@mikro-orm/core';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { text as textOf } from 'node:stream/consumers';
+import {
+  AdkAppState,
+  AdkEvent,
+  AdkSession,
+  AdkSessionState,
+  AdkUserState,
+  adkEntities,
+} from '../../../entities/index.js';
+import { createDatabase, databasesOfUrls, type TestDatabase } from '../../support/servers.js';
+import { everythingStored } from './support.js';
+
+async function runDemo(environment: Record<string, string | undefined>) {
+  const { GEMINI_API_KEY: _, ADK_DATABASE_URL: __, ...env } = process.env;
+  const demo = spawn(process.execPath, ['--import', 'tsx', 'examples/demo.ts'], { env: { ...env, ...environment } });
+  const [output, errors] = await Promise.all([textOf(demo.stdout), textOf(demo.stderr), once(demo, 'exit')]);
+  return { output, errors, exitCode: demo.exitCode };
+}
+
+/** The lines of a part of the output, without what differs from run to run. */
+function part(output: string, heading: string): string[] {
+  const last = output.split(heading).at(-1)!;
+  return last
+    .split('\n\n')[0]!
+    .split('\n')
+    .slice(1)
+    .filter(Boolean)
+    .map((line) => line.trim());
+}
+
+const EVENTS = [
+  'seq  author  what',
+  '1  user    “I need a flight from Vienna to Lisbon on Friday.”',
+  '2  travel  calls find_flights(from: "VIE", to: "LIS", day: "Friday")',
+  '3  travel  find_flights → flights: [3 of them]',
+  '4  travel  calls ask_user(question: "At 06:25, 09:40 or 17:55?") (paused)',
+  expect.stringMatching(/^─── kill -9 ─+$/),
+  '5  user    ask_user → answer: "The 09:40, please. A window seat."',
+  '6  travel  calls book_flight(flight: "OS 351", seat: "window")',
+  expect.stringMatching(/^7  travel  book_flight → flight: "OS 351", seat: "window"/),
+  expect.stringMatching(/^8  travel  “Booked: OS 351 on Friday/),
+];
+
+describe.each(databasesOfUrls())('the demo on %s', (name) => {
+  let database: TestDatabase;
+  let orm: MikroORM | undefined;
+  beforeEach(async () => {
+    database = await createDatabase(name);
+  });
+  afterEach(async () => {
+    await orm?.close(true);
+    await database.drop();
+  });
+
+  test('tells its story, and the tables hold it', async () => {
+    const { output, errors, exitCode } = await runDemo({ ADK_DATABASE_URL: database.url });
+
+    expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });
+    expect(output.split('\n').filter((line) => line.length > 80)).toEqual([]);
+    expect(output).toMatch(/PROCESS 1 [^]*✖ kill -9 \d+ {2}process 1 has ended by SIGKILL[^]*PROCESS 2 /);
+    expect(part(output, 'WHAT THE MODEL WAS SHOWN LAST')).toHaveLength(3);
+    expect(part(output, 'WHAT THE MODEL WAS SHOWN FIRST IN THIS PROCESS')).toEqual([
+      'user   “I need a flight from Vienna to Lisbon on Friday.”',
+      'model  calls find_flights(from: "VIE", to: "LIS", day: "Friday")',
+      'user   find_flights → flights: [3 of them]',
+      'model  calls ask_user(question: "At 06:25, 09:40 or 17:55?")',
+      'user   ask_user → answer: "The 09:40, please. A window seat."',
+    ]);
+    expect(part(output, 'EVENTS  table')).toEqual(EVENTS);
+
+    orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+    const em = orm.em.fork();
+    expect(await em.find(AdkSession, {})).toMatchObject([{ appName: 'travel', userId: 'ada', lastSeq: 8 }]);
+    expect((await em.find(AdkEvent, {}, { orderBy: { seq: 'asc' } })).map(({ seq }) => seq)).toEqual([
+      1, 2, 3, 4, 5, 6, 7, 8,
+    ]);
+    expect(await em.find(AdkAppState, {})).toMatchObject([{ key: 'searches', value: 1 }]);
+    expect(await em.find(AdkUserState, {})).toMatchObject([{ key: 'home_airport', value: 'VIE' }]);
+    expect((await em.find(AdkSessionState, {}, { orderBy: { key: 'asc' } })).map(({ key }) => key)).toEqual([
+      'booking',
+      'flights',
+    ]);
+    expect(await everythingStored(orm)).not.toMatch(/temp:|raw_reply/);
+  });
+});
+
+test('the demo needs no setting at all', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'adk-demo-test-'));
+  // Where it puts its file.
+  const { output, errors, exitCode } = await runDemo({ TMPDIR: folder, TEMP: folder });
+  await rm(folder, { recursive: true });
+  expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });
+  expect(output).toMatch(/^database {2}SQLite, .*demo\.sqlite$/m);
+});

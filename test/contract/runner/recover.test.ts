@@ -1,0 +1,152 @@
+import type { Event } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { text as textOf } from 'node:stream/consumers';
+import { AdkEvent, AdkSession, adkEntities } from '../../../entities/index.js';
+import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
+import { summary } from './support.js';
+
+/** Without a URL on SQLite, as it does without any setting. */
+function startExample(databaseUrl?: string) {
+  const { ADK_DATABASE_URL: _, ...rest } = process.env;
+  const env = { ...rest, TMPDIR: folder, TEMP: folder, ...(databaseUrl && { ADK_DATABASE_URL: databaseUrl }) };
+  return spawn(process.execPath, ['--import', 'tsx', 'examples/recover.ts'], { env });
+}
+
+async function runExample(databaseUrl?: string) {
+  const example = startExample(databaseUrl);
+  // They end when the last process that could write to them has ended.
+  const [output, errors] = await Promise.all([textOf(example.stdout), textOf(example.stderr), once(example, 'exit')]);
+  return { output, errors, exitCode: example.exitCode };
+}
+
+/** Where the example puts its files. */
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'adk-recover-test-'));
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+/** What is told, without what differs from run to run: X is the worker that the lease chose first, Y the other one. */
+function storyOf(output: string): string[] {
+  const [, first] = /worker ([AB]) \S+ \S+ has it/.exec(output) ?? [];
+  return output
+    .split('\n')
+    .slice(3)
+    .map((line) => line.replace(/ ─+$/, '').trim())
+    .filter(Boolean)
+    .map((line) =>
+      line
+        .replaceAll(/(?<=worker )[AB]/g, (worker) => (worker === first ? 'X' : 'Y'))
+        .replaceAll(/(?<=token |pid |kill -9 )\d+/g, 'N')
+        .replace(/\d+\.\d s/, 'S s'),
+    );
+}
+
+const STORY = [
+  '── TWO WORKERS ASK FOR ONE SESSION',
+  'lease  worker X (pid N) has it, token N; worker Y (pid N) waits',
+  'log    1  user    “Pay invoice 17: 240 euros to Vienna Print.”',
+  'log    2  office  calls pay_invoice(invoice: "17", euros: 240)',
+  'bank   the money has left; worker X is about to hear of it',
+  '✖ kill -9 N  worker X has ended by SIGKILL, without a goodbye',
+  '── THE LEASE RUNS OUT',
+  'lease  worker Y has it, token N, S s after the kill',
+  'it answers the call that was left open, and has the agent go on',
+  'log    3  office  pay_invoice → error: "The run of this tool was interrupted…',
+  'log    4  user    “Please go on.”',
+  'log    5  office  calls find_payment(invoice: "17")',
+  'log    6  office  find_payment → paid: true, euros: 240',
+  'log    7  office  “Invoice 17 is paid: 240 euros.”',
+  'lease  given back by worker Y, nobody has it',
+  'bank   invoice 17 was paid once',
+];
+
+const EVENTS = [
+  'user Pay invoice 17: 240 euros to Vienna Print.',
+  'office calls pay_invoice',
+  expect.stringMatching(/^office pay_invoice → \{"error":"The run of this tool was interrupted .*"\}$/),
+  'user Please go on.',
+  'office calls find_payment',
+  'office find_payment → {"paid":true,"euros":240}',
+  'office Invoice 17 is paid: 240 euros.',
+];
+
+describe.each(['sqlite', 'postgresql'] as const)('the recovery example on %s', (name) => {
+  if (!availableDatabases().includes(name)) {
+    test.skip('is not available', () => undefined);
+    return;
+  }
+
+  let database: TestDatabase;
+  let orm: MikroORM | undefined;
+  beforeEach(async () => {
+    database = await createDatabase(name);
+  });
+  afterEach(async () => {
+    await orm?.close(true);
+    orm = undefined;
+    await database.drop();
+  });
+
+  test('tells its story, and the tables hold it', async () => {
+    const { output, errors, exitCode } = await runExample(name === 'sqlite' ? undefined : database.url);
+
+    expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });
+    expect(storyOf(output)).toEqual(STORY);
+    expect(output.split('\n').filter((line) => line.length > 80 && !line.startsWith('database'))).toEqual([]);
+    // 1 and 2, unless both asked in the same moment: then one of them has used up a token for nothing.
+    const [first = 0, second = 0] = [...output.matchAll(/token (\d+)/g)].map(([, token]) => Number(token));
+    expect(first).toBeGreaterThan(0);
+    expect(second).toBeGreaterThan(first);
+
+    const [, file] = /^database {2}SQLite, (.*)$/m.exec(output) ?? [];
+    orm = await MikroORM.init({ ...database.options, ...(file && { dbName: file }), entities: adkEntities() });
+    const em = orm.em.fork();
+    expect(await em.find(AdkSession, {})).toMatchObject([
+      { appName: 'office', userId: 'ada', lastSeq: 7, leaseHolder: null, leaseExpires: null, leaseToken: second },
+    ]);
+    const rows = await em.find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+    const events = rows.map(({ data }) => data as Event);
+    expect(events.map(summary)).toEqual(EVENTS);
+
+    // The first worker's run has written nothing since the takeover; the repair is part of it, and the second's work.
+    const [killed, ...others] = new Set(events.map(({ invocationId }) => invocationId));
+    expect(events.map(({ invocationId }) => invocationId === killed)).toEqual([
+      ...[true, true, true],
+      ...[false, false, false, false],
+    ]);
+    expect(others).toHaveLength(1);
+  });
+});
+
+describe('the recovery example', () => {
+  test('leaves no process behind when it is killed itself', async () => {
+    const example = startExample();
+    for await (const chunk of example.stdout.setEncoding('utf8')) {
+      if (String(chunk).includes('the money has left')) example.kill('SIGKILL');
+    }
+    // The end of the output is the end of all that could write to it.
+    expect(example.signalCode).toBe('SIGKILL');
+  });
+
+  test('fails when nobody is left to take over', async () => {
+    const example = startExample();
+    const ended = once(example, 'exit');
+    let output = '';
+    for await (const chunk of example.stdout.setEncoding('utf8')) {
+      output += String(chunk);
+      const [, waiting] = /\(pid (\d+)\) waits/.exec(String(chunk)) ?? [];
+      if (waiting) process.kill(Number(waiting), 'SIGKILL');
+    }
+    await ended;
+    expect(storyOf(output)).toEqual(STORY.slice(0, storyOf(output).length));
+    expect(output).not.toContain('was paid once');
+    expect(example.exitCode).toBe(1);
+  });
+});

@@ -1,0 +1,98 @@
+import { DeadlockException, type EntityManager } from '@mikro-orm/core';
+import { STORM_SESSION, type FailedAppend, type StormHistory, type StormJob } from '../../processes/storm-protocol.js';
+import { readTables, type Stored } from '../../processes/tables.js';
+import { violations } from '../checker.js';
+import { StormProcess } from '../storm.js';
+import type { JumpingClock } from './clocks.js';
+
+/** The figures of a storm in docs/production.md and docs/high-availability.md. */
+export interface Figures {
+  acknowledged: number;
+  stored: number;
+  unknown: number;
+  none: number;
+}
+
+export interface StormResult {
+  figures: Figures;
+  /** What those writers were told that wait an outage out. */
+  failedOfPatient: FailedAppend[];
+  failed: FailedAppend[];
+  /** What does not fit; nothing when all is well. */
+  found: string[];
+}
+
+/** Of all processes of a storm. */
+export interface StormSettings extends Pick<StormJob, 'retry' | 'name'> {
+  /** Each goes by one of them; by default by this machine's. */
+  clocks?: readonly JumpingClock[];
+}
+
+/** Writers of one session, of which every other one waits outages out, and a reader of the log. */
+export class ClusterStorm {
+  readonly writers: readonly StormProcess[];
+  readonly #watcher: StormProcess;
+
+  /**
+   * @param bundle of `storm-process.ts`.
+   * @param urls what the writers connect to, one for each of them; the reader connects to the first.
+   */
+  constructor(bundle: string, urls: readonly string[], { clocks = [], ...settings }: StormSettings = {}) {
+    this.#watcher = new StormProcess(bundle, { kind: 'watch', url: urls[0]!, ...settings }, clocks[0]?.env);
+    this.writers = urls.map((url, i) => {
+      const job = { kind: 'append', url, label: `writer ${i}`, count: 1e9, isPatient: i % 2 === 0 } as const;
+      return new StormProcess(bundle, { ...job, ...settings }, clocks[i % clocks.length]?.env);
+    });
+  }
+
+  /** Until each writer has so many more of its appends acknowledged, and the reader has seen as many. */
+  async untilAcknowledged(more: number): Promise<void> {
+    await Promise.all([
+      ...this.writers.map((writer) => writer.untilAcknowledged(more)),
+      this.#watcher.untilSeen(more * this.writers.length),
+    ]);
+  }
+
+  /** Ends the appends, waits until the reader has seen all of them, and compares. */
+  async end(em: EntityManager): Promise<StormResult> {
+    for (const writer of this.writers) writer.endAfter(0);
+    const histories = await Promise.all(this.writers.map(({ history }) => history));
+    const failedOfPatient = histories.flatMap(({ failed }, i) => (i % 2 === 0 ? failed : []));
+    const stored = await readStill(em);
+    this.#watcher.endAfter(stored.ids.length);
+    histories.push(await this.#watcher.history);
+    const failed = histories.flatMap((history) => history.failed);
+    return { figures: figuresOf(histories, stored), failedOfPatient, failed, found: violations(histories, stored) };
+  }
+
+  kill(): void {
+    for (const process of [...this.writers, this.#watcher]) process.kill();
+  }
+}
+
+/** A primary that another one has replaced was not written to any more: it has a part of the events, in their order. */
+export function expectNotWrittenTo(idsOnOld: readonly string[], ids: readonly string[]): void {
+  expect(idsOnOld.length).toBeLessThan(ids.length);
+  expect(idsOnOld).toEqual(ids.slice(0, idsOnOld.length));
+}
+
+/** Of several servers that take writes, one breaks off what is in the way of the others', those of positions for example. */
+async function readStill(em: EntityManager): Promise<Stored> {
+  for (;;) {
+    try {
+      return await readTables(em, STORM_SESSION);
+    } catch (error) {
+      if (!(error instanceof DeadlockException)) throw error;
+    }
+  }
+}
+
+export function figuresOf(histories: readonly StormHistory[], stored: Stored): Figures {
+  const failed = histories.flatMap((history) => history.failed);
+  return {
+    acknowledged: histories.flatMap(({ acknowledged }) => acknowledged).length,
+    stored: stored.ids.length,
+    unknown: failed.filter(({ outcome }) => outcome === 'unknown').length,
+    none: failed.filter(({ outcome }) => outcome === 'none').length,
+  };
+}

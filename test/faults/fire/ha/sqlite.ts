@@ -1,0 +1,82 @@
+import { randomInt } from 'node:crypto';
+import { setTimeout } from 'node:timers/promises';
+import { emptyHistory, type StormHistory, type StormJob } from '../../processes/storm-protocol.js';
+import { StormProcess } from '../storm.js';
+
+type Driver = Pick<StormJob, 'name'>;
+
+/** Processes on one file which are killed at any moment and started again, as often as asked for. */
+export class Lives {
+  readonly #bundle: string;
+  readonly #url: string;
+  readonly #driver: Driver;
+  readonly #running = new Set<StormProcess>();
+  /** Those of lives that have ended. */
+  readonly histories: StormHistory[] = [];
+  kills = 0;
+
+  /** @param bundle of `storm-process.ts`. */
+  constructor(bundle: string, url: string, driver: Driver) {
+    this.#bundle = bundle;
+    this.#url = url;
+    this.#driver = driver;
+  }
+
+  /** A process that appends. Its last life ends by itself, after some appends. */
+  async ofWriter(writer: number, kills: number): Promise<void> {
+    for (let life = 0; ; life++) {
+      const label = `writer ${writer} life ${life}`;
+      const isPatient = writer % 2 === 0;
+      const process = this.#start({ kind: 'append', url: this.#url, label, count: 1e9, isPatient, ...this.#driver });
+      await process.untilAcknowledged(randomInt(1, 12));
+      if (life === kills) {
+        process.endAfter(0);
+        this.histories.push(await process.history);
+        return;
+      }
+      this.histories.push(await this.#kill(process));
+    }
+  }
+
+  /**
+   * A process that reads the log, in each life from the last entry on that it has told. It is killed until it is aborted.
+   *
+   * @param count gives how many entries there are in the end.
+   */
+  async ofWatcher(signal: AbortSignal, count: () => Promise<number>): Promise<void> {
+    const whole = emptyHistory();
+    const add = ({ seen, unhandled }: StormHistory) => {
+      whole.seen.push(...seen);
+      whole.unhandled.push(...unhandled);
+    };
+    const start = () =>
+      this.#start({ kind: 'watch', url: this.#url, after: whole.seen.at(-1)?.cursor ?? 0, ...this.#driver });
+    while (!signal.aborted) {
+      const process = start();
+      await process.untilSeen(randomInt(1, 20), signal);
+      add(await this.#kill(process));
+    }
+    const last = start();
+    last.endAfter((await count()) - whole.seen.length);
+    add(await last.history);
+    this.histories.push(whole);
+  }
+
+  kill(): void {
+    for (const process of this.#running) process.kill();
+  }
+
+  #start(job: StormJob): StormProcess {
+    const process = new StormProcess(this.#bundle, job);
+    this.#running.add(process);
+    return process;
+  }
+
+  async #kill(process: StormProcess): Promise<StormHistory> {
+    // A moment that no acknowledgement sets.
+    await setTimeout(Math.random() * 10);
+    this.#running.delete(process);
+    this.kills++;
+    return process.killed();
+  }
+}

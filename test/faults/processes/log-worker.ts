@@ -1,0 +1,98 @@
+import { setTimeout } from 'node:timers/promises';
+import { createEvent } from '@google/adk';
+import type { EntityManager, MikroORM } from '@mikro-orm/core';
+import { DatabaseError, EventLog, MikroOrmSessionService, type LogCursor } from '../../../src/index.js';
+import type { DatabaseName } from '../../support/servers.js';
+import { openOrm, type Database } from './open-orm.js';
+import { keyOf } from './protocol.js';
+
+// A process of its own that writes to the logs of several databases at once, or follows them, for a `LogProcess`.
+
+export type Job =
+  | { kind: 'write'; database: Database; label: string; sessionIds: string[]; count: number }
+  | { kind: 'read'; database: Database; cursor: LogCursor };
+
+/** An entry of a log. */
+export interface Seen {
+  position: number;
+  sessionId: string;
+  seq: number;
+  id: string;
+}
+
+export type Report = { name: DatabaseName } & (
+  { seen: Seen; cursor: LogCursor } | { committed: string[] } | { error: string }
+);
+
+const POLL_MS = 20;
+const LONGEST_TRANSACTION_MS = 30;
+
+async function work(job: Job): Promise<void> {
+  const { name } = job.database;
+  const orm = await openOrm(job.database);
+  if (job.kind === 'write') report({ name, committed: await write(orm, job) });
+  else await read(orm, job);
+  await orm.close(true);
+}
+
+/** Some events on their own, some in transactions that stay open for a while, of which some roll back. */
+async function write(orm: MikroORM, { label, sessionIds, count }: Extract<Job, { kind: 'write' }>): Promise<string[]> {
+  const service = new MikroOrmSessionService(orm.em);
+  const committed: string[] = [];
+  for (let n = 0; n < count; n++) {
+    const key = keyOf(sessionIds[Math.floor(Math.random() * sessionIds.length)]!);
+    const ids = Math.random() < 0.3 ? [`${label}-${n}a`, `${label}-${n}b`] : [`${label}-${n}`];
+    // By clocks that differ.
+    const events = ids.map((id) => createEvent({ id, author: 'agent', timestamp: Date.now() + 1_000 * Math.random() }));
+    const session = (await service.getSession({ ...key, config: { numRecentEvents: 1 } }))!;
+    if (Math.random() < 0.6) {
+      await service.appendEvents({ session, events });
+      committed.push(...ids);
+      continue;
+    }
+    const tx = await begunWith(orm, (tx) => service.withEntityManager(tx).appendEvents({ session, events }));
+    await setTimeout(Math.random() * LONGEST_TRANSACTION_MS);
+    if (Math.random() < 0.4) {
+      await tx.rollback();
+    } else {
+      await tx.commit();
+      committed.push(...ids);
+    }
+  }
+  return committed;
+}
+
+/**
+ * A transaction that begins with `work`. It is the host's, so the service does not try again what a busy SQLite file
+ * refuses: on a loaded machine one of several writers may wait for longer than the busy timeout.
+ */
+async function begunWith(orm: MikroORM, work: (tx: EntityManager) => Promise<unknown>): Promise<EntityManager> {
+  for (;;) {
+    const tx = orm.em.fork();
+    await tx.begin();
+    try {
+      await work(tx);
+      return tx;
+    } catch (error) {
+      await tx.rollback();
+      if (!(error instanceof DatabaseError) || error.reason !== 'LockWaitTimeoutException') throw error;
+    }
+  }
+}
+
+/** Goes on until the process ends. */
+async function read(orm: MikroORM, { database, cursor }: Extract<Job, { kind: 'read' }>): Promise<void> {
+  const log = new EventLog(orm.em, { pollIntervalMs: POLL_MS });
+  for await (const { position, cursor: place, sessionId, seq, event } of log.watch(cursor)) {
+    report({ name: database.name, seen: { position: position!, sessionId, seq, id: event!.id }, cursor: place });
+  }
+}
+
+function report(message: Report): void {
+  process.send!(message);
+}
+
+process.on('message', (job: Job) => {
+  work(job).catch((error: unknown) => report({ name: job.database.name, error: String(error) }));
+});
+process.on('disconnect', () => process.exit());

@@ -1,0 +1,25 @@
+import type { DatabaseName } from '../../support/servers.js';
+import type { Commands } from './worker.js';
+
+/** What the parent says to `worker.ts`. */
+export interface Call<Command extends keyof Commands> {
+  call: number;
+  command: Command;
+  request: Parameters<Commands[Command]>[0];
+}
+
+/** What `worker.ts` says to its parent. */
+export type Message =
+  | { ready: true }
+  | { acknowledged: Acknowledgement }
+  | { call: number; result?: unknown }
+  | { call: number; error: { code?: string; message: string } };
+
+/** An event whose append has resolved. */
+export interface Acknowledgement {
+  name: DatabaseName;
+  id: string;
+}
+
+/** All processes work for one user, so that all of them write to the same rows of user and app. */
+export const keyOf = (sessionId: string) => ({ appName: 'app', userId: 'user', sessionId });

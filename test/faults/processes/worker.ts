@@ -1,0 +1,110 @@
+import { setImmediate } from 'node:timers/promises';
+import { createEvent, type Session } from '@google/adk';
+import type { MikroORM } from '@mikro-orm/core';
+import { MikroOrmSessionService } from '../../../src/index.js';
+import type { DatabaseName } from '../../support/servers.js';
+import { openOrm, type Database } from './open-orm.js';
+import { keyOf, type Call, type Message } from './protocol.js';
+
+// A process of its own that uses the service, on behalf of a `Child`, which calls these commands.
+
+const orms = new Map<DatabaseName, MikroORM>();
+
+function serviceOn(name: DatabaseName): MikroOrmSessionService {
+  return new MikroOrmSessionService(orms.get(name)!.em);
+}
+
+/** An event whose id says who wrote it; it writes keys of its own and keys that all events write, in all scopes. */
+function eventOf(id: string) {
+  const stateDelta = Object.fromEntries(
+    ['', 'user:', 'app:'].flatMap((prefix) => [
+      [`${prefix}last`, id],
+      [prefix + id, id],
+    ]),
+  );
+  return createEvent({
+    id,
+    author: 'agent',
+    content: { role: 'model', parts: [{ text: id }] },
+    actions: { stateDelta },
+  });
+}
+
+/** As `eventOf`, with few keys, however many events there are. */
+function loopEventOf(id: string, n: number) {
+  const stateDelta = Object.fromEntries(
+    ['', 'user:', 'app:'].flatMap((prefix) => [
+      [`${prefix}last`, id],
+      [`${prefix}${n % 5}`, { id, n }],
+    ]),
+  );
+  return createEvent({ id, author: 'agent', actions: { stateDelta } });
+}
+
+const commands = {
+  async open(database: Database): Promise<void> {
+    orms.set(database.name, await openOrm(database));
+  },
+
+  async close({ name }: { name: DatabaseName }): Promise<void> {
+    await orms.get(name)!.close(true);
+    orms.delete(name);
+  },
+
+  /** Appends events `<label>-0`, `<label>-1` … to the sessions in turn, each by one handle. */
+  async append(request: { name: DatabaseName; sessionIds: string[]; label: string; count: number }): Promise<void> {
+    const { name, sessionIds, label, count } = request;
+    const service = serviceOn(name);
+    const handles = new Map<string, Session>();
+    for (let i = 0; i < count; i++) {
+      const sessionId = sessionIds[i % sessionIds.length]!;
+      const session = handles.get(sessionId) ?? (await service.getSession(keyOf(sessionId)))!;
+      handles.set(sessionId, session);
+      await service.appendEvent({ session, event: eventOf(`${label}-${i}`) });
+    }
+  },
+
+  async create({ name, sessionId, label }: { name: DatabaseName; sessionId: string; label: string }): Promise<unknown> {
+    return (await serviceOn(name).createSession({ ...keyOf(sessionId), state: { createdBy: label } })).state;
+  },
+
+  async getOrCreate(request: { name: DatabaseName; sessionId: string; label: string }): Promise<unknown> {
+    const { name, sessionId, label } = request;
+    return (await serviceOn(name).getOrCreateSession({ ...keyOf(sessionId), state: { createdBy: label } })).state;
+  },
+
+  /** Appends to a session of each database until the process ends, and reports what was acknowledged. */
+  async appendForever({ sessionId, label }: { sessionId: string; label: string }): Promise<void> {
+    await Promise.all(
+      [...orms.keys()].map(async (name) => {
+        const service = serviceOn(name);
+        const session = (await service.getSession(keyOf(sessionId)))!;
+        for (let n = 0; ; n++) {
+          const id = `${label}-${n}`;
+          await service.appendEvent({ session, event: loopEventOf(id, n) });
+          send({ acknowledged: { name, id } });
+          // better-sqlite3 never waits, and would let none of the others run.
+          await setImmediate();
+        }
+      }),
+    );
+  },
+};
+
+export type Commands = typeof commands;
+
+process.on('message', ({ call, command, request }: Call<keyof Commands>) => {
+  (commands[command] as (request: unknown) => Promise<unknown>)(request).then(
+    (result) => send({ call, result }),
+    (error: unknown) => {
+      const { message, code } = error as Error & { code?: string };
+      send({ call, error: { message, ...(code !== undefined && { code }) } });
+    },
+  );
+});
+process.on('disconnect', () => process.exit());
+send({ ready: true });
+
+function send(message: Message): void {
+  process.send!(message);
+}

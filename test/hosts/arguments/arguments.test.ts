@@ -1,0 +1,314 @@
+import { createEvent } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { adkMigrations } from '../../../migrations/index.js';
+import {
+  AdkMikroOrmError,
+  EventLog,
+  InvalidArgumentError,
+  MikroOrmSessionService,
+  SessionLeases,
+  SessionMaintenance,
+  adkEntities,
+  migrate,
+} from '../../../src/index.js';
+import { BetterSqliteDriver } from '../../support/mikro-orm.js';
+
+const ADA = { appName: 'shop', userId: 'ada', sessionId: 's' };
+
+let orm: MikroORM;
+let service: MikroOrmSessionService;
+
+beforeAll(async () => {
+  orm = await MikroORM.init({ driver: BetterSqliteDriver, dbName: ':memory:', entities: adkEntities() });
+  await migrate(orm);
+  service = new MikroOrmSessionService(orm.em);
+  const session = await service.createSession({ ...ADA, state: { 'app:a': 1, 'user:a': 1, a: 1 } });
+  await service.appendEvent({ session, event: createEvent({ author: 'user' }) });
+  await service.createSession({ ...ADA, userId: 'bob' });
+});
+
+afterAll(() => orm.close(true));
+
+/** Everything that takes options, a filter or a request: what it lists as known, and how it is called with it. */
+const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
+  MikroOrmSessionService: {
+    known:
+      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError',
+    call: (options) => new MikroOrmSessionService(orm.em, options),
+  },
+  'retry of MikroOrmSessionService': {
+    known: 'attempts, forMs, baseDelayMs, maxDelayMs',
+    call: (retry) => new MikroOrmSessionService(orm.em, { retry }),
+  },
+  SessionLeases: {
+    known:
+      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, ttlMs',
+    call: (options) => new SessionLeases(orm.em, options),
+  },
+  'retry of SessionLeases': {
+    known: 'attempts, forMs, baseDelayMs, maxDelayMs',
+    call: (retry) => new SessionLeases(orm.em, { retry }),
+  },
+  acquire: {
+    known: 'holder, waitMs',
+    call: (options: object) => new SessionLeases(orm.em).acquire(ADA, { holder: 'me', ...options }),
+  },
+  run: {
+    known: 'holder, waitMs',
+    call: (options: object) => new SessionLeases(orm.em).run(ADA, { holder: 'me', ...options }, async () => undefined),
+  },
+  EventLog: {
+    known: 'pollIntervalMs, listen, retry, timeoutMs, onError',
+    call: (options) => new EventLog(orm.em, options),
+  },
+  'retry of EventLog': {
+    known: 'attempts, forMs, baseDelayMs, maxDelayMs',
+    call: (retry) => new EventLog(orm.em, { retry }),
+  },
+  'since of a log': {
+    known:
+      'changes, appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
+    call: (filter) => new EventLog(orm.em).since(0, filter),
+  },
+  'watch of a log': {
+    known:
+      'changes, appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
+    call: (filter) => new EventLog(orm.em).watch(0, filter),
+  },
+  'options of watch': { known: 'signal', call: (options) => new EventLog(orm.em).watch(0, {}, options) },
+  "since of a session's log": {
+    known: 'branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
+    call: (filter) => new EventLog(orm.em).session(ADA).since(0, filter),
+  },
+  "watch of a session's log": {
+    known: 'branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
+    call: (filter) => new EventLog(orm.em).session(ADA).watch(0, filter),
+  },
+  "options of watch of a session's log": {
+    known: 'signal',
+    call: (options) => new EventLog(orm.em).session(ADA).watch(0, {}, options),
+  },
+  adkEntities: { known: 'schema, tablePrefix', call: (options) => adkEntities(options) },
+  adkMigrations: { known: 'schema, tablePrefix', call: (options) => adkMigrations('postgresql', options) },
+  createSession: {
+    known: 'appName, userId, sessionId, state',
+    call: (request: object) => service.createSession({ ...ADA, sessionId: 'new', ...request }),
+  },
+  getOrCreateSession: {
+    known: 'appName, userId, sessionId, state',
+    call: (request: object) => service.getOrCreateSession({ ...ADA, sessionId: 'new', ...request }),
+  },
+  getSession: {
+    known: 'appName, userId, sessionId, config',
+    call: (request: object) => service.getSession({ ...ADA, ...request }),
+  },
+  'config of getSession': {
+    known: 'numRecentEvents, afterTimestamp',
+    call: (config) => service.getSession({ ...ADA, config }),
+  },
+  listSessions: {
+    known: 'appName, userId, sessionId, limit, offset, page, order',
+    call: (request: object) => service.listSessions({ appName: 'shop', ...request }),
+  },
+  deleteSession: {
+    known: 'appName, userId, sessionId',
+    call: (request: object) => service.deleteSession({ ...ADA, ...request }),
+  },
+  appendEvent: {
+    known: 'session, event',
+    call: async (request: object) =>
+      service.appendEvent({ session: (await service.getSession(ADA))!, event: createEvent(), ...request }),
+  },
+  appendEvents: {
+    known: 'session, events',
+    call: async (request: object) =>
+      service.appendEvents({ session: (await service.getSession(ADA))!, events: [createEvent()], ...request }),
+  },
+  getAppState: {
+    known: 'appName, userId, sessionId',
+    call: (request: object) => service.getAppState({ appName: 'shop', ...request }),
+  },
+  getUserState: {
+    known: 'appName, userId, sessionId',
+    call: (request: object) => service.getUserState({ appName: 'shop', userId: 'ada', ...request }),
+  },
+  updateState: {
+    known: 'appName, userId, sessionId, set, remove',
+    call: (request: object) => service.updateState({ ...ADA, set: { a: 2, 'app:a': 2 }, ...request }),
+  },
+};
+
+async function refusal(call: () => unknown): Promise<Error> {
+  const error: unknown = await (async () => call())().catch((reason: unknown) => reason);
+  expect(error).toBeInstanceOf(InvalidArgumentError);
+  expect(error).toBeInstanceOf(AdkMikroOrmError);
+  expect(error).toMatchObject({ code: 'ADK_INVALID_ARGUMENT', name: 'InvalidArgumentError' });
+  return error as Error;
+}
+
+/** All rows, as text. */
+async function everythingStored(): Promise<string> {
+  const em = orm.em.fork();
+  const tables = await Promise.all(adkEntities().map(({ meta }) => em.find(meta.className, {})));
+  return JSON.stringify(tables);
+}
+
+describe.each(Object.entries(TAKERS))('%s', (_name, { known, call }) => {
+  const pass = (argument: unknown) => () => call(argument as never);
+
+  test('refuses a name that is not known, and lists the known ones', async () => {
+    const before = await everythingStored();
+    for (const unknown of [{ usr: 'ada' }, { usr: undefined }]) {
+      const { message } = await refusal(pass(unknown));
+      expect(message).toContain("'usr'");
+      expect(message).toContain(`known are ${known}.`);
+    }
+    expect(await everythingStored()).toBe(before);
+  });
+
+  test('refuses no known name', async () => {
+    // The values here are no good, but none is refused for its name.
+    for (const name of known.split(', ')) {
+      const error: unknown = await (async () => pass({ [name]: Symbol('none') })())().catch(
+        (reason: unknown) => reason,
+      );
+      expect(String(error)).not.toContain('known are');
+    }
+  });
+});
+
+test.each<[string, keyof typeof TAKERS, object]>([
+  ["onStaleSession must be 'rebase' or 'reject'.", 'MikroOrmSessionService', { onStaleSession: 'rejct' }],
+  ["onStaleSession must be 'rebase' or 'reject'.", 'SessionLeases', { onStaleSession: true }],
+  ["onUnleasedAppend must be 'allow' or 'reject'.", 'MikroOrmSessionService', { onUnleasedAppend: 'no' }],
+  ['notify must be true or false.', 'MikroOrmSessionService', { notify: 'yes' }],
+  ['retry must be an object.', 'MikroOrmSessionService', { retry: 3 }],
+  ['retry must be an object.', 'EventLog', { retry: null }],
+  ['forMs must be a number of ms, 0 or more.', 'retry of EventLog', { forMs: -1 }],
+  ['timeoutMs must be a number of ms, 0 for no limit', 'EventLog', { timeoutMs: -1 }],
+  ['timeoutMs must be a number of ms, 0 for no limit', 'MikroOrmSessionService', { timeoutMs: Infinity }],
+  ['attempts must be a whole number, 1 or more.', 'retry of EventLog', { attempts: 0 }],
+  ['baseDelayMs must be a number of ms, 0 or more.', 'retry of SessionLeases', { baseDelayMs: -1 }],
+  ['maxDelayMs must be a number of ms, 0 or more.', 'retry of MikroOrmSessionService', { maxDelayMs: '5' }],
+  ['maxEventBytes must be a whole number, 0 or more.', 'MikroOrmSessionService', { maxEventBytes: '1 MB' }],
+  ['ttlMs must be a number of ms above 0, and 2147483647 at most.', 'SessionLeases', { ttlMs: 0 }],
+  ['listen must be a function.', 'EventLog', { listen: {} }],
+  ['holder must be a string of 1 to 255 characters', 'acquire', { holder: undefined }],
+  ['waitMs must be a number of ms, 0 or more.', 'acquire', { waitMs: NaN }],
+  ['author must be a string.', 'since of a log', { author: null }],
+  ['branchPrefix must be a string.', "since of a session's log", { branchPrefix: ['a'] }],
+  ['signal must be an AbortSignal.', 'options of watch', { signal: new AbortController() }],
+  ['schema must be a string.', 'adkEntities', { schema: 5 }],
+  ['tablePrefix must be a string.', 'adkMigrations', { tablePrefix: null }],
+  ["order must be 'asc' or 'desc'.", 'listSessions', { order: 'down' }],
+  ['page must be a whole number, 1 or more.', 'listSessions', { page: 0 }],
+  ['state must be an object.', 'createSession', { state: 'none' }],
+  ['numRecentEvents must be a whole number, 0 or more.', 'config of getSession', { numRecentEvents: '5' }],
+  ['afterTimestamp must be a number of ms since 1970.', 'config of getSession', { afterTimestamp: NaN }],
+  ['session must be an object with events and state', 'appendEvent', { session: undefined }],
+  ['session must be an object with events and state', 'appendEvent', { session: {} }],
+  ['session must be an object with events and state', 'appendEvent', { session: { ...ADA, id: 's', state: {} } }],
+  ['session must be an object with events and state', 'appendEvents', { session: { ...ADA, id: 's', events: [] } }],
+  ['session must be an object with events and state', 'appendEvents', { session: { id: 's', events: [], state: 's' } }],
+  [
+    'actions.stateDelta must be an object.',
+    'appendEvent',
+    { event: createEvent({ actions: { stateDelta: 'ab' as never } }) },
+  ],
+  ['event must be an object.', 'appendEvent', { event: undefined }],
+  ['events must be an array of objects.', 'appendEvents', { events: createEvent() }],
+  ['events must be an array of objects.', 'appendEvents', { events: [undefined] }],
+  ['set must be an object.', 'updateState', { set: null }],
+  ['remove must be an array of strings.', 'updateState', { remove: 'a' }],
+])('%s (%s)', async (message, taker, argument) => {
+  const before = await everythingStored();
+  const error = await refusal(() => TAKERS[taker]!.call(argument as never));
+  expect(error.message).toContain(message);
+  expect(await everythingStored()).toBe(before);
+});
+
+test('what is no object is refused', async () => {
+  for (const taker of ['MikroOrmSessionService', 'EventLog', 'since of a log', 'options of watch', 'adkEntities']) {
+    for (const argument of [null, 'ada', 5, []]) {
+      expect(await refusal(() => TAKERS[taker]!.call(argument as never))).toHaveProperty(
+        'message',
+        expect.stringContaining('must be an object.'),
+      );
+    }
+  }
+  await refusal(() => service.getSession(undefined as never));
+});
+
+test('a signal in the place of the options is refused, not passed over', async () => {
+  const { signal } = new AbortController();
+  expect((await refusal(() => new EventLog(orm.em).watch(0, {}, signal as never))).message).toContain(
+    'known are signal.',
+  );
+});
+
+test('a dialect that is not known is refused', async () => {
+  expect((await refusal(() => adkMigrations('postgres' as never))).message).toBe(
+    "The dialect of adkMigrations must be 'sqlite' or 'postgresql' or 'mysql' or 'mariadb'.",
+  );
+});
+
+test("null is nothing in a request where it is to ADK's own services", async () => {
+  expect(await service.getSession({ ...ADA, config: null } as never)).toMatchObject({ id: 's' });
+  expect(await service.createSession({ ...ADA, sessionId: null, state: null } as never)).toHaveProperty('id');
+});
+
+describe('a name or an id that is missing', () => {
+  const KINDS = ['appName', 'userId', 'sessionId'] as const;
+  const CALLS = {
+    createSession: (key: never) => service.createSession(key),
+    getOrCreateSession: (key: never) => service.getOrCreateSession(key),
+    deleteSession: (key: never) => service.deleteSession(key),
+    getUserState: ({ appName, userId }: typeof ADA) => service.getUserState({ appName, userId }),
+    acquire: (key: never) => new SessionLeases(orm.em).acquire(key, { holder: 'me' }),
+    'session of a log': async (key: never) => new EventLog(orm.em).session(key),
+  };
+
+  test.each(Object.entries(CALLS))("%s says so in the words of ADK's own service", async (name, call) => {
+    for (const kind of KINDS) {
+      // Without an id one is made, and a user's state has none.
+      if (kind === 'sessionId' && /create|user/i.test(name)) continue;
+      for (const missing of [undefined, null]) {
+        await expect(call({ ...ADA, [kind]: missing } as never)).rejects.toMatchObject({
+          name: 'InvalidKeyError',
+          code: 'ADK_INVALID_KEY',
+          message: `Value for AdkSession.${kind} is required, '${String(missing)}' found`,
+        });
+      }
+    }
+  });
+
+  test('appendEvent does not find such a session', async () => {
+    const session = (await service.getSession(ADA))!;
+    for (const kind of ['appName', 'userId', 'id']) {
+      const append = service.appendEvent({ session: { ...session, [kind]: undefined }, event: createEvent() });
+      await expect(append).rejects.toMatchObject({ code: 'ADK_SESSION_NOT_FOUND' });
+    }
+  });
+});
+
+describe('what stands in the place of the EntityManager or the ORM', () => {
+  test.each([MikroOrmSessionService, EventLog, SessionLeases, SessionMaintenance])('%p says orm.em', (Class) => {
+    expect(() => new Class(orm as never)).toThrow(InvalidArgumentError);
+    expect(() => new Class(orm as never)).toThrow('orm.em');
+    expect(() => new Class(undefined as never)).toThrow(InvalidArgumentError);
+    expect(() => new Class({} as never)).toThrow('orm.em');
+  });
+
+  test('migrate says migrate(orm)', async () => {
+    for (const wrong of [orm.em, undefined, {}, Promise.resolve(orm)]) {
+      const error: unknown = await migrate(wrong as never).catch((reason: unknown) => reason);
+      expect(error).toBeInstanceOf(InvalidArgumentError);
+      expect(error).toHaveProperty('message', expect.stringContaining('migrate(orm)'));
+    }
+  });
+
+  test('entities that are not spread say so', async () => {
+    const options = { driver: BetterSqliteDriver, dbName: ':memory:', entities: [adkEntities()] as never };
+    await expect(MikroORM.init(options)).rejects.toThrow('...adkEntities()');
+  });
+});

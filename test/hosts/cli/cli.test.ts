@@ -1,0 +1,483 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createEvent } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { adkEntities } from '../../../entities/index.js';
+import { MikroOrmSessionService, SessionLeases, migrate } from '../../../src/index.js';
+import { DATABASES } from '../../support/harnesses/databases.js';
+import {
+  availableServers,
+  createDatabase,
+  databasesOfUrls,
+  type DatabaseName,
+  type TestDatabase,
+} from '../../support/servers.js';
+import { packageVersion } from '../../../src/cli/version.js';
+import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
+import { until } from '../../contract/tools.js';
+import { Proxy } from '../../faults/fire/proxy.js';
+import { bundle, ended, run, runOnTerminal, start, type Ended } from './command.js';
+
+/** Those that a URL leads to. */
+const databases = databasesOfUrls();
+
+const support = { appName: 'support', userId: 'ada' };
+
+let folder: string;
+beforeAll(async () => {
+  await bundle.build();
+  folder = await mkdtemp(path.join(tmpdir(), 'adk-cli-'));
+});
+afterAll(async () => {
+  await bundle.remove();
+  await rm(folder, { recursive: true });
+});
+
+describe.each(databases)('on %s', (name) => {
+  const { open, close } = store(name);
+  afterEach(close);
+
+  test('doctor finds nothing wrong, and what is', async () => {
+    const { orm, url } = await open(false);
+    const bare = await json(['doctor', '--url', url], 1);
+    expect(bare).toContainEqual(
+      expect.objectContaining({ check: 'tables', state: 'wrong', advice: expect.stringContaining('migration:up') }),
+    );
+    expect(await json(['migrate', '--dry-run', '--url', url])).toMatchObject({
+      migrations: [/initial/, /operations/].map((pattern) => expect.stringMatching(pattern)),
+    });
+    expect(await json(['migrate', '--url', url])).toMatchObject({
+      migrations: [expect.any(String), expect.any(String)],
+    });
+    expect(await json(['migrate', '--url', url])).toEqual({ migrations: [] });
+
+    const session = await conversation(orm);
+    const findings: { check: string; state: string }[] = await json(['doctor', '--url', url]);
+    expect(findings.filter(({ state }) => state === 'wrong')).toEqual([]);
+    expect(findings.map(({ check }) => check)).toEqual(
+      expect.arrayContaining(['versions', 'connection', 'version', 'clock', 'tables', 'event log', 'sessions']),
+    );
+    await orm.em.getConnection().execute('delete from adk_events where seq = 2');
+    const { code, out } = await run(['doctor', '--url', url]);
+    expect(code).toBe(1);
+    expect(out).toContain(`repair support ada ${session.id} --dry-run`);
+  });
+
+  test('doctor names the statements that bring back what was dropped, and nothing of other tables', async () => {
+    const { orm, url } = await open();
+    const execute = (sql: string) => orm.em.getConnection().execute(sql);
+    const { dropIndex, damageKeys } = DATABASES[name].schema;
+    await execute('create table notes (id int primary key, title varchar(10))');
+    await execute('create index notes_title on notes (title)');
+    // Of the host's own.
+    await execute('create index host_events on adk_events (timestamp)');
+    const found = async (code: number) => {
+      const findings: { check: string; state: string; advice?: string }[] = await json(['doctor', '--url', url], code);
+      return findings.find(({ check }) => check === 'indexes, keys and collations')!;
+    };
+    expect(await found(0)).toMatchObject({ state: 'ok' });
+    await execute(dropIndex('adk_events_position', 'adk_events'));
+    // Under the same name, on other columns.
+    await execute(dropIndex('adk_sessions_app_update', 'adk_sessions'));
+    await execute('create index adk_sessions_app_update on adk_sessions (app_name)');
+    for (const statement of damageKeys) await execute(statement);
+    const { state, advice = '' } = await found(1);
+    expect(state).toBe('wrong');
+    const [, ...statements] = advice.split('\n');
+    expect(statements).toHaveLength(3 + damageKeys.length);
+    for (const statement of statements) await execute(statement);
+    expect(await found(0)).toMatchObject({ state: 'ok' });
+  });
+
+  test('stats, list and show tell what is stored, and nothing of it is a command for the terminal', async () => {
+    const { orm, service, url } = await open();
+    const session = await conversation(orm);
+    await service.describeSession(
+      { ...support, sessionId: session.id },
+      { title: 'A \u001b[31mred title', labels: { team: 'blue' } },
+    );
+    expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 1, users: 1, events: 3 });
+    expect(await json(['stats', '--by-app', '--url', url])).toMatchObject([{ appName: 'support', events: 3 }]);
+
+    expect(await json(['list', '--url', url])).toEqual(['support']);
+    expect((await run(['list', '--url', url])).out).toBe('app\nsupport\n');
+    // What was meant for one app is no list of all apps.
+    expect(await run(['list', '--user', 'ada', '--url', url])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('--app'),
+    });
+    const page = await json(['list', '--app', 'support', '--label', 'team=blue', '--url', url]);
+    expect(page).toMatchObject({ sessions: [{ sessionId: session.id, eventCount: 3, labels: { team: 'blue' } }] });
+    const shown = await run(['list', '--app', 'support', '--url', url]);
+    expect(shown.out).toContain('A \\u001b[31mred title team=blue');
+    expect(shown.out).not.toContain('\u001b');
+
+    const { out } = await run(['show', 'support', 'ada', session.id, '--url', url]);
+    expect(out.split('\n').map((line) => line.trimEnd())).toEqual(
+      [
+        'A \\u001b[31mred title',
+        `support / ada / ${session.id}  updated 2026-11-22 10:00:02 UTC`,
+        '    1  2026-11-22 10:00:00  user',
+        '       How is the weather? \\u001b[2J',
+        '    2  2026-11-22 10:00:01  forecaster',
+        '       → weather({"city":"Vienna"})',
+        '    3  2026-11-22 10:00:02  forecaster',
+        '       ← weather: {"sky":"clear"}',
+        '       city = "Vienna"',
+        '       user:language = "de"',
+        'user:language = "de"',
+        'city = "Vienna"',
+        '',
+      ].map((line) =>
+        line.startsWith('user:') || line.startsWith('city')
+          ? expect.stringMatching(/^(user:language = "de"|city = "Vienna")$/)
+          : line,
+      ),
+    );
+    const last = await json(['show', 'support', 'ada', session.id, '--last', '1', '--url', url]);
+    expect(last).toMatchObject({ title: 'A \u001b[31mred title', events: [{ author: 'forecaster' }] });
+    expect(await run(['show', 'support', 'ada', 'nobody', '--url', url])).toMatchObject({ code: 1, out: '' });
+  });
+
+  test('prune, trim and erase-user count, ask, delete and go on', async () => {
+    const { orm, service, url } = await open();
+    for (const userId of ['ada', 'ada', 'bob']) await conversation(orm, userId);
+    const prune = ['prune', '--idle-for', '0s', '--app', 'support', '--url', url];
+    expect(await run([...prune, '--dry-run'])).toMatchObject({
+      code: 0,
+      out: 'This would delete 9 events in 3 sessions.\n',
+    });
+    // Nobody is there to answer.
+    expect(await run(prune)).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--yes') });
+    expect(await json([...prune, '--user', 'ada', '--yes', '--batch-size', '4', '--max-batches', '1'])).toMatchObject({
+      sessions: 1,
+      more: true,
+    });
+
+    const left = (await service.listSessions({ appName: 'support' })).sessions;
+    expect(left).toHaveLength(2);
+    expect(await json(['trim', '--app', 'support', '--keep-last', '1', '--yes', '--url', url])).toMatchObject({
+      sessions: 2,
+      events: 4,
+    });
+    expect(await json(['erase-user', 'bob', '--yes', '--url', url])).toMatchObject({ sessions: 1, stateKeys: 1 });
+    const lease = await new SessionLeases(orm.em).acquire(
+      { ...support, sessionId: left.find(({ userId }) => userId === 'ada')!.id },
+      { holder: 'a worker' },
+    );
+    const skipped = await run([...prune, '--yes']);
+    expect(skipped).toMatchObject({ code: 0, err: expect.stringContaining('Somebody is at work in them') });
+    expect(await json([...prune, '--yes', '--include-leased'])).toMatchObject({ sessions: 1, skipped: 0, more: false });
+    await lease.release().catch(() => undefined);
+    expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 0 });
+  });
+
+  test('export and import, fork and rewind, repair', async () => {
+    const { orm, url } = await open();
+    const session = await conversation(orm);
+    const file = path.join(folder, `${randomUUID()}.jsonl`);
+    const key = ['support', 'ada', session.id];
+    expect(await run(['export', file, '--url', url])).toMatchObject({
+      code: 0,
+      err: expect.stringContaining('Exported 5 records'),
+    });
+    expect(await run(['export', file, '--url', url])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('exists'),
+    });
+    const piped = await run(['export', '--app', 'support', '--url', url]);
+    expect(piped.out).toBe(await readFile(file, 'utf8'));
+
+    const other = await open();
+    expect(await json(['import', file, '--url', other.url])).toEqual({ sessions: 1, events: 3, records: 5 });
+    expect(await json(['import', '-', '--url', other.url], 0, piped.out)).toEqual({
+      sessions: 0,
+      events: 0,
+      records: 5,
+    });
+    const broken = await run(['import', '-', '--url', other.url], { input: `${piped.out}{"type"` });
+    expect(broken).toMatchObject({ code: 2, err: expect.stringContaining('Line 6 is no JSON') });
+
+    expect(await json(['fork', ...key, '--at', '1', '--as', 'what if', '--url', url])).toMatchObject({
+      sessionId: 'what if',
+      events: 1,
+    });
+    expect(await run(['rewind', ...key, '--yes', '--url', url])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('--at'),
+    });
+    expect(await json(['rewind', ...key, '--at', '2', '--yes', '--url', url])).toMatchObject({ events: 2 });
+
+    const repair = ['repair', ...key, '--url', url];
+    expect(await run(repair)).toMatchObject({ code: 0, out: 'Nothing is damaged.\n' });
+    await orm.em
+      .getConnection()
+      .execute(`update adk_events set data = '[]' where seq = 2 and session_id = '${session.id}'`);
+    const damaged = await run(repair);
+    expect(damaged).toMatchObject({ code: 2, err: expect.stringContaining('--save') });
+    expect(await run([...repair, '--dry-run'])).toMatchObject({ code: 1, out: 'event 2: unreadable\n' });
+    expect(await run(['show', ...key, '--url', url])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`repair support ada ${session.id} --dry-run`),
+    });
+    const save = path.join(folder, `${randomUUID()}.jsonl`);
+    expect(await run([...repair, '--save', save, '--yes'])).toMatchObject({ code: 0 });
+    const [planned, taken] = (await readFile(save, 'utf8'))
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(taken).toEqual(planned);
+    expect(taken).toMatchObject({ events: [{ seq: 2, content: Buffer.from('[]').toString('base64') }] });
+    expect(await run(repair)).toMatchObject({ code: 0 });
+  });
+
+  test('tail shows what happens, and ends with Ctrl-C', async () => {
+    const { orm, url } = await open();
+    const child = start(['tail', '--app', 'support', '--from', '0', '--url', url]);
+    const seen = ended(child);
+    let shown = '';
+    const all = new Promise<void>((resolve) => {
+      child.stdout.on('data', (chunk: Buffer) => {
+        shown += chunk.toString();
+        if (shown.includes('← weather')) resolve();
+      });
+    });
+    await conversation(orm);
+    await Promise.race([all, seen]);
+    child.kill('SIGINT');
+    const { code, err } = await seen;
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(shown).toContain('created');
+    expect(shown).toContain('→ weather({"city":"Vienna"})');
+  });
+});
+
+describe('on a terminal', () => {
+  const { open, close } = store('sqlite');
+  afterEach(close);
+
+  test('it asks, has colours and a bar, and no answer but yes deletes', async () => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    const prune = ['prune', '--idle-for', '0s', '--url', url];
+    const no = await runOnTerminal(prune, 'n\n');
+    expect(no).toMatchObject({
+      code: 1,
+      out: expect.stringContaining('This deletes 3 events in 1 session. Go on? [y/N]'),
+    });
+    expect(no.out).toContain('Nothing was deleted.');
+    const yes = await runOnTerminal(prune, 'y\n');
+    expect(yes).toMatchObject({ code: 0, out: expect.stringContaining('Deleted 3 events in 1 session.') });
+    expect(yes.out).toMatch(/█.*100%/);
+    expect((await runOnTerminal(['stats', '--url', url])).out).toContain('\u001b[2msessions');
+  });
+
+  test('Ctrl-C at the question deletes nothing', async () => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    expect(await runOnTerminal(['prune', '--idle-for', '0s', '--url', url], '\x03')).toMatchObject({ code: 1 });
+    expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 1 });
+  });
+});
+
+describe('in general', () => {
+  const { open, close } = store('sqlite');
+  afterEach(close);
+
+  test('a batch that Ctrl-C has ended is followed by the rest with the same command', async () => {
+    const { service, url } = await open();
+    for (let n = 0; n < 60; n++) await service.createSession({ ...support, sessionId: `s${n}` });
+    const prune = ['prune', '--idle-for', '0s', '--yes', '--batch-size', '1', '--url', url];
+    // Far more than the time of the test, were it not ended.
+    const child = start([...prune, '--pause', '1h', '--json']);
+    const seen = ended(child);
+    const begun = async () => (await service.listSessions(support)).sessions.length < 60;
+    while (!(await begun()) && child.exitCode === null);
+    child.kill('SIGINT');
+    const { code, out, err } = await seen;
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('the same command again goes on') });
+    const { sessions, more } = JSON.parse(out);
+    expect(more).toBe(true);
+    expect((await service.listSessions(support)).sessions).toHaveLength(60 - sessions);
+    expect(await json(prune)).toMatchObject({ sessions: 60 - sessions, more: false });
+  });
+
+  test('the config of the host is found as MikroORM finds it, or named', async () => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    const env = { ADK_DATABASE_URL: url };
+    expect(JSON.parse((await run(['stats', '--json'], { env })).out)).toMatchObject({ sessions: 1 });
+    const config = 'scripts/mikro-orm-config.js';
+    expect(JSON.parse((await run(['stats', '--json', '--config', config], { env })).out)).toMatchObject({
+      sessions: 1,
+    });
+    expect(await run(['stats', '--config', 'nowhere.js'])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('There is no file nowhere.js'),
+    });
+    expect(await run(['stats', '--config', config, '--url', url])).toMatchObject({ code: 2 });
+  });
+
+  test.each([
+    ['config.mjs', (options: string) => `export default ${options};`],
+    ['config.cjs', (options: string) => `module.exports = ${options};`],
+    [
+      'asynchronous.mjs',
+      (options: string) => `export default async (context) => ({ contextName: context, ...${options} });`,
+    ],
+    ['list.mjs', (options: string) => `export default [{ contextName: 'other' }, ${options}];`],
+    ['compiled.cjs', (options: string) => `exports.__esModule = true; exports.default = ${options};`],
+  ])('--config %s', async (name, contentOf) => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    // Beside the sources, where it finds the driver and the entities.
+    const cwd = await mkdtemp(path.join('test/hosts/cli', 'config-'));
+    try {
+      const options = `{ driver: require('@mikro-orm/sqlite').SqliteDriver, dbName: ${JSON.stringify(url.replace('sqlite:', ''))},
+        entities: entities }`;
+      const isModule = name.endsWith('.mjs');
+      const require = isModule
+        ? "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
+        : '';
+      const entities = `require('tsx/cjs'); const entities = require('../../../../entities/index.ts').adkEntities();`;
+      await writeFile(path.join(cwd, name), `${require}\n${entities}\n${contentOf(options)}`);
+      const { out, err } = await run(['stats', '--json', '--config', name], { cwd });
+      expect({ err, ...(out && JSON.parse(out)) }).toMatchObject({ err: '', sessions: 1 });
+      if (!isModule) return;
+      await writeFile(path.join(cwd, name), 'export const options = {};');
+      expect(await run(['stats', '--config', name], { cwd })).toMatchObject({
+        code: 2,
+        err: expect.stringContaining('no default export'),
+      });
+    } finally {
+      await rm(cwd, { recursive: true });
+    }
+  });
+
+  test.each([
+    [['stats', '--url', 'oracle:x'], /has to begin with/],
+    [['stats', '--url', 'sqlite:/nowhere/x.sqlite'], /There is no file/],
+    [['stats', '--ap', 'x'], /unknown option/],
+    [['prune', '--idle-for', 'soon', '--url', 'sqlite::memory:'], /90d/],
+    [['nonsense'], /unknown command/],
+    [['show', 'app'], /missing required argument/],
+  ])('%j is a wrong command line', async (args, message) => {
+    expect(await run(args)).toMatchObject({ code: 2, out: '', err: expect.stringMatching(message) });
+  });
+
+  test('a server that is gone is no mistake of the caller’s', async () => {
+    const { code, out } = await run(['doctor', '--json', '--url', 'postgresql://nobody@127.0.0.1:1/none']);
+    expect(code).toBe(1);
+    expect(JSON.parse(out)).toContainEqual(expect.objectContaining({ check: 'connection', state: 'wrong' }));
+  });
+
+  const [server] = availableServers();
+  (server ? test : test.skip)('migrate waits for a server that is starting', async () => {
+    const database = await createDatabase(server!);
+    const proxy = await Proxy.before(database.url);
+    try {
+      proxy.refuse();
+      const running = run(['migrate', '--json', '--url', proxy.url]);
+      await until(() => proxy.attempts > 2);
+      proxy.open();
+      expect(await running).toMatchObject({ code: 0, err: '', out: expect.stringContaining('adk_initial') });
+    } finally {
+      await proxy.close();
+      await database.drop();
+    }
+  });
+
+  test('every command has help with an example', async () => {
+    const { version } = JSON.parse(await readFile('package.json', 'utf8')) as { version: string };
+    expect([packageVersion, (await run(['--version'])).out]).toEqual([version, `${version}\n`]);
+    const { out, code } = await run(['--help']);
+    expect(code).toBe(0);
+    const commands = [...out.matchAll(/^ {2}([a-z][a-z-]*) .*  [a-z]/gm)].map(([, command]) => command!);
+    expect(commands).toEqual(
+      'doctor migrate stats list show tail prune trim erase-user export import repair fork rewind help'.split(' '),
+    );
+    for (const command of ['prune', 'import', 'rewind']) {
+      const help = await run([command, '--help']);
+      expect(help.out).toMatch(new RegExp(`Example:\\n {2}\\$ adk-mikro-orm ${command}`));
+      expect(help.out).toContain('--url <url>');
+    }
+  });
+
+  test('what docs/operations.md shows runs from top to bottom', async () => {
+    const { service, url } = await open();
+    const session = await service.createSession({ ...support, sessionId: '4711', state: { 'user:language': 'de' } });
+    await service.appendEvent({ session, event: createEvent({ author: 'user' }) });
+    const text = await readFile('docs/operations.md', 'utf8');
+    const shown = [...text.matchAll(/^npx adk-mikro-orm (.*)$/gm)].map(([, line]) => line!.split(' '));
+    expect(shown.length).toBeGreaterThan(10);
+    // What deletes comes last, or there would be nothing to show.
+    const last = ['prune', 'trim', 'erase-user'];
+    const isLast = ([command]: string[]) => last.includes(command!);
+    const cwd = await mkdtemp(path.join(folder, 'docs-'));
+    for (const args of [...shown.filter((each) => !isLast(each)), ...shown.filter(isLast)])
+      expect({ args, ...(await run([...args, '--url', url], { cwd })) }).toMatchObject({ args, code: 0 });
+    expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 0 });
+  });
+
+  test('import --from copies another ADK session store', async () => {
+    const source = await open(false);
+    for (const statement of ADK_JS_ON_SQLITE) await source.orm.em.getConnection().execute(statement);
+    const { url } = await open();
+    const from = ['import', '--from', source.url, '--url', url];
+    expect(await json([...from, '--dry-run'])).toMatchObject({ sessions: 1, events: 1, refused: 0 });
+    expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 0 });
+    expect(await json(from)).toMatchObject({ sessions: 1, events: 1, refused: 0 });
+    expect((await run(['show', 'shop', 'ada', 'old', '--url', url])).out).toContain('step = 1');
+  });
+});
+
+/** Databases of one test. */
+function store(name: DatabaseName) {
+  const opened: { orm: MikroORM; database: TestDatabase }[] = [];
+  return {
+    async open(isMigrated = true) {
+      const database = await createDatabase(name);
+      const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+      opened.push({ orm, database });
+      if (isMigrated) await migrate(orm);
+      // MikroORM 7 would make the file later.
+      else await orm.em.getConnection().execute('select 1');
+      return { orm, url: database.url, service: new MikroOrmSessionService(orm.em) };
+    },
+    async close() {
+      for (const { orm, database } of opened.splice(0)) {
+        await orm.close(true);
+        await database.drop();
+      }
+    },
+  };
+}
+
+async function conversation({ em }: MikroORM, userId = 'ada') {
+  const service = new MikroOrmSessionService(em);
+  const session = await service.createSession({ ...support, userId });
+  const events = [
+    { author: 'user', content: { parts: [{ text: 'How is the weather? \u001b[2J' }] } },
+    { author: 'forecaster', content: { parts: [{ functionCall: { name: 'weather', args: { city: 'Vienna' } } }] } },
+    {
+      author: 'forecaster',
+      content: { parts: [{ functionResponse: { name: 'weather', response: { sky: 'clear' } } }] },
+      actions: { stateDelta: { city: 'Vienna', 'user:language': 'de' } },
+    },
+  ];
+  for (const [i, event] of events.entries())
+    await service.appendEvent({
+      session,
+      event: createEvent({ ...event, timestamp: Date.UTC(2026, 10, 22, 10, 0, i) }),
+    });
+  return session;
+}
+
+/** The result of a command that is to end with a code. */
+async function json(args: readonly string[], code = 0, input?: string) {
+  const result: Ended = await run([...args, '--json'], { ...(input !== undefined && { input }) });
+  if (result.code !== code) throw new Error(`${args.join(' ')} ended with ${result.code}: ${result.err}${result.out}`);
+  return JSON.parse(result.out);
+}

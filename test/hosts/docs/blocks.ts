@@ -1,0 +1,131 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import path from 'node:path';
+import ts from 'typescript';
+import { isMikroOrm7 } from '../../support/mikro-orm.js';
+import type { Given } from './given.js';
+
+/** What a reader imports, and where it is in this repository. */
+const OWN_MODULES: Record<string, string> = {
+  'adk-mikro-orm': 'src/index',
+  'adk-mikro-orm/import': 'src/import',
+  'adk-mikro-orm/entities': 'entities/index',
+  'adk-mikro-orm/migrations': 'migrations/index',
+};
+
+export interface Block {
+  /** The file that it is in. */
+  page: string;
+  /** The heading above it. */
+  heading: string;
+  line: number;
+  code: string;
+}
+
+/** Pages whose blocks are run elsewhere: by dev-ui.test.ts, by test/hosts/schema, and by test/hosts/package. */
+export const OTHER_PAGES = ['docs/dev-ui.md', 'docs/migrations.md', 'docs/testing.md'];
+
+/** The pages whose blocks are run here. */
+export function pages(): string[] {
+  const docs = readdirSync('docs').filter((file) => file.endsWith('.md') && !OTHER_PAGES.includes(`docs/${file}`));
+  return ['README.md', ...docs.map((file) => `docs/${file}`)];
+}
+
+export function blocksOf(page: string): Block[] {
+  const markdown = readFileSync(page, 'utf8');
+  return [...markdown.matchAll(/^```ts\n(.*?)^```$/gms)].map(({ index, 1: code = '' }) => {
+    const above = markdown.slice(0, index);
+    const heading = [...above.matchAll(/^#+ (.*)$/gm)].at(-1)?.[1] ?? '';
+    return { page, heading, line: above.split('\n').length, code };
+  });
+}
+
+/** A block as a module: what it declares is returned by `run`, what it doesn't declare comes from `given.ts`. */
+function moduleOf({ code }: Block, names: readonly string[]): string {
+  // As the comment on the page says.
+  const text = isMikroOrm7 ? code.replace('.schema.updateSchema()', '.schema.update()') : code;
+  const source = ts.createSourceFile('block.ts', text, ts.ScriptTarget.ES2023, true);
+  const imports: string[] = [];
+  const body: string[] = [];
+  const imported = new Set<string>();
+  const declared = new Set<string>();
+  for (const statement of source.statements) {
+    if (ts.isImportDeclaration(statement)) {
+      imports.push(statement.getText());
+      const bindings = statement.importClause?.namedBindings;
+      if (bindings && ts.isNamedImports(bindings)) bindings.elements.forEach(({ name }) => imported.add(name.text));
+      continue;
+    }
+    // A config file's; it becomes what the block is about.
+    body.push(statement.getText().replace(/^export default /, 'const config = '));
+    if (ts.isExportAssignment(statement)) declared.add('config');
+    if (!ts.isVariableStatement(statement)) continue;
+    for (const { name } of statement.declarationList.declarations) if (ts.isIdentifier(name)) declared.add(name.text);
+  }
+  const lent = names.filter((name) => !declared.has(name) && !imported.has(name));
+  return [
+    ...imports,
+    `import type { Given } from './given.js';`,
+    `export async function run({ ${lent.join(', ')} }: Given) {`,
+    ...body,
+    `return { ${[...declared].join(', ')} };`,
+    `}`,
+  ].join('\n');
+}
+
+export interface Compiled {
+  /** What the type checker has to say. */
+  complaints: string[];
+  run(given: Given): Promise<Record<string, unknown>>;
+}
+
+/** Type-checks the blocks as strictly as the sources, and makes them runnable; no file is written. */
+export async function compile(root: string, blocks: readonly Block[], names: readonly string[]): Promise<Compiled[]> {
+  const modules = new Map(
+    blocks.map((block) => [
+      path.join(root, `test/hosts/docs/${block.page.replaceAll('/', '-')}-${block.line}.ts`),
+      moduleOf(block, names),
+    ]),
+  );
+  const { config } = ts.readConfigFile(path.join(root, 'tsconfig.json'), (file) => ts.sys.readFile(file)) as {
+    config: object;
+  };
+  const options: ts.CompilerOptions = {
+    ...ts.parseJsonConfigFileContent(config, ts.sys, root).options,
+    // Examples don't use all that they are lent.
+    noUnusedLocals: false,
+    noUnusedParameters: false,
+    paths: Object.fromEntries(
+      Object.entries(OWN_MODULES).map(([name, file]) => [name, [path.join(root, `${file}.ts`)]]),
+    ),
+  };
+  const host = ts.createCompilerHost(options);
+  const { readFile, fileExists } = host;
+  host.readFile = (file) => modules.get(path.normalize(file)) ?? readFile(file);
+  host.fileExists = (file) => modules.has(path.normalize(file)) || fileExists(file);
+  const program = ts.createProgram([...modules.keys()], options, host);
+
+  return Promise.all(
+    [...modules].map(async ([file, code]) => ({
+      complaints: ts
+        .getPreEmitDiagnostics(program, program.getSourceFile(file))
+        .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n')),
+      run: await runnable(root, code),
+    })),
+  );
+}
+
+async function runnable(root: string, code: string): Promise<Compiled['run']> {
+  const { outputText } = ts.transpileModule(code, {
+    compilerOptions: { module: ts.ModuleKind.CommonJS, target: ts.ScriptTarget.ES2023 },
+  });
+  const modules = new Map<string, unknown>();
+  for (const [, name = ''] of outputText.matchAll(/require\("(.*?)"\)/g)) {
+    const own = OWN_MODULES[name];
+    modules.set(name, await import(own ? path.join(root, own) : name));
+  }
+  const exported: Partial<Compiled> = {};
+  // eslint-disable-next-line @typescript-eslint/no-implied-eval, @typescript-eslint/no-unsafe-call -- the page's code
+  new Function('require', 'exports', outputText)((name: string) => modules.get(name), exported);
+  if (!exported.run) throw new Error('The module of a block exports run');
+  return exported.run;
+}

@@ -1,0 +1,287 @@
+import { LogLevel, setLogLevel, type Event } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { SqliteDriver } from '@mikro-orm/sqlite';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { AdkEvent, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
+import * as api from '../../../src/index.js';
+import { FAILURES, passingOf, type Failure } from '../../../src/model/failures.js';
+import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
+import { OTHER_PAGES, blocksOf, compile, pages, type Block, type Compiled } from './blocks.js';
+import { given, type Given } from './given.js';
+
+const root = process.cwd();
+const blocks = pages().flatMap(blocksOf);
+
+/** What a block must have done, by its page and heading; `declared` holds the block's own constants. */
+const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>) => Promise<void> | void> = {
+  'README.md adk-mikro-orm': async () => {
+    const orm = await MikroORM.init({ driver: SqliteDriver, dbName: 'sessions.db', entities: adkEntities() });
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    await orm.close();
+    expect(rows.map(({ data }) => (data as Event).content?.parts)).toEqual([
+      [{ text: 'Hello!' }],
+      [{ text: 'You said: Hello!' }],
+    ]);
+  },
+  'docs/event-log.md The event log': (_given, { messages }) =>
+    expect(messages).toMatchObject([{ author: 'support', toolCalls: [{ name: 'ask_user' }] }]),
+  'docs/event-log.md A database that went back': (_given, { kept, from }) => {
+    expect(kept).toMatchObject([{ position: 1, event: { author: 'support' } }]);
+    expect(from).toMatchObject({ position: 1, epoch: 0 });
+  },
+  'docs/event-log.md The complete log': ({ session }, { lines }) =>
+    expect(lines).toEqual([`${session.id} was created`, '1: support']),
+  'docs/leases.md Leases': async ({ orm }) => {
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);
+    expect(await orm.em.fork().find(AdkSession, {})).toMatchObject([{ leaseHolder: null, leaseToken: 1 }]);
+  },
+  'docs/maintenance.md Maintenance': async ({ orm }, { pruned, stats, erased }) => {
+    expect(pruned).toMatchObject({ sessions: 0, more: false });
+    expect(stats).toMatchObject({ sessions: 1, eventsPerSession: { largest: 1 } });
+    expect(erased).toMatchObject({ sessions: 1, events: 1, stateKeys: 1 });
+    expect([await orm.em.fork().count(AdkSession), await orm.em.fork().count(AdkUserState)]).toEqual([0, 0]);
+  },
+  'docs/maintenance.md Export and import': async ({ other }, { written }) => {
+    expect(written).toEqual({ sessions: 1, events: 1, records: 3 });
+    expect(await other.em.fork().count(AdkEvent)).toBe(1);
+  },
+  "docs/migrate-from.md From ADK's own stores": async ({ service }, { planned, imported }) => {
+    expect(imported).toEqual(planned);
+    expect(imported).toMatchObject({ sessions: 1, events: 1, refused: 0 });
+    const key = { appName: 'shop', userId: 'ada', sessionId: 'old' };
+    expect(await service.getSession(key)).toMatchObject({ state: { step: 1 }, events: [{ author: 'user' }] });
+  },
+  'docs/damage.md Repair': (_given, { found, repaired }) => {
+    expect(found).toEqual(repaired);
+    expect(repaired).toEqual({ damage: [], events: [], stateValues: [] });
+  },
+  'docs/recipes.md Fork or rewind a session': (_given, { fork, rewound }) => {
+    expect(fork).toMatchObject({ id: 'what-if', events: [{ author: 'support' }], state: { 'user:trial': true } });
+    expect(rewound).toMatchObject({ events: [] });
+  },
+  'docs/recipes.md A list of conversations, with titles': (_given, { page, following }) => {
+    expect(page).toMatchObject({
+      sessions: [{ title: 'Refund of order 17', labels: { team: 'billing' }, eventCount: 1 }],
+    });
+    expect(following).toBeUndefined();
+  },
+  // The only call there is a long-running one.
+  'docs/leases.md Go on after a crash': async ({ orm }) => expect(await orm.em.fork().count(AdkEvent)).toBe(1),
+  'docs/options.md Options of the session service': async ({ createEvent }, { strict }) => {
+    const service = strict as api.MikroOrmSessionService;
+    const [session] = (await service.listSessions({ appName: 'support' })).sessions;
+    const stale = await service.getSession({ appName: 'support', userId: 'ada', sessionId: session!.id });
+    const fresh = await service.getSession({ appName: 'support', userId: 'ada', sessionId: session!.id });
+    await service.appendEvent({ session: fresh!, event: createEvent() });
+    await expect(service.appendEvent({ session: stale!, event: createEvent() })).rejects.toMatchObject({
+      code: 'ADK_STALE_SESSION',
+    });
+  },
+  'docs/recipes.md Your entities, related to ours': (_given, { ofAda }) => expect(ofAda).toEqual([]),
+  'docs/recipes.md One transaction with your own rows': async ({ orm, Ticket, event }) => {
+    const em = orm.em.fork();
+    expect(await em.find(Ticket, { session: { userId: 'ada' } })).toMatchObject([{ title: 'Refund' }]);
+    expect(await em.count(AdkEvent, { id: event.id })).toBe(1);
+  },
+  'docs/recipes.md State outside a run': async ({ service, session }, { language }) => {
+    expect(language).toBe('pt');
+    const { appName, userId, id: sessionId } = session;
+    expect((await service.getSession({ appName, userId, sessionId }))?.state).toEqual({
+      'app:greeting': 'Hello',
+      'user:language': 'pt',
+      step: 3,
+    });
+  },
+  'docs/recipes.md Several events at once': async ({ orm }) => expect(await orm.em.fork().count(AdkEvent)).toBe(3),
+  'docs/recipes.md Resume what paused on a long-running tool': async ({ orm }) => {
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ data }) => (data as Event).content?.parts)).toMatchObject([
+      [{ functionCall: { id: 'call-1' } }],
+      [{ functionResponse: { id: 'call-1', response: { answer: 'yes' } } }],
+    ]);
+  },
+  // What it does, server-sent-events.test.ts asks for.
+  'docs/recipes.md Events to a browser, with server-sent events': (_given, { server }) =>
+    expect(server).toHaveProperty('listening', false),
+  'docs/recipes.md Delete what is old, and what is personal': async ({ orm }) => {
+    const em = orm.em.fork();
+    expect([await em.count(AdkSession), await em.count(AdkEvent), await em.count(AdkUserState)]).toEqual([0, 0, 0]);
+  },
+  'docs/recipes.md Another schema, another prefix': (_given, { entities }) =>
+    expect((entities as ReturnType<typeof adkEntities>)[0]?.meta).toMatchObject({
+      tableName: 'bot_sessions',
+      schema: 'kb',
+    }),
+  'docs/errors.md `onError`': async (_given, { logged }) => {
+    const service = logged as api.MikroOrmSessionService;
+    expect(await service.getAppState({ appName: 'support' })).toEqual({});
+  },
+  'docs/production.md What a caller sees in an outage': async (_given, { patient }) => {
+    const service = patient as api.MikroOrmSessionService;
+    expect((await service.listSessions({ appName: 'support' })).totalItems).toBe(1);
+  },
+  'docs/errors.md What is printed': (_given, { orm }) => expect(orm).toBeInstanceOf(MikroORM),
+  'docs/errors.md Errors': async ({ orm, event }) =>
+    expect(await orm.em.fork().count(AdkEvent, { id: event.id })).toBe(1),
+};
+
+const nameOf = ({ page, heading }: Block) => `${page} ${heading}`;
+
+describe('the code in README and docs', () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'adk-readme-'));
+  let compiled: Compiled[];
+
+  beforeAll(async () => {
+    setLogLevel(LogLevel.ERROR);
+    // What the pages print is not what they are tested by.
+    jest.spyOn(console, 'log').mockReturnValue();
+    const lent = await given();
+    await Promise.all([lent.orm.close(), lent.other.close()]);
+    compiled = await compile(root, blocks, Object.keys(lent));
+    process.chdir(folder);
+    // The store that docs/migrate-from.md reads.
+    const old = await MikroORM.init({
+      driver: SqliteDriver,
+      dbName: 'adk.db',
+      entities: [],
+      discovery: { warnWhenNoEntities: false },
+    });
+    for (const statement of ADK_JS_ON_SQLITE) await old.em.getConnection().execute(statement);
+    await old.close();
+  });
+  afterAll(() => {
+    jest.restoreAllMocks();
+    process.chdir(root);
+    rmSync(folder, { recursive: true });
+  });
+
+  test.each(blocks.map((block, i) => [`${block.page}:${block.line} ${block.heading}`, i] as const))(
+    '%s',
+    async (_name, i) => {
+      const { complaints, run } = compiled[i]!;
+      expect(complaints).toEqual([]);
+
+      const lent = await given();
+      const declared = await run(lent);
+      await EXPECTED[nameOf(blocks[i]!)]?.(lent, declared);
+
+      await Promise.all([lent.orm.close(), lent.other.close()]);
+      if (declared.orm instanceof MikroORM) await declared.orm.close();
+    },
+  );
+
+  test('each block has something that is expected of it, and the other way round', () => {
+    expect(blocks.map(nameOf).sort()).toEqual(Object.keys(EXPECTED).sort());
+  });
+});
+
+test('the picture of the tables has their columns', async () => {
+  const orm = await MikroORM.init({ driver: SqliteDriver, dbName: ':memory:', entities: adkEntities() });
+  const expected = [...orm.getMetadata()].map(({ tableName, props, primaryKeys }) => {
+    const columns = new Map(
+      props.flatMap(({ name, fieldNames }) =>
+        fieldNames.map((column) => [column, primaryKeys.includes(name)] as const),
+      ),
+    );
+    return [tableName, [...columns].map(([column, isKey]) => (isKey ? `${column} PK` : column))];
+  });
+  await orm.close();
+
+  const drawn = [...readFileSync('docs/tables.md', 'utf8').matchAll(/^ {2}(adk_\w+) \{\n(.*?)^ {2}\}$/gms)].map(
+    ([, table, columns = '']) => [
+      table,
+      [...columns.matchAll(/^ +\w+ (\w+)( PK)?/gm)].map(([, column, key = '']) => `${column}${key}`),
+    ],
+  );
+  expect(Object.fromEntries(drawn)).toEqual(Object.fromEntries(expected));
+});
+
+const TRIED_AGAIN = { conflict: '`attempts` times', outage: 'for `forMs`', no: 'no' };
+
+/** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/docs` writes it anew. */
+test('the table of failures in docs/errors.md has the words of every DatabaseError', () => {
+  const file = path.join(root, 'docs/errors.md');
+  const rows = Object.entries(FAILURES).map(
+    ([failure, { reason, what, advice }]) =>
+      `| ${what} | \`${reason}\` | ${TRIED_AGAIN[passingOf(failure as Failure) ?? 'no']} | ${advice} |`,
+  );
+  const table = ['| What happened | `reason` | Tried again | What to look at |', '| --- | --- | --- | --- |', ...rows];
+  const told = readFileSync(file, 'utf8');
+  const current = told.replace(/(?<=<!-- failures -->\n).*(?=<!-- \/failures -->)/s, () => `\n${table.join('\n')}\n\n`);
+  if (process.env['ADK_TEST_UPDATE']) writeFileSync(file, current);
+  expect(readFileSync(file, 'utf8')).toBe(current);
+});
+
+test('the table of errors has every error that is exported, and its code', () => {
+  const [, table = ''] = /<!-- errors -->(.*?)<!-- \/errors -->/s.exec(readFileSync('docs/errors.md', 'utf8')) ?? [];
+  const listed = [...table.matchAll(/^\| `(\w+)` \| `(\w+)` \|/gm)].map(([, name, code]) => ({ name, code }));
+
+  type ErrorClass = new (...args: unknown[]) => api.AdkMikroOrmError;
+  const exported = Object.entries(api)
+    .filter(([, value]) => typeof value === 'function' && value.prototype instanceof api.AdkMikroOrmError)
+    .map(([name, value]) => ({ name, code: new (value as unknown as ErrorClass)('a', 'b', 0).code }));
+  expect(listed).toHaveLength(exported.length);
+  expect(listed).toEqual(expect.arrayContaining(exported));
+});
+
+test('the table of versions in the README has the versions that are required and tested', () => {
+  const readme = readFileSync('README.md', 'utf8');
+  const cells = (row: string) =>
+    readme
+      .split('\n')
+      .find((line) => line.startsWith(`| ${row} |`))!
+      .split(' | ')
+      .slice(1);
+  // On MikroORM 7 this is a copy, whose package.json leaves out what only MikroORM 6 has.
+  const repository = process.env['ADK_TEST_MIKRO_ORM_6'] ?? root;
+  const versions = (file: string) =>
+    JSON.parse(readFileSync(path.join(repository, file), 'utf8')) as Record<string, Record<string, string>>;
+  const [ours, on7] = [versions('package.json'), versions('test/mikro-orm-7/package.json')];
+  const tested = [ours['devDependencies']!['@mikro-orm/core']!, on7['dependencies']!['@mikro-orm/core']!];
+  const required = ours['peerDependencies']!['@mikro-orm/core']!.split(' || ');
+  const expected = required.map((range, i) => `\`${range}\`, tested with ${tested[i]}`);
+  expect(cells('versions').map((cell) => cell.replace(' |', ''))).toEqual(expected);
+
+  const inProcess = [ours['devDependencies']!, on7['dependencies']!].map((packages) =>
+    ['sqlite', 'better-sqlite', 'libsql', 'pglite']
+      .map((name) => `@mikro-orm/${name}`)
+      .filter((name) => name in packages),
+  );
+  expect(cells('in the process').map((cell) => [...cell.matchAll(/`(.*?)`/g)].map(([, name]) => name))).toEqual(
+    inProcess,
+  );
+
+  const servers = { 6: new Set<string>(), 7: new Set<string>() };
+  const matrix = readFileSync('.github/workflows/ci.yml', 'utf8').matchAll(
+    /\{\s*script: (.*?),\s.*?(postgresql.*?)\s\}/gs,
+  );
+  for (const [, script, list = ''] of matrix) {
+    for (const [, name, version] of list.matchAll(/(\w+): '?([\d.]+)/g)) {
+      servers[script === 'test' ? 6 : 7].add(`${name} ${version}`);
+    }
+  }
+  const named = cells('servers tested').map((cell) =>
+    cell
+      .replace(' |', '')
+      .split('; ')
+      .flatMap((each) => {
+        const [name = '', ...numbers] = each.split(/,? /);
+        return numbers.map((number) => `${name.toLowerCase()} ${number}`);
+      }),
+  );
+  expect(named.map((list) => list.sort())).toEqual([[...servers[6]].sort(), [...servers[7]].sort()]);
+});
+
+test('the README has 200 lines at most', () => {
+  expect(readFileSync('README.md', 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(200);
+});
+
+test.each([...pages(), ...OTHER_PAGES, 'CONTRIBUTING.md', 'SECURITY.md'])('the links in %s lead somewhere', (page) => {
+  const markdown = readFileSync(page, 'utf8');
+  const links = [...markdown.matchAll(/\]\((?!https?:)([^)#]*)(#[^)]*)?\)/g)].map(([, file = '']) => file);
+  const files = links.filter(Boolean).map((file) => path.join(path.dirname(page), file));
+  expect(files.filter((file) => !existsSync(file))).toEqual([]);
+});

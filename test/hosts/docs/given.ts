@@ -1,0 +1,61 @@
+import { BaseAgent, Runner, createEvent, type Event } from '@google/adk';
+import { defineEntity, p } from '@mikro-orm/core';
+import { MikroORM } from '@mikro-orm/sqlite';
+import { AdkSession, adkEntities } from '../../../entities/index.js';
+import { MikroOrmSessionService } from '../../../src/index.js';
+import { createSchema } from '../schema/support.js';
+
+const Ticket = defineEntity({
+  name: 'Ticket',
+  properties: {
+    id: p.integer().primary(),
+    title: p.string(),
+    session: () => p.manyToOne(AdkSession).joinColumns('app_name', 'user_id', 'session_id').deleteRule('cascade'),
+  },
+});
+
+class Silent extends BaseAgent {
+  protected async *runAsyncImpl(): AsyncGenerator<Event, void, void> {
+    // Says nothing.
+  }
+
+  protected async *runLiveImpl(): AsyncGenerator<Event, void, void> {
+    // Not used.
+  }
+}
+
+/** What a recipe has at hand: names that its blocks use without declaring them. */
+export async function given() {
+  const orm = await MikroORM.init({ dbName: ':memory:', entities: [...adkEntities(), Ticket] });
+  await createSchema(orm);
+  const other = await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
+  await createSchema(other);
+  const service = new MikroOrmSessionService(orm.em);
+  const key = { appName: 'support', userId: 'ada' };
+  const session = await service.createSession({ ...key, state: { 'user:trial': true } });
+  // It has paused on a long-running tool.
+  const call = { id: 'call-1', name: 'ask_user', args: {} };
+  await service.appendEvent({
+    session,
+    event: createEvent({
+      author: 'support',
+      longRunningToolIds: [call.id],
+      content: { parts: [{ functionCall: call }] },
+    }),
+  });
+  const agent = new Silent({ name: 'support' });
+  return {
+    orm,
+    other,
+    service,
+    session,
+    event: createEvent({ author: 'user', content: { role: 'user', parts: [{ text: 'Hello.' }] } }),
+    runner: new Runner({ appName: key.appName, agent, sessionService: service }),
+    Runner,
+    agent,
+    Ticket,
+    createEvent,
+  };
+}
+
+export type Given = Awaited<ReturnType<typeof given>>;

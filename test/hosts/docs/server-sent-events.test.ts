@@ -1,0 +1,299 @@
+import type { Event } from '@google/adk';
+import { once } from 'node:events';
+import { get, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
+import { AdkEvent } from '../../../entities/index.js';
+import { blocksOf, compile, type Compiled } from './blocks.js';
+import { given, type Given } from './given.js';
+
+const HEADING = 'Events to a browser, with server-sent events';
+
+interface Frame {
+  id: string;
+  event: string;
+  data: unknown;
+}
+
+/** One connection of an `EventSource`; leaving the loop drops it. */
+async function* connection(url: string, lastEventId?: string): AsyncGenerator<Frame> {
+  const request = get(url, { headers: lastEventId === undefined ? {} : { 'last-event-id': lastEventId } });
+  try {
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    expect([response.statusCode, response.headers['content-type']]).toEqual([200, 'text/event-stream']);
+    let text = '';
+    for await (const chunk of response.setEncoding('utf8')) {
+      const blocks = (text + String(chunk)).split('\n\n');
+      text = blocks.pop()!;
+      for (const block of blocks) {
+        const fields = block.split('\n').map((line) => line.split(/: ?(.*)/s).slice(0, 2));
+        const { id, event, data } = Object.fromEntries(fields) as Record<string, string>;
+        if (data !== undefined) yield { id: id!, event: event!, data: JSON.parse(data) };
+      }
+    }
+  } finally {
+    request.destroy();
+  }
+}
+
+/** The next frames of a connection that stays. */
+async function take(frames: AsyncGenerator<Frame>, count: number): Promise<Frame[]> {
+  const taken: Frame[] = [];
+  while (taken.length < count) {
+    const { done, value } = await frames.next();
+    if (done) throw new Error('The server has closed the connection.');
+    taken.push(value);
+  }
+  return taken;
+}
+
+/** The number of the event that each id is of. */
+const idsOf = (frames: Frame[]) =>
+  frames.map(({ id }) => {
+    const cursor = JSON.parse(id) as number | { seq: number };
+    return typeof cursor === 'number' ? cursor : cursor.seq;
+  });
+const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+
+describe('the recipe for server-sent events', () => {
+  let compiled: Compiled;
+  let lent: Given;
+  let server: Server;
+  let url: string;
+  const append = (count: number) =>
+    lent.service.appendEvents({
+      session: lent.session,
+      events: Array.from({ length: count }, () => lent.createEvent({ author: 'support' })),
+    });
+
+  beforeAll(async () => {
+    const root = process.cwd();
+    const block = blocksOf('docs/recipes.md').find(({ heading }) => heading === HEADING);
+    lent = await given();
+    await lent.orm.close();
+    [compiled] = (await compile(root, [block!], Object.keys(lent))) as [Compiled];
+    expect(compiled.complaints).toEqual([]);
+  });
+  beforeEach(async () => {
+    lent = await given();
+    ({ server } = (await compiled.run(lent)) as { server: Server });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/?session=${lent.session.id}`;
+  });
+  afterEach(async () => {
+    jest.restoreAllMocks();
+    server.closeAllConnections();
+    server.close();
+    await once(server, 'close');
+    await lent.orm.close();
+  });
+
+  test('what is appended while the client is away comes when it is back, once', async () => {
+    await append(1);
+    const first = connection(url);
+    const seen = await take(first, 2);
+    expect(idsOf(seen)).toEqual([1, 2]);
+    await first.return(undefined);
+
+    await append(3);
+    const second = connection(url, seen.at(-1)!.id);
+    expect(idsOf(await take(second, 3))).toEqual([3, 4, 5]);
+    await append(2);
+    expect(idsOf(await take(second, 2))).toEqual([6, 7]);
+    await second.return(undefined);
+  });
+
+  test('a client that is cut off again and again, while somebody writes, gets everything once and in order', async () => {
+    const COUNT = 150;
+    const writing = (async () => {
+      while (lent.session.events.length < COUNT) {
+        await append(Math.min(1 + Math.floor(Math.random() * 4), COUNT - lent.session.events.length));
+        await setTimeout(Math.random() * 10);
+      }
+    })();
+
+    const received: Frame[] = [];
+    let connections = 0;
+    while (received.length < COUNT) {
+      connections++;
+      let left = 1 + Math.floor(Math.random() * 8);
+      for await (const frame of connection(url, received.at(-1)?.id)) {
+        received.push(frame);
+        if (--left === 0 || received.length === COUNT) break;
+      }
+      await setTimeout(Math.random() * 20);
+    }
+    await writing;
+
+    expect(connections).toBeGreaterThan(10);
+    expect(idsOf(received)).toEqual(numbers(1, COUNT));
+    expect(received.map(({ data }) => (data as Event).id)).toEqual(lent.session.events.map(({ id }) => id));
+  });
+
+  describe('a browser that has events of another history', () => {
+    const keyOf = ({ appName, userId, id }: Given['session']) => ({ appName, userId, sessionId: id });
+    /** Removes what is shown when it is told to, as a page does. */
+    const shownBy = (frames: Frame[]) => {
+      const shown = new Map<number, string>();
+      for (const [i, { event, data }] of frames.entries()) {
+        if (event === 'reset') shown.clear();
+        else shown.set(idsOf(frames)[i]!, (data as Event).id);
+      }
+      return [...shown.values()];
+    };
+    const stored = async () => (await lent.service.getSession(keyOf(lent.session)))!.events.map(({ id }) => id);
+    let logged: jest.SpiedFunction<typeof console.error>;
+    beforeEach(() => {
+      logged = jest.spyOn(console, 'error').mockReturnValue();
+    });
+    afterEach(() => expect(logged).not.toHaveBeenCalled());
+
+    const rewind = async () => {
+      lent.session = await lent.service.rewindSession(keyOf(lent.session), { at: 1 });
+      await append(2);
+    };
+    const createAgain = async () => {
+      await lent.service.deleteSession(keyOf(lent.session));
+      lent.session = await lent.service.createSession(keyOf(lent.session));
+      await append(5);
+    };
+
+    test.each([
+      { what: 'a rewind', change: rewind },
+      { what: 'a deletion and a creation under the same id', change: createAgain },
+    ])('has those of the session after $what, connected or not', async ({ change }) => {
+      await append(4);
+      const connected = connection(url);
+      const seen = await take(connected, 5);
+      await change();
+      const ids = await stored();
+      seen.push(...(await take(connected, 1 + ids.length)));
+      expect(seen.map(({ event }) => event).indexOf('reset')).toBe(5);
+      expect(shownBy(seen)).toEqual(ids);
+      await connected.return(undefined);
+
+      const back = connection(url, seen[4]!.id);
+      const again = [...seen.slice(0, 5), ...(await take(back, 1 + ids.length))];
+      expect(shownBy(again)).toEqual(ids);
+      await append(1);
+      again.push(...(await take(back, 1)));
+      expect(shownBy(again)).toEqual(await stored());
+      await back.return(undefined);
+
+      // The id of the reset is one to come back with.
+      const third = connection(url, again[5]!.id);
+      expect(idsOf(await take(third, ids.length))).toEqual(numbers(1, ids.length));
+      await third.return(undefined);
+    });
+
+    test('has those of the session when its id is ahead of the log', async () => {
+      await append(2);
+      const first = connection(url);
+      const ahead = { ...(JSON.parse((await take(first, 3)).at(-1)!.id) as object), seq: 99 };
+      await first.return(undefined);
+      for (const id of ['99', JSON.stringify(ahead)]) {
+        const frames = connection(url, id);
+        const taken = await take(frames, 4);
+        expect(taken.map(({ event }) => event)).toEqual(['reset', 'message', 'message', 'message']);
+        expect(shownBy(taken)).toEqual(await stored());
+        await frames.return(undefined);
+      }
+    });
+  });
+
+  test('the data is the event, whatever it holds', async () => {
+    const text = 'a\nb\r\n\ndata: c\u2028 \u{1f600} \ud800';
+    const event = lent.createEvent({ author: 'support', content: { role: 'model', parts: [{ text }] } });
+    await lent.service.appendEvent({ session: lent.session, event });
+    const frames = connection(url, '1');
+    const [frame] = await take(frames, 1);
+    expect(frame).toMatchObject({ event: 'message', data: { id: event.id, content: event.content } });
+    expect(idsOf([frame!])).toEqual([2]);
+    await frames.return(undefined);
+  });
+
+  test('an event that cannot be read is told of, and the next ones come', async () => {
+    await append(2);
+    const em = lent.orm.em.fork();
+    await em.getConnection().execute(`update adk_events set data = '{' where seq = 2`);
+    const frames = connection(url);
+    const taken = await take(frames, 3);
+    expect(taken).toMatchObject([
+      { event: 'message' },
+      { event: 'damaged', data: expect.stringContaining('2') },
+      { event: 'message' },
+    ]);
+    expect(idsOf(taken)).toEqual([1, 2, 3]);
+    await frames.return(undefined);
+    expect(await em.count(AdkEvent)).toBe(3);
+  });
+
+  test('a connection on which nothing happens has its heartbeats, and nothing is left of one that is closed', async () => {
+    const start = globalThis.setInterval;
+    const timers: NodeJS.Timeout[] = [];
+    jest.spyOn(globalThis, 'setInterval').mockImplementation((beat, ms) => {
+      timers.push(start(beat, ms! / 1_000));
+      return timers.at(-1)!;
+    });
+    const stop = jest.spyOn(globalThis, 'clearInterval');
+    // Each statement goes through it.
+    const connection = lent.orm.em.getConnection() as unknown as { executeQuery(): Promise<unknown> };
+    const polls = jest.spyOn(connection, 'executeQuery');
+
+    const request = get(url, { headers: { 'last-event-id': '1' } });
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    let text = '';
+    for await (const chunk of response.setEncoding('utf8')) {
+      text += String(chunk);
+      if (text.endsWith(':\n\n:\n\n')) break;
+    }
+    expect(text).toMatch(/^retry: 1000\n\n(:\n\n)+$/);
+    expect(polls).toHaveBeenCalled();
+
+    await setTimeout(200);
+    expect(timers).toHaveLength(1);
+    expect(stop).toHaveBeenCalledWith(timers[0]);
+    polls.mockClear();
+    await setTimeout(500);
+    expect(polls).not.toHaveBeenCalled();
+  });
+
+  test('a client that is slow does not fill the memory of the server', async () => {
+    const text = 'x'.repeat(300_000);
+    const events = Array.from({ length: 100 }, () =>
+      lent.createEvent({ author: 'support', content: { parts: [{ text }] } }),
+    );
+    await lent.service.appendEvents({ session: lent.session, events });
+    const request = get(url);
+    const [[, sent], [received]] = (await Promise.all([once(server, 'request'), once(request, 'response')])) as [
+      [IncomingMessage, ServerResponse],
+      [IncomingMessage],
+    ];
+
+    await setTimeout(500);
+    expect(sent.writableLength).toBeLessThan(1_000_000);
+    let frames = 0;
+    for await (const chunk of received.setEncoding('utf8')) {
+      frames += String(chunk).split('id: ').length - 1;
+      if (frames === 101) break;
+    }
+    request.destroy();
+  });
+
+  test.each(['x', '-1', '1.5', '1e99', '{', 'null', '{"seq":1}'])(
+    'Last-Event-ID %j is refused, and the server goes on',
+    async (lastEventId) => {
+      const logged = jest.spyOn(console, 'error').mockReturnValue();
+      const request = get(url, { headers: { 'last-event-id': lastEventId } });
+      const [response] = (await once(request, 'response')) as [IncomingMessage];
+      response.resume();
+      expect(response.statusCode).toBe(400);
+      expect(logged).toHaveBeenCalledTimes(1);
+
+      const frames = connection(url);
+      expect(idsOf(await take(frames, 1))).toEqual([1]);
+      await frames.return(undefined);
+    },
+  );
+});

@@ -1,0 +1,54 @@
+import path from 'node:path';
+import ts from 'typescript';
+
+const ENTRIES = ['src/index.ts', 'src/import.ts', 'entities/index.ts', 'migrations/index.ts'].map((file) =>
+  path.resolve(file),
+);
+
+/** Types of this package that the members of exported things mention, by name, and that are not exported themselves. */
+function unexported(program: ts.Program, entry: string): string[] {
+  const checker = program.getTypeChecker();
+  const resolved = (symbol: ts.Symbol) =>
+    symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+  const exported = new Set(
+    checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(entry)!)!).map(resolved),
+  );
+  const found = new Set<string>();
+  const isHidden = (node: ts.Node) =>
+    ts.getJSDocTags(node).some(({ tagName }) => tagName.text === 'internal') ||
+    (ts.isClassElement(node) && node.name !== undefined && ts.isPrivateIdentifier(node.name)) ||
+    (ts.canHaveModifiers(node) && node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.PrivateKeyword)) === true;
+  const visit = (node: ts.Node) => {
+    if (ts.isBlock(node) || isHidden(node)) return;
+    if (ts.isTypeReferenceNode(node)) {
+      const symbol = checker.getSymbolAtLocation(node.typeName);
+      const declared = symbol && resolved(symbol).declarations?.[0];
+      const isOurs = declared && !/node_modules/.test(declared.getSourceFile().fileName);
+      if (isOurs && !ts.isTypeParameterDeclaration(declared) && !exported.has(resolved(symbol))) found.add(symbol.name);
+    }
+    ts.forEachChild(node, visit);
+  };
+  for (const symbol of exported) {
+    for (const declaration of symbol.declarations ?? []) {
+      // The signature of an implementation with overloads is nobody's to call.
+      if (ts.isClassDeclaration(declaration)) {
+        const constructors = declaration.members.filter(ts.isConstructorDeclaration);
+        for (const member of declaration.members) {
+          if (constructors.length > 1 && ts.isConstructorDeclaration(member) && member.body) continue;
+          visit(member);
+        }
+      } else if (ts.isVariableDeclaration(declaration) && declaration.type) visit(declaration.type);
+      else visit(declaration);
+    }
+  }
+  return [...found].sort();
+}
+
+test('every type that a public signature mentions is exported', () => {
+  const { config } = ts.readConfigFile('tsconfig.json', (file) => ts.sys.readFile(file)) as { config: object };
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, '.');
+  const program = ts.createProgram(ENTRIES, options);
+  expect(ENTRIES.map((entry) => [path.relative('.', entry), unexported(program, entry)])).toEqual(
+    ENTRIES.map((entry) => [path.relative('.', entry), []]),
+  );
+});

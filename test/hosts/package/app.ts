@@ -1,0 +1,58 @@
+/** A user's program, in TypeScript that is an ES module and CommonJS alike; it prints `PRINTED`. */
+export const appOn = (driver: 'sqlite' | 'better-sqlite') => `
+import { createEvent } from '@google/adk';
+import { MikroORM } from '@mikro-orm/${driver}';
+import {
+  AdkMikroOrmError, adkEntities, EventTooLargeError, InvalidKeyError, migrate, MikroOrmSessionService, SchemaError,
+  SessionExistsError, SessionNotFoundError, StaleSessionError, UnserializableValueError,
+} from 'adk-mikro-orm';
+import { adkEntities as sameEntities, AdkSession } from 'adk-mikro-orm/entities';
+import { importFrom } from 'adk-mikro-orm/import';
+import { adkMigrations } from 'adk-mikro-orm/migrations';
+
+async function main(): Promise<void> {
+  const errors: readonly (typeof AdkMikroOrmError | (new (...args: never[]) => AdkMikroOrmError))[] = [
+    EventTooLargeError, InvalidKeyError, SchemaError, SessionExistsError, SessionNotFoundError, StaleSessionError,
+    UnserializableValueError,
+  ];
+  const orm = await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
+  await migrate(orm);
+
+  const service = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
+  const session = await service.createSession({ appName: 'shop', userId: 'alice', state: { 'user:name': 'Alice' } });
+  await service.appendEvent({ session, event: createEvent({ author: 'user', content: { parts: [{ text: 'hello' }] } }) });
+  const missing: unknown = await service
+    .appendEvent({ session: { ...session, id: 'missing' }, event: createEvent({ author: 'user' }) })
+    .catch((error: unknown) => error);
+
+  const stored = await service.getSession({ appName: 'shop', userId: 'alice', sessionId: session.id });
+  console.log(JSON.stringify({
+    text: stored?.events[0]?.content?.parts?.[0]?.text,
+    state: stored?.state,
+    rows: await orm.em.fork().count(AdkSession),
+    migrations: adkMigrations('sqlite').length > 0,
+    importFrom: typeof importFrom,
+    sameEntities: sameEntities === adkEntities,
+    errors: errors.every((type) => type.prototype instanceof AdkMikroOrmError),
+    missing: missing instanceof SessionNotFoundError,
+  }));
+  await orm.close();
+}
+void main();
+`;
+
+export const PRINTED = {
+  text: 'hello',
+  state: { 'user:name': 'Alice' },
+  rows: 1,
+  migrations: true,
+  importFrom: 'function',
+  sameEntities: true,
+  errors: true,
+  missing: true,
+};
+
+/** The compiler's errors in the program and in our declarations. Those of the ADK and MikroORM name packages that they do not install. */
+export function errorsOf(printed: string): string[] {
+  return printed.split('\n').filter((line) => !/^(\S*node_modules\/(?!adk-mikro-orm\/)|\s|$)/.test(line));
+}

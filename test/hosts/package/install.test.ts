@@ -1,0 +1,89 @@
+import { execFile } from 'node:child_process';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { packPackage } from '../schema/host-folder.js';
+import { isMikroOrm7 } from '../../support/mikro-orm.js';
+import { PRINTED, appOn, errorsOf } from './app.js';
+
+const run = promisify(execFile);
+const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
+
+/** As installed here: of the newest of each package, one may ask for another that is not published yet. */
+async function versioned(name: string): Promise<string> {
+  const { version } = JSON.parse(await readFile(require.resolve(`${name}/package.json`), 'utf8')) as {
+    version: string;
+  };
+  return `${name}@${version}`;
+}
+
+const PEERS = ['@google/adk', '@mikro-orm/core', '@mikro-orm/migrations', '@mikro-orm/sqlite'];
+
+/** What ADK 2.0.0, which asks for MikroORM 6, needs beside MikroORM 7: docs/migrations.md says so. */
+const overrides = isMikroOrm7 ? { '@google/adk': { '@mikro-orm/sqlite': '$@mikro-orm/sqlite' } } : {};
+
+describe('npm install in an empty folder', () => {
+  let folder: string;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(path.join(tmpdir(), 'adk-install-'));
+    const tarball = await packPackage(folder);
+    await writeFile(path.join(folder, 'package.json'), JSON.stringify({ name: 'app', private: true, overrides }));
+    const peers = await Promise.all([...PEERS, '@types/node'].map(versioned));
+    // Rejects where the peers do not fit. There is no flag that would let them.
+    await run('npm', ['install', tarball, ...peers], {
+      cwd: folder,
+      env: { ...process.env, npm_config_ignore_scripts: 'true', npm_config_prefer_offline: 'true' },
+    });
+    if (!isMikroOrm7) {
+      // To compile it takes minutes, and is none of this package's. What MikroORM 7 uses comes compiled.
+      const built = path.join(require.resolve('sqlite3/package.json'), '../build/Release');
+      await cp(built, path.join(folder, 'node_modules/sqlite3/build/Release'), { recursive: true });
+    }
+    await writeFile(path.join(folder, 'app.mts'), appOn('sqlite'));
+    await writeFile(path.join(folder, 'app.cts'), appOn('sqlite'));
+  }, 900_000);
+
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  test('has this MikroORM once for the program, and our declarations fit it', async () => {
+    const { stdout } = await run('npm', ['ls', '@mikro-orm/core', '--json', '--depth=0'], { cwd: folder });
+    expect(JSON.parse(stdout)).toMatchObject({
+      dependencies: { '@mikro-orm/core': { version: expect.stringMatching(isMikroOrm7 ? /^7\./ : /^6\./) } },
+    });
+    const flags = ['--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', 'false', '--module', 'nodenext'];
+    const printed = await run(
+      process.execPath,
+      [tsc, ...flags, '--target', 'es2023', '--outDir', 'built', 'app.mts', 'app.cts'],
+      { cwd: folder },
+    ).catch((error: unknown) => error as { stdout: string });
+    expect(errorsOf(printed.stdout)).toEqual([]);
+  }, 900_000);
+
+  test.each(['app.mjs', 'app.cjs'])('runs %s', async (file) => {
+    const { stdout, stderr } = await run(process.execPath, [`built/${file}`], { cwd: folder });
+    expect(stderr).toBe('');
+    expect(JSON.parse(stdout)).toEqual(PRINTED);
+  });
+
+  test('has the command line', async () => {
+    const cli = async (command: string) => {
+      const args = ['node_modules/.bin/adk-mikro-orm', command, '--json', '--url', 'sqlite:cli.db'];
+      return JSON.parse((await run(process.execPath, args, { cwd: folder })).stdout) as unknown;
+    };
+    expect(await cli('migrate')).toMatchObject({ migrations: [expect.anything(), expect.anything()] });
+    expect(await cli('stats')).toMatchObject({ sessions: 0 });
+    // Without @mikro-orm/cli, which looks for a config that is not named.
+    await writeFile(
+      path.join(folder, 'named.mjs'),
+      `import { SqliteDriver } from '@mikro-orm/sqlite';
+       import { adkEntities } from 'adk-mikro-orm';
+       export default { driver: SqliteDriver, dbName: 'cli.db', entities: adkEntities() };`,
+    );
+    const named = ['node_modules/.bin/adk-mikro-orm', 'stats', '--json', '--config', 'named.mjs'];
+    expect(JSON.parse((await run(process.execPath, named, { cwd: folder })).stdout)).toMatchObject({ sessions: 0 });
+    expect(await cli('doctor')).not.toContainEqual(expect.objectContaining({ state: 'wrong' }));
+  });
+});

@@ -1,0 +1,125 @@
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { PRINTED, appOn, errorsOf } from './app.js';
+
+const repository = path.resolve(__dirname, '../../..');
+const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
+const run = promisify(execFile);
+
+/** The peers of a user on SQLite, with what the type check needs: the package may not ask for more. */
+const INSTALLED = [
+  '@google/adk',
+  '@mikro-orm/better-sqlite',
+  '@mikro-orm/core',
+  '@mikro-orm/migrations',
+  '@types/node',
+];
+
+const APP = appOn('better-sqlite');
+
+let project: string;
+let tarball: { filename: string; size: number; files: { path: string }[] };
+
+beforeAll(async () => {
+  project = await mkdtemp(path.join(tmpdir(), 'adk-package-'));
+  const pack = await run('npm', ['pack', '--json', '--pack-destination', project], { cwd: repository });
+  // What the build prints comes first.
+  [tarball] = JSON.parse(pack.stdout.slice(pack.stdout.indexOf('[\n'))) as [typeof tarball];
+
+  const installed = path.join(project, 'node_modules/adk-mikro-orm');
+  await mkdir(installed, { recursive: true });
+  await run('tar', ['-xzf', path.join(project, tarball.filename), '--strip-components=1', '-C', installed]);
+  for (const name of INSTALLED) {
+    const link = path.join(project, 'node_modules', name);
+    await mkdir(path.dirname(link), { recursive: true });
+    await symlink(path.join(repository, 'node_modules', name), link, 'junction');
+  }
+  await writeFile(path.join(project, 'package.json'), JSON.stringify({ name: 'app', private: true }));
+  await writeFile(path.join(project, 'app.mts'), APP);
+  await writeFile(path.join(project, 'app.cts'), APP);
+}, 900_000);
+
+afterAll(() => rm(project, { recursive: true, force: true }));
+
+test('the tarball is small and holds what a user needs, and no tests', () => {
+  const files = tarball.files.map((file) => file.path);
+
+  expect(tarball.size).toBeLessThan(500_000);
+  expect([...new Set(files.map((file) => file.split('/')[0]))].sort()).toEqual([
+    'CHANGELOG.md',
+    'CONTRIBUTING.md',
+    'LICENSE',
+    'README.md',
+    'SECURITY.md',
+    'dist',
+    'docs',
+    'examples',
+    'package.json',
+  ]);
+  expect(files.filter((file) => /node_modules/.test(file))).toEqual([]);
+  expect(files.filter((file) => file.startsWith('dist/') && /test|bench|example/.test(file))).toEqual([]);
+});
+
+test('every link of its pages leads to a file of the tarball', async () => {
+  const files = tarball.files.map((file) => file.path);
+  const installed = path.join(project, 'node_modules/adk-mikro-orm');
+  const broken: string[] = [];
+  for (const page of files.filter((file) => file.endsWith('.md'))) {
+    const markdown = await readFile(path.join(installed, page), 'utf8');
+    for (const [, link = ''] of markdown.matchAll(/\]\((?!https?:|#)([^)#]+)/g)) {
+      const file = path.posix.join(path.posix.dirname(page), link);
+      // A folder may be meant.
+      if (!files.some((each) => each === file || each.startsWith(`${file}/`))) broken.push(`${page}: ${link}`);
+    }
+  }
+  expect(broken).toEqual([]);
+});
+
+test('the rules that declarations cite are in a page of the tarball', async () => {
+  const installed = path.join(project, 'node_modules/adk-mikro-orm');
+  const contract = await readFile(path.join(installed, 'docs/contract.md'), 'utf8');
+  const declared = tarball.files.map(({ path: file }) => file).filter((file) => file.endsWith('.d.ts'));
+  const declarations = await Promise.all(declared.map((file) => readFile(path.join(installed, file), 'utf8')));
+  const cited = new Set(
+    declarations.flatMap((text) => [...text.matchAll(/\(contract ([A-O]\d+)/g)].map(([, rule = '']) => rule)),
+  );
+  expect(cited.size).toBeGreaterThan(5);
+  expect([...cited].filter((rule) => !contract.includes(`**${rule}. `))).toEqual([]);
+  const entry = await readFile(path.join(installed, 'dist/esm/src/index.d.ts'), 'utf8');
+  expect(entry).toContain('docs/contract.md');
+});
+
+test('a release without repository, homepage, bugs and author is refused', async () => {
+  const manifest = JSON.parse(await readFile(path.join(repository, 'package.json'), 'utf8')) as Record<string, unknown>;
+  const missing = ['repository', 'homepage', 'bugs', 'author'].filter((field) => manifest[field] === undefined);
+  const check = run(process.execPath, [path.join(repository, 'scripts/check-publishable.js')]);
+  if (missing.length === 0) await check;
+  else await expect(check).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining(missing[0]!) });
+});
+
+test('projects in ES modules and in CommonJS type-check', async () => {
+  const flags = [
+    '--strict',
+    '--exactOptionalPropertyTypes',
+    '--module',
+    'nodenext',
+    '--outDir',
+    'built',
+    'app.mts',
+    'app.cts',
+  ];
+  const check = await run(process.execPath, [tsc, ...flags], { cwd: project }).catch(
+    (error: unknown) => error as { stdout: string },
+  );
+  expect(errorsOf(check.stdout)).toEqual([]);
+}, 900_000);
+
+test.each(['app.mjs', 'app.cjs'])('an empty project runs %s', async (file) => {
+  const { stdout, stderr } = await run(process.execPath, [`built/${file}`], { cwd: project });
+  expect(stderr).toBe('');
+  expect(JSON.parse(stdout)).toEqual(PRINTED);
+});

@@ -1,0 +1,90 @@
+import { execFile } from 'node:child_process';
+import { cp, readFile, rm, symlink } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { installPackage } from '../schema/host-folder.js';
+import { errorsOf } from './app.js';
+
+const repository = path.resolve(__dirname, '../../..');
+const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
+const run = promisify(execFile);
+
+/** What docs/testing.md installs besides MikroORM and the ADK, and the programs of jest and Vitest. */
+const INSTALLED = ['.bin', '@swc', '@types', 'jest', 'vitest'];
+
+/** Projects with one test each, which docs/testing.md shows. */
+const EXAMPLES = ['jest-commonjs', 'jest-esm', 'vitest'];
+
+/** On the MikroORM that this test itself runs on. */
+describe('docs/testing.md', () => {
+  const env = { ...process.env, NO_COLOR: '1', FORCE_COLOR: undefined };
+  let folder: string;
+
+  beforeAll(async () => {
+    folder = await installPackage();
+    const modules = path.join(folder, 'node_modules');
+    const installed = path.join(path.dirname(require.resolve('jest/package.json')), '..');
+    for (const name of INSTALLED) await symlink(path.join(installed, name), path.join(modules, name), 'junction');
+    for (const example of EXAMPLES) {
+      await cp(path.join(repository, 'examples/testing', example), path.join(folder, example), { recursive: true });
+      await symlink(modules, path.join(folder, example, 'node_modules'), 'junction');
+    }
+  }, 900_000);
+
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  /** @returns what `npm test` has printed, whether the tests pass or not. */
+  async function npmTest(example: string, ...args: string[]): Promise<string> {
+    // A loaded machine takes longer than the few seconds that jest and Vitest give a test.
+    const call = run('npm', ['test', '--', '--testTimeout=120000', ...args], { cwd: path.join(folder, example), env });
+    const { stdout, stderr } = await call.catch((error: unknown) => error as { stdout: string; stderr: string });
+    return stdout + stderr;
+  }
+
+  test('the tests for jest and Vitest type-check', async () => {
+    const sources = EXAMPLES.map((example) => `${example}/agent.test.ts`);
+    const flags = ['--strict', '--exactOptionalPropertyTypes', '--module', 'nodenext', '--noEmit'];
+    const check = await run(process.execPath, [tsc, ...flags, ...sources], { cwd: folder }).catch(
+      (error: unknown) => error as { stdout: string },
+    );
+    expect(errorsOf(check.stdout)).toEqual([]);
+  }, 900_000);
+
+  test.each([
+    { example: 'jest-commonjs', passed: /^Tests: +1 passed, 1 total$/m },
+    { example: 'jest-esm', passed: /^Tests: +1 passed, 1 total$/m },
+    { example: 'vitest', passed: /^ +Tests +1 passed \(1\)$/m },
+  ])('the test of examples/testing/$example passes', async ({ example, passed }) => {
+    expect(await npmTest(example)).toMatch(passed);
+  });
+
+  test('jest fails on ES modules without the line of the configuration that names them', async () => {
+    const config = JSON.stringify({ transform: { '\\.ts$': '@swc/jest' } });
+    expect(await npmTest('jest-commonjs', '--config', config)).toMatch(/Must use import to load ES Module: /);
+  });
+
+  test('it shows the files of the examples as they are', async () => {
+    const read = (file: string) => readFile(path.join(repository, file), 'utf8');
+    const page = await read('docs/testing.md');
+    const blocks = [...page.matchAll(/\]\(\.\.\/examples\/testing\/([^)]+)\):\n\n```\w+\n(.*?)^```$/gms)];
+    expect(blocks.map(([, file]) => file)).toEqual([
+      'jest-commonjs/agent.test.ts',
+      'jest-commonjs/jest.config.js',
+      'jest-commonjs/package.json',
+      'jest-esm/jest.config.js',
+      'jest-esm/package.json',
+      'vitest/package.json',
+    ]);
+    for (const [, file = '', text] of blocks) expect(text).toBe(await read(`examples/testing/${file}`));
+
+    // The test is shown once, and for Vitest the line that it has besides.
+    const [test, sameTest, vitestTest] = await Promise.all(
+      EXAMPLES.map((example) => read(`examples/testing/${example}/agent.test.ts`)),
+    );
+    expect(sameTest).toBe(test);
+    const [, line = ''] = /^```ts\n(import .* from 'vitest';\n)```$/m.exec(page) ?? [];
+    expect(vitestTest).toContain(line);
+    expect(vitestTest?.replace(line, '')).toBe(test);
+  });
+});

@@ -1,0 +1,205 @@
+import { execFile } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { blocksOf } from '../docs/blocks.js';
+import { DATABASES } from '../../support/harnesses/databases.js';
+import type { TestDatabase } from '../../support/servers.js';
+
+const run = promisify(execFile);
+const repository = path.resolve(__dirname, '../../..');
+
+/** What builds the package: also on MikroORM 7, for which a copy of the repository is tested, the packages of the repository. */
+const builders = path.join(process.env['ADK_TEST_MIKRO_ORM_6'] ?? repository, 'node_modules');
+
+/** Where the packages of a scope are that the tests run with. */
+const scopeOf = (name: string) => path.join(path.dirname(require.resolve(`${name}/package.json`)), '..');
+
+/** What MikroORM keeps as the schema before: a file that `migration:create` and `up` write, or nothing. */
+export type Snapshot = 'snapshot from before our package' | 'no snapshot yet' | 'snapshot: false';
+
+/** Where the host keeps its own migrations. */
+export type Home = 'list' | 'folder';
+
+const ENTITY = (columns: string) => `
+import { defineEntity, p } from '@mikro-orm/core';
+export const Ticket = defineEntity({ name: 'Ticket', properties: { id: p.integer().primary(), ${columns} } });`;
+
+const NO_ENTITY = 'export const Ticket = [];';
+
+/**
+ * @param root a folder of the test's own.
+ * @returns the package, packed by a build that checks no types.
+ */
+export async function packPackage(root: string): Promise<string> {
+  // Packed in a copy, for the build begins by removing `dist`, and other tests build too.
+  const copy = path.join(root, 'copy');
+  await mkdir(copy);
+  for (const name of [
+    'entities',
+    'migrations',
+    'src',
+    'scripts',
+    'CHANGELOG.md',
+    'LICENSE',
+    'README.md',
+    'package.json',
+  ]) {
+    await cp(path.join(repository, name), path.join(copy, name), { recursive: true });
+  }
+  for (const name of (await readdir(repository)).filter((file) => file.startsWith('tsconfig'))) {
+    await cp(path.join(repository, name), path.join(copy, name));
+  }
+  await symlink(builders, path.join(copy, 'node_modules'), 'junction');
+  // Types are checked by test/hosts/package, where what `npm pack` makes by itself is installed.
+  await run(process.execPath, ['scripts/build.js', '--noCheck'], { cwd: copy });
+  await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd: copy });
+  await rm(copy, { recursive: true });
+  const [tarball] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
+  return path.join(root, tarball!);
+}
+
+/** A folder that has this package, packed and installed, in its `node_modules`; hosts live in folders below it. */
+export async function installPackage(): Promise<string> {
+  const root = await mkdtemp(path.join(tmpdir(), 'adk-hosts-'));
+  const tarball = await packPackage(root);
+  const installed = path.join(root, 'node_modules/adk-mikro-orm');
+  await mkdir(installed, { recursive: true });
+  await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed]);
+  for (const [scope, name] of Object.entries({ '@google': '@google/adk', '@mikro-orm': '@mikro-orm/core' })) {
+    await symlink(scopeOf(name), path.join(root, 'node_modules', scope), 'junction');
+  }
+  return root;
+}
+
+/** A program of its own with the config of docs/migrations.md and the `mikro-orm` command. */
+export class HostFolder {
+  readonly #folder: string;
+  readonly #database: TestDatabase;
+
+  private constructor(folder: string, database: TestDatabase) {
+    this.#folder = folder;
+    this.#database = database;
+  }
+
+  static async create(root: string, database: TestDatabase, snapshot: Snapshot, home: Home): Promise<HostFolder> {
+    const folder = await mkdtemp(path.join(root, 'host-'));
+    await mkdir(path.join(folder, 'migrations'));
+    const host = new HostFolder(folder, database);
+    const config = await documentedConfig(database, snapshot, home);
+    await host.#write(
+      'package.json',
+      JSON.stringify({
+        type: 'module',
+        dependencies: { '@mikro-orm/cli': '*' },
+        // What keeps MikroORM 6, and 7, from looking for a compiler.
+        'mikro-orm': { configPaths: ['./mikro-orm.config.js'], useTsNode: false, preferTs: false },
+      }),
+    );
+    await host.#write('ticket.js', NO_ENTITY);
+    await host.#listMigrations();
+    if (snapshot === 'snapshot from before our package') await host.#liveWithoutUs(config);
+    await host.#write('mikro-orm.config.js', config);
+    return host;
+  }
+
+  /** Has tables, migrations and a snapshot by MikroORM alone. */
+  async #liveWithoutUs(ours: string): Promise<void> {
+    const config = replaced(ours, {
+      '...adkEntities()': '',
+      AdkMigrator: 'Migrator',
+      ...(ours.includes('adkMigrations(') && {
+        [`...adkMigrations('${DATABASES[this.#database.name].dialect}'), `]: '',
+      }),
+    }).replace(/^import .* from 'adk-mikro-orm.*$/gm, '');
+    await this.#write('mikro-orm.config.js', `import { Migrator } from '@mikro-orm/migrations';\n${config}`);
+    await this.createMigration('title: p.string()', 'drop table ticket');
+    await this.mikroOrm('migration:up');
+  }
+
+  /**
+   * Writes the entity with these columns, and has `migration:create` write the migration to it.
+   *
+   * @param down what the host adds where MikroORM writes no `down`, which is on SQLite.
+   */
+  async createMigration(columns: string, down: string): Promise<void> {
+    await this.#write('ticket.js', ENTITY(columns));
+    const before = await this.files();
+    // With a name, since MikroORM names files by the second: the next one would overwrite one of the same second.
+    await this.mikroOrm(`migration:create -n ${before.length + 1}`);
+    const [name, ...others] = (await this.files()).filter((file) => !before.includes(file));
+    if (!name || others.length > 0) throw new Error(`migration:create wrote ${[name, ...others].join()}`);
+    const text = await readFile(path.join(this.#folder, 'migrations', name), 'utf8');
+    if (!text.includes('down()')) {
+      const body = `  async down() { this.addSql('${down}'); }\n}\nexports.`;
+      await this.#write(`migrations/${name}`, replaced(text, { '}\nexports.': body }));
+    }
+    await this.#listMigrations();
+  }
+
+  /** What the host writes itself when it keeps a list. */
+  async #listMigrations(): Promise<void> {
+    const names = await this.files();
+    await this.#write(
+      'your-migrations.js',
+      `${names.map((name, i) => `import m${i} from './migrations/${name}';`).join('\n')}
+       export const yourMigrations = [${names.map((name, i) => `{ name: '${path.parse(name).name}', class: Object.values(m${i})[0] }`).join(', ')}];`,
+    );
+  }
+
+  /** The generated files, oldest first. */
+  async files(): Promise<string[]> {
+    const names = await readdir(path.join(this.#folder, 'migrations'));
+    return names.filter((name) => name.endsWith('.cjs')).sort();
+  }
+
+  /** What MikroORM has written into the folder: migrations, and the snapshot. */
+  async written(): Promise<string[]> {
+    const folder = path.join(this.#folder, 'migrations');
+    return Promise.all((await readdir(folder)).map((name) => readFile(path.join(folder, name), 'utf8')));
+  }
+
+  /** Runs the command; rejects with what it printed when it ends with another code than 0. */
+  async mikroOrm(command: string): Promise<string> {
+    const { stdout } = await run(
+      process.execPath,
+      [path.join(this.#folder, '../node_modules/@mikro-orm/cli/cli.js'), ...command.split(' ')],
+      {
+        cwd: this.#folder,
+        env: { ...process.env, DATABASE_URL: this.#database.url.replace('sqlite:', ''), NO_COLOR: '1' },
+      },
+    );
+    return stdout;
+  }
+
+  #write(name: string, text: string): Promise<void> {
+    return writeFile(path.join(this.#folder, name), text);
+  }
+}
+
+/** The config that docs/migrations.md shows, for this database; as JavaScript, which the block is already. */
+async function documentedConfig(database: TestDatabase, snapshot: Snapshot, home: Home): Promise<string> {
+  const { dialect, packageName, kind } = DATABASES[database.name];
+  const docs = await readFile(path.join(repository, 'docs/migrations.md'), 'utf8');
+  const block = blocksOf('docs/migrations.md').find(({ heading }) => heading === 'Beside your own migrations');
+  const list = `migrations: { path: './migrations', migrationsList: [...adkMigrations('postgresql'), ...yourMigrations] }`;
+  const folder = `migrations: { path: './migrations' }`;
+  if (!docs.includes(`\`${folder}\``)) throw new Error('docs/migrations.md no longer shows how to keep a folder');
+  // The test can run what is emitted as CommonJS without a compiler.
+  const emitted = `migrations: { emit: 'cjs', ${snapshot === 'snapshot: false' ? 'snapshot: false, ' : ''}`;
+  const config = replaced(block?.code ?? '', {
+    [list]: (home === 'list' ? list : folder).replace('migrations: { ', emitted),
+    '@mikro-orm/postgresql': packageName,
+    ', Ticket]': '].concat(Ticket)',
+    ...(kind === 'file' && { clientUrl: 'dbName' }),
+  });
+  return home === 'list' ? replaced(config, { "'postgresql'": `'${dialect}'` }) : config;
+}
+
+function replaced(text: string, replacements: Record<string, string>): string {
+  return Object.entries(replacements).reduce((result, [from, to]) => {
+    if (!result.includes(from)) throw new Error(`${from} is not in ${text}`);
+    return result.replaceAll(from, to);
+  }, text);
+}

@@ -1,0 +1,39 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+
+/** A script of this folder in a process of its own, which answers each line with a line. */
+export class LineProcess {
+  readonly #child: ChildProcess;
+  readonly #lines: AsyncIterator<string, undefined>;
+
+  /**
+   * @param node the program to run it with.
+   * @param cwd the copy of the repository that has it, and whose packages it finds.
+   */
+  constructor(script: string, { node = process.execPath, cwd = process.cwd(), args = [] as readonly string[] } = {}) {
+    this.#child = spawn(node, ['--import', 'tsx', path.join('test/hosts/schema', script), ...args], {
+      cwd,
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    this.#lines = createInterface({ input: this.#child.stdout! })[Symbol.asyncIterator]();
+  }
+
+  async ask(line: string): Promise<string> {
+    this.#child.stdin!.write(`${line}\n`);
+    const { value } = await this.#lines.next();
+    return value ?? 'ended';
+  }
+
+  /** Without a chance to finish anything. */
+  async kill(): Promise<void> {
+    this.#child.kill('SIGKILL');
+    await once(this.#child, 'exit');
+  }
+
+  async end(): Promise<void> {
+    this.#child.stdin!.end();
+    if (this.#child.exitCode === null) await once(this.#child, 'exit');
+  }
+}

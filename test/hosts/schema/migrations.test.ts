@@ -1,0 +1,375 @@
+import { readdir } from 'node:fs/promises';
+import path from 'node:path';
+import { State } from '@google/adk';
+import type { DialectName } from '../../../entities/dialect-name.js';
+import { AdkSession } from '../../../entities/index.js';
+import { adkMigrations } from '../../../migrations/index.js';
+import { migrate } from '../../../migrations/migrate.js';
+import { isTemporary, prefixed } from '../../../src/model/state.js';
+import { StatementLog } from '../../support/harnesses/statement-log.js';
+import { DATABASES } from '../../support/harnesses/databases.js';
+import { availableDatabases, availableServers, executeOnServer } from '../../support/servers.js';
+import {
+  INITIAL,
+  MIGRATIONS,
+  TABLES,
+  appliedMigrations,
+  createSchema,
+  dialectOf,
+  emptyDatabase,
+  everything,
+  migrationsOf,
+  openHost,
+  pendingMigrations,
+  query,
+  sessionRow,
+  tablesWith,
+} from './support.js';
+
+/** What version 0.1 writes for a session of a user. */
+const INSERT_OF_0_1 = `insert into adk_sessions
+  (app_name, user_id, session_id, incarnation, last_seq, create_time, last_update_time) values ('app', ?, 's', 'i', 3, 1, 2)`;
+
+/** Of all tables together. */
+const KEY_COLUMNS = 25;
+
+const databases = availableDatabases();
+const only = (...dialects: DialectName[]) => databases.filter((name) => dialects.includes(dialectOf(name)));
+
+for (const name of databases)
+  describe(`migrations on ${name}`, () => {
+    test('F3 down removes exactly what up made', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      expect(await pendingMigrations(orm)).toMatchObject(MIGRATIONS.map((name) => ({ name })));
+      const before = await everything(orm, name);
+
+      await orm.migrator.up();
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+      await orm.migrator.down({ to: 0 });
+
+      expect(await everything(orm, name)).toEqual(before);
+      expect(await appliedMigrations(orm)).toEqual([]);
+    });
+
+    test('F2 migrate makes the tables once, and leaves nothing for migration:up', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      await orm.em.fork().insert(AdkSession, sessionRow('alice'));
+
+      await migrate(orm);
+      expect(await pendingMigrations(orm)).toEqual([]);
+      expect(await orm.migrator.up()).toEqual([]);
+
+      expect(await appliedMigrations(orm)).toEqual(MIGRATIONS);
+      expect(await orm.em.fork().count(AdkSession)).toBe(1);
+    });
+
+    test('F2 migrate finds nothing to do after migration:up', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await orm.migrator.up();
+      await migrate(orm);
+      expect(await appliedMigrations(orm)).toEqual(MIGRATIONS);
+    });
+
+    test('F2 migrate works on a pool of one connection', async () => {
+      const orm = await openHost(await emptyDatabase(name), { pool: { min: 0, max: 1 } });
+      await migrate(orm);
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+    });
+
+    test('F2 a migrate that fails leaves no lock behind and can be repeated', async () => {
+      const database = await emptyDatabase(name);
+      const orm = await openHost(database);
+      // Foreign keys can't refer to a view.
+      await query(orm.em, 'create view adk_sessions as select 1 as one');
+      await expect(migrate(orm)).rejects.toThrow();
+      await query(orm.em, 'drop view adk_sessions');
+
+      await migrate(await openHost(database));
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+      expect(await appliedMigrations(orm)).toEqual(MIGRATIONS);
+    });
+
+    test("F5 migrate refuses another program's table of the same name", async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await query(orm.em, 'create table adk_user_states (id integer)');
+      await expect(migrate(orm)).rejects.toMatchObject({
+        code: 'ADK_SCHEMA',
+        message: expect.stringContaining('adk_user_states'),
+      });
+    });
+
+    test('F4 sets of tables with different prefixes live in one database', async () => {
+      const database = await emptyDatabase(name);
+      const ours = await openHost(database);
+      const theirs = await openHost(database, { location: { tablePrefix: 'bot_' } });
+      await migrate(ours);
+      await migrate(theirs);
+      expect(await tablesWith('adk_', ours, name)).toEqual(TABLES);
+      expect(await tablesWith('bot_', theirs, name)).toEqual(TABLES);
+      expect(await appliedMigrations(ours)).toEqual([...MIGRATIONS, ...migrationsOf('bot_')]);
+
+      await theirs.migrator.down({ to: 0 });
+      expect(await tablesWith('adk_', ours, name)).toEqual(TABLES);
+      expect(await tablesWith('bot_', theirs, name)).toEqual([]);
+    });
+
+    test('F3 the second migration goes up, down and up again on tables with data', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await orm.migrator.up({ to: INITIAL });
+      await query(orm.em, INSERT_OF_0_1, ['alice']);
+      await migrate(orm);
+      // A process of the version before is still at work.
+      await query(orm.em, INSERT_OF_0_1, ['bob']);
+      const rows = () => query(orm.em, 'select * from adk_sessions order by user_id');
+      const added = { first_seq: 1, deleted_at: null, title: null, labels: null };
+      expect(await rows()).toMatchObject([
+        { user_id: 'alice', ...added },
+        { user_id: 'bob', ...added },
+      ]);
+      const after = await everything(orm, name);
+
+      await query(orm.em, "update adk_sessions set deleted_at = 5 where user_id = 'bob'");
+      await orm.migrator.down();
+      expect(await appliedMigrations(orm)).toEqual([INITIAL]);
+      const [row, ...others] = await rows();
+      expect(row).toMatchObject({ user_id: 'alice', last_seq: 3 });
+      expect(Object.keys(row!)).toHaveLength(10);
+      expect(others).toEqual([]);
+
+      await orm.migrator.up();
+      expect(await everything(orm, name)).toEqual(after);
+      expect(await rows()).toMatchObject([{ user_id: 'alice', ...added }]);
+      // Where somebody has deleted its row from the table of migrations.
+      await query(orm.em, "delete from mikro_orm_migrations where name like '%operations'");
+      await migrate(orm);
+      expect(await appliedMigrations(orm)).toEqual(MIGRATIONS);
+      if (DATABASES[name].schema.isReadBack) expect(await orm.schema.getUpdateSchemaSQL()).toBe('');
+    });
+
+    test('D6 keys that differ in case, accent or trailing space are different rows', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      const users = ['alice', 'Alice', 'alice ', 'alicé', 'alice\u0301'];
+      await orm.em.fork().insertMany(AdkSession, users.map(sessionRow));
+      for (const userId of users) {
+        expect(await orm.em.fork().find(AdkSession, { userId })).toMatchObject([{ userId }]);
+      }
+    });
+
+    test('every file of the folder is in the list', async () => {
+      const dialect = dialectOf(name);
+      const files = await readdir(path.join('migrations', dialect));
+      const names = files.filter((file) => file.endsWith('.ts')).map((file) => file.replace('.ts', ''));
+      expect(adkMigrations(dialect).map((migration) => migration.name)).toEqual(names.sort());
+    });
+  });
+
+for (const name of availableServers())
+  describe(`on ${name}`, () => {
+    test('F2 a connection that ends under migrate is replaced, and its place in the pool is free', async () => {
+      jest.spyOn(console, 'log').mockImplementation();
+      const database = await emptyDatabase(name);
+      const orm = await openHost(database, { pool: { min: 0, max: 1 } });
+      const other = await openHost(database, { pool: { min: 0, max: 1 } });
+      await orm.migrator.up({ to: INITIAL });
+      const { own, waitingForTable, end } = DATABASES[name].server.connections;
+
+      await other.em.transactional(async (em) => {
+        await em.getConnection().execute('select 1 from adk_sessions', [], 'all', em.getTransactionContext());
+        const [session] = await query<{ id: number }>(orm.em, own);
+        const migrated = migrate(orm).then(
+          () => 'migrated',
+          () => 'refused',
+        );
+        while ((await executeOnServer(name, waitingForTable(session!.id))).length === 0);
+        await executeOnServer(name, end(session!.id));
+        expect(await migrated).toBe('refused');
+      });
+      await migrate(orm);
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+      jest.restoreAllMocks();
+    }, 60_000);
+
+    test('F2 the lock of migrate is held until its commit, or another process would not see what is done', async () => {
+      const log = new StatementLog();
+      const options = { loggerFactory: log.loggerFactory, debug: ['query' as const] };
+      const orm = await openHost(await emptyDatabase(name), options);
+      const texts = (await log.during(() => migrate(orm))).map(({ text }) => text);
+      const release = DATABASES[name].schema.migrationUnlock;
+      expect(texts.filter((text) => text === 'commit' || release.test(text)).at(-1)).toMatch(release);
+    });
+
+    test('F2 migrate does not open an ORM again that is closed', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      await orm.close(true);
+      await expect(migrate(orm)).rejects.toThrow('Unable to acquire a connection');
+    });
+
+    test.each([{}, { tablePrefix: 'bot_' }])(
+      'F3 the schema generator finds no difference after up %j',
+      async (location) => {
+        const orm = await openHost(await emptyDatabase(name), { location });
+        await migrate(orm);
+        expect(await orm.schema.getUpdateSchemaSQL()).toBe('');
+      },
+    );
+  });
+
+for (const name of only('sqlite'))
+  describe(`on ${name}`, () => {
+    /**
+     * MikroORM reads a foreign key of several columns back as several foreign keys, so it sees a difference that is none,
+     * in tables of its own making too (`mapForeignKeys`).
+     */
+    test('F3 the schema generator finds no difference after up but what it finds in its own tables', async () => {
+      const [ours, its] = [await openHost(await emptyDatabase(name)), await openHost(await emptyDatabase(name))];
+      await migrate(ours);
+      await createSchema(its);
+      expect(await ours.schema.getUpdateSchemaSQL()).toBe(await its.schema.getUpdateSchemaSQL());
+    });
+
+    test('F3 what the generator would do for foreign keys is to make them as they are', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      const columns = () =>
+        Promise.all(
+          ['adk_events', 'adk_event_parts', 'adk_session_states'].map((table) =>
+            query(orm.em, `pragma foreign_key_list(${table})`),
+          ),
+        );
+      const before = await columns();
+      const difference = await orm.schema.getUpdateSchemaSQL();
+      const rebuilt = [...difference.matchAll(/create table `(\w+)__temp_alter`/g)].map((match) => match[1]);
+      // MikroORM takes the type of the first one's key for another.
+      expect(rebuilt.sort()).toEqual(['adk_changes', 'adk_event_parts', 'adk_events', 'adk_session_states']);
+
+      for (const sql of difference.split(/;\s*/).filter(Boolean)) await query(orm.em, sql);
+      expect(await columns()).toEqual(before);
+      expect(before.map((rows) => rows.length)).toEqual([3, 4, 3]);
+    });
+
+    test('F4 a schema is refused', () => {
+      expect(() => adkMigrations('sqlite', { schema: 'kb' })).toThrow(
+        expect.objectContaining({ code: 'ADK_SCHEMA', message: expect.stringContaining('tablePrefix') }),
+      );
+    });
+
+    test('F2 migrate works in memory', async () => {
+      const database = await emptyDatabase(name);
+      const orm = await openHost({ ...database, options: { ...database.options, dbName: ':memory:' } });
+      await migrate(orm);
+      expect(await tablesWith('adk_', orm, name)).toEqual(TABLES);
+    });
+
+    test('E6 migrate leaves the file in WAL mode', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      expect(await query(orm.em, 'pragma journal_mode')).toEqual([{ journal_mode: 'wal' }]);
+    });
+  });
+
+for (const name of only('mysql', 'mariadb'))
+  describe(`on ${name}`, () => {
+    const other = name === 'mysql' ? 'mariadb' : 'mysql';
+
+    test('D6 every key column has a binary collation without padding', async () => {
+      const database = await emptyDatabase(name);
+      const orm = await openHost(database);
+      await query(orm.em, `alter database character set latin1 collate latin1_swedish_ci`);
+      await migrate(orm);
+      const rows = await query<{ location: string; collation: string; charset: string }>(
+        orm.em,
+        `select concat(table_name, '.', column_name) as location, collation_name as collation,
+        character_set_name as charset from information_schema.columns
+        where table_schema = database() and table_name like 'adk\\_%' and collation_name is not null`,
+      );
+      const keys = rows.filter((row) => /\.(app_name|user_id|session_id|event_id|state_key)$/.test(row.location));
+      expect(keys).toHaveLength(KEY_COLUMNS);
+      const expected = name === 'mysql' ? 'utf8mb4_0900_bin' : 'utf8mb4_nopad_bin';
+      expect(keys.filter((row) => row.collation !== expected)).toEqual([]);
+      expect(rows.filter((row) => row.charset !== 'utf8mb4')).toEqual([]);
+      const padding = await query(
+        orm.em,
+        name === 'mysql'
+          ? `select pad_attribute as padding from information_schema.collations where collation_name = '${expected}'`
+          : `select 'NO PAD' as padding from dual where 'a' collate ${expected} <> 'a '`,
+      );
+      expect(padding).toEqual([{ padding: 'NO PAD' }]);
+    });
+
+    (databases.includes(other) ? test : test.skip)(`the ${other} driver is refused`, async () => {
+      const database = await emptyDatabase(name);
+      const { options } = await emptyDatabase(other);
+      const orm = await openHost({
+        ...database,
+        name: other,
+        options: { ...database.options, driver: options.driver! },
+      });
+      const refusal = expect.stringContaining(`use @mikro-orm/${name} `);
+      const printed = [jest.spyOn(console, 'log'), jest.spyOn(console, 'warn'), jest.spyOn(console, 'error')];
+      await expect(migrate(orm)).rejects.toMatchObject({ code: 'ADK_SCHEMA', message: refusal });
+      // knex would report the connection that the refused statement has ended.
+      expect(printed.flatMap(({ mock }) => mock.calls)).toEqual([]);
+      printed.forEach((each) => each.mockRestore());
+      await expect(orm.migrator.up()).rejects.toThrow(expect.objectContaining({ message: refusal }));
+      expect(await tablesWith('adk_', orm, name)).toEqual([]);
+    });
+  });
+
+for (const name of only('postgresql'))
+  describe(`on ${name}`, () => {
+    test('D6 every key column has the collation "C"', async () => {
+      const orm = await openHost(await emptyDatabase(name));
+      await migrate(orm);
+      const rows = await query<{ collation: string }>(
+        orm.em,
+        `select collation_name as collation from information_schema.columns where table_name like 'adk\\_%'
+        and column_name in ('app_name', 'user_id', 'session_id', 'event_id', 'state_key')`,
+      );
+      expect(rows.map((row) => row.collation)).toEqual(Array(KEY_COLUMNS).fill('C'));
+    });
+  });
+
+test('migrate asks for @mikro-orm/migrations where it is missing', async () => {
+  const orm = await openHost(await emptyDatabase('sqlite'));
+  await jest.isolateModulesAsync(async () => {
+    jest.doMock('@mikro-orm/migrations', () => {
+      throw Object.assign(new Error("Cannot find package '@mikro-orm/migrations'"), { code: 'ERR_MODULE_NOT_FOUND' });
+    });
+    const isolated = await import('../../../migrations/migrate.js');
+    await expect(isolated.migrate(orm)).rejects.toMatchObject({
+      code: 'ADK_SCHEMA',
+      message: expect.stringContaining('not installed. Run: npm install @mikro-orm/migrations@'),
+    });
+  });
+  jest.dontMock('@mikro-orm/migrations');
+});
+
+test('migrate says that all packages of MikroORM need one version where @mikro-orm/migrations has another', async () => {
+  const orm = await openHost(await emptyDatabase('sqlite'));
+  await jest.isolateModulesAsync(async () => {
+    jest.doMock('@mikro-orm/migrations', () => {
+      throw new SyntaxError("The requested module '@mikro-orm/core' does not provide an export named 'MetadataError'");
+    });
+    const isolated = await import('../../../migrations/migrate.js');
+    await expect(isolated.migrate(orm)).rejects.toMatchObject({
+      code: 'ADK_SCHEMA',
+      message: expect.stringMatching(/beside MikroORM [67]\..* need the same version\. Run: npm install/),
+    });
+  });
+  jest.dontMock('@mikro-orm/migrations');
+});
+
+test('the mikro-orm command does not have to load ADK', async () => {
+  await jest.isolateModulesAsync(async () => {
+    jest.doMock('@google/adk', () => {
+      throw new Error('ADK is loaded');
+    });
+    await import('../../../migrations/index.js');
+  });
+  jest.dontMock('@google/adk');
+  expect([prefixed('app', ''), prefixed('user', '')]).toEqual([State.APP_PREFIX, State.USER_PREFIX]);
+  expect(isTemporary(State.TEMP_PREFIX)).toBe(true);
+});

@@ -1,0 +1,123 @@
+import { MikroORM, type EntityManager, type Options } from '@mikro-orm/core';
+import { Migrator } from '@mikro-orm/migrations';
+import { AbstractSqlConnection } from '@mikro-orm/postgresql';
+import { adkEntities, type AdkEntityOptions } from '../../../entities/index.js';
+import type { DialectName } from '../../../entities/dialect-name.js';
+import { adkMigrations } from '../../../migrations/index.js';
+import { DATABASES, type DatabaseName } from '../../support/harnesses/databases.js';
+import { createDatabase, type TestDatabase } from '../../support/servers.js';
+
+export const TABLES = [
+  'app_states',
+  'changes',
+  'counters',
+  'event_parts',
+  'events',
+  'session_states',
+  'sessions',
+  'user_states',
+];
+
+const cleanUps: (() => Promise<unknown>)[] = [];
+
+/** Runs after the test, last come first. */
+export function later(cleanUp: () => Promise<unknown>): void {
+  cleanUps.push(cleanUp);
+}
+
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+export async function emptyDatabase(name: DatabaseName): Promise<TestDatabase> {
+  const database = await createDatabase(name);
+  later(() => database.drop());
+  return database;
+}
+
+/** Knex, which MikroORM 6 runs on, warns of every migration on MySQL that `create table` commits. */
+export const quietDriver: Options =
+  'getKnex' in AbstractSqlConnection.prototype ? { driverOptions: { log: { warn: () => undefined } } } : {};
+
+/** A host's ORM with the entities and the migrations of this package, and what the host adds. */
+export async function openHost(
+  database: TestDatabase,
+  { location = {}, ...options }: Options & { location?: AdkEntityOptions } = {},
+): Promise<MikroORM> {
+  const orm = await MikroORM.init({
+    ...database.options,
+    ...quietDriver,
+    extensions: [Migrator],
+    ...options,
+    entities: [...adkEntities(location), ...(options.entities ?? [])],
+    migrations: {
+      migrationsList: options.migrations?.migrationsList ?? adkMigrations(dialectOf(database.name), location),
+      silent: true,
+      snapshot: false,
+      ...options.migrations,
+    },
+  });
+  later(() => orm.close(true));
+  return orm;
+}
+
+export const dialectOf = (name: DatabaseName): DialectName => DATABASES[name].dialect;
+
+export function query<Row extends object>(em: EntityManager, sql: string, values: unknown[] = []): Promise<Row[]> {
+  return (em.getConnection() as AbstractSqlConnection).execute<Row[]>(sql, values);
+}
+
+/** Every table, index and sequence that a database has. */
+export async function everything(orm: MikroORM, name: DatabaseName): Promise<string[]> {
+  const rows = await query<{ type: string; name: string }>(orm.em, DATABASES[name].schema.everything);
+  return rows.map((row) => `${row.type} ${row.name}`).sort();
+}
+
+/** The tables of a database that begin with a prefix, without it. */
+export async function tablesWith(prefix: string, orm: MikroORM, name: DatabaseName): Promise<string[]> {
+  const rows = await query<{ type: string; name: string }>(orm.em, DATABASES[name].schema.tables);
+  return rows.flatMap((row) => (row.name.startsWith(prefix) ? [row.name.slice(prefix.length)] : [])).sort();
+}
+
+export async function appliedMigrations(orm: MikroORM): Promise<string[]> {
+  const rows = await query<{ name: string }>(orm.em, 'select name from mikro_orm_migrations order by id');
+  return rows.map((row) => row.name);
+}
+
+/** Calls what MikroORM 6 and 7 give different names. */
+function call<Result>(target: object, six: string, seven: string): Promise<Result> {
+  const method = Reflect.get(target, six in target ? six : seven) as () => Promise<Result>;
+  return method.call(target);
+}
+
+export const pendingMigrations = ({ migrator }: MikroORM) =>
+  call<{ name: string }[]>(migrator, 'getPendingMigrations', 'getPending');
+
+/** @returns whether the next `migration:create` would write something. */
+export const checkMigrations = ({ migrator }: MikroORM) =>
+  call<boolean>(migrator, 'checkMigrationNeeded', 'checkSchema');
+
+export const createMigration = ({ migrator }: MikroORM) =>
+  call<{ diff: { up: string[]; down: string[] } }>(migrator, 'createMigration', 'create');
+
+export const createSchema = ({ schema }: MikroORM) => call(schema, 'createSchema', 'create');
+
+export const dropSchema = ({ schema }: MikroORM) => call(schema, 'dropSchema', 'drop');
+
+export const INITIAL = 'Migration20261121000000_adk_initial';
+
+/** Our migrations, oldest first, as MikroORM's table notes them. */
+export const MIGRATIONS = [INITIAL, 'Migration20261122000000_adk_operations'];
+
+/** The same for another schema or prefix. */
+export const migrationsOf = (location: string) => MIGRATIONS.map((name) => `${name}[${location}]`);
+
+/** A row for `AdkSession`. */
+export const sessionRow = (userId: string) => ({
+  appName: 'app',
+  userId,
+  id: 'session',
+  incarnation: '00000000-0000-0000-0000-000000000000',
+  createTime: 0.5,
+  lastUpdateTime: 0.5,
+});

@@ -1,0 +1,71 @@
+import { createInterface } from 'node:readline';
+import { createEvent, type Session } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { databaseOptions } from '../../../mikro-orm.config.js';
+import type * as Package from '../../../src/index.js';
+
+/** This version, or with the argument `previous` the one before the last migration, which has what is used here as well. */
+const version = process.argv[2] === 'previous' ? './previous-version.js' : '../../../src/index.js';
+const { MikroOrmSessionService, adkEntities } = (await import(version)) as typeof Package;
+
+/** What a process appended and read between two lines. */
+export interface Work {
+  /** Ids of the events whose append was acknowledged. */
+  own: string[];
+  shared: string[];
+  errors: string[];
+}
+
+const APP = { appName: 'app', userId: 'user' };
+
+/** For each URL on stdin: works on the database until the next line, then says what it did. */
+let stop: (() => Promise<void>) | undefined;
+for await (const line of createInterface({ input: process.stdin })) {
+  if (stop) {
+    await stop();
+    stop = undefined;
+  } else {
+    stop = await start(line);
+  }
+}
+
+async function start(url: string): Promise<() => Promise<void>> {
+  const orm = await MikroORM.init({ ...(await databaseOptions(url)), entities: adkEntities(), ensureDatabase: false });
+  const service = new MikroOrmSessionService(orm.em);
+  const own = await service.createSession({ ...APP, sessionId: `own-${process.pid}` });
+  const shared = await service.getOrCreateSession({ ...APP, sessionId: 'shared' });
+  const done: Work = { own: [], shared: [], errors: [] };
+  /** How many events of its own it is to append in all. */
+  let wanted = Infinity;
+
+  const append = async (session: Session, acknowledged: string[]) => {
+    const event = createEvent({
+      author: 'user',
+      content: { role: 'user', parts: [{ text: 'hello' }] },
+      actions: { stateDelta: { n: acknowledged.length, 'user:n': process.pid } },
+    });
+    await service.appendEvent({ session, event });
+    acknowledged.push(event.id);
+  };
+  const work = async () => {
+    while (done.own.length < wanted && done.errors.length === 0) {
+      try {
+        await append(own, done.own);
+        await append(shared, done.shared);
+        await service.getSession({ ...APP, sessionId: 'shared', config: { numRecentEvents: 20 } });
+      } catch (error) {
+        done.errors.push(error instanceof Error ? `${error.message} ${String(error.cause)}` : String(error));
+      }
+    }
+  };
+  // Before the deploy, while it goes on, and after it.
+  await append(own, done.own);
+  const working = work();
+  console.log('working');
+  return async () => {
+    wanted = done.own.length + 1;
+    await working;
+    await orm.close(true);
+    console.log(JSON.stringify(done));
+  };
+}

@@ -1,0 +1,109 @@
+import { MikroORM, defineEntity, p, type EntityManager, type Options } from '@mikro-orm/core';
+import type { SqlEntityManager } from '@mikro-orm/postgresql';
+import { AdkSession, adkEntities } from '../../../entities/index.js';
+import type { Driver } from '../../../src/database/drivers/driver.js';
+import { hasEnded } from '../../../src/database/orm/host-transaction.js';
+import { sqlOf } from '../../../src/database/sql/sql.js';
+import type { Statements } from '../../../src/database/sql/statements.js';
+import { MikroOrmSessionService, migrate } from '../../../src/index.js';
+import { errorOf, saying } from '../../contract/tools.js';
+import { createDatabase, type TestDatabase } from '../../support/servers.js';
+
+const KEY = { appName: 'a', userId: 'u', sessionId: 's' };
+
+describe('a result of an unexpected shape is an error', () => {
+  test('numbers of a change: none is 0, and none is rounded', async () => {
+    const context = { isInTransaction: false, isInProcess: false, mayPrepare: false, isForeign: false, prefix: '' };
+    const change = (result: object) => {
+      const statements = { send: async () => result } as unknown as Statements;
+      return sqlOf(statements, {} as Driver, { around: '?' }, context).run('');
+    };
+    await expect(change({ affectedRows: 1, insertId: 7 })).resolves.toEqual({ affectedRows: 1, insertId: 7 });
+    await expect(change({ affectedRows: 0, insertId: undefined })).resolves.toEqual({ affectedRows: 0, insertId: 0 });
+    for (const insertId of ['7', 7n])
+      await expect(change({ affectedRows: '1', insertId })).resolves.toEqual({ affectedRows: 1, insertId: 7 });
+    for (const insertId of [2 ** 53, 2n ** 53n, Number.NaN, '', 'x', {}])
+      await expect(change({ affectedRows: 1, insertId })).rejects.toThrow('where a number should be');
+    await expect(change({ insertId: 7 })).rejects.toThrow('where a number should be');
+  });
+});
+
+describe('on SQLite', () => {
+  let database: TestDatabase;
+  const orms: MikroORM[] = [];
+  const open = async (entities: NonNullable<Options['entities']> = adkEntities()) => {
+    const orm = await MikroORM.init({ ...database.options, entities });
+    orms.push(orm);
+    return orm;
+  };
+
+  beforeEach(async () => {
+    database = await createDatabase('sqlite');
+    await migrate(await open());
+  });
+  afterEach(async () => {
+    for (const orm of orms.splice(0)) await orm.close(true);
+    await database.drop();
+  });
+
+  test.each(['used', 'not used'])(
+    'a service that was %s says so when its ORM is closed, and opens nothing',
+    async (use) => {
+      const orm = await open();
+      await orm.em.getConnection().execute('select 1');
+      const service = new MikroOrmSessionService(orm.em);
+      if (use === 'used') await service.createSession(KEY);
+      await orm.close(true);
+      const error = await errorOf(service.getSession(KEY));
+      expect(error).toMatchObject({ code: 'ADK_DATABASE', reason: 'ConnectionException' });
+      expect(error.message).toContain('are closed');
+      await expect(orm.isConnected()).resolves.toBe(false);
+    },
+  );
+
+  test('an ORM that is connected again works', async () => {
+    const orm = await open();
+    const service = new MikroOrmSessionService(orm.em);
+    await service.createSession(KEY);
+    await orm.close(true);
+    const again = await open();
+    await expect(new MikroOrmSessionService(again.em).getSession(KEY)).resolves.toBeDefined();
+  });
+
+  test('a transaction is known to have ended', async () => {
+    const { em } = await open();
+    for (const end of ['commit', 'rollback'] as const) {
+      const fork: EntityManager = em.fork();
+      await fork.begin();
+      const transaction = fork.getTransactionContext<object>()!;
+      expect(hasEnded(transaction)).toBe(false);
+      await fork[end]();
+      expect(hasEnded(transaction)).toBe(true);
+    }
+  });
+
+  test('with a prefix, the exported entity and a relation of the host mean the entity of adkEntities', async () => {
+    const Note = defineEntity({
+      name: 'Note',
+      tableName: 'notes',
+      properties: {
+        id: p.integer().primary().autoincrement(false),
+        session: () =>
+          p.manyToOne(AdkSession).joinColumns('app_name', 'user_id', 'session_id').createForeignKeyConstraint(false),
+      },
+    });
+    const options = { tablePrefix: 'kb_' };
+    const orm = await open([...adkEntities(options), Note]);
+    await migrate(orm);
+    const em = orm.em as SqlEntityManager;
+    await em.execute('create table notes (id integer primary key, app_name text, user_id text, session_id text)');
+    await em.execute("insert into notes values (1, 'a', 'u', 's')");
+    const service = new MikroOrmSessionService(em);
+    const session = await service.createSession(KEY);
+    await service.appendEvent({ session, event: saying('x') });
+
+    expect(await em.fork().find(AdkSession, {})).toMatchObject([{ id: 's', lastSeq: 1 }]);
+    const [note] = await em.fork().find(Note, {}, { populate: ['session'] });
+    expect(note).toMatchObject({ session: { lastSeq: 1 } });
+  });
+});

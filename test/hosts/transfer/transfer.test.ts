@@ -1,0 +1,437 @@
+import { createEvent } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import { setImmediate } from 'node:timers/promises';
+import { adkEntities } from '../../../entities/index.js';
+import {
+  EventLog,
+  MikroOrmSessionService,
+  SessionMaintenance,
+  migrate,
+  type EventRecord,
+  type ImportProgress,
+  type SessionKey,
+  type SessionRecord,
+  type TransferRecord,
+} from '../../../src/index.js';
+import { pastState } from '../../../src/model/past-state.js';
+import { faulty } from '../../contract/tools.js';
+import { Fold, expectSame, tablesOf } from '../../support/fold.js';
+import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../../support/servers.js';
+
+const open: { orms: MikroORM[]; database: TestDatabase }[] = [];
+
+async function emptyStore(name: DatabaseName): Promise<MikroORM> {
+  return (await sharedStore(name, 1))[0]!;
+}
+
+/** Some ORMs on one database, as several processes have them. */
+async function sharedStore(name: DatabaseName, count: number): Promise<MikroORM[]> {
+  const database = await createDatabase(name);
+  const orms: MikroORM[] = [];
+  open.push({ orms, database });
+  while (orms.length < count) orms.push(await MikroORM.init({ ...database.options, entities: adkEntities() }));
+  await migrate(orms[0]!);
+  return orms;
+}
+
+afterEach(async () => {
+  for (const { orms, database } of open.splice(0)) {
+    for (const orm of orms) await orm.close(true);
+    await database.drop();
+  }
+});
+
+async function linesOf({ em }: Pick<MikroORM, 'em'>, filter = {}): Promise<string[]> {
+  const lines: string[] = [];
+  for await (const record of new SessionMaintenance(em).exportSessions(filter)) lines.push(JSON.stringify(record));
+  return lines;
+}
+
+const parsed = (lines: readonly string[]) => lines.map((line): unknown => JSON.parse(line));
+
+const importInto = (orm: MikroORM, lines: readonly string[], options = {}): Promise<ImportProgress> =>
+  new SessionMaintenance(orm.em).importSessions(parsed(lines), options);
+
+/** Fills a store with everything that a year leaves. */
+async function fill({ em }: MikroORM): Promise<void> {
+  const service = new MikroOrmSessionService(em);
+  const maintenance = new SessionMaintenance(em);
+  const odd = 'é😀\'"`\\%_?';
+  for (const appName of ['app', 'App', odd]) {
+    for (const userId of ['u', 'U ', '__proto__']) {
+      const key = { appName, userId, sessionId: `s ${odd}` };
+      const session = await service.createSession({
+        ...key,
+        state: { given: { '2': 1, b: null, a: ['\0', '\ud800', 0.1] }, 'user:u': odd, 'app:x': 1e-7, ['__proto__']: 5 },
+      });
+      for (let n = 1; n <= 5; n++) {
+        const actions = { stateDelta: { n, [`k${n}`]: [n], 'user:last': n, 'app:last': n } };
+        const event = createEvent({
+          id: `e${n}`,
+          invocationId: `i${n}`,
+          author: odd,
+          timestamp: 1.5e12 + n / 3,
+          actions,
+        });
+        await service.appendEvent({ session, event });
+        if (n === 2) await service.updateState({ ...key, set: { outside: odd }, remove: ['k1'] });
+      }
+      // Another content for an event, which leaves a value that no event tells of.
+      await service.appendEvent({ session, event: createEvent({ id: 'e2', timestamp: 1.5e12 }) });
+      await service.describeSession(key, { title: odd, labels: { team: odd } });
+      await service.forkSession(key, { at: 3, as: 'fork' });
+    }
+  }
+  const app = { appName: 'app', userId: 'u' };
+  await maintenance.trim({ ...app, sessionId: `s ${odd}`, keepLast: 2 });
+  await service.rewindSession({ ...app, sessionId: 'fork' }, { at: 1 });
+  const softly = new MikroOrmSessionService(em, { deletion: 'soft' });
+  await softly.deleteSession({ ...app, userId: 'U ', sessionId: 'fork' });
+  await service.createSession({ ...app, sessionId: 'empty' });
+  const large = await service.createSession({ ...app, sessionId: 'large' });
+  const events = Array.from({ length: 450 }, (_, n) =>
+    createEvent({ id: `l${n}`, content: { parts: [{ text: 'x'.repeat(n === 7 ? 2_500_000 : n) }] } }),
+  );
+  await service.appendEvents({ session: large, events });
+  await service.updateState({ appName: 'state alone', userId: 'nobody', set: { 'user:a': 1, 'app:b': [odd] } });
+}
+
+describe.each(availableDatabases())('from %s', (source) => {
+  test('L1 an export is the same file from every database that it was imported into', async () => {
+    const from = await emptyStore(source);
+    await fill(from);
+    const lines = await linesOf(from);
+    expect(lines.length).toBeGreaterThan(500);
+    for (const target of availableDatabases()) {
+      const to = await emptyStore(target);
+      const written = await importInto(to, lines, { batchSize: 100 });
+      expect(written).toMatchObject({ sessions: 20, records: lines.length });
+      expect(await linesOf(to)).toEqual(lines);
+      for (const appName of ['app', 'App', 'state alone'])
+        expectSame(await Fold.of(new EventLog(to.em), appName), await tablesOf(to, appName));
+      // Again: nothing is new, also for the readers of the log.
+      const head = await new EventLog(to.em).head({ changes: true });
+      expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0 });
+      expect(await new EventLog(to.em).head({ changes: true })).toEqual(head);
+      expect(await linesOf(to)).toEqual(lines);
+      const key = { appName: 'App', userId: 'u', sessionId: 's é😀\'"`\\%_?' };
+      const past = (orm: MikroORM) => new MikroOrmSessionService(orm.em).forkSession(key, { at: 3, as: 'past' });
+      expect((await past(to)).state).toEqual((await past(from)).state);
+      await new MikroOrmSessionService(from.em).deleteSession({ ...key, sessionId: 'past' });
+    }
+  }, 300_000);
+});
+
+describe.each(availableDatabases())('beside writers on %s', (name) => {
+  /** More than one batch. */
+  const EVENTS = 210;
+  const eventOf = (n: number, text = '') =>
+    createEvent({
+      id: `e${n}`,
+      timestamp: n,
+      content: { parts: [{ text }] },
+      actions: { stateDelta: { n, [`k${n % 7}`]: n } },
+    });
+  const fill = async (service: MikroOrmSessionService, key: SessionKey, count = EVENTS) => {
+    const session = await service.createSession({ ...key, state: { given: count } });
+    await service.appendEvents({ session, events: Array.from({ length: count }, (_, i) => eventOf(i + 1)) });
+  };
+  const read = async (service: MikroOrmSessionService, key: SessionKey) => (await service.getSession(key))!;
+
+  test.each<[string, (orm: MikroORM, service: MikroOrmSessionService, key: SessionKey) => Promise<unknown>]>([
+    [
+      'an append',
+      async (_, service, key) => service.appendEvent({ session: await read(service, key), event: eventOf(EVENTS + 1) }),
+    ],
+    [
+      'an event that is written anew',
+      async (_, service, key) =>
+        service.appendEvents({
+          session: await read(service, key),
+          events: [eventOf(1, 'new'), eventOf(EVENTS, 'new')],
+        }),
+    ],
+    ['a rewind', (_, service, key) => service.rewindSession(key, { at: 5 })],
+    ['a trim', ({ em }, _, key) => new SessionMaintenance(em).trim({ ...key, keepLast: 5 })],
+    [
+      'state set outside of a run',
+      (_, service, key) => service.updateState({ ...key, set: { n: -1 }, remove: ['k1'] }),
+    ],
+    ['a deletion', (_, service, key) => service.deleteSession(key)],
+    [
+      'a session of the same id',
+      async (_, service, key) => {
+        await service.deleteSession(key);
+        await fill(service, key, 3);
+      },
+    ],
+  ])(
+    'L1 %s between any two statements of an export is in the file as a whole or not at all',
+    async (_, change) => {
+      const [from, other] = (await sharedStore(name, 2)) as [MikroORM, MikroORM];
+      const service = new MikroOrmSessionService(other.em);
+      const read = (em: MikroORM['em'], userId: string) => linesOf({ em }, { appName: 'app', userId });
+      let last = false;
+      for (let at = 1; !last; at++) {
+        const key = { appName: 'app', userId: `u${at}`, sessionId: 's' };
+        await fill(service, key);
+        const before = await read(from.em, key.userId);
+        let statements = 0;
+        const during = await read(
+          faulty(from.em, {
+            before: async () => {
+              if (++statements === at) await change(other, service, key);
+            },
+          }),
+          key.userId,
+        );
+        last = statements < at;
+        if (during.join('\n') !== before.join('\n')) expect(during).toEqual(await read(from.em, key.userId));
+        expect(last || at < 30).toBe(true);
+      }
+      // While the consumer has a part of it.
+      const key = { appName: 'app', userId: 'slow', sessionId: 's' };
+      await fill(service, key);
+      const before = await read(from.em, key.userId);
+      const during: string[] = [];
+      for await (const record of new SessionMaintenance(from.em).exportSessions({ appName: 'app', userId: 'slow' })) {
+        if (during.push(JSON.stringify(record)) === 2) await change(from, new MikroOrmSessionService(from.em), key);
+      }
+      expect(during).toEqual(before);
+    },
+    120_000,
+  );
+
+  test('L1 every file can be imported, and each session in it is one that was committed', async () => {
+    const [from, other] = (await sharedStore(name, 2)) as [MikroORM, MikroORM];
+    const service = new MikroOrmSessionService(other.em);
+    const maintenance = new SessionMaintenance(other.em);
+    const keys = ['s1', 's2', 's3', 's4'].map((sessionId) => ({ appName: 'app', userId: 'u', sessionId }));
+    for (const key of keys) await fill(service, key);
+    let next = EVENTS;
+    const append = async (key: SessionKey) =>
+      service.appendEvent({ session: await read(service, key), event: eventOf(++next) });
+    const deeds: ((key: SessionKey) => Promise<unknown>)[] = [
+      append,
+      async (key) => {
+        const session = await read(service, key);
+        const { id, actions } = session.events.at(-1)!;
+        await service.appendEvent({ session, event: createEvent({ id, author: `again ${++next}`, actions }) });
+      },
+      (key) => service.updateState({ ...key, set: { set: ++next, n: next } }),
+      async (key) => service.rewindSession(key, { at: (await read(service, key)).events.length - 2 }),
+      (key) => service.updateState({ ...key, remove: ['k1', 'set'] }),
+      append,
+      (key) => maintenance.trim({ ...key, keepLast: EVENTS - 5 }),
+      append,
+      (key) => service.deleteSession(key),
+      (key) => fill(service, key),
+    ];
+    let isOver = false;
+    // What a writer does, another one may have made impossible.
+    const write = async (key: SessionKey, from: number) => {
+      for (let i = from; !isOver; i++) {
+        await deeds[i % deeds.length]!(key).catch(() => undefined);
+        await setImmediate();
+      }
+    };
+    const writers = keys.map(write);
+    const files: string[][] = [];
+    try {
+      while (files.length < 5) files.push(await linesOf(from));
+    } finally {
+      isOver = true;
+      await Promise.all(writers);
+    }
+    expect(new Set(files.map((lines) => lines.join('\n'))).size).toBeGreaterThan(1);
+    let folded = 0;
+    for (const lines of files) {
+      const to = await emptyStore('sqlite');
+      await importInto(to, lines);
+      expect(await linesOf(to)).toEqual(lines);
+      for (const { session, events } of sessionsIn(lines)) {
+        expect(events.map(({ seq }) => seq)).toEqual(events.map((_, i) => session.firstSeq + i));
+        expect(events).toHaveLength(session.lastSeq - session.firstSeq + 1);
+        const deltas = events.map(({ seq, event }) => ({
+          ...{ seq, id: event.id },
+          delta: (event['actions'] as { stateDelta: Record<string, unknown> }).stateDelta,
+        }));
+        // Absent where the record of changes does not explain the state.
+        if (!session.created) continue;
+        folded++;
+        const state = pastState(session.created, session.changes ?? [], deltas);
+        const values = new Map(Array.from(state, ([key, { json }]) => [key, JSON.parse(json)]));
+        expect(new Map(session.state.map(({ key, value }) => [key, value]))).toEqual(values);
+        for (const { key, value, eventId } of session.state)
+          for (const { id, delta } of deltas) if (id === eventId) expect(delta[key]).toBe(value);
+      }
+    }
+    expect(folded).toBeGreaterThan(0);
+  }, 120_000);
+});
+
+/** The sessions of a file, each with its events. */
+function sessionsIn(lines: readonly string[]): { session: SessionRecord; events: EventRecord[] }[] {
+  const sessions: { session: SessionRecord; events: EventRecord[] }[] = [];
+  for (const record of parsed(lines) as TransferRecord[]) {
+    if (record.type === 'session') sessions.push({ session: record, events: [] });
+    else if (record.type === 'event') sessions.at(-1)!.events.push(record);
+  }
+  return sessions;
+}
+
+test('L1 an import that was interrupted is made whole by the same import', async () => {
+  const from = await emptyStore('sqlite');
+  await fill(from);
+  const lines = await linesOf(from, { appName: 'app', userId: 'u' });
+  expect(lines[0]).toContain('"type":"user"');
+  for (const count of [1, 2, 5, 120, 300, lines.length - 1]) {
+    const to = await emptyStore('sqlite');
+    const stop = new AbortController();
+    const onProgress = ({ records }: ImportProgress) => {
+      if (records === count) stop.abort();
+    };
+    await importInto(to, lines, { batchSize: 50, signal: stop.signal, onProgress });
+    // What is there is whole.
+    const service = new MikroOrmSessionService(to.em);
+    const { sessions } = await service.listSessions({ appName: 'app' });
+    for (const { id } of sessions) {
+      const key = { appName: 'app', userId: 'u', sessionId: id };
+      const original = await new MikroOrmSessionService(from.em).getSession(key);
+      expect((await service.getSession(key))?.events).toEqual(original?.events);
+    }
+    await importInto(to, lines, { batchSize: 70 });
+    expect(await linesOf(to)).toEqual(lines);
+  }
+}, 120_000);
+
+test('L1 a later import brings what is new, and leaves what has gone on', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const [there, here] = [new MikroOrmSessionService(from.em), new MikroOrmSessionService(to.em)];
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  const session = await there.createSession({ ...key, state: { a: 1 } });
+  await there.appendEvent({ session, event: createEvent({ id: 'e1', actions: { stateDelta: { n: 1 } } }) });
+  await importInto(to, await linesOf(from));
+  const log = new EventLog(to.em);
+  const reader = new Fold();
+  for await (const entry of log.since(0, { appName: 'app', changes: true })) reader.add(entry);
+  const seen = await log.head();
+  await there.appendEvent({ session, event: createEvent({ id: 'e2', actions: { stateDelta: { n: 2 } } }) });
+  await there.updateState({ ...key, set: { b: 2 }, remove: ['a'] });
+  const lines = await linesOf(from);
+  expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 1 });
+  expect(await here.getSession(key)).toMatchObject({
+    state: { b: 2, n: 2 },
+    events: [{ id: 'e1' }, { id: 'e2' }],
+  });
+  expectSame(await Fold.of(log, 'app'), await tablesOf(to, 'app'));
+  for await (const entry of log.since(seen, { appName: 'app', changes: true })) reader.add(entry);
+  expectSame(reader.result, await tablesOf(to, 'app'));
+
+  const gone = (await here.getSession(key))!;
+  await here.appendEvent({ session: gone, event: createEvent({ id: 'e3', actions: { stateDelta: { n: 3 } } }) });
+  expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0 });
+  expect(await here.getSession(key)).toMatchObject({ state: { n: 3 }, events: [{}, {}, { id: 'e3' }] });
+});
+
+test('J2 what a session that was rewound does not explain any more is in the log after an import', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const there = new MikroOrmSessionService(from.em);
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  const session = await there.createSession({ ...key, state: { a: 1 } });
+  await there.appendEvent({ session, event: createEvent({ id: 'e1' }) });
+  const rewound = await there.rewindSession(key, { at: 0 });
+  await there.appendEvent({ session: rewound, event: createEvent({ id: 'e1', actions: { stateDelta: { k: 1 } } }) });
+  await there.appendEvent({ session: rewound, event: createEvent({ id: 'e1', author: 'corrected' }) });
+  await importInto(to, await linesOf(from));
+  expectSame(await Fold.of(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
+  expect(await linesOf(to)).toEqual(await linesOf(from));
+});
+
+test('L1 a session that is marked as deleted here, and not in the records, is brought back', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  await new MikroOrmSessionService(from.em).createSession({ ...key, state: { a: 1 } });
+  const lines = await linesOf(from);
+  await importInto(to, lines);
+  const here = new MikroOrmSessionService(to.em, { deletion: 'soft' });
+  await here.deleteSession(key);
+  await importInto(to, lines);
+  expect(await here.getSession(key)).toMatchObject({ state: { a: 1 } });
+  expect(await linesOf(to)).toEqual(lines);
+  expectSame(await Fold.of(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
+});
+
+test('L1 what is no record, or another session, is refused', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const [there, here] = [new MikroOrmSessionService(from.em), new MikroOrmSessionService(to.em)];
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  const session = await there.createSession(key);
+  for (const id of ['e1', 'e2']) await there.appendEvent({ session, event: createEvent({ id }) });
+  const records = parsed(await linesOf(from)) as TransferRecord[];
+  const into = (list: unknown[]) => new SessionMaintenance(to.em).importSessions(list);
+  const [first, event, last] = records;
+  for (const [list, message] of [
+    [[5], /Record 1 must be an object/],
+    [[{ type: 'event' }], /Record 1: seq must be/],
+    [[{ type: 'other' }], /Record 1 has no type/],
+    [[{ ...first, extra: 1 }], /Record 1 may not have 'extra'/],
+    [[event], /Record 1 is an event/],
+    [[first, { ...event, sessionId: 'other' }], /Record 2 is an event/],
+    [[first, last], /lacks the events/],
+    [[first, event], /lacks its events after number 1/],
+    [[first, { ...event, event: { id: 'e1' } }], /Record 2: event.timestamp/],
+    [[first, { ...event, seq: 1.5 }], /Record 2: seq must be a whole number from 1 to 2147483647/],
+    [[first, { ...event, seq: '1' }], /Record 2: seq must be a whole number/],
+    [[first, { ...event, seq: 3 }], /Record 2: seq is 3, and the session has events from 1 to 2/],
+    [[first, { ...event, event: { id: 'x'.repeat(192), timestamp: 1 } }], /Record 2: The event id is longer/],
+    [[first, { ...event, event: { id: 'e1', timestamp: 1, a: -0 } }], /Record 2: .*event\.a/],
+    ...(
+      [
+        [{ labels: { a: 5 } }, /The value of a label must be a string/],
+        [{ labels: { a: { b: 1 } } }, /The value of a label must be a string/],
+        [{ labels: { 'a b': 'c' } }, /The name of a label must have/],
+        [{ labels: ['a'] }, /labels must be an object/],
+        [{ title: 'x'.repeat(256) }, /title must be a string of up to 255/],
+        [{ title: 'a\0' }, /title must be a string/],
+        [{ firstSeq: -1 }, /firstSeq must be a whole number from 1/],
+        [{ firstSeq: 0 }, /firstSeq must be a whole number from 1/],
+        [{ firstSeq: 4 }, /firstSeq must be lastSeq \+ 1 at most/],
+        [{ lastSeq: 2.5 }, /lastSeq must be a whole number from 0/],
+        [{ lastSeq: 2 ** 31 }, /lastSeq must be a whole number from 0 to 2147483647/],
+        [{ lastSeq: null }, /lastSeq must be/],
+        [{ createTime: '5' }, /createTime must be a number/],
+        [{ state: [{ key: '', value: 1, eventId: null }] }, /The state key must be/],
+        [{ state: [{ key: 'k', eventId: null }] }, /state\.k/],
+        [{ state: [{ key: 'k', value: 1, eventId: 'x'.repeat(192) }] }, /The event id is longer/],
+        [{ state: [{ key: 'user:k', value: 1, eventId: null }] }, /has a prefix of another scope/],
+        [{ state: [1, 2].map((value) => ({ key: 'k', value, eventId: null })) }, /is there twice/],
+        [{ changes: [{ seq: 0, kind: 'other' }] }, /kind must be/],
+        [{ changes: [{ seq: -1, kind: 'rewound' }] }, /seq must be/],
+        [{ changes: [{ seq: 0, kind: 'state', removed: [5] }] }, /removed must be an array of strings/],
+        [{ changes: [{ seq: 0, kind: 'state', set: { a: -0 }, removed: [] }] }, /changes\.set\.a/],
+        [{ created: { a: -0 } }, /created\.a/],
+      ] as const
+    ).map(
+      ([wrong, message]) =>
+        [[{ ...first, ...wrong }, event, last], new RegExp(`Record 1: .*${message.source}`)] as const,
+    ),
+    [[{ type: 'user', appName: 'app', userId: '', state: [] }], /Record 1: The user id must be/],
+    [[{ type: 'app', appName: 'app', state: [{ key: 'k', value: -0, eventId: null }] }], /Record 1: .*state\.k/],
+  ] as const) {
+    await expect(into([...list])).rejects.toThrow(message);
+    expect(await to.em.getConnection().execute('select count(*) as n from adk_sessions')).toEqual([{ n: 0 }]);
+  }
+  await here.createSession(key);
+  await expect(into(records)).rejects.toMatchObject({ code: 'ADK_SESSION_EXISTS' });
+  expect((await here.getSession(key))?.events).toEqual([]);
+});
+
+test('L1 a damaged session is not exported in part', async () => {
+  const from = await emptyStore('sqlite');
+  const service = new MikroOrmSessionService(from.em);
+  const session = await service.createSession({ appName: 'app', userId: 'u', sessionId: 's' });
+  for (const id of ['e1', 'e2']) await service.appendEvent({ session, event: createEvent({ id }) });
+  await from.em.getConnection().execute('delete from adk_events where seq = 1');
+  await expect(linesOf(from)).rejects.toMatchObject({ code: 'ADK_DAMAGED_SESSION' });
+});

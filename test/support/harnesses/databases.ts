@@ -1,0 +1,49 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { dialectName } from '../../../entities/dialect-name.js';
+import { betterSqlite } from './better-sqlite.js';
+import type { Database } from './database.js';
+import { libsql } from './libsql.js';
+import { mariadb } from './mariadb.js';
+import { mysql } from './mysql.js';
+import { pglite } from './pglite.js';
+import { postgresql } from './postgresql.js';
+import { sqlite } from './sqlite.js';
+
+/** Every database, with all that tests know of it. */
+export const DATABASES = {
+  sqlite,
+  'better-sqlite': betterSqlite,
+  postgresql,
+  mysql,
+  mariadb,
+  libsql,
+  pglite,
+};
+
+type Databases = typeof DATABASES;
+
+type NamesOf<Kind> = {
+  [Name in keyof Databases]: Databases[Name] extends { kind: Kind } ? Name : never;
+}[keyof Databases];
+
+export type FileName = NamesOf<'file'>;
+export type ServerName = NamesOf<'server'>;
+
+/** Those that all tests run on. */
+export type DatabaseName = FileName | ServerName;
+
+const namesOf = <Kind extends 'file' | 'server'>(kind: Kind) =>
+  (Object.keys(DATABASES) as (keyof Databases)[]).filter(
+    (name): name is NamesOf<Kind> => DATABASES[name].kind === kind,
+  );
+
+export const FILE_DATABASES = namesOf('file');
+export const SERVERS = namesOf('server');
+
+/** That of the database that an `EntityManager` is connected to, or of one with the same dialect. */
+export function harnessOf(em: EntityManager): Database {
+  const dialect = dialectName(em.getPlatform());
+  const found = Object.values<Database>(DATABASES).find((each) => each.dialect === dialect);
+  if (!found) throw new Error(`No harness has the dialect ${dialect}`);
+  return found;
+}

@@ -1,0 +1,117 @@
+import { isMikroOrm7 } from '../mikro-orm.js';
+import { isChosen, serverUrl } from '../run.js';
+import type { DriverSetting, RefusedDriverSetting, ServerDatabase } from './database.js';
+import { copyOf, mysql } from './mysql.js';
+import { createOn, unreachableServer } from './on-server.js';
+
+/** Of its own driver, which MikroORM 6 has; MikroORM 7 has mysql2 for it. */
+const HARMLESS: readonly DriverSetting[] = [
+  { name: 'bigIntAsNumber: false', connection: { bigIntAsNumber: false, insertIdAsNumber: false } },
+  { name: 'insertIdAsNumber', connection: { insertIdAsNumber: true, checkNumberRange: true } },
+  { name: 'decimalAsNumber', connection: { decimalAsNumber: true, bigIntAsNumber: true, checkNumberRange: true } },
+  { name: 'metaAsArray', connection: { metaAsArray: true } },
+  { name: 'bitOneIsBoolean: false', connection: { bitOneIsBoolean: false, autoJsonMap: false } },
+];
+
+/** An update that changes nothing would be taken for one that found no row. */
+const CHANGED_ROWS: RefusedDriverSetting = {
+  name: 'foundRows: false',
+  connection: { foundRows: false },
+  named: /'foundRows'/,
+};
+
+const {
+  sql_require_primary_key: _required,
+  sql_generate_invisible_primary_key: _invisible,
+  ...harmless
+} = mysql.connection.harmless;
+
+export const mariadb: ServerDatabase = {
+  ...mysql,
+  name: 'mariadb',
+  dialect: 'mariadb',
+  title: 'MariaDB',
+  packageName: '@mikro-orm/mariadb',
+  driver: async () => (await import('@mikro-orm/mariadb')).MariaDbDriver,
+  isAvailable: () => Boolean(serverUrl('mariadb')) && isChosen('mariadb'),
+  create: (template) => createOn(mariadb, copyOf(template)),
+  unreachable: unreachableServer('mariadb'),
+  columns: { ...mysql.columns, double: isMikroOrm7 ? mysql.columns.double : (column) => column },
+  connection: {
+    ...mysql.connection,
+    harmless,
+    refused: [
+      ...mysql.connection.refused.map((setting) =>
+        // It takes the limit off inside the block that appends.
+        setting.set.includes('sql_select_limit') ? { ...setting, isHarmlessToAppends: true } : setting,
+      ),
+      {
+        set: "set sql_mode = 'ORACLE'",
+        named: /sql_mode = ORACLE/,
+        mend: /set sql_mode = default/,
+        hasNoTransactions: true,
+      },
+      {
+        set: "set sql_mode = 'EMPTY_STRING_IS_NULL'",
+        named: /sql_mode = EMPTY_STRING_IS_NULL/,
+        mend: /set sql_mode = default/,
+      },
+    ],
+  },
+  // One statement does it all.
+  statements: { ...mysql.statements, append: () => ['begin not atomic'] },
+  durability: {
+    async defaultOf(query, setting) {
+      const [row] = await query<{ value: string }>(
+        // `log_bin` has none there.
+        `select if(global_value_origin = 'COMPILE-TIME', global_value, default_value) as value
+       from information_schema.system_variables where variable_name = ?`,
+        [setting],
+      );
+      return { value: row?.value, isKept: true };
+    },
+  },
+  driverOptions: isMikroOrm7
+    ? mysql.driverOptions
+    : {
+        harmless: [
+          ...mysql.driverOptions.harmless.map((setting) =>
+            // Without it mysql2 gives bytes.
+            setting.name === 'typeCast: false' ? { ...setting, spoilsMigrator: false } : setting,
+          ),
+          ...HARMLESS,
+        ],
+        refused: [CHANGED_ROWS],
+      },
+  otherStores: {
+    ...mysql.otherStores,
+    pythonTypes: ['TEXT', 'DATETIME'],
+    // Whole seconds.
+    pythonTime: 1600000000000,
+  },
+  server: {
+    ...mysql.server,
+    // That of MikroORM 6.
+    leavesErrorsUnhandled: !isMikroOrm7,
+    connections: {
+      ...mysql.server.connections,
+      ids: 'select id as id from information_schema.processlist where db = ?',
+      list: `select p.id as id, t.trx_id is not null as inTransaction, coalesce(t.trx_state = 'LOCK WAIT', 0) as waitsForLock
+      from information_schema.processlist p left join information_schema.innodb_trx t on t.trx_mysql_thread_id = p.id
+      where p.db = ?`,
+    },
+    refusals: [/^ER_ACCESS_DENIED/, 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],
+    slow: [
+      'set session max_statement_time = 0.05',
+      "if(sleep(5) = 0, '', '')",
+      isMikroOrm7 ? '1969' : 'ER_STATEMENT_TIMEOUT',
+    ],
+    messages: {
+      ...mysql.server.messages,
+      // The statement is prepared: its text is sent once.
+      append: /"author"/,
+      // The driver of MikroORM 6 sends what prepares a statement and what runs it together, and waits for two answers.
+      deadlock: () => Buffer.concat(Array(isMikroOrm7 ? 1 : 2).fill(mysql.server.messages.deadlock())),
+    },
+  },
+};

@@ -1,0 +1,13 @@
+/** Our tables, as a list in a statement. */
+export const TABLES = [
+  'changes',
+  'counters',
+  'sessions',
+  'events',
+  'event_parts',
+  'session_states',
+  'user_states',
+  'app_states',
+]
+  .map((table) => `adk_${table}`)
+  .join(', ');
