@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import type { AttemptConnection } from '../src/database/calls/connection.js';
 import { numberOf } from '../src/database/sql/row-values.js';
-import type { Transactions } from '../src/database/calls/transaction.js';
+import type { Database } from '../src/database/calls/database.js';
 import { SchemaError } from '../src/model/errors.js';
 
 /**
@@ -37,13 +37,13 @@ export class Overtaken extends Error {}
  * repeated and wait for each other, and `hold` lets one of them note that they were run.
  */
 export class MigrationLease {
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #counters: string;
   /** What the row holds as long as the lease is this process's: its end in ms, by the server's clock. No other lease has it. */
   #end: number;
 
-  private constructor(transactions: Transactions, counters: string, end: number) {
-    this.#transactions = transactions;
+  private constructor(database: Database, counters: string, end: number) {
+    this.#database = database;
     this.#counters = counters;
     this.#end = end;
   }
@@ -54,11 +54,11 @@ export class MigrationLease {
    * @param counters the table for the row, quoted.
    * @throws SchemaError after a minute.
    */
-  static async take(transactions: Transactions, counters: string): Promise<MigrationLease> {
+  static async take(database: Database, counters: string): Promise<MigrationLease> {
     const deadline = performance.now() + WAIT_MS;
     for (;;) {
-      const end = await tryToTake(transactions, counters);
-      if (end !== undefined) return new MigrationLease(transactions, counters, end);
+      const end = await tryToTake(database, counters);
+      if (end !== undefined) return new MigrationLease(database, counters, end);
       if (performance.now() > deadline) {
         throw new SchemaError('Another process has been migrating for a minute. Try again when it has finished.');
       }
@@ -83,28 +83,26 @@ export class MigrationLease {
   /** Where that fails, the lease ends by itself. */
   async release(): Promise<void> {
     const sql = `delete from ${this.#counters} where ${ROW} and value = ${this.#end}`;
-    await this.#transactions.statement((connection) => connection.run(sql)).catch(() => undefined);
+    await this.#database.statement((connection) => connection.run(sql)).catch(() => undefined);
   }
 }
 
 /** @returns the end of the lease; undefined when somebody else has it. */
-async function tryToTake(transactions: Transactions, counters: string): Promise<number | undefined> {
-  const [clock] = await transactions.run((sql) =>
-    sql.all<{ now: number | string }>(`select floor(${transactions.dialect.sql.now}) as now`),
+async function tryToTake(database: Database, counters: string): Promise<number | undefined> {
+  const [clock] = await database.run((sql) =>
+    sql.all<{ now: number | string }>(`select floor(${database.dialect.sql.now}) as now`),
   );
   const now = numberOf(clock?.now);
   const end = now + LEASE_MS;
-  const { affectedRows } = await transactions.statement((sql) =>
+  const { affectedRows } = await database.statement((sql) =>
     sql.run(`update ${counters} set value = ${end} where ${ROW} and value < ${now}`),
   );
   if (affectedRows > 0) return end;
   try {
-    await transactions.statement((sql) =>
-      sql.run(`insert into ${counters} (name, value) values ('migrating', ${end})`),
-    );
+    await database.statement((sql) => sql.run(`insert into ${counters} (name, value) values ('migrating', ${end})`));
     return end;
   } catch (error) {
-    if (transactions.failureOf(error) === 'duplicate') return undefined;
+    if (database.failureOf(error) === 'duplicate') return undefined;
     throw error;
   }
 }

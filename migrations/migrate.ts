@@ -4,7 +4,7 @@ import { supportedDialect } from '../entities/dialect-name.js';
 import { refuseInside } from '../src/database/calls/inside-transaction.js';
 import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
 import { changedValues } from '../src/database/sql/row-values.js';
-import { Transactions } from '../src/database/calls/transaction.js';
+import { Database } from '../src/database/calls/database.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
 import { PendingMigrations, patiently } from './pending.js';
 import { isObject } from '../src/model/objects.js';
@@ -37,7 +37,7 @@ export async function migrate(orm: MikroORM): Promise<void> {
   refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
   await ormConnectionOf(em).open();
-  await new Transactions(em).checkSettings();
+  await new Database(em).checkSettings();
   const connection = em.getConnection();
   await refuseChangedRows(connection);
   const driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];

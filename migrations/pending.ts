@@ -4,7 +4,7 @@ import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
 import type { DialectName } from '../entities/dialect-name.js';
 import { onConnection, type AttemptConnection } from '../src/database/calls/connection.js';
 import { tablesOf } from '../src/database/sql/tables.js';
-import { Transactions } from '../src/database/calls/transaction.js';
+import { Database } from '../src/database/calls/database.js';
 import { driverCodeOf } from '../src/model/errors.js';
 import { passingOf } from '../src/model/failures.js';
 import type { AdkMigration } from './adk-migrations.js';
@@ -97,7 +97,7 @@ export class PendingMigrations {
   }
 
   async #runUnderLease(): Promise<void> {
-    const transactions = new Transactions(this.#em);
+    const database = new Database(this.#em);
     const { counters } = tablesOf(this.#em);
     for (let attempt = 1; ; attempt++) {
       try {
@@ -107,7 +107,7 @@ export class PendingMigrations {
         if (next === this.#all[0]) {
           await this.#onConnection((connection) => this.#execute(next, connection.context));
         }
-        const lease = await MigrationLease.take(transactions, counters);
+        const lease = await MigrationLease.take(database, counters);
         try {
           // Before a connection is had, since both ask for one. MikroORM creates its table without `if not exists`: where
           // two servers of one group do that at once, none can take over what the other has done, and all leave the group.
@@ -118,7 +118,7 @@ export class PendingMigrations {
           await lease.release();
         }
       } catch (error) {
-        const isPassing = error instanceof Overtaken || passingOf(transactions.failureOf(error)) === 'conflict';
+        const isPassing = error instanceof Overtaken || passingOf(database.failureOf(error)) === 'conflict';
         if (!isPassing || attempt === ATTEMPTS) throw error;
       }
     }
@@ -166,7 +166,7 @@ export class PendingMigrations {
   async #onConnection(work: (connection: AttemptConnection) => Promise<void>): Promise<void> {
     // An error closes the connection, and its transaction with it.
     const isSpoilt = () => true;
-    await onConnection(new Transactions(this.#em).database, { timeoutMs: 0 }, isSpoilt, work);
+    await onConnection(new Database(this.#em).connections, { timeoutMs: 0 }, isSpoilt, work);
   }
 }
 

@@ -1,16 +1,14 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { Sql } from '../database/sql/sql.js';
-import { Stores } from '../database/stores/stores.js';
-import { Transactions, type TransactionOptions } from '../database/calls/transaction.js';
+import { Database, type DatabaseOptions } from '../database/calls/database.js';
 
 /** The tables, for a command that reads what no public method returns. */
-export function readerOf(em: EntityManager, operation: string, options?: TransactionOptions) {
-  const transactions = new Transactions(em, options);
+export function readerOf(em: EntityManager, operation: string, options?: DatabaseOptions) {
+  const database = new Database(em, options);
   return {
-    transactions,
-    dialect: transactions.dialect,
-    stores: Stores.of(em, transactions.dialect),
-    read: <T>(work: (sql: Sql) => Promise<T>) =>
-      transactions.call({ operation, key: {} }, () => transactions.run(work)),
+    database,
+    dialect: database.dialect,
+    stores: database.stores,
+    read: <T>(work: (sql: Sql) => Promise<T>) => database.call({ operation, key: {} }, () => database.run(work)),
   };
 }

@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
-import { Stores } from '../database/stores/stores.js';
-import { Transactions } from '../database/calls/transaction.js';
+import type { Stores } from '../database/stores/stores.js';
+import { Database } from '../database/calls/database.js';
 import { aDuration, aWait, object, rule } from '../model/arguments.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkedSessionKey, isStorable, type SessionKey } from '../model/keys.js';
@@ -59,7 +59,7 @@ export class SessionLeases {
   readonly #em: EntityManager;
   readonly #options: MikroOrmSessionServiceOptions;
   readonly #ttlMs: number;
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #stores: Stores;
 
   /**
@@ -73,8 +73,8 @@ export class SessionLeases {
     this.#em = em;
     this.#options = ofService;
     this.#ttlMs = ttlMs;
-    this.#transactions = new Transactions(em, options);
-    this.#stores = Stores.of(em, this.#transactions.dialect);
+    this.#database = new Database(em, options);
+    this.#stores = this.#database.stores;
   }
 
   /**
@@ -89,7 +89,7 @@ export class SessionLeases {
     const key = checkedSessionKey(session);
     checkAcquire(options, 'The options of acquire');
     const { holder, waitMs = 0 } = options;
-    return this.#transactions.call({ operation: 'acquire', key }, () => this.#acquire(key, holder, waitMs));
+    return this.#database.call({ operation: 'acquire', key }, () => this.#acquire(key, holder, waitMs));
   }
 
   async #acquire(key: SessionKey, holder: string, waitMs: number): Promise<Lease> {
@@ -131,36 +131,36 @@ export class SessionLeases {
   /** @returns who holds a session's lease; undefined when nobody does, or there is no such session. */
   async current(session: SessionKey): Promise<LeaseInfo | undefined> {
     const key = checkedSessionKey(session);
-    return this.#transactions.call({ operation: 'current', key }, () => this.#current(key));
+    return this.#database.call({ operation: 'current', key }, () => this.#current(key));
   }
 
   async #current(key: SessionKey): Promise<LeaseInfo | undefined> {
-    const found = await this.#transactions.run((sql) => this.#stores.leases.current(sql, key));
+    const found = await this.#database.run((sql) => this.#stores.leases.current(sql, key));
     return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
   }
 
   async #take(key: SessionKey, holder: string): Promise<number | undefined> {
     // A statement of its own: in one transaction with `take`, a locked session row would make all leases wait for the
     // counter.
-    const token = await this.#transactions.statement((sql) => this.#stores.leases.nextToken(sql));
-    const taken = await this.#transactions.statement((sql) =>
+    const token = await this.#database.statement((sql) => this.#stores.leases.nextToken(sql));
+    const taken = await this.#database.statement((sql) =>
       this.#stores.leases.take(sql, key, holder, token, this.#ttlMs),
     );
     return taken ? token : undefined;
   }
 
   async #checkExists(key: SessionKey): Promise<void> {
-    const head = await this.#transactions.run((sql) => this.#stores.sessions.head(sql, key));
+    const head = await this.#database.run((sql) => this.#stores.sessions.head(sql, key));
     if (!head) throw new SessionNotFoundError(key.sessionId);
   }
 
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
     const { leases } = this.#stores;
     // No retries: the next renewal is the retry, and the deadline ends the lease.
-    const renewing = new Transactions(this.#em, { retry: { attempts: 1 }, timeoutMs: this.#ttlMs / RENEWALS_PER_TTL });
+    const renewing = new Database(this.#em, { retry: { attempts: 1 }, timeoutMs: this.#ttlMs / RENEWALS_PER_TTL });
     // After that time the lease has expired, and need not be released.
     const { retry, timeoutMs, onError } = this.#options;
-    const releasing = new Transactions(this.#em, {
+    const releasing = new Database(this.#em, {
       retry: { ...retry, forMs: Math.min(retry?.forMs ?? Infinity, this.#ttlMs) },
       timeoutMs: Math.min(timeoutMs || Infinity, this.#ttlMs),
       ...(onError && { onError }),
@@ -177,7 +177,7 @@ export class SessionLeases {
           releasing.call({ operation: 'release', key: session }, () =>
             releasing.statement((sql) => leases.release(sql, session, token)),
           ),
-        report: (error) => this.#transactions.report(error, { operation: 'renew', key: session }),
+        report: (error) => this.#database.report(error, { operation: 'renew', key: session }),
       },
     );
   }

@@ -1,27 +1,27 @@
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/calls/transaction.js';
+import type { Database } from '../database/calls/database.js';
 import { LogPoller } from './poller.js';
 
 /** Notifies watchers of the event log that events were written. */
 export class Announcer {
   readonly #stores: Stores;
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #notifies: boolean;
   #sending: Promise<void> | undefined;
   #next: Promise<void> | undefined;
 
   /** @param notifies whether watchers in other processes are notified, too, where the database can. */
-  constructor(stores: Stores, transactions: Transactions, notifies: boolean) {
-    this.#stores = stores;
-    this.#transactions = transactions;
+  constructor(database: Database, notifies: boolean) {
+    this.#stores = database.stores;
+    this.#database = database;
     this.#notifies = notifies;
   }
 
   /** Called after the commit; in a host's transaction, before it. */
   async announce(): Promise<void> {
-    if (this.#transactions.isJoined) {
+    if (this.#database.isJoined) {
       // PostgreSQL sends the notification when the host's transaction commits.
-      if (this.#notifies) await this.#transactions.run((sql) => this.#stores.log.notify(sql));
+      if (this.#notifies) await this.#database.run((sql) => this.#stores.log.notify(sql));
       return;
     }
     LogPoller.wake(this.#stores);
@@ -41,10 +41,10 @@ export class Announcer {
       this.#next = undefined;
       // A notification that fails delays watchers until their next poll.
       return (
-        this.#transactions
+        this.#database
           // It is tried once, since the append waits for it.
           .run((sql) => this.#stores.log.notify(sql), { retries: () => false })
-          .catch((error: unknown) => this.#transactions.report(error, { operation: 'notify', key: {} }))
+          .catch((error: unknown) => this.#database.report(error, { operation: 'notify', key: {} }))
       );
     });
     return this.#next;

@@ -4,8 +4,8 @@ import type { Sql } from '../database/sql/sql.js';
 import { Aborted } from '../database/calls/connection.js';
 import type { LoggedEvent } from '../database/stores/log-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
-import { Stores } from '../database/stores/stores.js';
-import { Transactions } from '../database/calls/transaction.js';
+import type { Stores } from '../database/stores/stores.js';
+import { Database } from '../database/calls/database.js';
 import {
   aBoolean,
   aDuration,
@@ -203,7 +203,7 @@ const BATCH = 200;
  * ```
  */
 export class EventLog {
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #stores: Stores;
   readonly #poller: LogPoller;
   readonly #listener: LogListener | undefined;
@@ -216,16 +216,16 @@ export class EventLog {
   constructor(em: EntityManager, options: EventLogOptions = {}) {
     checkOptions(options, 'The options of EventLog');
     const { pollIntervalMs = DEFAULT_POLL_MS, listen } = options;
-    this.#transactions = new Transactions(em, options);
-    this.#stores = Stores.of(em, this.#transactions.dialect);
-    this.#poller = LogPoller.of(this.#stores, this.#transactions, pollIntervalMs);
+    this.#database = new Database(em, options);
+    this.#stores = this.#database.stores;
+    this.#poller = LogPoller.of(this.#database, pollIntervalMs);
     const channel = this.#stores.log.channel;
     if (listen && channel) {
       this.#listener = new LogListener(
         listen,
         channel,
         () => this.#poller.wake(),
-        (error) => this.#transactions.report(error, { operation: 'listen', key: {} }),
+        (error) => this.#database.report(error, { operation: 'listen', key: {} }),
       );
     }
   }
@@ -244,8 +244,8 @@ export class EventLog {
   }
 
   #head(call: ErrorContext, signal?: AbortSignal): Promise<CompleteLogPosition> {
-    const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
-    return this.#transactions.call(call, () => untilAborted(this.#poller.head(report, signal), signal));
+    const report = (error: unknown, operation: string) => this.#database.report(error, { ...call, operation });
+    return this.#database.call(call, () => untilAborted(this.#poller.head(report, signal), signal));
   }
 
   /** @returns the error to throw when the log is not the one that the reader has read so far. */
@@ -257,7 +257,7 @@ export class EventLog {
     signal?: AbortSignal,
   ): Promise<LogWentBackError | undefined> {
     return wentBack(reader, head, changes, this.#stores.log, (work) =>
-      this.#transactions.call(call, () => this.#transactions.run(work, { signal })),
+      this.#database.call(call, () => this.#database.run(work, { signal })),
     );
   }
 
@@ -325,7 +325,7 @@ export class EventLog {
       let error = await this.#wentBack(call, reader, head, filter, signal);
       if (error) {
         // A poll that began before the caller's may have read an older head.
-        await this.#transactions.call(call, () => untilAborted(watch.poll(), signal));
+        await this.#database.call(call, () => untilAborted(watch.poll(), signal));
         ({ head } = watch);
         error = await this.#wentBack(call, reader, head, filter, signal);
       }
@@ -359,9 +359,7 @@ export class EventLog {
   }
 
   #sessionHead(call: ErrorContext, session: SessionKey): Promise<SessionHead | undefined> {
-    return this.#transactions.call(call, () =>
-      this.#transactions.run((sql) => this.#stores.sessions.head(sql, session)),
-    );
+    return this.#database.call(call, () => this.#database.run((sql) => this.#stores.sessions.head(sql, session)));
   }
 
   async *#sinceInSession(
@@ -388,7 +386,7 @@ export class EventLog {
       const seen = watch.sessionHead;
       if (seen && (isAnother(seen, cursor) || seen.lastSeq < cursor.seq)) {
         // A poll that began before the caller's may have read an older head.
-        await this.#transactions.call(call, () => untilAborted(watch.poll(), signal));
+        await this.#database.call(call, () => untilAborted(watch.poll(), signal));
       }
       const head = watch.sessionHead;
       if (head) {
@@ -410,11 +408,11 @@ export class EventLog {
     signal: AbortSignal | undefined,
     readOn: (this: EventLog, watch: Watch) => AsyncGenerator<Entry, () => boolean>,
   ): AsyncGenerator<Entry> {
-    const report = (error: unknown, operation: string) => this.#transactions.report(error, { ...call, operation });
+    const report = (error: unknown, operation: string) => this.#database.report(error, { ...call, operation });
     const watch = this.#poller.watch(report, session);
     const stopListening = this.#listener?.start();
     try {
-      await this.#transactions.call(call, () => untilAborted(watch.poll(), signal));
+      await this.#database.call(call, () => untilAborted(watch.poll(), signal));
       while (!signal?.aborted) {
         const entries = readOn.call(this, watch);
         let next = await entries.next();
@@ -423,7 +421,7 @@ export class EventLog {
           yield next.value;
         }
         const hasMore = next.value;
-        while (!signal?.aborted && !hasMore()) await this.#transactions.call(call, () => watch.change(signal));
+        while (!signal?.aborted && !hasMore()) await this.#database.call(call, () => watch.change(signal));
       }
     } catch (error) {
       if (!(error instanceof Aborted)) throw error;
@@ -446,8 +444,8 @@ export class EventLog {
     let after = from.position;
     while (after < head.position) {
       const range = { after, upTo: head.position, limit: BATCH };
-      const events = await this.#transactions.call(call, () =>
-        this.#transactions.run((sql) => this.#stores.log.events(sql, range, filter, true), { signal }),
+      const events = await this.#database.call(call, () =>
+        this.#database.run((sql) => this.#stores.log.events(sql, range, filter, true), { signal }),
       );
       for (const entry of entriesOf(events, filter)) {
         yield { ...entry, cursor: { position: entry.position ?? after, epoch, history } };
@@ -466,7 +464,7 @@ export class EventLog {
     signal?: AbortSignal,
   ): AsyncGenerator<LogEntry | LogChange, ReaderCursor> {
     const run = <T>(work: (sql: Sql) => Promise<T>) =>
-      this.#transactions.call(call, () => this.#transactions.run(work, { signal }));
+      this.#database.call(call, () => this.#database.run(work, { signal }));
     const { position, change } = from;
     const { epoch } = head;
     // A reader of events alone may have passed some of the changes before its position, never one behind it.
@@ -511,8 +509,8 @@ export class EventLog {
     after = Math.max(after, firstSeq - 1);
     while (after < lastSeq) {
       const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
-      const { events, upTo, gaps } = await this.#transactions.call(call, () =>
-        this.#transactions.run(
+      const { events, upTo, gaps } = await this.#database.call(call, () =>
+        this.#database.run(
           async (sql) => {
             const events = await this.#stores.log.sessionEvents(sql, session, range);
             const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);

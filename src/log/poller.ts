@@ -1,7 +1,7 @@
 import { Aborted } from '../database/calls/connection.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/calls/transaction.js';
+import type { Database } from '../database/calls/database.js';
 import type { SessionKey } from '../model/keys.js';
 import type { CompleteLogPosition } from '../model/log-history.js';
 import { Positions, type Report } from './positions.js';
@@ -41,7 +41,7 @@ export class LogPoller {
   static readonly #pollers = new WeakMap<Stores, Map<number, LogPoller>>();
 
   readonly #stores: Stores;
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #intervalMs: number;
   readonly #positions: Positions;
   readonly #sessions: WatchedSessions;
@@ -59,10 +59,11 @@ export class LogPoller {
   #wasHeard = false;
 
   /** The poller of a database and interval. */
-  static of(stores: Stores, transactions: Transactions, intervalMs: number): LogPoller {
+  static of(database: Database, intervalMs: number): LogPoller {
+    const { stores } = database;
     const pollers = LogPoller.#pollers.get(stores) ?? new Map<number, LogPoller>();
     LogPoller.#pollers.set(stores, pollers);
-    const poller = pollers.get(intervalMs) ?? new LogPoller(stores, transactions, intervalMs);
+    const poller = pollers.get(intervalMs) ?? new LogPoller(database, intervalMs);
     pollers.set(intervalMs, poller);
     return poller;
   }
@@ -72,12 +73,12 @@ export class LogPoller {
     for (const poller of LogPoller.#pollers.get(stores)?.values() ?? []) poller.wake();
   }
 
-  private constructor(stores: Stores, transactions: Transactions, intervalMs: number) {
-    this.#stores = stores;
-    this.#transactions = transactions;
+  private constructor(database: Database, intervalMs: number) {
+    this.#stores = database.stores;
+    this.#database = database;
     this.#intervalMs = intervalMs;
-    this.#positions = new Positions(stores, transactions);
-    this.#sessions = new WatchedSessions(stores, transactions);
+    this.#positions = new Positions(database);
+    this.#sessions = new WatchedSessions(database);
   }
 
   /** Gives positions to all events that are committed now, where this account may. @returns how far the log goes. */
@@ -167,7 +168,7 @@ export class LogPoller {
     const { added } = this.#sessions;
     const { log } = this.#stores;
     const counter = log.hasChangeCounter
-      ? await this.#transactions.run((sql) => log.changeCounter(sql), { signal })
+      ? await this.#database.run((sql) => log.changeCounter(sql), { signal })
       : undefined;
     // The counter shows changes to what the last poll has read; it has not read a session that was added since.
     const seen = counter === undefined ? undefined : `${counter} ${added}`;

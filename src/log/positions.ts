@@ -1,6 +1,6 @@
 import type { LogHead } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Outcome, Transactions } from '../database/calls/transaction.js';
+import type { Outcome, Database } from '../database/calls/database.js';
 import type { Failure } from '../model/failures.js';
 import type { HistoryEnd } from '../model/log-history.js';
 
@@ -22,15 +22,15 @@ const READ_ONLY_MS = 500;
 /** Gives positions to committed events, on behalf of those who read the log (contract G1). */
 export class Positions {
   readonly #stores: Stores;
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   /** What was left by those who gave out positions here, and whose commits are known; one for each that works at a time. */
   readonly #writers: HistoryEnd[] = [];
   /** Writes are not tried before this, by `performance.now()`. */
   #mayWriteAt = -Infinity;
 
-  constructor(stores: Stores, transactions: Transactions) {
-    this.#stores = stores;
-    this.#transactions = transactions;
+  constructor(database: Database) {
+    this.#stores = database.stores;
+    this.#database = database;
   }
 
   /**
@@ -46,7 +46,7 @@ export class Positions {
     signal?: AbortSignal,
     onHead: (head: LogHead) => void = () => undefined,
   ): Promise<LogHead> {
-    let head = await this.#transactions.run((sql) => this.#stores.log.head(sql), { signal });
+    let head = await this.#database.run((sql) => this.#stores.log.head(sql), { signal });
     onHead(head);
     while (head.isPending && performance.now() >= this.#mayWriteAt) {
       head = await this.#assignSome(head, report, signal);
@@ -60,7 +60,7 @@ export class Positions {
     // After a failure the writer is not given back: positions may be stored that it does not know of.
     const known = this.#writers.pop();
     try {
-      const { writer, ...assigned } = await this.#transactions.transaction(
+      const { writer, ...assigned } = await this.#database.transaction(
         (sql) => this.#stores.log.assignPositions(sql, outcome.lostAnswer === undefined ? known : undefined),
         {
           outcome,
@@ -73,7 +73,7 @@ export class Positions {
       this.#mayWriteAt = -Infinity;
       return { ...head, ...assigned };
     } catch (error) {
-      const failure = this.#transactions.failureOf(error);
+      const failure = this.#database.failureOf(error);
       if (!TAKES_NO_WRITES.has(failure)) throw error;
       if (this.#mayWriteAt === -Infinity) report(error, 'assignPositions');
       // An account without the right to write is meant to read only; a read-only server may be one during a failover.

@@ -1,6 +1,6 @@
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/calls/transaction.js';
+import type { Database } from '../database/calls/database.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 
 /** A session that somebody watches. */
@@ -17,13 +17,13 @@ const SESSIONS_AT_ONCE = 200;
 /** The sessions that are watched one by one, and how far each of them goes. */
 export class WatchedSessions {
   readonly #stores: Stores;
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #sessions = new Map<string, WatchedSession>();
   #added = 0;
 
-  constructor(stores: Stores, transactions: Transactions) {
-    this.#stores = stores;
-    this.#transactions = transactions;
+  constructor(database: Database) {
+    this.#stores = database.stores;
+    this.#database = database;
   }
 
   /** How many watchers have come since the beginning. */
@@ -50,7 +50,7 @@ export class WatchedSessions {
     for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {
       const some = watched.slice(i, i + SESSIONS_AT_ONCE);
       const keys = some.map(({ key }) => key);
-      const found = await this.#transactions.run((sql) => this.#stores.sessions.heads(sql, keys), { signal });
+      const found = await this.#database.run((sql) => this.#stores.sessions.heads(sql, keys), { signal });
       const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
       for (const session of some) {
         const head = heads.get(sessionIdentity(session.key));

@@ -1,8 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { Transactions } from '../database/calls/transaction.js';
+import { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/sql/sql.js';
 import { ForeignStore } from '../database/stores/foreign-store.js';
-import { Stores } from '../database/stores/stores.js';
 import { aBoolean, aFunction, anything, object } from '../model/arguments.js';
 import type { ErrorContext } from '../model/options.js';
 import type { ImportFromProgress } from '../model/progress.js';
@@ -71,12 +70,11 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
     onProgress,
   } = options;
   const call: ErrorContext = { operation: 'importFrom', key: {} };
-  const transactions = new Transactions(to, options);
-  const stores = Stores.of(to, transactions.dialect);
-  const foreign = new Transactions(from, { ...options, isForeign: true });
+  const database = new Database(to, options);
+  const foreign = new Database(from, { ...options, isForeign: true });
   const read = <T>(work: (sql: Sql) => Promise<T>) => foreign.call(call, () => foreign.run(work));
-  const parts = new Parts(transactions, stores, call);
-  const write: Run = (work) => (isDryRun ? transactions.call(call, () => transactions.run(work)) : parts.write(work));
+  const parts = new Parts(database, call);
+  const write: Run = (work) => (isDryRun ? database.call(call, () => database.run(work)) : parts.write(work));
   let refused = 0;
   const refuse = (row: RefusedRow) => {
     refused++;
@@ -84,7 +82,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
   };
   const store = new ForeignStore(foreign.dialect);
   const kind = await read((sql) => recognise(sql, store, from));
-  const target = new Import(write, stores, {
+  const target = new Import(write, database.stores, {
     batchSize: Math.min(batchSize, MAX_BATCH_SIZE),
     isDryRun,
     isForeign: true,

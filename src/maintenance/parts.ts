@@ -1,6 +1,5 @@
 import { Once } from '../database/calls/once.js';
-import type { Stores } from '../database/stores/stores.js';
-import type { Transactions } from '../database/calls/transaction.js';
+import type { Database } from '../database/calls/database.js';
 import { AdkMikroOrmError, DatabaseError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
 import type { WorkDone } from '../model/progress.js';
@@ -8,20 +7,20 @@ import type { Run } from '../transfer/export.js';
 
 /** A call that works in several transactions. Where it fails, its error says what those before have done (contract O1). */
 export class Parts {
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #call: ErrorContext;
   readonly #once: Once;
   #isStored = false;
 
-  constructor(transactions: Transactions, stores: Stores, call: ErrorContext) {
-    this.#transactions = transactions;
+  constructor(database: Database, call: ErrorContext) {
+    this.#database = database;
     this.#call = call;
-    this.#once = new Once(transactions, stores, call);
+    this.#once = new Once(database, call);
   }
 
   /** Runs its work in a transaction, once. */
   readonly write: Run = async (work) => {
-    const result = await this.#transactions.call(this.#call, () => this.#once.run(work, { locksRowsOnly: true }));
+    const result = await this.#database.call(this.#call, () => this.#once.run(work, { locksRowsOnly: true }));
     this.#isStored = true;
     return result;
   };

@@ -2,8 +2,8 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Sql } from '../database/sql/sql.js';
 import { once } from '../database/calls/once.js';
 import type { KeptSession, Walk } from '../database/stores/maintenance-store.js';
-import { Stores } from '../database/stores/stores.js';
-import { Transactions } from '../database/calls/transaction.js';
+import type { Stores } from '../database/stores/stores.js';
+import { Database } from '../database/calls/database.js';
 import {
   aBoolean,
   aCount,
@@ -146,7 +146,7 @@ const EVERY_SESSION: Rule = { isWhole: true, firstKept: (_, before) => before };
  * `InsideTransactionError` inside a transaction of the same ORM.
  */
 export class SessionMaintenance {
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #stores: Stores;
 
   /**
@@ -156,8 +156,8 @@ export class SessionMaintenance {
    */
   constructor(em: EntityManager, options: SessionMaintenanceOptions = {}) {
     checkOptions(options, 'The options of SessionMaintenance');
-    this.#transactions = new Transactions(em, options);
-    this.#stores = Stores.of(em, this.#transactions.dialect);
+    this.#database = new Database(em, options);
+    this.#stores = this.#database.stores;
   }
 
   /**
@@ -358,7 +358,7 @@ export class SessionMaintenance {
     const call: ErrorContext = { operation: 'repair', key };
     const found = await this.#read(call, (sql) => scanForDamage(sql, this.#stores, key));
     const mend = (sql: Sql) => new Repair(sql, this.#stores, key, options).mend(found);
-    if (options.dryRun) return this.#transactions.call(call, () => this.#transactions.transaction(mend));
+    if (options.dryRun) return this.#database.call(call, () => this.#database.transaction(mend));
     return this.#write(call, mend);
   }
 
@@ -376,7 +376,7 @@ export class SessionMaintenance {
     const call: ErrorContext = { operation: 'exportSessions', key: givenKey(filter) };
     const run = <T>(work: (sql: Sql) => Promise<T>) => this.#read(call, work);
     const snapshot = <T>(work: (sql: Sql) => Promise<T>) =>
-      this.#transactions.call(call, () => this.#transactions.snapshot(work));
+      this.#database.call(call, () => this.#database.snapshot(work));
     return exportRecords({ run, snapshot }, this.#stores, filter);
   }
 
@@ -450,11 +450,11 @@ export class SessionMaintenance {
   }
 
   #batches(options: BatchOptions): Batches {
-    return new Batches(options, this.#transactions.dialect.sql.turnMs);
+    return new Batches(options, this.#database.dialect.sql.turnMs);
   }
 
   #parts(call: ErrorContext): Parts {
-    return new Parts(this.#transactions, this.#stores, call);
+    return new Parts(this.#database, call);
   }
 
   #deletion(call: ErrorContext, { write }: Parts, batches: Batches, rule: Rule): Deletion {
@@ -476,13 +476,13 @@ export class SessionMaintenance {
   }
 
   #read<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#transactions.call(call, () => this.#transactions.run(work));
+    return this.#database.call(call, () => this.#database.run(work));
   }
 
   /** Runs one transaction, once (contract O1). */
   #write<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
     const options = { locksRowsOnly: true };
-    return this.#transactions.call(call, () => once(this.#transactions, this.#stores, call, work, options));
+    return this.#database.call(call, () => once(this.#database, call, work, options));
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { confirm } from '../database/calls/confirm.js';
-import type { Outcome, Transactions } from '../database/calls/transaction.js';
+import type { Outcome, Database } from '../database/calls/database.js';
 import { isOpen } from '../database/orm/host-transaction.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -61,22 +61,21 @@ const MAX_BATCH_LENGTH = 1_000_000;
 /** Writes events, and brings the handles up to what was written. */
 export class Appender {
   readonly #stores: Stores;
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #leases: LeaseGuard;
   readonly #announcer: Announcer;
   readonly #damage: DamageReporter;
   readonly #options: MikroOrmSessionServiceOptions;
 
   constructor(
-    stores: Stores,
-    transactions: Transactions,
+    database: Database,
     leases: LeaseGuard,
     announcer: Announcer,
     damage: DamageReporter,
     options: MikroOrmSessionServiceOptions,
   ) {
-    this.#stores = stores;
-    this.#transactions = transactions;
+    this.#database = database;
+    this.#stores = database.stores;
     this.#leases = leases;
     this.#announcer = announcer;
     this.#damage = damage;
@@ -92,7 +91,7 @@ export class Appender {
    */
   refuseBesideTransaction(handle: Session): void {
     const tentative = tentativeOf(handle);
-    if (tentative && !this.#transactions.isJoined && isOpen(tentative.transaction)) {
+    if (tentative && !this.#database.isJoined && isOpen(tentative.transaction)) {
       throw new InsideTransactionError(
         'A transaction that is still open has appended to this Session object, and this call does not join it',
       );
@@ -152,8 +151,8 @@ export class Appender {
   async #settle(handle: Session): Promise<void> {
     this.refuseBesideTransaction(handle);
     const tentative = tentativeOf(handle);
-    if (!tentative || tentative.transaction === this.#transactions.joinedTransaction) return;
-    const areStored = await this.#transactions.run((sql) =>
+    if (!tentative || tentative.transaction === this.#database.joinedTransaction) return;
+    const areStored = await this.#database.run((sql) =>
       this.#stores.events.hasAll(sql, keyOf(handle), tentative.events),
     );
     setTentative(handle, undefined);
@@ -179,7 +178,7 @@ export class Appender {
       lastSeq = await this.#writeBatch(keyOf(first), { incarnation, seq: undefined }, events, outcome);
     } catch (error) {
       // What one of them has caused is no error of the others; an outage is one of all.
-      if (outcome.lostAnswer !== undefined || passingOf(this.#transactions.failureOf(error))) throw error;
+      if (outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error))) throw error;
       return false;
     }
     if (lastSeq === undefined) return false;
@@ -208,8 +207,8 @@ export class Appender {
     const write = (sql: Sql) => this.#stores.events.append(sql, batch);
     try {
       return this.#stores.events.appendsInOneStatement(batch)
-        ? await this.#transactions.statement(write, { outcome })
-        : await this.#transactions.transaction(write, { outcome, sharesCommit: true });
+        ? await this.#database.statement(write, { outcome })
+        : await this.#database.transaction(write, { outcome, sharesCommit: true });
     } catch (error) {
       if (error instanceof UniqueConstraintViolationException) return undefined;
       throw error;
@@ -258,7 +257,7 @@ export class Appender {
     await this.#announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
-    const transaction = this.#transactions.joinedTransaction;
+    const transaction = this.#database.joinedTransaction;
     if (transaction) {
       // An event that was stored before the transaction does not show whether it was committed.
       const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];
@@ -285,14 +284,13 @@ export class Appender {
       return { incarnation, lastSeq, replaced: false, wentBack: lastSeq - pending.length < revision.seq };
 
     const services = {
-      stores: this.#stores,
-      transactions: this.#transactions,
+      database: this.#database,
       leases: this.#leases,
       options: this.#options,
     };
     const locked = new LockedAppend(services, session, revision, outcome);
-    const appended = await this.#transactions.transaction((sql) => locked.write(sql, events), { outcome });
-    if (appended.replaced) await confirm(this.#transactions, this.#stores, outcome);
+    const appended = await this.#database.transaction((sql) => locked.write(sql, events), { outcome });
+    if (appended.replaced) await confirm(this.#database, outcome);
     return appended;
   }
 
@@ -332,7 +330,7 @@ export class Appender {
   async #locate(handle: Session): Promise<Revision> {
     const key = keyOf(handle);
     const last = handle.events.at(-1);
-    return this.#transactions.run(async (sql) => {
+    return this.#database.run(async (sql) => {
       const head = await this.#stores.sessions.head(sql, key);
       if (!head) throw new SessionNotFoundError(handle.id);
       const stored = last && (await this.#stores.events.find(sql, key, last.id));
@@ -355,7 +353,7 @@ export class Appender {
     // Should the reading fail, the next append has to find the handle behind.
     setRevision(handle, isAnew ? '' : revision.incarnation, revision.seq);
     try {
-      await this.#transactions.run(async (sql) => {
+      await this.#database.run(async (sql) => {
         const { reader } = this.#stores;
         const since = await reader.read(sql, key, { after: isAnew ? 0 : revision.seq });
         // Deleted and created again since the append.
@@ -368,7 +366,7 @@ export class Appender {
         this.#damage.report(key, missed.damaged, state.damaged);
       });
     } catch (error) {
-      this.#transactions.report(error, { operation: 'catchUp', key });
+      this.#database.report(error, { operation: 'catchUp', key });
       // The events are committed, so this call has succeeded; the handle stays behind and catches up with its next
       // append.
     }

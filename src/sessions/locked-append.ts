@@ -1,4 +1,4 @@
-import type { Outcome, Transactions } from '../database/calls/transaction.js';
+import type { Outcome, Database } from '../database/calls/database.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { EventContent } from '../database/stores/session-reader.js';
@@ -36,7 +36,7 @@ export interface EventWrite {
  */
 export class LockedAppend {
   readonly #stores: Stores;
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #leases: LeaseGuard;
   readonly #options: MikroOrmSessionServiceOptions;
   readonly #session: SessionKey;
@@ -47,8 +47,7 @@ export class LockedAppend {
 
   constructor(
     services: {
-      stores: Stores;
-      transactions: Transactions;
+      database: Database;
       leases: LeaseGuard;
       options: MikroOrmSessionServiceOptions;
     },
@@ -56,8 +55,8 @@ export class LockedAppend {
     revision: Revision,
     outcome: Outcome,
   ) {
-    this.#stores = services.stores;
-    this.#transactions = services.transactions;
+    this.#database = services.database;
+    this.#stores = services.database.stores;
     this.#leases = services.leases;
     this.#options = services.options;
     this.#session = session;
@@ -127,7 +126,7 @@ export class LockedAppend {
       const isOthers = this.#met.has(stored.id) && this.#met.get(stored.id) !== existing.json;
       // A try of this call may have replaced it, and somebody else after that: not to be undone.
       if (isOthers && existing.json !== stored.json && this.#outcome.lostAnswer !== undefined)
-        throw this.#transactions.errorOf(this.#outcome.lostAnswer);
+        throw this.#database.errorOf(this.#outcome.lostAnswer);
       this.#met.set(stored.id, existing.json);
       await this.#replace(sql, existing, event, lastSeq);
       return existing;

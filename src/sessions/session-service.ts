@@ -18,8 +18,8 @@ import { once } from '../database/calls/once.js';
 import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { ownerKey, type StateValue } from '../database/stores/state-store.js';
-import { Stores } from '../database/stores/stores.js';
-import { Transactions, type Outcome } from '../database/calls/transaction.js';
+import type { Stores } from '../database/stores/stores.js';
+import { Database, type Outcome } from '../database/calls/database.js';
 import { Announcer } from '../log/announcer.js';
 import { checkLabels, checkTitle } from '../model/description.js';
 import {
@@ -59,7 +59,7 @@ const CREATE_ATTEMPTS = 5;
 
 /** @internal */
 interface Within {
-  transactions?: Transactions;
+  database?: Database;
   fence?: Fence | undefined;
 }
 
@@ -82,7 +82,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   readonly #stores: Stores;
   readonly #turns: Turns;
   readonly #damage: DamageReporter;
-  readonly #transactions: Transactions;
+  readonly #database: Database;
   readonly #leases: LeaseGuard;
   readonly #announcer: Announcer;
   readonly #appender: Appender;
@@ -99,25 +99,18 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, within: Within);
-  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}, { transactions, fence }: Within = {}) {
+  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}, { database, fence }: Within = {}) {
     super();
     checkServiceOptions(options, 'The options of MikroOrmSessionService');
     const { onDamage, onUnleasedAppend, notify = false } = options;
     this.#options = options;
-    this.#transactions = transactions ?? new Transactions(em, options);
-    this.#stores = Stores.of(em, this.#transactions.dialect);
+    this.#database = database ?? new Database(em, options);
+    this.#stores = this.#database.stores;
     this.#turns = Turns.of(this.#stores);
     this.#damage = new DamageReporter(this.#stores, onDamage);
     this.#leases = new LeaseGuard(this.#stores.leases, onUnleasedAppend, fence);
-    this.#announcer = new Announcer(this.#stores, this.#transactions, notify);
-    this.#appender = new Appender(
-      this.#stores,
-      this.#transactions,
-      this.#leases,
-      this.#announcer,
-      this.#damage,
-      options,
-    );
+    this.#announcer = new Announcer(this.#database, notify);
+    this.#appender = new Appender(this.#database, this.#leases, this.#announcer, this.#damage, options);
   }
 
   /**
@@ -130,7 +123,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    *   `InvalidArgumentError`.
    */
   withEntityManager(tx: EntityManager): MikroOrmSessionService {
-    const within = { transactions: this.#transactions.join(tx), fence: this.#leases.fence };
+    const within = { database: this.#database.join(tx), fence: this.#leases.fence };
     return new MikroOrmSessionService(tx, this.#options, within);
   }
 
@@ -156,7 +149,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     const outcome: Outcome = {};
     const create = async (replacesSoftDeleted = false): Promise<Session> => {
       try {
-        const created = await this.#transactions.transaction(
+        const created = await this.#database.transaction(
           async (sql) => {
             if (replacesSoftDeleted) await this.#stores.sessions.deleteSoftDeleted(sql, key);
             await this.#stores.sessions.create(sql, key, head);
@@ -170,13 +163,13 @@ export class MikroOrmSessionService extends BaseSessionService {
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
         // When the answer to the commit was lost, the retry finds the session that this call has created.
-        const existing = await this.#transactions.run((sql) => this.#stores.reader.read(sql, key, { newest: 0 }), {
+        const existing = await this.#database.run((sql) => this.#stores.reader.read(sql, key, { newest: 0 }), {
           outcome,
         });
         // The id is that of a soft-deleted session (contract K3).
         if (!existing && !replacesSoftDeleted) return create(true);
         if (existing?.incarnation !== head.incarnation) throw new SessionExistsError(key.sessionId);
-        await confirm(this.#transactions, this.#stores, outcome);
+        await confirm(this.#database, outcome);
         return this.#created(key, existing);
       }
     };
@@ -214,9 +207,9 @@ export class MikroOrmSessionService extends BaseSessionService {
     checkKeys(key);
     const newest = (config?.numRecentEvents ?? this.#options.defaultNumRecentEvents) || undefined;
     const afterTimestamp = config?.afterTimestamp || undefined;
-    return this.#transactions.call({ operation, key }, async () => {
+    return this.#database.call({ operation, key }, async () => {
       const range = { newest, afterTimestamp };
-      const found = await this.#transactions.run((sql) => this.#stores.reader.read(sql, key, range));
+      const found = await this.#database.run((sql) => this.#stores.reader.read(sql, key, range));
       if (!found) return undefined;
       const [state, events] = [readState(found.state), readEvents(found)];
       this.#onDamage(key, events.damaged, state.damaged);
@@ -269,8 +262,8 @@ export class MikroOrmSessionService extends BaseSessionService {
     const skipped = (limit !== undefined && page !== undefined ? (page - 1) * limit : offset) ?? 0;
     aWholeNumber(skipped, 'page times limit');
     const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
-    return this.#transactions.call({ operation: 'listSessions', key }, () =>
-      this.#transactions.run(async (sql) => {
+    return this.#database.call({ operation: 'listSessions', key }, () =>
+      this.#database.run(async (sql) => {
         const isWhole = limit === undefined && skipped === 0;
         const listed = limit === 0 ? [] : await this.#stores.sessions.list(sql, range);
         const states = await this.#stores.state.ofSessions(sql, range, listed, isWhole);
@@ -329,8 +322,8 @@ export class MikroOrmSessionService extends BaseSessionService {
       updatedBefore,
     };
     const cursor = after === undefined ? undefined : parseCursor(after);
-    const found = await this.#transactions.call({ operation: 'findSessions', key }, () =>
-      this.#transactions.run((sql) => this.#stores.summaries.find(sql, filter, cursor, order !== 'asc', limit + 1)),
+    const found = await this.#database.call({ operation: 'findSessions', key }, () =>
+      this.#database.run((sql) => this.#stores.summaries.find(sql, filter, cursor, order !== 'asc', limit + 1)),
     );
     const sessions = found.slice(0, limit).map(summaryOf);
     const last = sessions.at(-1);
@@ -370,7 +363,7 @@ export class MikroOrmSessionService extends BaseSessionService {
     const key = { appName, userId, sessionId };
     checkKeys(key);
     await this.#write('deleteSession', key, async () => {
-      const found = await this.#transactions.run((sql) => this.#stores.sessions.head(sql, key));
+      const found = await this.#database.run((sql) => this.#stores.sessions.head(sql, key));
       if (!found) return;
       // It is deleted by its incarnation: when the answer is lost, somebody may create the session anew before the next try.
       const { incarnation } = found;
@@ -388,8 +381,8 @@ export class MikroOrmSessionService extends BaseSessionService {
         const isGuarded = this.#leases.ruleFor(key) !== undefined;
         const remove = isGuarded ? removeUnderLock : (sql: Sql) => sessions.delete(sql, key, incarnation);
         const outcome: Outcome = {};
-        await this.#transactions.transaction(remove, { outcome });
-        await confirm(this.#transactions, this.#stores, outcome);
+        await this.#database.transaction(remove, { outcome });
+        await confirm(this.#database, outcome);
       }
     });
   }
@@ -527,8 +520,8 @@ export class MikroOrmSessionService extends BaseSessionService {
     this.#appender.refuseBesideTransaction(session);
     const key = keyOf(session);
     const append = { handle: session, pending };
-    await this.#transactions.call({ operation, key }, async () => {
-      if (!this.#transactions.isJoined) return this.#turns.append(key, this.#appender, append);
+    await this.#database.call({ operation, key }, async () => {
+      if (!this.#database.isJoined) return this.#turns.append(key, this.#appender, append);
       const [result] = await this.#appender.append([append]);
       return result;
     });
@@ -609,7 +602,7 @@ export class MikroOrmSessionService extends BaseSessionService {
           await this.#stores.changes.recordState(sql, { session: owner, seq, set: entries, removed: remove });
       });
     if (isOfSession) await this.#write('updateState', key, change);
-    else await this.#transactions.call({ operation: 'updateState', key: givenKey(request) }, change);
+    else await this.#database.call({ operation: 'updateState', key: givenKey(request) }, change);
   }
 
   #onlyOnce(
@@ -617,20 +610,20 @@ export class MikroOrmSessionService extends BaseSessionService {
     work: (sql: Sql) => Promise<void>,
     options?: { locksRowsOnly?: boolean },
   ): Promise<void> {
-    return once(this.#transactions, this.#stores, { operation, key: {} }, work, options);
+    return once(this.#database, { operation, key: {} }, work, options);
   }
 
   /** Runs a call that writes to a session, after those of this process that were made before. */
   #write<T>(operation: string, key: SessionKey, work: () => Promise<T>): Promise<T> {
     // In the host's transaction calls do not queue: the call before it may wait for a lock of that transaction.
-    const run = this.#transactions.isJoined ? work : () => this.#turns.run(key, work);
-    return this.#transactions.call({ operation, key }, run);
+    const run = this.#database.isJoined ? work : () => this.#turns.run(key, work);
+    return this.#database.call({ operation, key }, run);
   }
 
   async #readState(operation: string, given: Partial<SessionKey>, scope: Scope): Promise<Record<string, unknown>> {
     const key = { appName: '', userId: '', sessionId: '', ...given };
-    return this.#transactions.call({ operation, key: given }, async () => {
-      const state = readState(await this.#transactions.run((sql) => this.#stores.state.read(sql, key, scope)));
+    return this.#database.call({ operation, key: given }, async () => {
+      const state = readState(await this.#database.run((sql) => this.#stores.state.read(sql, key, scope)));
       this.#onDamage(key, state.damaged);
       return state.value;
     });

@@ -5,7 +5,7 @@ import { AdkSession } from '../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
 import type { Sql } from '../../src/database/sql/sql.js';
 import { Stores } from '../../src/database/stores/stores.js';
-import { Transactions } from '../../src/database/calls/transaction.js';
+import { Database } from '../../src/database/calls/database.js';
 import type { SessionKey } from '../../src/model/keys.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { createDatabase } from '../support/servers.js';
@@ -85,7 +85,7 @@ concurrencySuite.own(
   'a session that is created while it is being locked is locked, or is not found',
   async ({ scratch }) => {
     const { orm, connect } = await scratch();
-    const [ours, theirs] = [orm, await connect()].map(({ em }) => new Transactions(em));
+    const [ours, theirs] = [orm, await connect()].map(({ em }) => new Database(em));
     const stores = Stores.of(orm.em, ours!.dialect);
     const found: boolean[] = [];
     for (const [i, lock] of locksOf(stores).entries()) {
@@ -131,12 +131,12 @@ concurrencySuite.own(
     const { orm, connect, query, service } = await scratch();
     const other = (await connect()).em.fork();
     await service.getSession({ appName: 'app', userId: 'alice', sessionId: 's' });
-    const transactions = new Transactions(orm.em);
-    const stores = Stores.of(orm.em, transactions.dialect);
+    const database = new Database(orm.em);
+    const stores = Stores.of(orm.em, database.dialect);
     await query('pragma busy_timeout = 0', [], other);
     for (const [i, lock] of locksOf(stores).entries()) {
       const key = { appName: 'app', userId: 'alice', sessionId: `s${i}` };
-      await transactions.transaction(async (sql) => {
+      await database.transaction(async (sql) => {
         expect(await lock(sql, key)).toBeUndefined();
         const create = `insert into adk_sessions (app_name, user_id, session_id, incarnation, create_time, last_update_time)
           values (?, ?, ?, 'x', 1, 1)`;

@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Stores } from '../../src/database/stores/stores.js';
-import { Transactions } from '../../src/database/calls/transaction.js';
+import { Database } from '../../src/database/calls/database.js';
 import { EventLog, MikroOrmSessionService } from '../../src/index.js';
 import { harnessOf } from '../support/harnesses/databases.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
@@ -194,9 +194,9 @@ logSuite.own(
     const writer = new MikroOrmSessionService(other.em, { retry: { attempts: 1 } });
     await other.em.getConnection().execute(harness.connection.impatience);
 
-    const transactions = new Transactions(store.peer.em);
-    const stores = Stores.of(store.peer.em, transactions.dialect);
-    await transactions.transaction(async (sql) => {
+    const database = new Database(store.peer.em);
+    const stores = Stores.of(store.peer.em, database.dialect);
+    await database.transaction(async (sql) => {
       expect(await stores.log.assignPositions(sql)).toMatchObject({ position: 2, isPending: false });
       for (const sessionId of ['b', 'd']) {
         const session = (await writer.getSession({ ...ALICE, sessionId }))!;

@@ -23,7 +23,7 @@ const OUTAGE_MS = 30_000;
 
 /** Tries again while a server is starting or failing over. @param work may run several times. */
 async function throughOutages<T>(em: EntityManager, work: () => Promise<T>): Promise<T> {
-  const { stores, read, transactions } = readerOf(em, 'migrate');
+  const { stores, read, database } = readerOf(em, 'migrate');
   let outageBegan: number | undefined;
   for (;;) {
     await read((sql) => stores.maintenance.now(sql));
@@ -31,7 +31,7 @@ async function throughOutages<T>(em: EntityManager, work: () => Promise<T>): Pro
       return await work();
     } catch (error) {
       outageBegan ??= performance.now();
-      const isOutage = passingOf(transactions.failureOf(error)) === 'outage';
+      const isOutage = passingOf(database.failureOf(error)) === 'outage';
       if (!isOutage || performance.now() - outageBegan > OUTAGE_MS) throw error;
     }
   }

@@ -1,16 +1,16 @@
 import { randomBytes } from 'node:crypto';
-import type { Stores } from '../stores/stores.js';
-import type { Outcome, Transactions } from './transaction.js';
+import type { Outcome, Database } from './database.js';
 
 /**
  * For a call that finds its work done by a try whose answer was lost: waits until that is where an acknowledged commit has
  * to be (contract O9). With a synchronous standby a server shows a commit that the standby may lack, once the connection is
  * gone that waited for it. A commit waits for all that come before it, if it writes, and not if it changes nothing.
  */
-export async function confirm(transactions: Transactions, { retryTokens }: Stores, outcome: Outcome): Promise<void> {
+export async function confirm(database: Database, outcome: Outcome): Promise<void> {
   if (outcome.lostAnswer === undefined) return;
+  const { retryTokens } = database.stores;
   const token = randomBytes(16).toString('base64url');
-  await transactions.transaction(
+  await database.transaction(
     async (sql) => {
       await retryTokens.set(sql, token);
       await retryTokens.remove(sql, token);

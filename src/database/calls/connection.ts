@@ -37,7 +37,7 @@ export class Aborted extends Error {
  * @throws TimedOut, Aborted when the limits end the attempt.
  */
 export async function onConnection<T>(
-  { orm, statements }: Database,
+  { orm, statements }: ConnectionSource,
   limits: AttemptLimits,
   isSpoilt: (error: unknown) => boolean,
   work: (connection: AttemptConnection) => Promise<T>,
@@ -62,7 +62,7 @@ export async function onConnection<T>(
 }
 
 /** What an attempt needs of the host's ORM. */
-export interface Database {
+export interface ConnectionSource {
   readonly orm: OrmConnection;
   readonly statements: Statements;
 }

@@ -3,8 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { ErrorContext } from '../../model/options.js';
 import { confirm } from './confirm.js';
 import type { Sql } from '../sql/sql.js';
-import type { Stores } from '../stores/stores.js';
-import type { AttemptOptions, Outcome, Transactions } from './transaction.js';
+import type { AttemptOptions, Outcome, Database } from './database.js';
 
 type OnceOptions = Pick<AttemptOptions, 'locksRowsOnly'>;
 
@@ -14,24 +13,22 @@ type OnceOptions = Pick<AttemptOptions, 'locksRowsOnly'>;
  * that the one before was committed.
  */
 export class Once {
-  readonly #transactions: Transactions;
-  readonly #stores: Stores;
+  readonly #database: Database;
   readonly #call: ErrorContext;
   /** The token of the last transaction; the next one removes it, which saves a commit. */
   #last: string | undefined;
 
-  constructor(transactions: Transactions, stores: Stores, call: ErrorContext) {
-    this.#transactions = transactions;
-    this.#stores = stores;
+  constructor(database: Database, call: ErrorContext) {
+    this.#database = database;
     this.#call = call;
   }
 
   /** @returns what the try returned that was committed. */
   async run<T>(work: (sql: Sql) => Promise<T>, options: OnceOptions = {}): Promise<T> {
-    const transactions = this.#transactions;
-    const stores = this.#stores;
+    const database = this.#database;
+    const { retryTokens } = database.stores;
     // In the host's transaction there is one try.
-    if (transactions.isJoined) return transactions.transaction(work);
+    if (database.isJoined) return database.transaction(work);
     const outcome: Outcome = {};
     const token = randomBytes(16).toString('base64url');
     const last = this.#last;
@@ -40,22 +37,22 @@ export class Once {
     const workWithToken = async (sql: Sql) => {
       // The token comes first: its insert waits for the try before, whose commit the server may still be at work on.
       isSettingToken = true;
-      await stores.retryTokens.set(sql, token);
+      await retryTokens.set(sql, token);
       isSettingToken = false;
-      if (last !== undefined) await stores.retryTokens.remove(sql, last);
+      if (last !== undefined) await retryTokens.remove(sql, last);
       const result = await work(sql);
       done = { result };
       return result;
     };
     let result: T;
     try {
-      result = await transactions.transaction(workWithToken, { ...options, outcome });
+      result = await database.transaction(workWithToken, { ...options, outcome });
     } catch (error) {
       // The token is there, so the try before was committed.
       const isDone =
         isSettingToken && outcome.lostAnswer !== undefined && error instanceof UniqueConstraintViolationException;
       if (!isDone || !done) throw error;
-      await confirm(transactions, stores, outcome);
+      await confirm(database, outcome);
       result = done.result;
     }
     this.#last = token;
@@ -64,25 +61,23 @@ export class Once {
 
   /** Removes the last token. It throws nothing: a token that stays behind takes up some bytes. */
   async end(): Promise<void> {
-    const transactions = this.#transactions;
-    const stores = this.#stores;
+    const database = this.#database;
     const call = this.#call;
     const last = this.#last;
     if (last === undefined) return;
-    const removed = transactions.run((sql) => stores.retryTokens.remove(sql, last), { retries: () => false });
-    await removed.catch((error: unknown) => transactions.report(error, call));
+    const removed = database.run((sql) => database.stores.retryTokens.remove(sql, last), { retries: () => false });
+    await removed.catch((error: unknown) => database.report(error, call));
   }
 }
 
 /** Runs one transaction as `Once` does. */
 export async function once<T>(
-  transactions: Transactions,
-  stores: Stores,
+  database: Database,
   call: ErrorContext,
   work: (sql: Sql) => Promise<T>,
   options?: OnceOptions,
 ): Promise<T> {
-  const each = new Once(transactions, stores, call);
+  const each = new Once(database, call);
   const result = await each.run(work, options);
   await each.end();
   return result;

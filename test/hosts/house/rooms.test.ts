@@ -28,7 +28,7 @@ test('the linter refuses an import of a room above, and of nothing else', () => 
     ['src/database/drivers/sqlite.ts', '../orm/orm-connection.js'],
     ['src/database/sql/tables.ts', '../dialects/dialect.js'],
     ['src/database/dialects/sqlite.ts', '../stores/session-store.js'],
-    ['src/database/stores/session-store.ts', '../calls/transaction.js'],
+    ['src/database/stores/session-store.ts', '../calls/database.js'],
     ['src/database/calls/transaction.ts', '../../sessions/session-service.js'],
     ['src/log/poller.ts', '../../migrations/migrate.js'],
     ['src/maintenance/repair.ts', '../sessions/damage.js'],

@@ -3,7 +3,13 @@ import { setTimeout } from 'node:timers/promises';
 import { AdkMikroOrmError, DatabaseError, EventTooLargeError, SchemaError, driverCodeOf } from '../../model/errors.js';
 import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
 import type { ErrorContext, ReportingOptions, RetryOptions } from '../../model/options.js';
-import { Aborted, onConnection, type AttemptConnection, type Database, type TransactionHooks } from './connection.js';
+import {
+  Aborted,
+  onConnection,
+  type AttemptConnection,
+  type ConnectionSource,
+  type TransactionHooks,
+} from './connection.js';
 import type { Dialect } from '../dialects/dialect.js';
 import type { Sql } from '../sql/sql.js';
 import { resolveDialect } from '../dialects/resolve.js';
@@ -12,6 +18,7 @@ import type { Driver } from '../drivers/driver.js';
 import { failureOf } from './failure-of.js';
 import { refuseDisabled, refuseEnded, refuseInside, transactionsAreDisabled } from './inside-transaction.js';
 import { ormConnectionOf, refuseOther, type OrmConnection } from '../orm/orm-connection.js';
+import { Stores } from '../stores/stores.js';
 import { SharedCommits } from './shared-commits.js';
 import { sqlOf } from '../sql/sql.js';
 import { Statements } from '../sql/statements.js';
@@ -40,7 +47,7 @@ const LOCK_PAUSE_MS = 10;
 /** How many tries deadlocks and lock time-outs get where the host's options have no number. */
 const ATTEMPTS = 10;
 
-export interface TransactionOptions extends ReportingOptions {
+export interface DatabaseOptions extends ReportingOptions {
   retry?: RetryOptions | undefined;
   timeoutMs?: number | undefined;
   preparedStatements?: boolean | undefined;
@@ -74,19 +81,19 @@ interface Attempt {
   isSent: boolean;
 }
 
-/** Statements and transactions on connections of a host's ORM, with retries (contract E4, E5). */
-export class Transactions {
+/** The database of a host's ORM: statements and transactions on its connections, with retries (contract E4, E5). */
+export class Database {
   readonly dialect: Dialect;
   readonly #em: EntityManager;
   readonly #orm: OrmConnection;
   readonly #statements: Statements;
-  readonly #options: TransactionOptions;
+  readonly #options: DatabaseOptions;
   readonly #retry: { attempts: number | undefined; forMs: number; baseDelayMs: number; maxDelayMs: number };
   /** Whether the calls join a transaction of the host's; the host retries what fails there. */
   readonly #joined: boolean;
 
   /** @throws SchemaError for a database that is not supported. */
-  constructor(em: EntityManager, options: TransactionOptions = {}, joined = false) {
+  constructor(em: EntityManager, options: DatabaseOptions = {}, joined = false) {
     refuseOther(em);
     this.#em = em;
     this.dialect = resolveDialect(em.getPlatform());
@@ -98,12 +105,17 @@ export class Transactions {
     this.#joined = joined;
   }
 
+  /** The statements on the tables. @throws SchemaError when the ORM does not list `adkEntities()`. */
+  get stores(): Stores {
+    return Stores.of(this.#em, this.dialect);
+  }
+
   get isJoined(): boolean {
     return this.#joined;
   }
 
-  join(em: EntityManager): Transactions {
-    return new Transactions(em, this.#options, true);
+  join(em: EntityManager): Database {
+    return new Database(em, this.#options, true);
   }
 
   /** The host's transaction that calls join. */
@@ -233,7 +245,7 @@ export class Transactions {
     work: (connection: AttemptConnection, prefix: string) => Promise<T>,
   ): Promise<T> {
     return onConnection(
-      this.database,
+      this.connections,
       { timeoutMs: this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS, signal },
       // A connection with a setting that is refused stays as the host has set it.
       (error) =>
@@ -275,7 +287,7 @@ export class Transactions {
   }
 
   /** What attempts run on. */
-  get database(): Database {
+  get connections(): ConnectionSource {
     return { orm: this.#orm, statements: this.#statements };
   }
 
