@@ -17,7 +17,7 @@ const ROOMS = [
   ['src/database/dialects'],
   ['src/database/sql', 'src/database/orm'],
   ['src/database/drivers'],
-  ['entities'],
+  ['entities', 'src/conversation'],
   ['src/model'],
 ];
 

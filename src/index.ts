@@ -49,7 +49,7 @@ export type {
 } from './log/entries.js';
 export type { CompleteLogPosition, LogPosition } from './model/log-history.js';
 export type { NotificationClient } from './log/listener.js';
-export { toMessages, type Message, type MessageToolCall } from './sessions/messages.js';
+export { toMessages, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { BatchOptions } from './maintenance/batches.js';
 export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
 export {
@@ -79,7 +79,7 @@ export {
   unansweredFunctionCalls,
   type OpenLongRunningCall,
   type UnansweredFunctionCall,
-} from './leases/recovery.js';
+} from './conversation/recovery.js';
 export {
   SessionLeases,
   type AcquireOptions,

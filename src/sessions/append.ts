@@ -1,18 +1,16 @@
-import type { Session } from '@google/adk';
+import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome, Database } from '../database/calls/database.js';
 import { isOpen } from '../database/orm/host-transaction.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Announcer } from '../log/announcer.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { passingOf } from '../model/failures.js';
-import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { byScope, setOwn, type StateEntry } from '../model/state.js';
-import { readEvents, readState, type DamageReporter } from './damage.js';
+import { readEvents, readState } from './damage.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
   catchUp,
@@ -21,6 +19,7 @@ import {
   inTurn,
   keyOf,
   placeEvent,
+  refuseUnchangeable,
   revisionOf,
   UNREAD,
   setRevision,
@@ -28,13 +27,13 @@ import {
   tentativeOf,
   type Revision,
 } from './handle.js';
-import type { LeaseGuard } from './lease-guard.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
-import type { PendingEvent } from './pending-event.js';
+import { pendingEvent, type PendingEvent } from './pending-event.js';
+import type { SessionCalls } from './session-calls.js';
 
 export type NonEmpty<T> = readonly [T, ...T[]];
 
-export function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
+function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
   return list.length > 0;
 }
 
@@ -60,26 +59,32 @@ const MAX_BATCH_LENGTH = 1_000_000;
 
 /** Writes events, and brings the handles up to what was written. */
 export class Appender {
-  readonly #stores: Stores;
+  readonly #calls: SessionCalls;
   readonly #database: Database;
-  readonly #leases: LeaseGuard;
-  readonly #announcer: Announcer;
-  readonly #damage: DamageReporter;
-  readonly #options: MikroOrmSessionServiceOptions;
+  readonly #stores: Stores;
 
-  constructor(
-    database: Database,
-    leases: LeaseGuard,
-    announcer: Announcer,
-    damage: DamageReporter,
-    options: MikroOrmSessionServiceOptions,
-  ) {
-    this.#database = database;
-    this.#stores = database.stores;
-    this.#leases = leases;
-    this.#announcer = announcer;
-    this.#damage = damage;
-    this.#options = options;
+  constructor(calls: SessionCalls) {
+    this.#calls = calls;
+    this.#database = calls.database;
+    this.#stores = calls.stores;
+  }
+
+  /** Appends the events of one call to a handle, after the writes to its session that were made before. */
+  async appendEvents(handle: Session, events: readonly Event[], operation: string): Promise<void> {
+    // The events are copied before the first await: the caller may change the objects after this call has returned its promise.
+    const whole = events.filter((event) => !event.partial);
+    if (whole.length > 0) refuseUnchangeable(handle, whole);
+    const pending = whole.map((event) => pendingEvent(handle, event, this.#calls.options.maxEventBytes));
+    if (!isNonEmpty(pending)) return;
+    // This is checked at once: in its turn it might wait for a call that waits for the transaction.
+    this.#refuseBesideTransaction(handle);
+    const key = keyOf(handle);
+    const append = { handle, pending };
+    await this.#database.call({ operation, key }, async () => {
+      if (!this.#database.isJoined) return this.#calls.turns.append(key, this, append);
+      const [result] = await this.append([append]);
+      return result;
+    });
   }
 
   /**
@@ -89,7 +94,7 @@ export class Appender {
    * @throws InsideTransactionError when a transaction that is still open has appended to the handle, and this call does not
    *   join it.
    */
-  refuseBesideTransaction(handle: Session): void {
+  #refuseBesideTransaction(handle: Session): void {
     const tentative = tentativeOf(handle);
     if (tentative && !this.#database.isJoined && isOpen(tentative.transaction)) {
       throw new InsideTransactionError(
@@ -113,7 +118,7 @@ export class Appender {
   #fitTogether(appends: NonEmpty<Append>): boolean {
     const incarnation = revisionOf(appends[0].handle)?.incarnation;
     return (
-      this.#options.onStaleSession !== 'reject' &&
+      this.#calls.options.onStaleSession !== 'reject' &&
       incarnation !== undefined &&
       appends.every(({ handle }) => revisionOf(handle)?.incarnation === incarnation && !tentativeOf(handle))
     );
@@ -149,7 +154,7 @@ export class Appender {
 
   /** After the transaction, or the savepoint, that has appended to a handle: it is behind unless that was committed. */
   async #settle(handle: Session): Promise<void> {
-    this.refuseBesideTransaction(handle);
+    this.#refuseBesideTransaction(handle);
     const tentative = tentativeOf(handle);
     if (!tentative || tentative.transaction === this.#database.joinedTransaction) return;
     const areStored = await this.#database.run((sql) =>
@@ -182,7 +187,7 @@ export class Appender {
       return false;
     }
     if (lastSeq === undefined) return false;
-    await this.#announcer.announce();
+    await this.#calls.announcer.announce();
     for (const handle of winning.keys()) await this.#takeOver(handle, events, incarnation, lastSeq);
     return true;
   }
@@ -199,7 +204,7 @@ export class Appender {
       session,
       incarnation: expected.incarnation,
       expectedSeq: expected.seq,
-      lease: this.#leases.ruleFor(session),
+      lease: this.#calls.leases.ruleFor(session),
       events: events.map(({ stored }) => stored),
       lastUpdateTime: events.at(-1)?.stored.timestamp ?? 0,
       state: byScope(state.values()),
@@ -254,7 +259,7 @@ export class Appender {
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(handle));
     const appended = await this.#write(handle, pending, revision, outcome);
-    await this.#announcer.announce();
+    await this.#calls.announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
     const transaction = this.#database.joinedTransaction;
@@ -263,7 +268,7 @@ export class Appender {
       const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];
       setTentative(handle, { transaction, events: [...before, ...pending.map(({ stored }) => stored)] });
     }
-    if (appended.damaged) this.#damage.report(keyOf(handle), appended.damaged);
+    if (appended.damaged) this.#calls.damage.report(keyOf(handle), appended.damaged);
     await this.#update(handle, pending, revision, appended, known !== undefined);
   }
 
@@ -278,17 +283,12 @@ export class Appender {
     const winning = winningWrites(handle.state);
     const events = pending.map((event) => ({ stored: event.stored, state: winning(event) }));
     const { incarnation } = revision;
-    const seq = this.#options.onStaleSession === 'reject' ? revision.seq : undefined;
+    const seq = this.#calls.options.onStaleSession === 'reject' ? revision.seq : undefined;
     const lastSeq = await this.#writeBatch(session, { incarnation, seq }, events, outcome);
     if (lastSeq !== undefined)
       return { incarnation, lastSeq, replaced: false, wentBack: lastSeq - pending.length < revision.seq };
 
-    const services = {
-      database: this.#database,
-      leases: this.#leases,
-      options: this.#options,
-    };
-    const locked = new LockedAppend(services, session, revision, outcome);
+    const locked = new LockedAppend(this.#calls, session, revision, outcome);
     const appended = await this.#database.transaction((sql) => locked.write(sql, events), { outcome });
     if (appended.replaced) await confirm(this.#database, outcome);
     return appended;
@@ -363,7 +363,7 @@ export class Appender {
         const [state, missed] = [readState(read.state), readEvents(read)];
         if (isAnother) forgetWrites(handle.state);
         catchUp(handle, read, state.value, missed.value, pending, { isAnew: isAnother });
-        this.#damage.report(key, missed.damaged, state.damaged);
+        this.#calls.damage.report(key, missed.damaged, state.damaged);
       });
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });

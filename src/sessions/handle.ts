@@ -1,4 +1,4 @@
-import type { Event, Session } from '@google/adk';
+import { createSession, type Event, type Session } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { InvalidArgumentError } from '../model/errors.js';
@@ -19,6 +19,18 @@ export const UNREAD = -1;
 /** What names the session of a handle. */
 export function keyOf({ appName, userId, id }: Session): SessionKey {
   return { appName, userId, sessionId: id };
+}
+
+/** A handle of a session that was just read. */
+export function handleOf(
+  { appName, userId, sessionId }: SessionKey,
+  { incarnation, lastSeq, lastUpdateTime }: SessionHead,
+  state: Record<string, unknown>,
+  events: Event[],
+): Session {
+  const session = createSession({ id: sessionId, appName, userId, state, events, lastUpdateTime });
+  setRevision(session, incarnation, lastSeq);
+  return session;
 }
 
 /** Revisions by object: a clone or an object literal has none. */

@@ -1,13 +1,18 @@
-import type { Event } from '@google/adk';
+import type { Event, Session } from '@google/adk';
+import { UniqueConstraintViolationException } from '@mikro-orm/core';
+import { randomUUID } from 'node:crypto';
 import type { Sql } from '../database/sql/sql.js';
 import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import { InvalidArgumentError, SessionNotFoundError } from '../model/errors.js';
-import type { SessionKey } from '../model/keys.js';
+import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
+import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import { scopeOf, type StateEntry } from '../model/state.js';
 import { damageError, readEvents, readState } from './damage.js';
+import { reread } from './read.js';
+import type { ForkPoint } from './requests.js';
+import type { SessionCalls } from './session-calls.js';
 
 /** A point of a session's history: one of the two. */
 export interface HistoryPoint {
@@ -30,14 +35,66 @@ interface PastSession {
   created: Record<string, unknown> | undefined;
 }
 
-/** Makes a session of another one's past; see `forkSession` of the service. */
-export async function forkSession(
+export async function forkSession(calls: SessionCalls, session: SessionKey, point: ForkPoint): Promise<Session> {
+  const source = checkedSessionKey(session);
+  checkPoint(point);
+  const { as: sessionId = randomUUID() } = point;
+  const key = { ...source, sessionId };
+  checkKeys(key);
+  const incarnation = randomUUID();
+  const operation = 'forkSession';
+  const work = (sql: Sql) => fork(sql, calls.stores, { source, key, point, incarnation });
+  await calls.write(operation, key, async () => {
+    try {
+      await calls.once(operation, work, { locksRowsOnly: true });
+    } catch (error) {
+      if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
+      throw error;
+    }
+    await calls.announcer.announce();
+  });
+  return reread(calls, key, operation);
+}
+
+export async function rewindSession(calls: SessionCalls, session: SessionKey, point: HistoryPoint): Promise<Session> {
+  const key = checkedSessionKey(session);
+  checkPoint(point);
+  if (point.at === undefined && point.beforeInvocationId === undefined)
+    throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
+  const incarnation = randomUUID();
+  const operation = 'rewindSession';
+  const work = async (sql: Sql) => {
+    const head = await calls.stores.sessions.lock(sql, key);
+    if (!head) throw new SessionNotFoundError(key.sessionId);
+    await calls.leases.check(sql, key);
+    await rewind(sql, calls.stores, head, { key, point, incarnation });
+  };
+  await calls.write(operation, key, async () => {
+    await calls.once(operation, work, { locksRowsOnly: true });
+    await calls.announcer.announce();
+  });
+  return reread(calls, key, operation);
+}
+
+/** @throws InvalidArgumentError when both are given. */
+function checkPoint({ at, beforeInvocationId }: HistoryPoint): void {
+  if (at !== undefined && beforeInvocationId !== undefined)
+    throw new InvalidArgumentError('Give either at or beforeInvocationId.');
+}
+
+/** What a session becomes, and from which point of its past. */
+interface NewHistory {
+  key: SessionKey;
+  point: HistoryPoint;
+  /** Of the session from now on. */
+  incarnation: string;
+}
+
+/** Makes a session of another one's past. */
+async function fork(
   sql: Sql,
   stores: Stores,
-  source: SessionKey,
-  key: SessionKey,
-  point: HistoryPoint,
-  incarnation: string,
+  { source, key, point, incarnation }: NewHistory & { source: SessionKey },
 ): Promise<void> {
   if (!(await stores.sessions.lock(sql, source))) throw new SessionNotFoundError(source.sessionId);
   const { seq, firstSeq, state, created } = await readPast(sql, stores, source, point);
@@ -58,14 +115,12 @@ export async function forkSession(
   if (!created) await stores.changes.recordState(sql, { session: key, seq });
 }
 
-/** Takes a session back, under its lock; see `rewindSession` of the service. */
-export async function rewindSession(
+/** Takes a session back, under its lock. */
+async function rewind(
   sql: Sql,
   stores: Stores,
-  key: SessionKey,
   head: SessionHead,
-  point: HistoryPoint,
-  incarnation: string,
+  { key, point, incarnation }: NewHistory,
 ): Promise<void> {
   const { seq, events, state } = await readPast(sql, stores, key, point);
   if (seq === head.lastSeq) return;

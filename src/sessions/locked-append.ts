@@ -1,4 +1,4 @@
-import type { Outcome, Database } from '../database/calls/database.js';
+import type { Outcome } from '../database/calls/database.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { EventContent } from '../database/stores/session-reader.js';
@@ -7,10 +7,9 @@ import type { Stores } from '../database/stores/stores.js';
 import { EventConflictError, SessionNotFoundError, StaleSessionError, type Damage } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
-import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { byScope, type StateEntry } from '../model/state.js';
 import type { Revision } from './handle.js';
-import type { LeaseGuard } from './lease-guard.js';
+import type { SessionCalls } from './session-calls.js';
 
 /** The result of an append. */
 export interface Appended {
@@ -35,30 +34,17 @@ export interface EventWrite {
  * locks the session and writes event by event.
  */
 export class LockedAppend {
+  readonly #calls: SessionCalls;
   readonly #stores: Stores;
-  readonly #database: Database;
-  readonly #leases: LeaseGuard;
-  readonly #options: MikroOrmSessionServiceOptions;
   readonly #session: SessionKey;
   readonly #revision: Revision;
   readonly #outcome: Outcome;
   /** The content of events that the tries before have met, by id. */
   readonly #met = new Map<string, string | undefined>();
 
-  constructor(
-    services: {
-      database: Database;
-      leases: LeaseGuard;
-      options: MikroOrmSessionServiceOptions;
-    },
-    session: SessionKey,
-    revision: Revision,
-    outcome: Outcome,
-  ) {
-    this.#database = services.database;
-    this.#stores = services.database.stores;
-    this.#leases = services.leases;
-    this.#options = services.options;
+  constructor(calls: SessionCalls, session: SessionKey, revision: Revision, outcome: Outcome) {
+    this.#calls = calls;
+    this.#stores = calls.stores;
     this.#session = session;
     this.#revision = revision;
     this.#outcome = outcome;
@@ -73,7 +59,7 @@ export class LockedAppend {
     const stored = events.map((event) => event.stored);
     const isDone =
       this.#outcome.lostAnswer !== undefined && (await table.hasAll(sql, this.#session, stored, { isLocked: true }));
-    if (!isDone) await this.#leases.check(sql, this.#session);
+    if (!isDone) await this.#calls.leases.check(sql, this.#session);
 
     const highest = await table.highestSeq(sql, this.#session, head);
     const uncounted = await this.#countRows(sql, head, highest);
@@ -126,7 +112,7 @@ export class LockedAppend {
       const isOthers = this.#met.has(stored.id) && this.#met.get(stored.id) !== existing.json;
       // A try of this call may have replaced it, and somebody else after that: not to be undone.
       if (isOthers && existing.json !== stored.json && this.#outcome.lostAnswer !== undefined)
-        throw this.#database.errorOf(this.#outcome.lostAnswer);
+        throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
       this.#met.set(stored.id, existing.json);
       await this.#replace(sql, existing, event, lastSeq);
       return existing;
@@ -152,7 +138,7 @@ export class LockedAppend {
     if (existing.json === stored.json) return;
     const isNewest = existing.seq === lastSeq;
     const event = decodeEvent(existing.json);
-    if (event && this.#options.onRewrittenEvent === 'reject') throw new EventConflictError(stored.id);
+    if (event && this.#calls.options.onRewrittenEvent === 'reject') throw new EventConflictError(stored.id);
     const before = event?.actions?.stateDelta ?? {};
     const changed = state.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
@@ -167,7 +153,7 @@ export class LockedAppend {
   }
 
   #refuseIfStale({ incarnation }: SessionHead, isBehind: boolean): void {
-    if (this.#options.onStaleSession !== 'reject') return;
+    if (this.#calls.options.onStaleSession !== 'reject') return;
     if (isBehind || incarnation !== this.#revision.incarnation) throw new StaleSessionError(this.#session.sessionId);
   }
 }

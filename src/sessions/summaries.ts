@@ -1,8 +1,10 @@
 import type { StoredSummary, SummaryCursor } from '../database/stores/summary-store.js';
-import { InvalidArgumentError } from '../model/errors.js';
+import { checkLabels, checkTitle } from '../model/description.js';
+import { InvalidArgumentError, SessionNotFoundError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
-import { isKey, type SessionKey } from '../model/keys.js';
+import { checkKeys, checkedSessionKey, isKey, type SessionKey } from '../model/keys.js';
 import { isObject } from '../model/objects.js';
+import type { SessionCalls } from './session-calls.js';
 
 /** Which sessions to find; all conditions given must hold. */
 export interface FindSessionsRequest {
@@ -52,17 +54,59 @@ export interface SessionDescription {
   labels?: Readonly<Record<string, string>> | null;
 }
 
-export const DEFAULT_LIMIT = 50;
+const DEFAULT_LIMIT = 50;
+
+export async function findSessions(calls: SessionCalls, request: FindSessionsRequest): Promise<FindSessionsResponse> {
+  const { appName, userId, title, labels = {}, status, updatedAfter, updatedBefore, after, order } = request;
+  const { limit = DEFAULT_LIMIT } = request;
+  const key = userId === undefined ? { appName } : { appName, userId };
+  checkKeys(key);
+  if (title !== undefined) checkTitle(title);
+  checkLabels(labels);
+  const filter = {
+    ...key,
+    isSoftDeleted: status === 'deleted',
+    // An empty text asks for nothing; a session without a title is found, too.
+    title: title === '' ? undefined : title,
+    labels: Object.entries(labels).map(([name, value]) => labelText(name, value)),
+    updatedAfter,
+    updatedBefore,
+  };
+  const cursor = after === undefined ? undefined : parseCursor(after);
+  const found = await calls.read('findSessions', key, (sql) =>
+    calls.stores.summaries.find(sql, filter, cursor, order !== 'asc', limit + 1),
+  );
+  const sessions = found.slice(0, limit).map(summaryOf);
+  const last = sessions.at(-1);
+  return { sessions, ...(found.length > limit && last && { next: cursorText(last) }) };
+}
+
+export async function describeSession(
+  calls: SessionCalls,
+  session: SessionKey,
+  { title, labels }: SessionDescription,
+): Promise<void> {
+  const key = checkedSessionKey(session);
+  if (title) checkTitle(title);
+  if (labels) checkLabels(labels);
+  const texts = { title, labels: labels ? JSON.stringify(labels) : labels };
+  const operation = 'describeSession';
+  await calls.write(operation, key, () =>
+    calls.once(operation, async (sql) => {
+      if (!(await calls.stores.summaries.describe(sql, key, texts))) throw new SessionNotFoundError(key.sessionId);
+    }),
+  );
+}
 
 /**
  * The piece of JSON that an object has where it has this label. Nothing else gives the same text: in a value the quotes are
  * escaped, and names have none.
  */
-export function labelText(name: string, value: string): string {
+function labelText(name: string, value: string): string {
   return `${JSON.stringify(name)}:${JSON.stringify(value)}`;
 }
 
-export function summaryOf({ key, title, labels, deletedAt, ...numbers }: StoredSummary): SessionSummary {
+function summaryOf({ key, title, labels, deletedAt, ...numbers }: StoredSummary): SessionSummary {
   return {
     ...key,
     ...(title !== null && { title }),
@@ -80,12 +124,12 @@ function labelsOf(json: string | null): Record<string, string> {
   return Object.fromEntries(strings);
 }
 
-export function cursorText({ lastUpdateTime, sessionId, userId }: SummaryCursor): string {
+function cursorText({ lastUpdateTime, sessionId, userId }: SummaryCursor): string {
   return Buffer.from(JSON.stringify([lastUpdateTime, sessionId, userId])).toString('base64url');
 }
 
 /** @throws InvalidArgumentError when it is none. */
-export function parseCursor(text: string): SummaryCursor {
+function parseCursor(text: string): SummaryCursor {
   const value = decode(Buffer.from(text, 'base64url').toString())?.value;
   const parts: readonly unknown[] = Array.isArray(value) ? value : [];
   const [lastUpdateTime, sessionId, userId] = parts;

@@ -1,6 +1,6 @@
 import { createEvent, isCompactedEvent, type CreateEventParams, type Event } from '@google/adk';
 import type { Part } from '../../examples/scripted-model.js';
-import { toMessages } from '../../src/sessions/messages.js';
+import { toMessages } from '../../src/conversation/messages.js';
 
 const text = (words: string): Part[] => [{ text: words }];
 

@@ -12,7 +12,7 @@ import {
 } from '@google/adk';
 import type { Content, Part } from '../../../examples/scripted-model.js';
 import { MikroOrmSessionService } from '../../../src/index.js';
-import { interruptedToolResponses, unansweredFunctionCalls } from '../../../src/leases/recovery.js';
+import { interruptedToolResponses, unansweredFunctionCalls } from '../../../src/conversation/recovery.js';
 import { plain } from '../tools.js';
 import { KEY, model, text, turn, useDatabase } from '../runner/support.js';
 

@@ -1,0 +1,90 @@
+import type { CreateSessionRequest, Session } from '@google/adk';
+import { UniqueConstraintViolationException } from '@mikro-orm/core';
+import { randomUUID } from 'node:crypto';
+import { confirm } from '../database/calls/confirm.js';
+import type { Outcome } from '../database/calls/database.js';
+import type { Sql } from '../database/sql/sql.js';
+import { stateText } from '../database/stores/change-store.js';
+import type { SessionHead } from '../database/stores/session-store.js';
+import type { StateValue } from '../database/stores/state-store.js';
+import { SessionExistsError } from '../model/errors.js';
+import { checkKeys, type SessionKey } from '../model/keys.js';
+import { byScope } from '../model/state.js';
+import { readState } from './damage.js';
+import { handleOf } from './handle.js';
+import { getSession } from './read.js';
+import type { SessionCalls } from './session-calls.js';
+import { stateEntries } from './state.js';
+
+/** A try fails when the session is deleted between reading and creating it. Five times in a row is a bug. */
+const CREATE_ATTEMPTS = 5;
+
+/** @param operation what the call is named in errors. @throws SessionExistsError when the id is taken. */
+export async function createSession(
+  calls: SessionCalls,
+  { appName, userId, state, sessionId }: CreateSessionRequest,
+  operation: string,
+): Promise<Session> {
+  const key = { appName, userId, sessionId: sessionId || randomUUID() };
+  checkKeys(key);
+  const entries = byScope(stateEntries(key, state ?? {}, 'state'));
+  const head: SessionHead = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
+  const { database, stores } = calls;
+  const outcome: Outcome = {};
+  const read = (sql: Sql) => stores.reader.read(sql, key, { newest: 0 });
+  const create = (deletesSoftDeleted: boolean) =>
+    database.transaction(
+      async (sql) => {
+        if (deletesSoftDeleted) await stores.sessions.deleteSoftDeleted(sql, key);
+        await stores.sessions.create(sql, key, head);
+        await stores.state.set(sql, key, entries);
+        await stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data: stateText(entries) });
+        return read(sql);
+      },
+      { outcome },
+    );
+  return calls.write(operation, key, async () => {
+    // The id may be that of a soft-deleted session (contract K3), which only the second try looks for.
+    for (const deletesSoftDeleted of [false, true]) {
+      try {
+        return created(calls, key, (await create(deletesSoftDeleted)) ?? { ...head, state: [] });
+      } catch (error) {
+        if (!(error instanceof UniqueConstraintViolationException)) throw error;
+      }
+      const existing = await database.run(read, { outcome });
+      if (existing?.incarnation === head.incarnation) {
+        // The answer to the commit was lost, and the retry has met the session that this call has created.
+        await confirm(database, outcome);
+        return created(calls, key, existing);
+      }
+      if (existing) break;
+    }
+    throw new SessionExistsError(key.sessionId);
+  });
+}
+
+/** Damage to the state of the user or the app goes to `onDamage` and is not thrown, since the session is stored. */
+function created(
+  calls: SessionCalls,
+  key: SessionKey,
+  session: SessionHead & { state: readonly StateValue[] },
+): Session {
+  const state = readState(session.state);
+  calls.damage.report(key, state.damaged);
+  return handleOf(key, session, state.value, []);
+}
+
+export async function getOrCreateSession(calls: SessionCalls, request: CreateSessionRequest): Promise<Session> {
+  const operation = 'getOrCreateSession';
+  const { appName, userId, sessionId } = request;
+  if (!sessionId) return createSession(calls, request, operation);
+  for (let attempt = 1; ; attempt++) {
+    const session = await getSession(calls, { appName, userId, sessionId }, operation);
+    if (session) return session;
+    try {
+      return await createSession(calls, request, operation);
+    } catch (error) {
+      if (!(error instanceof SessionExistsError) || attempt === CREATE_ATTEMPTS) throw error;
+    }
+  }
+}

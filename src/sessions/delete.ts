@@ -1,0 +1,45 @@
+import { confirm } from '../database/calls/confirm.js';
+import type { Outcome } from '../database/calls/database.js';
+import type { Sql } from '../database/sql/sql.js';
+import { SessionNotFoundError } from '../model/errors.js';
+import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
+import type { SessionCalls } from './session-calls.js';
+
+const DELETE = 'deleteSession';
+
+export async function deleteSession(calls: SessionCalls, { appName, userId, sessionId }: SessionKey): Promise<void> {
+  const key = { appName, userId, sessionId };
+  checkKeys(key);
+  const { database, leases, stores } = calls;
+  const { sessions } = stores;
+  const isSoftDeletion = calls.options.deletion === 'soft';
+  await calls.write(DELETE, key, async () => {
+    const found = await database.run((sql) => sessions.head(sql, key));
+    if (!found) return;
+    // It is deleted by its incarnation: when the answer is lost, somebody may create the session anew before the next try.
+    const { incarnation } = found;
+    const deleteUnderLock = async (sql: Sql) => {
+      const locked = await sessions.lock(sql, key);
+      if (locked?.incarnation !== incarnation) return;
+      await leases.check(sql, key);
+      await (isSoftDeletion ? sessions.softDelete(sql, key, locked) : sessions.delete(sql, key, incarnation));
+    };
+    // A session that somebody has restored since is the same one.
+    if (isSoftDeletion) return calls.once(DELETE, deleteUnderLock);
+    const outcome: Outcome = {};
+    const isGuarded = leases.ruleFor(key) !== undefined;
+    const work = isGuarded ? deleteUnderLock : (sql: Sql) => sessions.delete(sql, key, incarnation);
+    await database.transaction(work, { outcome });
+    await confirm(database, outcome);
+  });
+}
+
+export async function restoreSession(calls: SessionCalls, session: SessionKey): Promise<void> {
+  const key = checkedSessionKey(session);
+  const operation = 'restoreSession';
+  await calls.write(operation, key, () =>
+    calls.once(operation, async (sql) => {
+      if (!(await calls.stores.sessions.restore(sql, key))) throw new SessionNotFoundError(key.sessionId);
+    }),
+  );
+}

@@ -1,0 +1,62 @@
+import type { ListSessionsRequest, ListSessionsResponse } from '@google/adk';
+import type { Sql } from '../database/sql/sql.js';
+import type { ListedSession } from '../database/stores/session-store.js';
+import { ownerKey, type StateValue } from '../database/stores/state-store.js';
+import { aWholeNumber } from '../model/arguments.js';
+import { checkKeys } from '../model/keys.js';
+import { readState } from './damage.js';
+import { handleOf } from './handle.js';
+import type { SessionCalls } from './session-calls.js';
+
+export async function listSessions(calls: SessionCalls, request: ListSessionsRequest): Promise<ListSessionsResponse> {
+  const { appName, userId, limit, offset, page, order } = request;
+  const key = userId === undefined ? { appName } : { appName, userId };
+  checkKeys(key);
+  const skipped = (limit !== undefined && page !== undefined ? (page - 1) * limit : offset) ?? 0;
+  aWholeNumber(skipped, 'page times limit');
+  const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
+  const isWhole = limit === undefined && skipped === 0;
+  const { sessions: table, state } = calls.stores;
+
+  const { listed, states, totalItems } = await calls.read('listSessions', key, async (sql: Sql) => {
+    const listed = limit === 0 ? [] : await table.list(sql, range);
+    const states = await state.ofSessions(sql, range, listed, isWhole);
+    // A page that is not full is the last one: the total follows from it without a count.
+    const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
+    const totalItems = isWhole || isLast ? skipped + listed.length : await table.count(sql, range);
+    return { listed, states, totalItems };
+  });
+
+  const sessions = handlesOf(calls, appName, listed, states);
+  if (limit === undefined)
+    return { sessions, page: 1, limit: totalItems, totalItems, totalPages: totalItems === 0 ? 0 : 1 };
+  return {
+    sessions,
+    page: page ?? (limit === 0 ? 1 : Math.floor(skipped / limit) + 1),
+    limit,
+    totalItems,
+    totalPages: limit === 0 ? 0 : Math.ceil(totalItems / limit),
+  };
+}
+
+/** @param states the values of the app, the users and the sessions, by `ownerKey`. */
+function handlesOf(
+  { damage }: SessionCalls,
+  appName: string,
+  listed: readonly ListedSession[],
+  states: ReadonlyMap<string, readonly StateValue[]>,
+) {
+  const reported = new Set<string>();
+  return listed.map((session) => {
+    const key = { appName, userId: session.userId, sessionId: session.id };
+    const state = {};
+    for (const owner of [{ ...key, userId: '', sessionId: '' }, { ...key, sessionId: '' }, key]) {
+      const id = ownerKey(owner.userId, owner.sessionId);
+      const { damaged } = readState(states.get(id) ?? [], state);
+      // All sessions of an app have its state; its damage is reported once.
+      if (!reported.has(id)) damage.report(owner, damaged);
+      reported.add(id);
+    }
+    return handleOf(key, session, state, []);
+  });
+}

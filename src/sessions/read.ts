@@ -1,0 +1,49 @@
+import type { GetSessionRequest, Session } from '@google/adk';
+import { SessionNotFoundError } from '../model/errors.js';
+import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
+import type { Scope } from '../model/state.js';
+import { readEvents, readState } from './damage.js';
+import { handleOf } from './handle.js';
+import type { SessionCalls } from './session-calls.js';
+
+/** @param operation what the call is named in errors. @throws DamagedSessionError unless damage is to be skipped. */
+export async function getSession(
+  calls: SessionCalls,
+  { appName, userId, sessionId, config }: GetSessionRequest,
+  operation: string,
+): Promise<Session | undefined> {
+  const key = { appName, userId, sessionId };
+  // This is no error: the Runner reports the missing name itself when it gets no session.
+  if (isIncomplete(key)) return undefined;
+  checkKeys(key);
+  const newest = (config?.numRecentEvents ?? calls.options.defaultNumRecentEvents) || undefined;
+  const afterTimestamp = config?.afterTimestamp || undefined;
+  const found = await calls.read(operation, key, (sql) =>
+    calls.stores.reader.read(sql, key, { newest, afterTimestamp }),
+  );
+  if (!found) return undefined;
+  const [state, events] = [readState(found.state), readEvents(found)];
+  calls.refuseDamage(key, events.damaged, state.damaged);
+  return handleOf(key, found, state.value, events.value);
+}
+
+/** Reads a session that this call has just written. */
+export async function reread(calls: SessionCalls, key: SessionKey, operation: string): Promise<Session> {
+  const session = await getSession(calls, { ...key, config: { numRecentEvents: 0 } }, operation);
+  if (!session) throw new SessionNotFoundError(key.sessionId);
+  return session;
+}
+
+/** @param owner the names of the app, or of the app and the user. */
+export async function getState(
+  calls: SessionCalls,
+  owner: { appName: string; userId?: string },
+  scope: Scope,
+  operation: string,
+): Promise<Record<string, unknown>> {
+  checkKeys(owner);
+  const key = { userId: '', sessionId: '', ...owner };
+  const state = readState(await calls.read(operation, owner, (sql) => calls.stores.state.read(sql, key, scope)));
+  calls.refuseDamage(key, state.damaged);
+  return state.value;
+}

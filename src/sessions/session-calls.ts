@@ -1,0 +1,68 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { Database } from '../database/calls/database.js';
+import { once } from '../database/calls/once.js';
+import type { Sql } from '../database/sql/sql.js';
+import type { Stores } from '../database/stores/stores.js';
+import { Announcer } from '../log/announcer.js';
+import type { Damage } from '../model/errors.js';
+import type { SessionKey } from '../model/keys.js';
+import type { MikroOrmSessionServiceOptions } from '../model/options.js';
+import { DamageReporter, damageError } from './damage.js';
+import { LeaseGuard, type Fence } from './lease-guard.js';
+import { Turns } from './turns.js';
+
+/** What a service is made within. */
+export interface Within {
+  /** With the host's transaction that the calls join. */
+  database?: Database;
+  /** The lease without which its session is not written to. */
+  fence?: Fence | undefined;
+}
+
+/** What the calls of one service share. */
+export class SessionCalls {
+  readonly options: MikroOrmSessionServiceOptions;
+  readonly database: Database;
+  readonly stores: Stores;
+  readonly leases: LeaseGuard;
+  readonly announcer: Announcer;
+  readonly damage: DamageReporter;
+  readonly turns: Turns;
+
+  constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, { database, fence }: Within) {
+    const { onDamage, onUnleasedAppend, notify = false } = options;
+    this.options = options;
+    this.database = database ?? new Database(em, options);
+    this.stores = this.database.stores;
+    this.turns = Turns.of(this.stores);
+    this.damage = new DamageReporter(this.stores, onDamage);
+    this.leases = new LeaseGuard(this.stores.leases, onUnleasedAppend, fence);
+    this.announcer = new Announcer(this.database, notify);
+  }
+
+  /** Runs a call that reads. */
+  read<T>(operation: string, key: Partial<SessionKey>, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.database.call({ operation, key }, () => this.database.run(work));
+  }
+
+  /** Runs a call that writes to a session, after those of this process that were made before. */
+  write<T>(operation: string, key: SessionKey, work: () => Promise<T>): Promise<T> {
+    // In the host's transaction calls do not queue: the call before it may wait for a lock of that transaction.
+    const run = this.database.isJoined ? work : () => this.turns.run(key, work);
+    return this.database.call({ operation, key }, run);
+  }
+
+  /** Runs a transaction of a call that must not be done again when the answer to its commit was lost. */
+  once(operation: string, work: (sql: Sql) => Promise<void>, options?: { locksRowsOnly?: boolean }): Promise<void> {
+    return once(this.database, { operation, key: {} }, work, options);
+  }
+
+  /** @throws DamagedSessionError unless the damage is to be skipped. */
+  refuseDamage(key: SessionKey, ...damages: readonly Damage[]): void {
+    if (this.options.onDamagedEvent === 'skip') this.damage.report(key, ...damages);
+    else {
+      const error = damageError(key, ...damages);
+      if (error) throw error;
+    }
+  }
+}

@@ -1,0 +1,67 @@
+import type { Sql } from '../database/sql/sql.js';
+import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
+import { encode } from '../model/event-codec.js';
+import { givenKey, type SessionKey } from '../model/keys.js';
+import { byScope, checkStateKey, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
+import type { UpdateStateRequest } from './requests.js';
+import type { SessionCalls } from './session-calls.js';
+
+/** @param path what the values are called in an error. */
+export function stateEntries(session: SessionKey, state: Record<string, unknown>, path: string): StateEntry[] {
+  return Object.entries(state)
+    .filter(([name, value]) => !isTemporary(name) && value !== undefined)
+    .map(([name, value]) => {
+      checkStateKey(session, name);
+      return { key: name, json: encode(value, `${path}.${name}`).json, eventId: null };
+    });
+}
+
+export async function updateState(calls: SessionCalls, request: UpdateStateRequest): Promise<void> {
+  const { appName, userId, sessionId, set = {}, remove = [] } = request;
+  const key = { appName, userId: userId ?? '', sessionId: sessionId ?? '' };
+  checkUpdate(key, request);
+  const entries = byScope(stateEntries(key, set, 'set'));
+  const removed = byScope(remove.map((name) => ({ key: name, json: '', eventId: null })));
+  const isOfSession = entries.session.length + removed.session.length > 0;
+  const isOfUser = isOfSession || entries.user.length + removed.user.length > 0;
+  const owner = { appName, userId: isOfUser ? key.userId : '', sessionId: isOfSession ? key.sessionId : '' };
+  const isEmpty = Object.keys(set).length + remove.length === 0;
+
+  const { database, leases, stores } = calls;
+  const operation = 'updateState';
+  const work = async (sql: Sql) => {
+    let seq = 0;
+    if (isOfSession) {
+      const head = await stores.sessions.lock(sql, key);
+      if (!head) throw new SessionNotFoundError(key.sessionId);
+      await leases.check(sql, key);
+      seq = head.lastSeq;
+    }
+    await stores.state.set(sql, key, entries);
+    await stores.state.remove(sql, key, removed);
+    if (!isEmpty) await stores.changes.recordState(sql, { session: owner, seq, set: entries, removed: remove });
+  };
+  const change = () => calls.once(operation, work);
+  if (isOfSession) await calls.write(operation, key, change);
+  else await database.call({ operation, key: givenKey(request) }, change);
+}
+
+/** @throws InvalidKeyError, UnserializableValueError for what cannot be set or removed. */
+function checkUpdate(key: SessionKey, { userId, sessionId, set = {}, remove = [] }: UpdateStateRequest): void {
+  for (const name of [...Object.keys(set), ...remove]) {
+    const { scope } = scopeOf(name);
+    if (isTemporary(name)) throw new InvalidKeyError('A temp: key is never stored.');
+    if (scope !== 'app' && userId === undefined) throw new InvalidKeyError('A key without app: needs a userId.');
+    if (scope === 'session' && sessionId === undefined) {
+      throw new InvalidKeyError(
+        "A key without a prefix is a session's and needs a sessionId; prefix it with user: or app:.",
+      );
+    }
+    checkStateKey(key, name);
+    if (Object.hasOwn(set, name) && remove.includes(name)) throw new InvalidKeyError('A key is both set and removed.');
+  }
+  for (const [name, value] of Object.entries(set)) {
+    // JSON.stringify drops undefined, so the key would silently keep its old value.
+    if (value === undefined) throw new UnserializableValueError(`set.${name}`, 'undefined');
+  }
+}
