@@ -355,7 +355,7 @@ export class Appender {
     try {
       await this.#database.run(async (sql) => {
         const { reader } = this.#stores;
-        const since = await reader.read(sql, key, { after: isAnew ? 0 : revision.seq });
+        const since = await reader.readAfter(sql, key, isAnew ? 0 : revision.seq);
         // Deleted and created again since the append.
         const isAnother = isAnew || (since && since.incarnation !== revision.incarnation) === true;
         const read = isAnother && !isAnew ? await reader.read(sql, key) : since;

@@ -31,7 +31,7 @@ export async function createSession(
   const head: SessionHead = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
   const { database, stores } = calls;
   const outcome: Outcome = {};
-  const read = (sql: Sql) => stores.reader.read(sql, key, { newest: 0 });
+  const read = (sql: Sql) => stores.reader.read(sql, key, 0);
   const create = (deletesSoftDeleted: boolean) =>
     database.transaction(
       async (sql) => {

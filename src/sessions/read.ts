@@ -18,8 +18,9 @@ export async function getSession(
   checkKeys(key);
   const newest = (config?.numRecentEvents ?? calls.options.defaultNumRecentEvents) || undefined;
   const afterTimestamp = config?.afterTimestamp || undefined;
+  const { reader } = calls.stores;
   const found = await calls.read(operation, key, (sql) =>
-    calls.stores.reader.read(sql, key, { newest, afterTimestamp }),
+    afterTimestamp === undefined ? reader.read(sql, key, newest) : reader.readSince(sql, key, afterTimestamp, newest),
   );
   if (!found) return undefined;
   const [state, events] = [readState(found.state), readEvents(found)];

@@ -18,16 +18,6 @@ import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.j
 import type { SessionHead } from './session-store.js';
 import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 
-/** Selects events of a session: those after a number, or those that `getSession` is asked for. */
-export interface EventRange {
-  /** Only those with a higher number; without the others. */
-  after?: number;
-  /** Only events later than this, in ms. */
-  afterTimestamp?: number | undefined;
-  /** Only this many of the newest. */
-  newest?: number | undefined;
-}
-
 /** A stored event. */
 export interface EventContent {
   seq: number;
@@ -58,41 +48,40 @@ const MOST = 2 ** 31 - 1;
  * D8).
  */
 export class SessionReader {
-  readonly #text: ReturnType<typeof texts>;
+  readonly #statements: ReturnType<typeof statementsOf>;
 
   constructor(dialect: Dialect, tables: Tables) {
-    this.#text = texts(dialect, tables);
+    this.#statements = statementsOf(dialect, tables);
   }
 
-  /** @returns undefined when there is no such session. */
-  async read(sql: Sql, session: SessionKey, range: EventRange = {}): Promise<ReadSession | undefined> {
-    const { after, afterTimestamp, newest } = range;
-    const key = sessionValues(session);
-    const of = [...key, ...SCOPES.flatMap((scope) => ownerValues(session, scope))];
-    if (afterTimestamp === undefined) {
-      const [text, bound] =
-        after === undefined ? [this.#text.newest, Math.min(newest ?? MOST, MOST)] : [this.#text.after, after];
-      const values = [bound, bound, ...key];
-      const found = sorted(await sql.all<Row>(text, [...of, ...values, ...this.#text.forParts(values)]));
-      return found && plain(found, range);
-    }
-    const time = [afterTimestamp, afterTimestamp];
-    const rows =
-      newest === undefined
-        ? await sql.all<Row>(this.#text.since, [...of, ...time, afterTimestamp, ...key])
-        : await sql.all<Row>(this.#text.newestSince, [
-            ...of,
-            ...[...time, afterTimestamp, ...key, newest + 1],
-            ...[...time, ...key],
-          ]);
-    const found = sorted(rows);
+  /**
+   * Reads a session with all of its events, or the newest so many.
+   *
+   * @returns undefined when there is no such session.
+   */
+  async read(sql: Sql, session: SessionKey, newest = MOST): Promise<ReadSession | undefined> {
+    const most = Math.min(newest, MOST);
+    const found = sorted(await sql.all<Row>(...this.#statements.newest(session, most)));
+    return found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most));
+  }
+
+  /** Reads a session with its events after a number. */
+  async readAfter(sql: Sql, session: SessionKey, seq: number): Promise<ReadSession | undefined> {
+    const found = sorted(await sql.all<Row>(...this.#statements.after(session, seq)));
+    return found && withGaps(found, Math.max(found.head.firstSeq - 1, seq));
+  }
+
+  /** Reads a session with its events later than a time in ms, or the newest so many of those. */
+  async readSince(sql: Sql, session: SessionKey, time: number, newest?: number): Promise<ReadSession | undefined> {
+    const { since, newestSince, whole } = this.#statements;
+    const statement = newest === undefined ? since(session, time) : newestSince(session, time, newest);
+    const found = sorted(await sql.all<Row>(...statement));
     if (!found) return undefined;
-    const read = since(found, newest);
+    const read = sinceTime(found, newest);
     if (read) return read;
     // Something is missing or in parts: what is needed then is read with all the rest, as of one moment.
-    const values = [...of, ...time, ...key, ...this.#text.forParts([afterTimestamp, ...key])];
-    const whole = sorted(await sql.all<Row>(this.#text.whole, values));
-    return whole && wholeSince(whole, newest);
+    const all = sorted(await sql.all<Row>(...whole(session, time)));
+    return all && wholeSinceTime(all, newest);
   }
 }
 
@@ -162,20 +151,17 @@ function joined(parts: readonly string[] | undefined): string | undefined {
   return parts && Object.keys(parts).length === parts.length ? parts.join('') : undefined;
 }
 
-function plain({ head, state, events }: Found, { after = 0, newest = MOST }: EventRange): ReadSession {
-  const { firstSeq, lastSeq } = head;
-  const first = Math.max(after, firstSeq - 1, lastSeq - newest);
+/** @param first the number before the first event that was asked for. */
+function withGaps({ head, state, events }: Found, first: number): ReadSession {
+  const { lastSeq } = head;
   const counted = events.filter(({ seq }) => seq <= lastSeq);
-  const missing = gapsIn(
-    counted.map(({ seq }) => seq),
-    first,
-    lastSeq,
-  );
+  const numbers = counted.map(({ seq }) => seq);
+  const missing = gapsIn(numbers, first, lastSeq);
   return { ...head, state, events: counted, missing, uncounted: events.slice(counted.length) };
 }
 
 /** @returns undefined where more rows are needed to know what is missing, or what an event has in it. */
-function since({ head, state, events }: Found, newest: number | undefined): ReadSession | undefined {
+function sinceTime({ head, state, events }: Found, newest: number | undefined): ReadSession | undefined {
   const { firstSeq, lastSeq } = head;
   // The last event may be there twice, for its time and for its number.
   const once = events.filter(({ seq }, i) => seq >= firstSeq && seq !== events[i - 1]?.seq);
@@ -193,7 +179,7 @@ function since({ head, state, events }: Found, newest: number | undefined): Read
  *
  * @param found with all of the session's rows.
  */
-function wholeSince({ head, state, events }: Found, newest: number | undefined): ReadSession {
+function wholeSinceTime({ head, state, events }: Found, newest: number | undefined): ReadSession {
   const { firstSeq, lastSeq } = head;
   const counted = events.filter(({ seq }) => seq <= lastSeq);
   const asked = newestOf(
@@ -211,9 +197,12 @@ function newestOf(events: readonly FoundEvent[], newest: number | undefined): Fo
   return newest === undefined ? [...events] : events.slice(Math.max(0, events.length - newest));
 }
 
-function texts({ limits }: Dialect, tables: Tables) {
+/** A statement and its values. */
+type Bound = [text: string, values: unknown[]];
+
+function statementsOf({ limits }: Dialect, tables: Tables) {
   const { sessions, events, eventParts, select } = tables;
-  /** @param flags further columns, which only events have. */
+  /** Takes `ofHeadAndState`. @param flags further columns, which only events have. */
   const headAndState = (flags: readonly string[] = []) =>
     `select 'head' as kind, '' as state_key, incarnation as value, last_seq as seq, first_seq,
       ${['last_update_time as updated', ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
@@ -223,6 +212,10 @@ function texts({ limits }: Dialect, tables: Tables) {
         ` union all select '${scope}', state_key, ${select.value}, 0, 0, ${['0', ...flags.map(() => '0')].join(', ')}
           from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
     ).join('');
+  const ofHeadAndState = (session: SessionKey) => [
+    ...sessionValues(session),
+    ...SCOPES.flatMap((scope) => ownerValues(session, scope)),
+  ];
   // With the session's row, of which there is one: its numbers limit what is read of the other table's index. SQLite takes
   // one lower limit to the index, and would read all that comes after it.
   const ofSession = (table: string, alias: string, conditions: string) =>
@@ -233,15 +226,25 @@ function texts({ limits }: Dialect, tables: Tables) {
   const isAmongNewest = (alias: string) =>
     `${alias}.seq > case when s.last_seq - ? >= s.first_seq then s.last_seq - ? else s.first_seq - 1 end`;
 
-  /** @param columns what the event's row has in those that follow. */
+  /** Of events in parts, where there are any. @param columns what the event's row has in those that follow. */
   const partsOf = (conditions: string, columns = '0') =>
     limits ? ` union all select 'part', '', text, seq, part, ${columns} ${ofSession(eventParts, 'p', conditions)}` : '';
-  const plain = (isAsked: (alias: string) => string) =>
-    `${headAndState()} union all select 'event', '', ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
-    partsOf(isAsked('p'));
+  const forParts = (values: readonly unknown[]) => (limits ? values : []);
+
+  const byNumber = (isAsked: (alias: string) => string) => {
+    const text =
+      `${headAndState()} union all select 'event', '', ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
+      partsOf(isAsked('p'));
+    return (session: SessionKey, number: number): Bound => {
+      const values = [number, number, ...sessionValues(session)];
+      return [text, [...ofHeadAndState(session), ...values, ...forParts(values)]];
+    };
+  };
+
   // The column has no sign on MariaDB, which computes this also where no row is found.
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
   const FLAGS = ['is_later', 'follows'];
+  /** Takes the time twice, the values of the conditions, and those of the session. */
   const flagged = (conditions: string) =>
     `select 'event' as kind, '' as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
       0 as updated, case when timestamp > ? then 1 else 0 end as is_later,
@@ -249,15 +252,33 @@ function texts({ limits }: Dialect, tables: Tables) {
         then 1 else 0 end as follows
       ${ofSession(events, 'e', conditions)}`;
   const isLater = `exists (select 1 from ${events} as e where ${isSameEvent('e', 'p')} and e.timestamp > ?)`;
-  return {
-    newest: plain(isAmongNewest),
-    after: plain(isAfter),
-    since: `${headAndState(FLAGS)} union all ${flagged(`${isKept('e')} and (timestamp > ? or seq >= s.last_seq)`)}`,
-    newestSince: `${headAndState(FLAGS)}
+  const since = `${headAndState(FLAGS)} union all ${flagged(`${isKept('e')} and (timestamp > ? or seq >= s.last_seq)`)}`;
+  const newestSince = `${headAndState(FLAGS)}
       union all select * from (${flagged(`${isKept('e')} and timestamp > ?`)} order by seq desc limit ?) as newest
-      union all ${flagged('seq >= s.last_seq')}`,
-    whole: `${headAndState(FLAGS)} union all ${flagged(isKept('e'))}${partsOf(`${isKept('p')} and ${isLater}`, '0, 0, 0')}`,
-    /** The values of the part of a statement that reads events in parts, where there are any. */
-    forParts: (values: readonly unknown[]) => (limits ? values : []),
+      union all ${flagged('seq >= s.last_seq')}`;
+  const whole = `${headAndState(FLAGS)} union all ${flagged(isKept('e'))}${partsOf(`${isKept('p')} and ${isLater}`, '0, 0, 0')}`;
+  return {
+    newest: byNumber(isAmongNewest),
+    after: byNumber(isAfter),
+    since: (session: SessionKey, time: number): Bound => [
+      since,
+      [...ofHeadAndState(session), time, time, time, ...sessionValues(session)],
+    ],
+    newestSince: (session: SessionKey, time: number, newest: number): Bound => [
+      newestSince,
+      [
+        ...ofHeadAndState(session),
+        ...[time, time, time, ...sessionValues(session), newest + 1],
+        ...[time, time, ...sessionValues(session)],
+      ],
+    ],
+    whole: (session: SessionKey, time: number): Bound => [
+      whole,
+      [
+        ...ofHeadAndState(session),
+        ...[time, time, ...sessionValues(session)],
+        ...forParts([time, ...sessionValues(session)]),
+      ],
+    ],
   };
 }
