@@ -93,6 +93,19 @@ test('the rules that declarations cite are in a page of the tarball', async () =
   expect(entry).toContain('docs/contract.md');
 });
 
+test('an import loads a few files of the package, and nothing else than ADK and the core of MikroORM', async () => {
+  const script = `
+    require('@google/adk');
+    require('@mikro-orm/core');
+    const before = new Set(Object.keys(require.cache));
+    require('adk-mikro-orm');
+    console.log(JSON.stringify(Object.keys(require.cache).filter((file) => !before.has(file))));`;
+  const { stdout } = await run(process.execPath, ['-e', script], { cwd: project });
+  const loaded = JSON.parse(stdout) as string[];
+  expect(loaded.filter((file) => !file.includes('node_modules/adk-mikro-orm/dist/cjs/'))).toEqual([]);
+  expect(loaded.length).toBeLessThan(12);
+});
+
 test('a release without repository, homepage, bugs and author is refused', async () => {
   const manifest = JSON.parse(await readFile(path.join(repository, 'package.json'), 'utf8')) as Record<string, unknown>;
   const missing = ['repository', 'homepage', 'bugs', 'author'].filter((field) => manifest[field] === undefined);
