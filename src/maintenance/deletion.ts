@@ -1,5 +1,5 @@
 import type { Sql } from '../database/sql/sql.js';
-import type { KeptSession, Walk } from '../database/stores/maintenance-store.js';
+import type { KeptSession, Walk } from '../database/stores/walk-store.js';
 import { hasDeletionBegun, isSameIncarnation } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
 import { decodeEvent } from '../model/event-codec.js';
@@ -66,7 +66,7 @@ export class Deletion {
   async walk(walk: Walk): Promise<void> {
     let after: KeptSession | undefined;
     for (;;) {
-      const page = await this.#read((sql) => this.#stores.maintenance.page(sql, walk, after, PAGE));
+      const page = await this.#read((sql) => this.#stores.walk.page(sql, walk, after, PAGE));
       if (page.length === 0 || !(await this.#batches.mayBegin())) return;
       await this.work(page);
       if (page.length < PAGE) return;
@@ -169,12 +169,12 @@ export class Deletion {
 
   /** Deletes the first events of a session whose deletion has begun, and the session with its last ones. */
   async #deleteSome(sql: Sql, { key, incarnation, lastSeq }: KeptSession): Promise<Done> {
-    const { maintenance, sessions } = this.#stores;
-    const numbers = await maintenance.numbersBefore(sql, key, lastSeq + 1, this.#batches.size);
+    const { deletion, sessions } = this.#stores;
+    const numbers = await deletion.numbersBefore(sql, key, lastSeq + 1, this.#batches.size);
     const last = numbers.at(-1);
     const isOver = last === undefined || numbers.length < this.#batches.size;
     if (isOver) await sessions.delete(sql, key, incarnation);
-    else await maintenance.trim(sql, key, last + 1, numbers);
+    else await deletion.trim(sql, key, last + 1, numbers);
     return { ...nothingDone(), sessions: isOver ? 1 : 0, events: numbers.length, isOver };
   }
 
@@ -189,10 +189,10 @@ export class Deletion {
 
   /** @returns the session under its lock; undefined where somebody else has locked it or holds its lease, or it is gone. */
   async #lock(sql: Sql, { key }: KeptSession, done: Done): Promise<KeptSession | undefined> {
-    const { maintenance } = this.#stores;
-    const locked = await maintenance.lock(sql, key);
+    const { walk } = this.#stores;
+    const locked = await walk.lock(sql, key);
     if (locked && (!locked.isLeased || this.#batches.includesLeased)) return locked;
-    if (locked ?? (await maintenance.find(sql, key))) done.skipped++;
+    if (locked ?? (await walk.find(sql, key))) done.skipped++;
     return undefined;
   }
 
@@ -218,11 +218,11 @@ export class Deletion {
     // Another session has another time of creation. One that was imported again has its first events again.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return done;
 
-    const { maintenance, changes } = this.#stores;
+    const { deletion, changes } = this.#stores;
     const { key, lastSeq } = locked;
     // A session that was rewound has fewer events than it had.
     const most = Math.min(firstKept, lastSeq + 1);
-    const numbers = await maintenance.numbersBefore(sql, key, most, this.#batches.size);
+    const numbers = await deletion.numbersBefore(sql, key, most, this.#batches.size);
     const before = numbers.length < this.#batches.size ? most : (numbers.at(-1) ?? 0) + 1;
     const task = await this.#plan(locked, before, (work) => work(sql));
     if (!task) return done;
@@ -230,7 +230,7 @@ export class Deletion {
     const gone = numbers.filter((seq) => seq < firstSeq);
     const state = await this.#stateBefore(sql, locked, firstSeq);
     await changes.recordTrim(sql, key, { firstSeq, lastSeq, state });
-    await maintenance.trim(sql, key, firstSeq, gone);
+    await deletion.trim(sql, key, firstSeq, gone);
     return { ...done, sessions: 1, events: gone.length, firstSeq, isOver: firstSeq < before || before === most };
   }
 

@@ -1,7 +1,7 @@
 import { createEvent } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
-import type { RawEvent, RawValue } from '../database/stores/maintenance-store.js';
+import type { RawEvent, RawValue } from '../database/stores/repair-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
@@ -90,19 +90,19 @@ export class Repair {
    */
   async mend(found: FoundDamage): Promise<RepairedSession> {
     const sql = this.#sql;
-    const { sessions, leases, maintenance, changes } = this.#stores;
+    const { sessions, leases, repair, changes } = this.#stores;
     const head = await sessions.lock(sql, this.#key);
     if (!head) throw new SessionNotFoundError(this.#key.sessionId);
     const lease = this.#options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.#key);
     if (lease?.isHeld) throw new LeaseHeldError(this.#key.sessionId, lease.holder, lease.expiresAt);
 
     for (const { scope, key } of found.stateValues) {
-      const value = await maintenance.rawValue(sql, this.#key, scope, key);
+      const value = await repair.rawValue(sql, this.#key, scope, key);
       // Somebody may have written it anew since.
       if (!value || decode(value.content.toString())) continue;
       this.#values.set(prefixed(scope, key), value);
       if (this.#options.dryRun) continue;
-      await maintenance.deleteValue(sql, this.#key, scope, key);
+      await repair.deleteValue(sql, this.#key, scope, key);
       const removed = [prefixed(scope, key)];
       await changes.recordState(sql, { session: this.#key, seq: head.lastSeq, set: byScope([]), removed });
     }
@@ -123,8 +123,8 @@ export class Repair {
    */
   async #mendEvents(head: SessionHead, found: FoundDamage): Promise<void> {
     const sql = this.#sql;
-    const { maintenance, events, changes } = this.#stores;
-    const rows = await maintenance.eventTimes(sql, this.#key);
+    const { repair, events, changes } = this.#stores;
+    const rows = await repair.eventTimes(sql, this.#key);
     const unreadable = await this.#stillUnreadable(found);
     const lastSeq = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
     const numbers = rows.map(({ seq }) => seq);
@@ -141,9 +141,9 @@ export class Repair {
 
     // What can be read is taken out as well where it is in front of a wide gap.
     for (const seq of numbers.filter((seq) => seq < newFirst)) {
-      const raw = unreadable.get(seq) ?? (await maintenance.rawEvent(sql, this.#key, seq));
+      const raw = unreadable.get(seq) ?? (await repair.rawEvent(sql, this.#key, seq));
       if (raw) this.#events.set(seq, raw);
-      if (!this.#options.dryRun) await maintenance.deleteEvent(sql, this.#key, seq);
+      if (!this.#options.dryRun) await repair.deleteEvent(sql, this.#key, seq);
     }
     for (const [seq, raw] of unreadable) {
       this.#events.set(seq, raw);
@@ -159,7 +159,7 @@ export class Repair {
       await events.insert(sql, this.#key, gap.from, filling);
     }
     if (newFirst !== head.firstSeq || newLast !== head.lastSeq)
-      await maintenance.setBooks(sql, this.#key, newFirst, newLast);
+      await repair.setBooks(sql, this.#key, newFirst, newLast);
     if (newFirst !== head.firstSeq)
       await changes.recordTrim(sql, this.#key, { firstSeq: newFirst, lastSeq: newLast, state: null });
     // No event has what the lost events left in the state any more.
@@ -171,7 +171,7 @@ export class Repair {
     const sql = this.#sql;
     const unreadable = new Map<number, RawEvent>();
     for (const { seq } of found.events) {
-      const raw = await this.#stores.maintenance.rawEvent(sql, this.#key, seq);
+      const raw = await this.#stores.repair.rawEvent(sql, this.#key, seq);
       if (!raw) continue;
       const current = await this.#stores.events.find(sql, this.#key, raw.eventId, { isLocked: true });
       if (!decodeEvent(current?.json)) unreadable.set(seq, raw);

@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { Sql } from '../database/sql/sql.js';
 import { once } from '../database/calls/once.js';
-import type { KeptSession, Walk } from '../database/stores/maintenance-store.js';
+import type { KeptSession, Walk } from '../database/stores/walk-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { Database } from '../database/calls/database.js';
 import {
@@ -180,7 +180,7 @@ export class SessionMaintenance {
       );
     checkOwner(options);
     const call: ErrorContext = { operation: 'prune', key: givenKey(options) };
-    const now = await this.#read(call, (sql) => this.#stores.maintenance.now(sql));
+    const now = await this.#read(call, (sql) => this.#stores.health.now(sql));
     const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
     const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(olderThan), before(deletedFor)];
 
@@ -232,14 +232,14 @@ export class SessionMaintenance {
       one = { appName, userId, sessionId };
     }
     const call: ErrorContext = { operation: 'trim', key: givenKey(options) };
-    const now = await this.#read(call, (sql) => this.#stores.maintenance.now(sql));
+    const now = await this.#read(call, (sql) => this.#stores.health.now(sql));
 
     const rule: Rule = {
       isWhole: false,
       firstKept: async (session, before, run) => {
         if (keepLast !== undefined) return Math.min(before, session.lastSeq - keepLast + 1);
         const time = now - (olderThan ?? 0);
-        const later = await run((sql) => this.#stores.maintenance.firstLater(sql, session, before, time));
+        const later = await run((sql) => this.#stores.deletion.firstLater(sql, session, before, time));
         return later ?? before;
       },
     };
@@ -251,7 +251,7 @@ export class SessionMaintenance {
       async () => {
         if (one) {
           const key = one;
-          const session = await this.#read(call, (sql) => this.#stores.maintenance.find(sql, key));
+          const session = await this.#read(call, (sql) => this.#stores.walk.find(sql, key));
           if (session) await deletion.work([session]);
           return;
         }
@@ -308,7 +308,7 @@ export class SessionMaintenance {
     batches: Batches,
     onErased: (count: number) => void,
   ): Promise<void> {
-    const store = this.#stores.maintenance;
+    const store = this.#stores.deletion;
     if (batches.isDryRun) {
       onErased(await this.#read(call, (sql) => store.countUserState(sql, appName, userId)));
       return;
@@ -427,14 +427,8 @@ export class SessionMaintenance {
     checkStats(options, 'The options of stats');
     checkOwner(options);
     const owner = givenKey(options);
-    const store = this.#stores.maintenance;
-    const counts = await this.#read({ operation: 'stats', key: owner }, async (sql) => ({
-      sessions: await store.sessionCounts(sql, owner),
-      users: await store.userCounts(sql, owner),
-      deleted: await store.deletedCounts(sql, owner),
-      eventBytes: await store.eventBytes(sql, owner),
-      stateBytes: await store.stateBytes(sql, owner),
-    }));
+    const call: ErrorContext = { operation: 'stats', key: owner };
+    const counts = await this.#read(call, (sql) => this.#stores.stats.count(sql, owner));
     return options.groupBy === 'app' ? statsByApp(counts) : statsOf(counts);
   }
 
@@ -471,7 +465,7 @@ export class SessionMaintenance {
       yield appName;
       return;
     }
-    const next = (after: string) => this.#read(call, (sql) => this.#stores.maintenance.nextApp(sql, after, table));
+    const next = (after: string) => this.#read(call, (sql) => this.#stores.walk.nextApp(sql, after, table));
     for (let app = await next(''); app !== undefined; app = await next(app)) yield app;
   }
 

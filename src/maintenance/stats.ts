@@ -1,4 +1,4 @@
-import type { ByApp, SessionCount } from '../database/stores/maintenance-store.js';
+import type { ByApp, Counts } from '../database/stores/stats-store.js';
 
 /** What is stored, soft-deleted sessions included. */
 export interface SessionStats {
@@ -21,15 +21,6 @@ export interface SessionStats {
 
 export interface AppStats extends SessionStats {
   appName: string;
-}
-
-/** What the database has counted. */
-export interface Counts {
-  sessions: readonly SessionCount[];
-  users: ByApp;
-  deleted: ByApp;
-  eventBytes: readonly ByApp[];
-  stateBytes: readonly ByApp[];
 }
 
 export function statsByApp(counts: Counts): AppStats[] {

@@ -2,7 +2,7 @@ import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
 import type { Sql } from '../database/sql/sql.js';
 import type { StateHistory } from '../database/stores/change-store.js';
-import type { KeptSession } from '../database/stores/maintenance-store.js';
+import type { KeptSession } from '../database/stores/walk-store.js';
 import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
@@ -73,7 +73,7 @@ async function* exportApp(
   }
   let after: KeptSession | undefined;
   for (;;) {
-    const page = await run((sql) => stores.maintenance.page(sql, { appName, userId, by: 'key' }, after, PAGE));
+    const page = await run((sql) => stores.walk.page(sql, { appName, userId, by: 'key' }, after, PAGE));
     for (const { key } of page) yield* exportSession(snapshot, stores, key);
     if (page.length < PAGE) return;
     after = page.at(-1);

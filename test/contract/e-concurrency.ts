@@ -72,11 +72,11 @@ concurrencySuite.own('E1', 'an append that fails takes no number', async ({ app,
 });
 
 /** What locks a session by its key: writes one by one and outside of events, maintenance, and an import. */
-const locksOf = ({ sessions, maintenance, transfer }: Stores) =>
+const locksOf = ({ sessions, walk, transfer }: Stores) =>
   [
     (sql: Sql, key: SessionKey) => sessions.lock(sql, key),
     (sql: Sql, key: SessionKey) => sessions.restore(sql, key),
-    (sql: Sql, key: SessionKey) => maintenance.lock(sql, key),
+    (sql: Sql, key: SessionKey) => walk.lock(sql, key),
     (sql: Sql, key: SessionKey) => transfer.lock(sql, key),
   ] as const;
 
@@ -111,7 +111,7 @@ concurrencySuite.own(
           );
           found.push(locked !== undefined);
           // Passes over a row that is locked.
-          const free = await theirs!.transaction((other) => stores.maintenance.lock(other, key));
+          const free = await theirs!.transaction((other) => stores.walk.lock(other, key));
           expect([i, free === undefined]).toEqual([i, locked !== undefined]);
         },
         // Otherwise InnoDB would lock the gap where the session was, and the creation would wait.
@@ -143,7 +143,7 @@ concurrencySuite.own(
         await expect(query(create, [key.appName, key.userId, key.sessionId], other)).rejects.toMatchObject({
           message: expect.stringMatching(/locked/),
         });
-        expect(await stores.maintenance.find(sql, key)).toBeUndefined();
+        expect(await stores.walk.find(sql, key)).toBeUndefined();
       });
     }
   },

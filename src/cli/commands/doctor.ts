@@ -41,7 +41,7 @@ async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
   // It does not retry: whether the server is gone is the question.
   const { dialect, stores, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
   const { connections } = dialect;
-  const store = stores.maintenance;
+  const store = stores.health;
 
   const ours = `adk-mikro-orm ${packageVersion}, @google/adk ${adkVersion}, MikroORM ${Utils.getORMVersion()}`;
   yield { check: 'versions', state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };

@@ -70,7 +70,7 @@ export interface ListOptions {
 /** The names of the apps that have sessions. */
 async function appNames(em: EntityManager): Promise<string[]> {
   const { stores, read } = readerOf(em, 'list');
-  const next = (after: string) => read((sql) => stores.maintenance.nextApp(sql, after, 'sessions'));
+  const next = (after: string) => read((sql) => stores.walk.nextApp(sql, after, 'sessions'));
   const names: string[] = [];
   for (let name = await next(''); name !== undefined; name = await next(name)) names.push(name);
   return names;

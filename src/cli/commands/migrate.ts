@@ -26,7 +26,7 @@ async function throughOutages<T>(em: EntityManager, work: () => Promise<T>): Pro
   const { stores, read, database } = readerOf(em, 'migrate');
   let outageBegan: number | undefined;
   for (;;) {
-    await read((sql) => stores.maintenance.now(sql));
+    await read((sql) => stores.health.now(sql));
     try {
       return await work();
     } catch (error) {

@@ -1,5 +1,6 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
+import { keysetAfter } from '../sql/keyset.js';
 import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
@@ -10,7 +11,6 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
-import { keysetAfter } from './maintenance-store.js';
 
 /** Some sessions of a walk. */
 interface LeftoverPage {

@@ -2,18 +2,22 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Dialect } from '../dialects/dialect.js';
 import { tablesOf, type Tables } from '../sql/tables.js';
 import { ChangeStore } from './change-store.js';
+import { DeletionStore } from './deletion-store.js';
 import { EventParts } from './event-parts.js';
 import { EventStore } from './event-store.js';
+import { HealthStore } from './health-store.js';
 import { LeaseStore } from './lease-store.js';
 import { LeftoverStore } from './leftover-store.js';
 import { LogStore } from './log-store.js';
-import { MaintenanceStore } from './maintenance-store.js';
+import { RepairStore } from './repair-store.js';
 import { RetryTokenStore } from './retry-token-store.js';
 import { SessionReader } from './session-reader.js';
 import { SessionStore } from './session-store.js';
 import { StateStore } from './state-store.js';
+import { StatsStore } from './stats-store.js';
 import { SummaryStore } from './summary-store.js';
 import { TransferStore } from './transfer-store.js';
+import { WalkStore } from './walk-store.js';
 
 /** The statements on the tables of one ORM and schema. The text of each is built once. */
 export class Stores {
@@ -27,7 +31,11 @@ export class Stores {
   readonly leases: LeaseStore;
   readonly leftovers: LeftoverStore;
   readonly log: LogStore;
-  readonly maintenance: MaintenanceStore;
+  readonly walk: WalkStore;
+  readonly deletion: DeletionStore;
+  readonly repair: RepairStore;
+  readonly stats: StatsStore;
+  readonly health: HealthStore;
   readonly summaries: SummaryStore;
   readonly transfer: TransferStore;
   readonly retryTokens: RetryTokenStore;
@@ -52,7 +60,11 @@ export class Stores {
     this.leases = new LeaseStore(dialect, tables);
     this.leftovers = new LeftoverStore(dialect, tables);
     this.log = new LogStore(dialect, tables, parts);
-    this.maintenance = new MaintenanceStore(dialect, tables);
+    this.walk = new WalkStore(dialect, tables);
+    this.deletion = new DeletionStore(tables);
+    this.repair = new RepairStore(dialect.sql, tables);
+    this.stats = new StatsStore(dialect.sql, tables);
+    this.health = new HealthStore(dialect.sql, tables);
     this.summaries = new SummaryStore(dialect, tables);
     this.transfer = new TransferStore(dialect, tables);
     this.retryTokens = new RetryTokenStore(tables);

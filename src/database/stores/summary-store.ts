@@ -1,5 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
+import { keysetAfter } from '../sql/keyset.js';
 import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
@@ -10,7 +11,6 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js';
-import { keysetAfter } from './maintenance-store.js';
 import { DELETION_NOT_BEGUN } from './stored-session.js';
 
 /** Which sessions to find; all conditions given must hold. */
