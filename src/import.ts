@@ -5,7 +5,7 @@
  * @packageDocumentation
  */
 export { importFrom, type ImportFromOptions } from './maintenance/import-from.js';
-export type { ImportOptions, SessionMaintenanceOptions } from './maintenance/session-maintenance.js';
+export type { ImportOptions, SessionMaintenanceOptions } from './maintenance/options.js';
 export type { ErrorContext, ReportingOptions, RetryOptions } from './model/options.js';
 export type { ImportFromProgress, ImportProgress, MaintenanceProgress } from './model/progress.js';
 export type { SessionKey } from './model/keys.js';

@@ -50,17 +50,17 @@ export type {
 export type { CompleteLogPosition, LogPosition } from './model/log-history.js';
 export type { NotificationClient } from './log/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './conversation/messages.js';
-export type { BatchOptions } from './maintenance/batches.js';
 export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
-export {
-  SessionMaintenance,
-  type EraseUserOptions,
-  type ImportOptions,
-  type PruneOptions,
-  type SessionMaintenanceOptions,
-  type StatsOptions,
-  type TrimOptions,
-} from './maintenance/session-maintenance.js';
+export type {
+  BatchOptions,
+  EraseUserOptions,
+  ImportOptions,
+  PruneOptions,
+  SessionMaintenanceOptions,
+  StatsOptions,
+  TrimOptions,
+} from './maintenance/options.js';
+export { SessionMaintenance } from './maintenance/session-maintenance.js';
 export type { AppStats, SessionStats } from './maintenance/stats.js';
 export { migrate } from '../migrations/migrate.js';
 export type { SessionKey } from './model/keys.js';

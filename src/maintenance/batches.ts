@@ -1,45 +1,10 @@
 import { setTimeout } from 'node:timers/promises';
-import { aBoolean, aCount, aFunction, aWait, anAbortSignal, type Known } from '../model/arguments.js';
 import type { MaintenanceProgress, MaintenanceResult } from '../model/progress.js';
-
-/** How much is done at a time, and in all. */
-export interface BatchOptions {
-  /** How many rows of sessions and events one transaction deletes at most; 1,000 by default, and never more than 10,000. */
-  batchSize?: number;
-  /** End after so many transactions; no limit by default. */
-  maxBatches?: number;
-  /**
-   * How long to wait between two transactions, in ms; 0 by default, on SQLite 125: another process that waits for the
-   * file's lock looks each 100 ms whether it is free. 0 is faster there where nobody else writes.
-   */
-  pauseMs?: number;
-  /** Ends the work before the next transaction when it fires. Nothing is thrown; `more` of the result is true. */
-  signal?: AbortSignal;
-  /** Only counts: nothing is written. */
-  dryRun?: boolean;
-  /** Also sessions whose lease somebody holds; false by default. */
-  includeLeased?: boolean;
-  /** Called after each transaction with what has been done in all. What it throws ends the work and is thrown. */
-  onProgress?: (progress: MaintenanceProgress) => void;
-}
-
-export const BATCH_OPTIONS: Known<BatchOptions> = {
-  batchSize: aCount,
-  maxBatches: aCount,
-  pauseMs: aWait,
-  signal: anAbortSignal,
-  dryRun: aBoolean,
-  includeLeased: aBoolean,
-  onProgress: aFunction,
-};
-
-const DEFAULT_BATCH_SIZE = 1_000;
-
-/** A statement that names each of its rows by a value takes so many on every database. */
-export const MAX_BATCH_SIZE = 10_000;
+import { deletionBatchSize, type BatchOptions } from './options.js';
 
 /** Counts what one call does, and says when it is to end. */
 export class Batches {
+  /** How many rows a transaction deletes at most. */
   readonly size: number;
   readonly isDryRun: boolean;
   readonly includesLeased: boolean;
@@ -54,7 +19,7 @@ export class Batches {
   constructor(options: BatchOptions, turnMs = 0) {
     this.#options = options;
     this.#pauseMs = options.pauseMs ?? turnMs;
-    this.size = Math.min(options.batchSize ?? DEFAULT_BATCH_SIZE, MAX_BATCH_SIZE);
+    this.size = deletionBatchSize(options);
     this.isDryRun = options.dryRun ?? false;
     this.includesLeased = options.includeLeased ?? false;
   }
@@ -83,12 +48,12 @@ export class Batches {
     this.#skipped++;
   }
 
-  /** Called after each transaction. */
-  add(done: { sessions: number; events: number; skipped: number }): void {
-    this.#done.sessions += done.sessions;
-    this.#done.events += done.events;
+  /** Called after each transaction with what it has done. */
+  add({ sessions = 0, events = 0, skipped = 0 }: { sessions?: number; events?: number; skipped?: number } = {}): void {
+    this.#done.sessions += sessions;
+    this.#done.events += events;
     this.#done.batches++;
-    this.#skipped += done.skipped;
+    this.#skipped += skipped;
     this.#options.onProgress?.({ ...this.#done });
     this.#isPauseDue = this.#pauseMs > 0 && !this.isDryRun;
   }

@@ -1,24 +1,21 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import type { Sql } from '../database/sql/sql.js';
 import { ForeignStore } from '../database/stores/foreign-store.js';
 import { aBoolean, aFunction, anything, object } from '../model/arguments.js';
 import type { ErrorContext } from '../model/options.js';
 import type { ImportFromProgress } from '../model/progress.js';
-import type { Run } from '../transfer/export.js';
 import { writeForeign } from '../transfer/foreign/import-foreign.js';
 import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
 import { recognise } from '../transfer/foreign/recognise.js';
 import { Import } from '../transfer/import.js';
-import { MAX_BATCH_SIZE } from './batches.js';
-import { Parts } from './parts.js';
+import { CallInParts } from './call-in-parts.js';
 import {
-  DEFAULT_IMPORT_BATCH,
   IMPORT_OPTIONS,
   MAINTENANCE_OPTIONS,
+  importBatchSize,
   type ImportOptions,
   type SessionMaintenanceOptions,
-} from './session-maintenance.js';
+} from './options.js';
 
 export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress'>, SessionMaintenanceOptions {
   /** Of any MikroORM on the database with ADK's store; it need not know the tables. */
@@ -60,21 +57,12 @@ const checkOptions = object<ImportFromOptions>(
  */
 export async function importFrom(options: ImportFromOptions): Promise<ImportFromProgress> {
   checkOptions(options, 'The options of importFrom');
-  const {
-    from,
-    to,
-    batchSize = DEFAULT_IMPORT_BATCH,
-    signal,
-    dryRun: isDryRun = false,
-    onRefused,
-    onProgress,
-  } = options;
-  const call: ErrorContext = { operation: 'importFrom', key: {} };
+  const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress } = options;
+  const context: ErrorContext = { operation: 'importFrom', key: {} };
   const database = new Database(to, options);
   const foreign = new Database(from, { ...options, isForeign: true });
-  const read = <T>(work: (sql: Sql) => Promise<T>) => foreign.call(call, () => foreign.run(work));
-  const parts = new Parts(database, call);
-  const write: Run = (work) => (isDryRun ? database.call(call, () => database.run(work)) : parts.write(work));
+  const { read } = new CallInParts(foreign, context);
+  const call = new CallInParts(database, context);
   let refused = 0;
   const refuse = (row: RefusedRow) => {
     refused++;
@@ -82,14 +70,11 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
   };
   const store = new ForeignStore(foreign.dialect);
   const kind = await read((sql) => recognise(sql, store, from));
-  const target = new Import(write, database.stores, {
-    batchSize: Math.min(batchSize, MAX_BATCH_SIZE),
-    isDryRun,
-    isForeign: true,
-  });
+  const mode = { batchSize: importBatchSize(options), isDryRun, isForeign: true };
+  const target = new Import(isDryRun ? call.read : call.write, database.stores, mode);
   const records = new ForeignReader(read, store, kind, refuse).records();
   const progress = () => ({ ...target.progress, refused });
-  return parts.run(progress, () =>
+  return call.run(progress, () =>
     writeForeign(records, target, refuse, () => {
       onProgress?.(progress());
       return signal?.aborted !== true;

@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { Stores } from '../database/stores/stores.js';
 import { DatabaseError } from '../model/errors.js';
 import { FAILURES } from '../model/failures.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import type { Run } from '../transfer/export.js';
-import type { Batches } from './batches.js';
+import type { DeletionRun } from './deletion-run.js';
 
 /** How many sessions one query reads. */
 const PAGE = 1_000;
@@ -13,28 +11,23 @@ const PAGE = 1_000;
 const TOGETHER = 100;
 
 /**
- * Removes from `adk_changes` what is left of sessions of an app whose rows somebody has deleted by statements of their own,
+ * Removes from `adk_changes` what is left of sessions of an app, or of one user in it, whose rows somebody has deleted by statements of their own,
  * and records the deletion for readers of the complete log. Such changes hold state, and the log would have entries of sessions that
  * are not there.
  */
-export async function removeLeftovers(
-  read: Run,
-  write: Run,
-  stores: Stores,
-  owner: { appName: string; userId: string | undefined },
-  batches: Batches,
-): Promise<void> {
+export async function removeLeftovers(run: DeletionRun, appName: string, userId: string | undefined): Promise<void> {
+  const { read, batches, stores } = run;
   if (batches.isDryRun) return;
   let after: SessionKey | undefined;
   do {
-    const page = await read((sql) => stores.leftovers.page(sql, owner, after, PAGE));
+    const page = await read((sql) => stores.leftovers.page(sql, { appName, userId }, after, PAGE));
     let remaining = page.leftovers;
     while (remaining.length > 0) {
       if (!(await batches.mayBegin())) return;
       const group = remaining.slice(0, Math.min(TOGETHER, batches.size));
-      const left = new Set((await remove(write, stores, group, batches.size)).map(sessionIdentity));
+      const left = new Set((await remove(run, group)).map(sessionIdentity));
       remaining = remaining.filter((session) => !group.includes(session) || left.has(sessionIdentity(session)));
-      batches.add({ sessions: 0, events: 0, skipped: 0 });
+      batches.add();
     }
     after = page.last;
     // A signal ends the walk, also where nothing is left of any session.
@@ -42,19 +35,14 @@ export async function removeLeftovers(
 }
 
 /** One transaction. @returns the sessions of which there is more. */
-async function remove(
-  write: Run,
-  stores: Stores,
-  sessions: readonly SessionKey[],
-  limit: number,
-): Promise<SessionKey[]> {
+async function remove({ write, batches, stores }: DeletionRun, sessions: readonly SessionKey[]): Promise<SessionKey[]> {
   try {
     return await write(async (sql) => {
       const lock = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: 0 };
       // The row is there for this transaction alone. It is the lock that whoever creates the session waits for: otherwise
       // the deletion could come after the creation in the log.
       for (const session of sessions) await stores.sessions.create(sql, session, lock);
-      const left = await stores.leftovers.forget(sql, sessions, limit);
+      const left = await stores.leftovers.forget(sql, sessions, batches.size);
       for (const session of sessions) {
         await stores.leftovers.unlock(sql, session, lock.incarnation);
         if (!left.includes(session)) await stores.changes.recordDeletion(sql, session);

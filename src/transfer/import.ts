@@ -58,6 +58,19 @@ export class Import {
     this.#progress.records++;
   }
 
+  /** Adds all records, until the signal fires. */
+  async addAll(
+    records: AsyncIterable<unknown> | Iterable<unknown>,
+    { signal, onProgress }: { signal?: AbortSignal; onProgress?: (progress: ImportProgress) => void },
+  ): Promise<void> {
+    for await (const record of records) {
+      if (signal?.aborted) return;
+      await this.add(record);
+      onProgress?.(this.progress);
+    }
+    await this.end();
+  }
+
   #checkOrder({ owner, event: { seq } }: StorableRecord & { type: 'event' }, number: number): void {
     if (!this.#session || sessionIdentity(this.#session.owner) !== sessionIdentity(owner))
       throw new InvalidArgumentError(

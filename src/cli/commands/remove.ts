@@ -1,5 +1,5 @@
-import type { BatchOptions } from '../../maintenance/batches.js';
-import { SessionMaintenance, type PruneOptions, type TrimOptions } from '../../maintenance/session-maintenance.js';
+import type { BatchOptions, PruneOptions, TrimOptions } from '../../maintenance/options.js';
+import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { UserNotErasedError } from '../../model/errors.js';
 import type { MaintenanceResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';

@@ -6,7 +6,7 @@ import type { WorkDone } from '../model/progress.js';
 import type { Run } from '../transfer/export.js';
 
 /** A call that works in several transactions. Where it fails, its error says what those before have done (contract O1). */
-export class Parts {
+export class CallInParts {
   readonly #database: Database;
   readonly #call: ErrorContext;
   readonly #once: Once;
@@ -18,6 +18,9 @@ export class Parts {
     this.#once = new Once(database, call);
   }
 
+  /** Runs statements that only read. */
+  readonly read: Run = (work) => this.#database.call(this.#call, () => this.#database.run(work));
+
   /** Runs its work in a transaction, once. */
   readonly write: Run = async (work) => {
     const result = await this.#database.call(this.#call, () => this.#once.run(work, { locksRowsOnly: true }));
@@ -26,6 +29,7 @@ export class Parts {
   };
 
   /**
+   * @param work all that the call does.
    * @param done what has been done so far.
    * @returns what has been done in all.
    */

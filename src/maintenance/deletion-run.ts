@@ -1,0 +1,143 @@
+import type { Database } from '../database/calls/database.js';
+import type { Sql } from '../database/sql/sql.js';
+import type { Stores } from '../database/stores/stores.js';
+import type { KeptSession, Walk } from '../database/stores/walk-store.js';
+import { givenKey, type SessionKey } from '../model/keys.js';
+import { Batches } from './batches.js';
+import { CallInParts } from './call-in-parts.js';
+import type { BatchOptions } from './options.js';
+
+/** What is to be done to a session. */
+export interface Task {
+  session: KeptSession;
+  /** How many events go, by the numbers in the session's row. */
+  events: number;
+  /** How many rows go. */
+  rows: number;
+}
+
+/** What a transaction has done. */
+export interface Done {
+  sessions: number;
+  events: number;
+  skipped: number;
+}
+
+export const NOTHING_DONE: Done = { sessions: 0, events: 0, skipped: 0 };
+
+/**
+ * What a call deletes of sessions. Between two transactions others may do anything to a session. So each transaction takes the
+ * session's lock and goes by what it finds then: a session that was created again under the id, or that is not meant any
+ * more, stays as it is.
+ */
+export interface Deletion {
+  /** @returns undefined when nothing is to be done to the session. */
+  plan(session: KeptSession): Promise<Task | undefined> | Task | undefined;
+  /** Does what fits into a transaction. */
+  delete(sql: Sql, task: Task): Promise<Done>;
+  /** Does what does not, in several transactions. */
+  deleteLarge(task: Task): Promise<void>;
+}
+
+/** What a call may be restricted to. */
+type Owner = { readonly [K in keyof SessionKey]?: string | undefined };
+
+/** How many sessions one query reads. */
+const PAGE = 500;
+
+/** A call that deletes, from app to app and from session to session, in transactions of a number of rows. */
+export class DeletionRun extends CallInParts {
+  readonly stores: Stores;
+  readonly batches: Batches;
+
+  constructor(database: Database, operation: string, options: BatchOptions & Owner) {
+    super(database, { operation, key: givenKey(options) });
+    this.stores = database.stores;
+    this.batches = new Batches(options, database.dialect.sql.turnMs);
+  }
+
+  /** The app that was asked for, or all that there are. */
+  async *apps(appName: string | undefined, table: 'sessions' | 'userStates' | 'changes'): AsyncGenerator<string> {
+    if (appName !== undefined) {
+      yield appName;
+      return;
+    }
+    const next = (after: string) => this.read((sql) => this.stores.walk.nextApp(sql, after, table));
+    for (let app = await next(''); app !== undefined; app = await next(app)) yield app;
+  }
+
+  /** Deletes of the sessions of a walk, in one app or in all. */
+  async walk(deletion: Deletion, { appName, ...way }: Omit<Walk, 'appName'> & Pick<Owner, 'appName'>): Promise<void> {
+    for await (const app of this.apps(appName, 'sessions')) await this.#walkApp(deletion, { appName: app, ...way });
+  }
+
+  async #walkApp(deletion: Deletion, walk: Walk): Promise<void> {
+    let after: KeptSession | undefined;
+    for (;;) {
+      const page = await this.read((sql) => this.stores.walk.page(sql, walk, after, PAGE));
+      if (page.length === 0 || !(await this.batches.mayBegin())) return;
+      await this.deleteOf(deletion, page);
+      if (page.length < PAGE) return;
+      after = page.at(-1);
+    }
+  }
+
+  /** Deletes of some sessions, of as many as fit into a transaction at a time. */
+  async deleteOf(deletion: Deletion, sessions: readonly KeptSession[]): Promise<void> {
+    const { batches } = this;
+    let batch: Task[] = [];
+    let rows = 0;
+    const end = async () => {
+      if (batch.length > 0) await this.#deleteBatch(deletion, batch);
+      batch = [];
+      rows = 0;
+    };
+    for (const session of sessions) {
+      const task = await deletion.plan(session);
+      if (!task) continue;
+      if (session.isLeased && !batches.includesLeased) {
+        batches.skip();
+        continue;
+      }
+      if (rows + task.rows > batches.size) await end();
+      if (!(await batches.mayBegin())) return;
+      if (task.rows > batches.size && !batches.isDryRun) {
+        await deletion.deleteLarge(task);
+        continue;
+      }
+      batch.push(task);
+      rows += task.rows;
+    }
+    if (batch.length > 0 && (await batches.mayBegin())) await end();
+  }
+
+  async #deleteBatch(deletion: Deletion, tasks: readonly Task[]): Promise<void> {
+    if (this.batches.isDryRun) {
+      this.batches.add({ sessions: tasks.length, events: tasks.reduce((sum, { events }) => sum + events, 0) });
+      return;
+    }
+    const done = await this.write(async (sql) => {
+      const all = { ...NOTHING_DONE };
+      for (const task of tasks) {
+        const { sessions, events, skipped } = await deletion.delete(sql, task);
+        all.sessions += sessions;
+        all.events += events;
+        all.skipped += skipped;
+      }
+      return all;
+    });
+    this.batches.add(done);
+  }
+
+  /**
+   * Locks a session. It is left as it is, and counts as skipped, where somebody else has locked it or holds its lease.
+   *
+   * @returns no session where it is skipped, or gone.
+   */
+  async lock(sql: Sql, { key }: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
+    const { walk } = this.stores;
+    const locked = await walk.lock(sql, key);
+    if (locked && (!locked.isLeased || this.batches.includesLeased)) return { locked, skipped: 0 };
+    return { skipped: (locked ?? (await walk.find(sql, key))) ? 1 : 0 };
+  }
+}

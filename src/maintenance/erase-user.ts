@@ -1,0 +1,73 @@
+import { UserNotErasedError } from '../model/errors.js';
+import type { EraseUserResult } from '../model/progress.js';
+import type { DeletionRun } from './deletion-run.js';
+import type { EraseUserOptions } from './options.js';
+import { WholeSessions } from './whole-sessions.js';
+
+/** See `SessionMaintenance.eraseUser`. */
+export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUserOptions): Promise<EraseUserResult> {
+  const erasure = new Erasure(run, userId);
+  const result = await run.run(
+    () => ({ ...run.batches.result, stateKeys: erasure.stateKeys }),
+    async () => {
+      await run.walk(new WholeSessions(run, () => true), { appName, userId, by: 'key' });
+      for await (const app of run.apps(appName, 'userStates')) await erasure.eraseState(app);
+      for await (const app of run.apps(appName, 'changes')) await erasure.eraseChanges(app);
+    },
+  );
+  // With more to do the next call reads them again.
+  if (result.skipped > 0 && !result.more && !run.batches.isDryRun) throw new UserNotErasedError(result);
+  return result;
+}
+
+/** Erases what there is of a user besides sessions. */
+class Erasure {
+  readonly #run: DeletionRun;
+  readonly #userId: string;
+  #stateKeys = 0;
+
+  constructor(run: DeletionRun, userId: string) {
+    this.#run = run;
+    this.#userId = userId;
+  }
+
+  /** How many keys of `user:` state were erased. */
+  get stateKeys(): number {
+    return this.#stateKeys;
+  }
+
+  async eraseState(appName: string): Promise<void> {
+    const { read, write, batches, stores } = this.#run;
+    const store = stores.deletion;
+    if (batches.isDryRun) {
+      const count = await read((sql) => store.countUserState(sql, appName, this.#userId));
+      this.#stateKeys += count;
+      return;
+    }
+    for (;;) {
+      const keys = await read((sql) => store.userStateKeys(sql, appName, this.#userId, batches.size));
+      if (keys.length === 0 || !(await batches.mayBegin())) return;
+      await write((sql) => store.deleteUserState(sql, appName, this.#userId, keys));
+      this.#stateKeys += keys.length;
+      batches.add();
+    }
+  }
+
+  /** Erases what the log has of the user. What the user wrote to the app's state is emitted as the app's from now on. */
+  async eraseChanges(appName: string): Promise<void> {
+    const { write, batches, stores } = this.#run;
+    const store = stores.changes;
+    for (let erased = 0; !batches.isDryRun && (await batches.mayBegin());) {
+      const isFirst = erased === 0;
+      const forgotten = await write(async (sql) => {
+        const count = await store.forgetUser(sql, appName, this.#userId, batches.size);
+        if (count > 0 && isFirst)
+          await store.recordState(sql, { session: { appName, userId: '', sessionId: '' }, seq: 0 });
+        return count;
+      });
+      if (forgotten === 0) return;
+      erased += forgotten;
+      batches.add();
+    }
+  }
+}

@@ -1,0 +1,191 @@
+import {
+  aBoolean,
+  aCount,
+  aFunction,
+  aTimeout,
+  aWait,
+  aWholeNumber,
+  anAbortSignal,
+  anything,
+  object,
+  oneOf,
+  type Known,
+} from '../model/arguments.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
+import { checkRetry, type ReportingOptions, type RetryOptions } from '../model/options.js';
+import type { ImportProgress, MaintenanceProgress } from '../model/progress.js';
+import type { ExportFilter } from '../transfer/export.js';
+import type { RepairOptions } from './repair.js';
+
+export interface SessionMaintenanceOptions extends ReportingOptions {
+  /** How failures of the database are retried, as for `MikroOrmSessionService`. */
+  retry?: RetryOptions;
+  /**
+   * How long one attempt may take, in ms, as for `MikroOrmSessionService`; 30,000 by default, 0 for no limit. `stats` of
+   * large tables may need more.
+   */
+  timeoutMs?: number;
+}
+
+/** How much is done at a time, and in all. */
+export interface BatchOptions {
+  /** How many rows of sessions and events one transaction deletes at most; 1,000 by default, and never more than 10,000. */
+  batchSize?: number;
+  /** End after so many transactions; no limit by default. */
+  maxBatches?: number;
+  /**
+   * How long to wait between two transactions, in ms; 0 by default, on SQLite 125: another process that waits for the
+   * file's lock looks each 100 ms whether it is free. 0 is faster there where nobody else writes.
+   */
+  pauseMs?: number;
+  /** Ends the work before the next transaction when it fires. Nothing is thrown; `more` of the result is true. */
+  signal?: AbortSignal;
+  /** Only counts: nothing is written. */
+  dryRun?: boolean;
+  /** Also sessions whose lease somebody holds; false by default. */
+  includeLeased?: boolean;
+  /** Called after each transaction with what has been done in all. What it throws ends the work and is thrown. */
+  onProgress?: (progress: MaintenanceProgress) => void;
+}
+
+/** Which sessions to delete; all conditions given must hold, and one of the times must be given. */
+export interface PruneOptions extends BatchOptions {
+  appName?: string;
+  userId?: string;
+  /** Sessions whose last update (`lastUpdateTime`) was so long ago, in ms. */
+  idleFor?: number;
+  /** Sessions that were created so long ago, in ms. */
+  olderThan?: number;
+  /** Sessions that were deleted so long ago with `deletion: 'soft'`, in ms. */
+  deletedFor?: number;
+}
+
+/** Which events to drop: either those before the newest so many, or those before a time. */
+export interface TrimOptions extends BatchOptions {
+  appName?: string;
+  userId?: string;
+  /** One session; needs `appName` and `userId`. */
+  sessionId?: string;
+  /** How many of the newest events each session keeps. */
+  keepLast?: number;
+  /**
+   * Drops the oldest events up to the first one that is younger than this, in ms, by the time stamps of the events. Later
+   * ones stay, whatever their time stamps.
+   */
+  olderThan?: number;
+}
+
+export interface EraseUserOptions extends BatchOptions {
+  userId: string;
+  /** One app alone; every app by default. */
+  appName?: string;
+}
+
+export interface StatsOptions {
+  appName?: string;
+  userId?: string;
+}
+
+export interface ImportOptions {
+  /** How many events one transaction writes at most; 500 by default, and never more than 10,000. */
+  batchSize?: number;
+  /** Ends the import before the next record when it fires. Nothing is thrown. */
+  signal?: AbortSignal;
+  onProgress?: (progress: ImportProgress) => void;
+}
+
+/** A statement that names each of its rows by a value takes so many on every database. */
+const MAX_BATCH_SIZE = 10_000;
+
+/** How many rows a transaction deletes at most. */
+export const deletionBatchSize = ({ batchSize = 1_000 }: BatchOptions): number => Math.min(batchSize, MAX_BATCH_SIZE);
+
+/** How many events a transaction of an import writes at most. */
+export const importBatchSize = ({ batchSize = 500 }: Pick<ImportOptions, 'batchSize'>): number =>
+  Math.min(batchSize, MAX_BATCH_SIZE);
+
+export const MAINTENANCE_OPTIONS: Known<SessionMaintenanceOptions> = {
+  retry: checkRetry,
+  timeoutMs: aTimeout,
+  onError: aFunction,
+};
+export const IMPORT_OPTIONS: Known<ImportOptions> = { batchSize: aCount, signal: anAbortSignal, onProgress: aFunction };
+
+/** `checkKeys` checks the names. */
+const OWNER: Known<StatsOptions> = { appName: anything, userId: anything };
+const BATCH_OPTIONS: Known<BatchOptions> = {
+  batchSize: aCount,
+  maxBatches: aCount,
+  pauseMs: aWait,
+  signal: anAbortSignal,
+  dryRun: aBoolean,
+  includeLeased: aBoolean,
+  onProgress: aFunction,
+};
+
+export const checkOptions = object<SessionMaintenanceOptions>(MAINTENANCE_OPTIONS);
+export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
+export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
+
+const pruneOptions = object<PruneOptions>({
+  ...OWNER,
+  ...BATCH_OPTIONS,
+  idleFor: aWait,
+  olderThan: aWait,
+  deletedFor: aWait,
+});
+
+export function checkPrune(options: PruneOptions): void {
+  pruneOptions(options, 'The options of prune');
+  const { idleFor, olderThan, deletedFor } = options;
+  if (idleFor === undefined && olderThan === undefined && deletedFor === undefined)
+    throw new InvalidArgumentError('prune needs idleFor, olderThan or deletedFor; without it every session would go.');
+  checkKeys(givenKey(options));
+}
+
+const trimOptions = object<TrimOptions>({
+  ...OWNER,
+  ...BATCH_OPTIONS,
+  sessionId: anything,
+  keepLast: aWholeNumber,
+  olderThan: aWait,
+});
+
+export function checkTrim(options: TrimOptions): void {
+  trimOptions(options, 'The options of trim');
+  if ((options.keepLast === undefined) === (options.olderThan === undefined))
+    throw new InvalidArgumentError('trim needs either keepLast or olderThan.');
+  checkKeys(givenKey(options));
+}
+
+/** @returns the one session that is to be trimmed; undefined without a `sessionId`. */
+export function trimmedSession({ appName, userId, sessionId }: TrimOptions): SessionKey | undefined {
+  if (sessionId === undefined) return undefined;
+  if (appName === undefined || userId === undefined)
+    throw new InvalidArgumentError('A sessionId needs appName and userId.');
+  return { appName, userId, sessionId };
+}
+
+const eraseOptions = object<EraseUserOptions>({ ...OWNER, ...BATCH_OPTIONS });
+
+export function checkErase(options: EraseUserOptions): void {
+  eraseOptions(options, 'The options of eraseUser');
+  // Without a user everybody would be erased.
+  checkKeys({ userId: options.userId });
+  checkKeys(givenKey(options));
+}
+
+const exportFilter = object<ExportFilter>(OWNER);
+
+export function checkExport(filter: ExportFilter): void {
+  exportFilter(filter, 'The filter');
+  checkKeys(givenKey(filter));
+}
+
+const statsOptions = object<StatsOptions & { groupBy?: 'app' }>({ ...OWNER, groupBy: oneOf('app') });
+
+export function checkStats(options: StatsOptions): void {
+  statsOptions(options, 'The options of stats');
+  checkKeys(givenKey(options));
+}

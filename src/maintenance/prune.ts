@@ -1,0 +1,30 @@
+import type { KeptSession, Walk } from '../database/stores/walk-store.js';
+import type { MaintenanceResult } from '../model/progress.js';
+import type { DeletionRun } from './deletion-run.js';
+import { removeLeftovers } from './leftovers.js';
+import type { PruneOptions } from './options.js';
+import { WholeSessions } from './whole-sessions.js';
+
+/** See `SessionMaintenance.prune`. */
+export async function prune(run: DeletionRun, options: PruneOptions): Promise<MaintenanceResult> {
+  const { appName, userId, idleFor, olderThan, deletedFor } = options;
+  const now = await run.read((sql) => run.stores.health.now(sql));
+  const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
+  const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(olderThan), before(deletedFor)];
+  const isMeant = ({ lastUpdateTime, createTime, deletedAt }: KeptSession) =>
+    (idleSince === undefined || lastUpdateTime <= idleSince) &&
+    (createdUpTo === undefined || createTime <= createdUpTo) &&
+    (deletedUpTo === undefined || (deletedAt !== undefined && deletedAt <= deletedUpTo));
+
+  // An index by creation or deletion would be one more for each append on PostgreSQL to write.
+  const way: Omit<Walk, 'appName'> =
+    userId === undefined && idleSince !== undefined ? { by: 'update', upTo: idleSince } : { by: 'key', userId };
+
+  return run.run(
+    () => run.batches.result,
+    async () => {
+      await run.walk(new WholeSessions(run, isMeant), { appName, ...way });
+      for await (const app of run.apps(appName, 'changes')) await removeLeftovers(run, app, userId);
+    },
+  );
+}

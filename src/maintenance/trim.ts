@@ -1,0 +1,124 @@
+import type { Sql } from '../database/sql/sql.js';
+import type { KeptSession } from '../database/stores/walk-store.js';
+import { decodeEvent } from '../model/event-codec.js';
+import { pastState } from '../model/past-state.js';
+import type { MaintenanceResult } from '../model/progress.js';
+import { stateJson } from '../model/state.js';
+import type { Run } from '../transfer/export.js';
+import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
+import { trimmedSession, type TrimOptions } from './options.js';
+
+/** See `SessionMaintenance.trim`. */
+export async function trim(run: DeletionRun, options: TrimOptions): Promise<MaintenanceResult> {
+  const { appName, userId, keepLast, olderThan = 0 } = options;
+  const { deletion, health, walk } = run.stores;
+  const key = trimmedSession(options);
+  const now = await run.read((sql) => health.now(sql));
+  const firstEvents = new FirstEvents(run, (session, before, read) => {
+    if (keepLast !== undefined) return Math.min(before, session.lastSeq - keepLast + 1);
+    return read(async (sql) => (await deletion.firstLater(sql, session, before, now - olderThan)) ?? before);
+  });
+  return run.run(
+    () => run.batches.result,
+    async () => {
+      if (!key) return run.walk(firstEvents, { appName, userId, by: 'key' });
+      const session = await run.read((sql) => walk.find(sql, key));
+      if (session) await run.deleteOf(firstEvents, [session]);
+    },
+  );
+}
+
+/**
+ * @param before the number before which events may go; those from there on need not be read.
+ * @param read runs statements.
+ * @returns the number of the first event that stays, `before` at most.
+ */
+type FirstKept = (session: KeptSession, before: number, read: Run) => Promise<number> | number;
+
+/** Drops the first events of sessions. */
+class FirstEvents implements Deletion {
+  readonly #run: DeletionRun;
+  readonly #firstKept: FirstKept;
+
+  constructor(run: DeletionRun, firstKept: FirstKept) {
+    this.#run = run;
+    this.#firstKept = firstKept;
+  }
+
+  async plan(session: KeptSession): Promise<Task | undefined> {
+    const firstKept = await this.#firstKeptOf(session, session.lastSeq + 1, this.#run.read);
+    if (firstKept === undefined) return undefined;
+    const events = firstKept - session.firstSeq;
+    return { session, events, rows: events };
+  }
+
+  /** @returns undefined where no event goes. */
+  async #firstKeptOf(session: KeptSession, before: number, read: Run): Promise<number | undefined> {
+    if (session.deletedAt !== undefined) return undefined;
+    const firstKept = await this.#firstKept(session, before, read);
+    return firstKept > session.firstSeq ? firstKept : undefined;
+  }
+
+  delete(sql: Sql, { session, events }: Task): Promise<Done> {
+    return this.#trim(sql, session, session.firstSeq + events);
+  }
+
+  async deleteLarge({ session, events }: Task): Promise<void> {
+    const { batches, write } = this.#run;
+    const firstKept = session.firstSeq + events;
+    /** The session as the last transaction has left it, and as the next one must find it. */
+    let left = session;
+    let dropped = 0;
+    for (let isOver = false; !isOver && (await batches.mayBegin());) {
+      const found = left;
+      const done = await write((sql) => this.#trim(sql, found, firstKept));
+      dropped += done.events;
+      left = { ...left, firstSeq: done.firstSeq };
+      isOver = done.isOver;
+      batches.add({ ...done, sessions: isOver && done.skipped === 0 && dropped > 0 ? 1 : 0 });
+    }
+  }
+
+  /** Drops a session's first events before a number, as many as fit into a transaction. */
+  async #trim(
+    sql: Sql,
+    session: KeptSession,
+    firstKept: number,
+  ): Promise<Done & { firstSeq: number; isOver: boolean }> {
+    const { locked, skipped } = await this.#run.lock(sql, session);
+    const nothing = { ...NOTHING_DONE, skipped, firstSeq: session.firstSeq, isOver: true };
+    // Another session has another time of creation. One that was imported again has its first events again.
+    if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
+
+    const { deletion, changes } = this.#run.stores;
+    const { size } = this.#run.batches;
+    const { key, lastSeq } = locked;
+    // A session that was rewound has fewer events than it had.
+    const most = Math.min(firstKept, lastSeq + 1);
+    const numbers = await deletion.numbersBefore(sql, key, most, size);
+    const before = numbers.length < size ? most : (numbers.at(-1) ?? 0) + 1;
+    const firstSeq = await this.#firstKeptOf(locked, before, (work) => work(sql));
+    if (firstSeq === undefined) return nothing;
+    const gone = numbers.filter((seq) => seq < firstSeq);
+    const state = await this.#stateBefore(sql, locked, firstSeq);
+    await changes.recordTrim(sql, key, { firstSeq, lastSeq, state });
+    await deletion.trim(sql, key, firstSeq, gone);
+    const isOver = firstSeq < before || before === most;
+    return { sessions: 1, events: gone.length, skipped, firstSeq, isOver };
+  }
+
+  /** The JSON of what a session has written to the state before an event; null where that is not known exactly. */
+  async #stateBefore(sql: Sql, { key, incarnation, firstSeq }: KeptSession, seq: number): Promise<string | null> {
+    const { changes, log } = this.#run.stores;
+    const history = await changes.history(sql, key);
+    if (!history.created || !history.isComplete) return null;
+    const range = { incarnation, after: firstSeq - 1, upTo: seq - 1, limit: seq };
+    const events = (await log.sessionEvents(sql, key, range)).flatMap(({ seq, json }) => {
+      const event = decodeEvent(json ?? undefined);
+      return event ? [{ seq, id: event.id, delta: event.actions?.stateDelta ?? {} }] : [];
+    });
+    const before = history.changes.filter((change) => change.seq < seq);
+    const state = pastState(history.created, before, events);
+    return stateJson(Array.from(state, ([name, { json }]) => [name, json] as const));
+  }
+}

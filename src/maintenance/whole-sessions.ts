@@ -1,0 +1,69 @@
+import type { Sql } from '../database/sql/sql.js';
+import { hasDeletionBegun, isSameIncarnation } from '../database/stores/stored-session.js';
+import type { KeptSession } from '../database/stores/walk-store.js';
+import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
+
+/** What a transaction has done to a session that takes several. */
+type PartDone = Done & { isOver: boolean };
+
+/** Deletes sessions with all that is stored of them. */
+export class WholeSessions implements Deletion {
+  readonly #run: DeletionRun;
+  readonly #isMeant: (session: KeptSession) => boolean;
+
+  constructor(run: DeletionRun, isMeant: (session: KeptSession) => boolean) {
+    this.#run = run;
+    this.#isMeant = isMeant;
+  }
+
+  plan(session: KeptSession): Task | undefined {
+    // What is left of a deletion that was interrupted goes whatever is meant: nobody else would finish it.
+    if (!hasDeletionBegun(session) && !this.#isMeant(session)) return undefined;
+    const events = Math.max(0, session.lastSeq - session.firstSeq + 1);
+    return { session, events, rows: events + 1 };
+  }
+
+  async delete(sql: Sql, { session }: Task): Promise<Done> {
+    const { locked, skipped } = await this.#lock(sql, session);
+    if (!locked) return { ...NOTHING_DONE, skipped };
+    await this.#run.stores.sessions.delete(sql, locked.key, locked.incarnation);
+    return { sessions: 1, events: locked.lastSeq - locked.firstSeq + 1, skipped };
+  }
+
+  async deleteLarge({ session }: Task): Promise<void> {
+    const { batches, write } = this.#run;
+    for (let isOver = false; !isOver && (await batches.mayBegin());) {
+      const done = await write((sql) => this.#deletePart(sql, session));
+      batches.add(done);
+      isOver = done.isOver;
+    }
+  }
+
+  async #deletePart(sql: Sql, session: KeptSession): Promise<PartDone> {
+    const { locked, skipped } = await this.#lock(sql, session);
+    if (!locked) return { ...NOTHING_DONE, skipped, isOver: true };
+    if (hasDeletionBegun(locked)) return this.#deleteSome(sql, locked);
+    // This comes before the first event goes: nobody may see the session without it, also when this call is interrupted.
+    await this.#run.stores.sessions.beginDeletion(sql, locked);
+    return { ...NOTHING_DONE, isOver: false };
+  }
+
+  /** Deletes the first events of a session whose deletion has begun, and the session with its last ones. */
+  async #deleteSome(sql: Sql, { key, incarnation, lastSeq }: KeptSession): Promise<PartDone> {
+    const { deletion, sessions } = this.#run.stores;
+    const { size } = this.#run.batches;
+    const numbers = await deletion.numbersBefore(sql, key, lastSeq + 1, size);
+    const last = numbers.at(-1);
+    const isOver = last === undefined || numbers.length < size;
+    if (isOver) await sessions.delete(sql, key, incarnation);
+    else await deletion.trim(sql, key, last + 1, numbers);
+    return { sessions: isOver ? 1 : 0, events: numbers.length, skipped: 0, isOver };
+  }
+
+  /** @returns the session under its lock, where it is still the same one and still meant. */
+  async #lock(sql: Sql, session: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
+    const { locked, skipped } = await this.#run.lock(sql, session);
+    if (!locked || !this.plan(locked)) return { skipped };
+    return isSameIncarnation(locked, session) ? { locked, skipped } : { skipped: 1 };
+  }
+}
