@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Sql } from '../database/sql/sql.js';
-import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { TransferredSession } from '../database/stores/transfer-store.js';
-import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
+import { InvalidArgumentError } from '../model/errors.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { ImportProgress } from '../model/progress.js';
 import { byScope, prefixed } from '../model/state.js';
 import type { Run } from './export.js';
+import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
 
 export interface ImportMode {
@@ -18,7 +17,8 @@ export interface ImportMode {
   isForeign?: boolean;
 }
 
-type ImportedSession = StorableRecord & { type: 'session' };
+type ImportedSession = SessionBatch['session'];
+type WritePlan = ImportPlan & { kind: 'write' };
 
 /** Writes records in their order, in transactions of at most so many events. */
 export class Import {
@@ -111,124 +111,72 @@ export class Import {
   /** @param isLast whether these are the last events of the session. */
   async #write(isLast: boolean): Promise<void> {
     const session = this.#session;
-    const events = this.#events;
     if (!session) return;
+    const batch = { session, events: this.#events, isLast };
     this.#events = [];
-    const written = await this.#run((sql) => this.#writeSession(sql, session, events, isLast));
+    const written = await this.#run((sql) => this.#writeBatch(sql, batch));
     this.#lastSeq = written.lastSeq;
     this.#progress.sessions += written.isNew ? 1 : 0;
-    this.#progress.events += written.events;
+    this.#progress.events += written.events.length;
   }
 
-  async #writeSession(
-    sql: Sql,
-    session: ImportedSession,
-    events: readonly NumberedEvent[],
-    isLast: boolean,
-  ): Promise<{ isNew: boolean; events: number; lastSeq: number }> {
-    const { sessions, transfer, events: store, changes } = this.#stores;
-    const { owner: key, session: record } = session;
-    const { createTime, lastUpdateTime, firstSeq } = record;
-    let existing = await (this.#mode.isDryRun ? transfer.session(sql, key) : transfer.lock(sql, key));
-    // It lacks events: what is left of it goes, and the session is written anew.
-    if (existing && hasDeletionBegun(existing)) {
-      if (!this.#mode.isDryRun) await sessions.deleteSoftDeleted(sql, key);
-      existing = undefined;
-    }
+  /** @returns what was done, or with a dry run would have been. */
+  async #writeBatch(sql: Sql, batch: SessionBatch): Promise<WritePlan> {
+    const { isDryRun, isForeign } = this.#mode;
+    const { transfer } = this.#stores;
+    const { owner: key } = batch.session;
+    const row = await (isDryRun ? transfer.session(sql, key) : transfer.lock(sql, key));
     // What a dry run has not written is taken for written.
-    const seen = this.#mode.isDryRun ? this.#lastSeq : undefined;
-    const isNew = !existing && seen === undefined;
-    if (!existing) {
-      const head = { incarnation: randomUUID(), firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
-      if (!this.#mode.isDryRun) {
-        await sessions.create(sql, key, head);
-        const data = record.created ? JSON.stringify(record.created) : null;
-        await changes.record(sql, { session: key, kind: 'created', seq: 0, data });
-      }
-      existing = { key, ...head, createTime, deletedAt: undefined, title: null, labels: null };
-    }
-    if (existing.createTime !== createTime)
-      throw new SessionExistsError(key.sessionId, 'It was created at another time.');
-
-    // An import that was interrupted goes on where it was, and a later one brings what is new.
-    const knownSeq = Math.max(existing.lastSeq, seen ?? 0);
-    const known = events.filter(({ seq }) => seq <= knownSeq);
-    const ids = await transfer.eventIds(
-      sql,
-      key,
-      known.map(({ seq }) => seq),
-    );
-    for (const { seq, id } of known) {
-      if (ids.has(seq) && ids.get(seq) !== id)
-        throw new SessionExistsError(
-          key.sessionId,
-          `Its event ${seq} has another id than the one that was to be written.`,
-        );
-    }
-    const fresh = events.filter(({ seq }) => seq > knownSeq);
-    for (const [i, { seq }] of fresh.entries()) {
-      if (seq !== knownSeq + 1 + i)
-        throw new InvalidArgumentError(`Session ${key.sessionId} lacks the events between ${knownSeq + i} and ${seq}.`);
-    }
-    const lastSeq = knownSeq + fresh.length;
-    if (isLast && lastSeq < record.lastSeq)
-      throw new InvalidArgumentError(`Session ${key.sessionId} lacks its events after number ${lastSeq}.`);
-    const written = { isNew, events: fresh.length, lastSeq };
-    if (this.#mode.isDryRun) return written;
-    await store.insert(sql, key, knownSeq + 1, fresh);
-    if (!isLast) {
-      // Nobody sees a part of it: it is soft-deleted until the rest is there.
-      const isSoftDeleted = isNew || existing.deletedAt !== undefined;
-      await transfer.describe(sql, {
-        ...existing,
-        createTime,
-        lastSeq,
-        ...(isSoftDeleted && { deletedAt: createTime }),
-      });
-    } else if (lastSeq === record.lastSeq) {
-      await this.#finish(sql, session, existing, isNew);
-    }
-    // Otherwise the session has gone on here since it was exported, and keeps its state.
-    return written;
+    const drySeq = isDryRun ? this.#lastSeq : undefined;
+    const planner = new ImportPlanner(batch, { row, drySeq }, isForeign);
+    const plan = planner.plan(await transfer.eventIds(sql, key, planner.known));
+    if (plan.kind === 'refuse') throw plan.error;
+    if (!isDryRun) await this.#apply(sql, batch.session, plan);
+    return plan;
   }
 
-  /** Gives a session whose events are all there its state, and what people call it. */
-  async #finish(
-    sql: Sql,
-    { owner: key, session: record, state: entries }: ImportedSession,
-    existing: TransferredSession,
-    isNew: boolean,
-  ): Promise<void> {
-    const { state, transfer, changes } = this.#stores;
-    const { createTime, lastUpdateTime, lastSeq } = record;
-    // `first_seq` is not the record's: a session that was trimmed here since the export does not have its first events any more.
-    const { firstSeq } = existing;
-    // A session that is not whole yet is soft-deleted with the time of its creation.
-    const keptDeletedAt = existing.deletedAt === createTime ? undefined : existing.deletedAt;
-    const { title, labels, deletedAt } = this.#mode.isForeign
-      ? { ...existing, deletedAt: keptDeletedAt }
-      : { ...record, title: record.title ?? null, labels: record.labels ? JSON.stringify(record.labels) : null };
-    if (isNew) {
-      await state.set(sql, key, byScope(entries));
-    } else {
-      const stored = await state.written(sql, key, 'session');
-      if (JSON.stringify(stored) !== JSON.stringify(entries)) {
-        const kept = new Set(entries.map((entry) => entry.key));
-        const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
-        await state.clear(sql, key);
-        await state.set(sql, key, byScope(entries));
-        await changes.recordState(sql, { session: key, seq: lastSeq, removed });
-      }
-    }
-    const described = { firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title };
-    await transfer.describe(sql, { key, ...described, labels });
-    // It was whole before, so what was recorded of it is there.
-    if (!isNew && existing.deletedAt === deletedAt) return;
-    for (const change of record.changes ?? []) {
+  async #apply(sql: Sql, session: ImportedSession, plan: WritePlan): Promise<void> {
+    const { sessions, transfer, events } = this.#stores;
+    const { owner: key } = session;
+    if (plan.start === 'replace') await sessions.deleteSoftDeleted(sql, key);
+    if (plan.start !== 'keep') await this.#create(sql, session);
+    await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, plan.events);
+    if (plan.end.kind === 'leave') return;
+    if (plan.end.kind === 'complete') await this.#setState(sql, session, plan.isNew);
+    await transfer.describe(sql, plan.end.row);
+    if (plan.end.kind === 'complete' && plan.end.hasNoHistory)
+      await this.#recordHistory(sql, session, plan.end.row.deletedAt !== undefined);
+  }
+
+  /** Creates the session without its events. */
+  async #create(sql: Sql, { owner: key, session }: ImportedSession): Promise<void> {
+    const { firstSeq, lastUpdateTime, created } = session;
+    const head = { incarnation: randomUUID(), firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
+    await this.#stores.sessions.create(sql, key, head);
+    const data = created ? JSON.stringify(created) : null;
+    await this.#stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data });
+  }
+
+  async #setState(sql: Sql, { owner: key, session, state: entries }: ImportedSession, isNew: boolean): Promise<void> {
+    const { state, changes } = this.#stores;
+    if (isNew) return state.set(sql, key, byScope(entries));
+    const stored = await state.written(sql, key, 'session');
+    if (JSON.stringify(stored) === JSON.stringify(entries)) return;
+    const kept = new Set(entries.map((entry) => entry.key));
+    const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
+    await state.clear(sql, key);
+    await state.set(sql, key, byScope(entries));
+    await changes.recordState(sql, { session: key, seq: session.lastSeq, removed });
+  }
+
+  /** Records for the log what happened to the session outside of its events. */
+  async #recordHistory(sql: Sql, { owner: key, session }: ImportedSession, isSoftDeleted: boolean): Promise<void> {
+    const { changes } = this.#stores;
+    for (const change of session.changes ?? []) {
       const { kind, seq } = change;
       const data = kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
       await changes.record(sql, { session: key, kind, seq, data: data ? JSON.stringify(data) : null });
     }
-    if (deletedAt !== undefined) await changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
+    if (isSoftDeleted) await changes.record(sql, { session: key, kind: 'hidden', seq: session.lastSeq, data: null });
   }
 }

@@ -1,0 +1,148 @@
+import { hasDeletionBegun } from '../database/stores/stored-session.js';
+import type { TransferredSession } from '../database/stores/transfer-store.js';
+import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
+import type { NumberedEvent, StorableRecord } from './records.js';
+
+/** Records of a session that are written together. */
+export interface SessionBatch {
+  session: StorableRecord & { type: 'session' };
+  events: readonly NumberedEvent[];
+  /** Whether these are the last events of the session. */
+  isLast: boolean;
+}
+
+/** What is here of the session. */
+export interface StoredHere {
+  row: TransferredSession | undefined;
+  /** The number of the newest event that an earlier batch of a dry run would have written. */
+  drySeq: number | undefined;
+}
+
+type SessionRow = Omit<TransferredSession, 'incarnation'>;
+
+/** What becomes of a session's row before its events are written. */
+type Start =
+  | 'create'
+  /** The row lacks events, since its deletion has begun. What is left of it goes, and the session is written anew. */
+  | 'replace'
+  | 'keep';
+
+/** What becomes of the session when the events of a batch are written. */
+export type End =
+  /** More events come. Until then nobody sees a part of the session: it is soft-deleted. */
+  | { kind: 'hide'; row: SessionRow }
+  /** All events are there. The session gets its state, and what people call it. */
+  | {
+      kind: 'complete';
+      row: SessionRow;
+      /** Whether the log has nothing yet of what happened to the session. */
+      hasNoHistory: boolean;
+    }
+  /** The session has gone on here since it was exported, and keeps its state. */
+  | { kind: 'leave' };
+
+/** What the import does with a batch. */
+export type ImportPlan =
+  | { kind: 'refuse'; error: InvalidArgumentError | SessionExistsError }
+  | {
+      kind: 'write';
+      /** Whether the session counts as one that was not here. */
+      isNew: boolean;
+      start: Start;
+      /** The events that are not here, by consecutive numbers; the others are skipped. */
+      events: readonly NumberedEvent[];
+      /** The number of the session's newest event afterwards. */
+      lastSeq: number;
+      end: End;
+    };
+
+/** Compares a batch with what is here, and decides what is to be done. It reads nothing and writes nothing. */
+export class ImportPlanner {
+  readonly #batch: SessionBatch;
+  readonly #start: Start;
+  readonly #isNew: boolean;
+  /** The session's row, or the one that it gets first. */
+  readonly #row: SessionRow;
+  /** The number of the newest event that is here. */
+  readonly #knownSeq: number;
+  readonly #isForeign: boolean;
+
+  /** @param isForeign see `ImportMode`. */
+  constructor(batch: SessionBatch, { row, drySeq }: StoredHere, isForeign = false) {
+    this.#batch = batch;
+    const { owner: key, session } = batch.session;
+    const { firstSeq, createTime, lastUpdateTime } = session;
+    const here = row && !hasDeletionBegun(row) ? row : undefined;
+    this.#start = here ? 'keep' : row ? 'replace' : 'create';
+    this.#isNew = !here && drySeq === undefined;
+    const described = { deletedAt: undefined, title: null, labels: null };
+    this.#row = here ?? { key, firstSeq, lastSeq: firstSeq - 1, createTime, lastUpdateTime, ...described };
+    this.#knownSeq = Math.max(this.#row.lastSeq, drySeq ?? 0);
+    this.#isForeign = isForeign;
+  }
+
+  /** The numbers of the events that are here already; `plan` needs the ids that they have here. */
+  get known(): number[] {
+    return this.#batch.events.map(({ seq }) => seq).filter((seq) => seq <= this.#knownSeq);
+  }
+
+  /** @param ids of the known events, by number; those that are missing here are not compared. */
+  plan(ids: ReadonlyMap<number, string>): ImportPlan {
+    const { events, session } = this.#batch;
+    const { sessionId } = session.owner;
+    if (this.#row.createTime !== session.session.createTime)
+      return refusal(new SessionExistsError(sessionId, 'It was created at another time.'));
+
+    const other = events.find(({ seq, id }) => seq <= this.#knownSeq && (ids.get(seq) ?? id) !== id);
+    if (other) {
+      const what = `Its event ${other.seq} has another id than the one that was to be written.`;
+      return refusal(new SessionExistsError(sessionId, what));
+    }
+    // An import that was interrupted goes on where it was, and a later one brings what is new.
+    const fresh = events.filter(({ seq }) => seq > this.#knownSeq);
+    const gap = fresh.findIndex(({ seq }, i) => seq !== this.#knownSeq + 1 + i);
+    const behindGap = fresh[gap];
+    if (behindGap) {
+      const what = `lacks the events between ${this.#knownSeq + gap} and ${behindGap.seq}.`;
+      return refusal(new InvalidArgumentError(`Session ${sessionId} ${what}`));
+    }
+    const lastSeq = this.#knownSeq + fresh.length;
+    if (this.#batch.isLast && lastSeq < session.session.lastSeq)
+      return refusal(new InvalidArgumentError(`Session ${sessionId} lacks its events after number ${lastSeq}.`));
+    return {
+      kind: 'write',
+      isNew: this.#isNew,
+      start: this.#start,
+      events: fresh,
+      lastSeq,
+      end: this.#end(lastSeq),
+    };
+  }
+
+  #end(lastSeq: number): End {
+    const { session, isLast } = this.#batch;
+    const { createTime } = session.session;
+    if (!isLast) {
+      const isSoftDeleted = this.#isNew || this.#row.deletedAt !== undefined;
+      return { kind: 'hide', row: { ...this.#row, lastSeq, ...(isSoftDeleted && { deletedAt: createTime }) } };
+    }
+    if (lastSeq !== session.session.lastSeq) return { kind: 'leave' };
+    const row = this.#completeRow(lastSeq);
+    // It was whole before, so what was recorded of it is there.
+    return { kind: 'complete', row, hasNoHistory: this.#isNew || this.#row.deletedAt !== row.deletedAt };
+  }
+
+  #completeRow(lastSeq: number): SessionRow {
+    const { owner: key, session } = this.#batch.session;
+    const { createTime, lastUpdateTime, title = null, labels, deletedAt } = session;
+    // `first_seq` is not the record's: a session that was trimmed here since the export does not have its first events any more.
+    const { firstSeq } = this.#row;
+    const row = { key, firstSeq, lastSeq, createTime, lastUpdateTime };
+    if (!this.#isForeign) return { ...row, title, labels: labels ? JSON.stringify(labels) : null, deletedAt };
+    // A session that is not whole yet is soft-deleted with the time of its creation.
+    const keptDeletedAt = this.#row.deletedAt === createTime ? undefined : this.#row.deletedAt;
+    return { ...row, title: this.#row.title, labels: this.#row.labels, deletedAt: keptDeletedAt };
+  }
+}
+
+const refusal = (error: InvalidArgumentError | SessionExistsError): ImportPlan => ({ kind: 'refuse', error });

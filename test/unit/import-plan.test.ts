@@ -1,0 +1,96 @@
+import { InvalidArgumentError, SessionExistsError } from '../../src/model/errors.js';
+import { ImportPlanner, type SessionBatch, type StoredHere } from '../../src/transfer/import-plan.js';
+
+const key = { appName: 'app', userId: 'ada', sessionId: 's' };
+const times = { createTime: 1, lastUpdateTime: 2 };
+const event = (seq: number) => ({ seq, id: `e${seq}`, timestamp: 1, json: '{}' });
+const events = (...numbers: number[]) => numbers.map(event);
+
+/** A batch of a session of five events. */
+function batch(part: Partial<SessionBatch> = {}): SessionBatch {
+  const session = { type: 'session' as const, ...key, ...times, firstSeq: 1, lastSeq: 5, state: [], title: 'theirs' };
+  return {
+    session: { type: 'session', owner: key, state: [], session },
+    events: events(1, 2, 3, 4, 5),
+    isLast: true,
+    ...part,
+  };
+}
+
+function here(lastSeq: number, part: Partial<StoredHere['row']> = {}): StoredHere {
+  const described = { deletedAt: undefined, title: 'ours', labels: null };
+  return { row: { key, ...times, incarnation: '-1', firstSeq: 1, lastSeq, ...described, ...part }, drySeq: undefined };
+}
+const nothing: StoredHere = { row: undefined, drySeq: undefined };
+
+const planFor = (one: SessionBatch, stored: StoredHere, isForeign = false) =>
+  new ImportPlanner(one, stored, isForeign).plan(new Map());
+
+describe('ImportPlanner', () => {
+  test('L1 a session that is not here is created, and hidden until all of its events are there', () => {
+    const first = planFor(batch({ events: events(1, 2, 3), isLast: false }), nothing);
+    expect(first).toMatchObject({ kind: 'write', start: 'create', isNew: true, lastSeq: 3 });
+    expect(first).toHaveProperty('end', expect.objectContaining({ kind: 'hide' }));
+    expect(first).toHaveProperty('end.row.deletedAt', times.createTime);
+
+    const last = planFor(batch({ events: events(4, 5) }), here(3, { deletedAt: times.createTime }));
+    expect(last).toMatchObject({ kind: 'write', start: 'keep', isNew: false, events: events(4, 5), lastSeq: 5 });
+    expect(last).toMatchObject({ end: { kind: 'complete', hasNoHistory: true, row: { title: 'theirs' } } });
+    expect(last).toHaveProperty('end.row.deletedAt', undefined);
+  });
+
+  test('L1 what is here is skipped, and a session that has gone on here keeps its state', () => {
+    expect(planFor(batch(), here(5))).toMatchObject({
+      events: [],
+      lastSeq: 5,
+      end: { kind: 'complete', hasNoHistory: false },
+    });
+    expect(planFor(batch(), here(7))).toMatchObject({ events: [], lastSeq: 7, end: { kind: 'leave' } });
+  });
+
+  test('L1 what is left of a deletion is replaced', () => {
+    const begun = here(5, { incarnation: '!1', deletedAt: 3 });
+    expect(planFor(batch(), begun)).toMatchObject({ start: 'replace', isNew: true, events: events(1, 2, 3, 4, 5) });
+  });
+
+  test('L2 records of another store leave titles and soft deletions as they are', () => {
+    const row = { title: 'ours', deletedAt: 3 };
+    expect(planFor(batch(), here(2, row), true)).toMatchObject({ end: { kind: 'complete', row } });
+  });
+
+  test('L2 a dry run takes for written what it has not written', () => {
+    const second = planFor(batch({ events: events(4, 5) }), { row: undefined, drySeq: 3 });
+    expect(second).toMatchObject({ kind: 'write', isNew: false, lastSeq: 5 });
+  });
+
+  test.each([
+    ['another session', batch(), here(5, { createTime: 9 }), SessionExistsError, /created at another time/],
+    [
+      'events that are missing between two',
+      batch({ events: events(1, 2, 4) }),
+      nothing,
+      InvalidArgumentError,
+      /2 and 4/,
+    ],
+    [
+      'events that are missing at the end',
+      batch({ events: events(1, 2) }),
+      nothing,
+      InvalidArgumentError,
+      /after number 2/,
+    ],
+  ])('L1 %s: refused', (_, one, stored, type, message) => {
+    const plan = planFor(one, stored);
+    expect(plan).toMatchObject({ kind: 'refuse', error: expect.any(type) });
+    expect(plan).toHaveProperty('error.message', expect.stringMatching(message));
+  });
+
+  test('L1 an event that has another id here is refused', () => {
+    const planner = new ImportPlanner(batch(), here(2));
+    expect(planner.known).toEqual([1, 2]);
+    expect(planner.plan(new Map([[2, 'other']]))).toMatchObject({
+      kind: 'refuse',
+      error: expect.any(SessionExistsError),
+    });
+  });
+});
