@@ -1,5 +1,7 @@
 import type { Sql } from '../database/sql/sql.js';
-import type { LogColumns, LoggedChange, LoggedEvent } from '../database/stores/log-store.js';
+import type { LoggedChange } from '../database/stores/complete-log-store.js';
+import type { LogColumns } from '../database/stores/log-columns.js';
+import type { LoggedEvent } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -30,12 +32,12 @@ interface CompleteRange {
 /** Reads events and changes after one boundary, up to another, in their order (contract J1). */
 export async function readComplete(
   sql: Sql,
-  { log, state }: Stores,
+  { log, completeLog, state }: Stores,
   { after, upTo, limit }: CompleteRange,
   columns: LogColumns,
 ): Promise<CompletePage> {
-  const events = await log.events(sql, { after: after.position, upTo: upTo.position, limit }, columns, false);
-  const changes = await log.changes(sql, { after: after.change, upTo: upTo.change, limit }, columns);
+  const events = await log.eventsWithSoftDeleted(sql, { after: after.position, upTo: upTo.position, limit }, columns);
+  const changes = await completeLog.changes(sql, { after: after.change, upTo: upTo.change, limit }, columns);
   const [areEventsCut, areChangesCut] = [events.length === limit, changes.length === limit];
   const [lastEvent, lastChange] = [events.at(-1)?.position ?? 0, changes.at(-1)?.position ?? 0];
   // What comes after the end of a list that was cut may lack entries of that list.
@@ -45,7 +47,7 @@ export async function readComplete(
   const owners = [...readEvents, ...readChanges].map(({ session }) => session);
   const sessions = distinct(owners.filter(({ sessionId }) => sessionId !== ''));
   const rewritings = new Map<string, { changeId: number; before: string | null }[]>();
-  for (const { session, eventSeq, ...rewriting } of await log.rewritings(sql, sessions)) {
+  for (const { session, eventSeq, ...rewriting } of await completeLog.rewritings(sql, sessions)) {
     const id = eventIdentity(session, eventSeq);
     const known = rewritings.get(id);
     if (known) known.push(rewriting);
@@ -72,7 +74,7 @@ export async function readComplete(
   for (const change of readChanges) {
     const content =
       change.eventSeq === null ? undefined : await contentAfter(change.session, change.eventSeq, change.id);
-    const newest = change.isLate ? await log.newestAt(sql, change.session, change.position) : undefined;
+    const newest = change.isLate ? await completeLog.newestAt(sql, change.session, change.position) : undefined;
     const entry = changeOf(change, content, current, newest);
     if (entry) entries.push({ boundary: { position: change.position, change: change.number }, change: entry });
   }

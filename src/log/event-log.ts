@@ -256,7 +256,7 @@ export class EventLog {
     { changes = false }: AnyFilter,
     signal?: AbortSignal,
   ): Promise<LogWentBackError | undefined> {
-    return wentBack(reader, head, changes, this.#stores.log, (work) =>
+    return wentBack(reader, head, changes, this.#stores, (work) =>
       this.#database.call(call, () => this.#database.run(work, { signal })),
     );
   }
@@ -445,7 +445,7 @@ export class EventLog {
     while (after < head.position) {
       const range = { after, upTo: head.position, limit: BATCH };
       const events = await this.#database.call(call, () =>
-        this.#database.run((sql) => this.#stores.log.events(sql, range, filter, true), { signal }),
+        this.#database.run((sql) => this.#stores.log.events(sql, range, filter), { signal }),
       );
       for (const entry of entriesOf(events, filter)) {
         yield { ...entry, cursor: { position: entry.position ?? after, epoch, history } };
@@ -468,7 +468,10 @@ export class EventLog {
     const { position, change } = from;
     const { epoch } = head;
     // A reader of events alone may have passed some of the changes before its position, never one behind it.
-    const start = { position, change: change ?? (await run((sql) => this.#stores.log.changeBefore(sql, position))) };
+    const start = {
+      position,
+      change: change ?? (await run((sql) => this.#stores.completeLog.changeBefore(sql, position))),
+    };
     let reader = { ...start, epoch, read: { ends: endsOf(head), rests: restsOf(from) } };
     while (reader.position < head.position || reader.change < head.change) {
       const { position, change, read } = reader;

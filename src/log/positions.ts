@@ -61,7 +61,7 @@ export class Positions {
     const known = this.#writers.pop();
     try {
       const { writer, ...assigned } = await this.#database.transaction(
-        (sql) => this.#stores.log.assignPositions(sql, outcome.lostAnswer === undefined ? known : undefined),
+        (sql) => this.#stores.positions.assign(sql, outcome.lostAnswer === undefined ? known : undefined),
         {
           outcome,
           // Others may give positions meanwhile, and are heard only between two tries.

@@ -1,5 +1,5 @@
 import type { Sql } from '../database/sql/sql.js';
-import type { LogStore } from '../database/stores/log-store.js';
+import type { Stores } from '../database/stores/stores.js';
 import { LogWentBackError } from '../model/errors.js';
 import {
   LOG_BEGINNING,
@@ -56,7 +56,7 @@ export async function wentBack(
   reader: ReaderCursor,
   head: CompleteLogPosition,
   isComplete: boolean,
-  log: LogStore,
+  { log, logHistory }: Stores,
   run: <T>(work: (sql: Sql) => Promise<T>) => Promise<T>,
 ): Promise<LogWentBackError | undefined> {
   const { position, change = 0, epoch = head.epoch, read } = reader;
@@ -66,7 +66,7 @@ export async function wentBack(
 
   const newest = endsOf(head);
   const others = read.ends.map(({ writer }) => writer).filter((writer) => !newest.some((end) => end.writer === writer));
-  const stored = others.length > 0 ? [...newest, ...(await run((sql) => log.historyEnds(sql, others)))] : newest;
+  const stored = others.length > 0 ? [...newest, ...(await run((sql) => logHistory.ends(sql, others)))] : newest;
   let shared = lastShared(read.ends, stored);
   const isShared = isComplete ? !isBefore(shared, seen) : shared.position >= Math.min(position, seen.position);
   if (isKnown && isShared) return undefined;

@@ -197,7 +197,7 @@ logSuite.own(
     const database = new Database(store.peer.em);
     const stores = Stores.of(store.peer.em, database.dialect);
     await database.transaction(async (sql) => {
-      expect(await stores.log.assignPositions(sql)).toMatchObject({ position: 2, isPending: false });
+      expect(await stores.positions.assign(sql)).toMatchObject({ position: 2, isPending: false });
       for (const sessionId of ['b', 'd']) {
         const session = (await writer.getSession({ ...ALICE, sessionId }))!;
         await writer.appendEvent({ session, event: eventOf({ id: `${sessionId}2` }) });

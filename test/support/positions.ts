@@ -1,15 +1,15 @@
 import type { MikroORM } from '@mikro-orm/core';
-import { LogStore } from '../../src/database/stores/log-store.js';
+import { PositionStore } from '../../src/database/stores/position-store.js';
 import { inLogOrder } from '../../src/model/log-order.js';
 
 /** Has so few events and changes get their positions in one transaction during `work`. */
 export async function inBatchesOf<T>(count: number, work: () => Promise<T>): Promise<T> {
-  const { positionedAtOnce } = LogStore;
-  LogStore.positionedAtOnce = count;
+  const { positionedAtOnce } = PositionStore;
+  PositionStore.positionedAtOnce = count;
   try {
     return await work();
   } finally {
-    LogStore.positionedAtOnce = positionedAtOnce;
+    PositionStore.positionedAtOnce = positionedAtOnce;
   }
 }
 

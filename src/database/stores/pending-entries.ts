@@ -1,0 +1,181 @@
+import { sessionIdentity } from '../../model/keys.js';
+import { inLogOrder } from '../../model/log-order.js';
+import type { Sql } from '../sql/sql.js';
+import {
+  SESSION_COLUMNS,
+  isSameSession,
+  sessionColumnsOf,
+  sessionKeyOf,
+  type SessionKeyRow,
+  type Tables,
+} from '../sql/tables.js';
+import { numberOf } from '../sql/row-values.js';
+import { CHANGE } from './log-counters.js';
+
+/** An event or a change that has no place in the log yet. */
+export type PendingEntry = { event: PendingRow; change?: undefined } | { event?: undefined; change: PendingRow };
+
+/** Some of what is committed and has no position. */
+export interface Pending {
+  /** In the order in which they get their places. */
+  entries: PendingEntry[];
+  /** Whether there may be more. */
+  isCut: boolean;
+  /** The number of the last change that has one. */
+  lastChange: number;
+}
+
+/** An event or a change without a position, or the counter of changes. */
+export interface PendingRow extends SessionKeyRow {
+  /** `own` is a change of a session that has events without a position. */
+  kind: 'event' | 'change' | 'own' | 'counter';
+  /** Of a change; the value of the counter; 0 where a session with events has no changes. */
+  id: number;
+  seq: number;
+  timestamp: number;
+  /** The lowest `seq` of its session's later changes without a position; `NONE` where there are none, or they are at hand. */
+  later: number;
+}
+
+interface PendingRows {
+  /** By number. */
+  events: PendingRow[];
+  /** In the order in which they were made. */
+  changes: PendingRow[];
+  /** By session: the first changes of those that have events. */
+  own: ReadonlyMap<string, PendingRow[]>;
+  lastChange: number;
+}
+
+/** Above any number of an event. */
+const NONE = 2 ** 31 - 1;
+
+/** Reads the events and changes that have no place in the log yet. */
+export class PendingEntries {
+  readonly #text: ReturnType<typeof texts>;
+
+  constructor(tables: Tables) {
+    this.#text = texts(tables);
+  }
+
+  /**
+   * Of each session these are its first entries: what is left for the next transaction comes after them (contract J2).
+   *
+   * @param limit the most events, and the most changes.
+   */
+  async read(sql: Sql, limit: number): Promise<Pending> {
+    let rows = await this.#rows(sql, this.#text.select, [limit, limit]);
+    const areChangesCut = rows.changes.length === limit;
+    // An event must not get its position before a change of its session that did not fit in.
+    if (areChangesCut) rows = await this.#rows(sql, this.#text.selectWithOwn, [limit, limit, limit, limit]);
+    const { own, lastChange } = rows;
+    // Sessions whose changes were not read wait. The two parts of the statement may take other sessions from events with
+    // equal numbers.
+    const events = areChangesCut ? rows.events.filter((event) => own.has(sessionIdOf(event))) : rows.events;
+    const ofEvents = [...own.values()].flat();
+    const others = rows.changes.filter((change) => !own.has(sessionIdOf(change)));
+    const changes = [...ofEvents, ...others.slice(0, Math.max(0, limit - ofEvents.length))];
+    const areEventsCut = rows.events.length === limit;
+    // All pending events with lower numbers than this are at hand.
+    const complete = areEventsCut ? (rows.events.at(-1)?.seq ?? 0) : Infinity;
+    return { entries: inTime(events, changes, complete), isCut: areEventsCut || areChangesCut, lastChange };
+  }
+
+  async #rows(sql: Sql, text: string, limits: readonly number[]): Promise<PendingRows> {
+    const [ofEvents, ofChanges, ...rest] = limits;
+    const read = await sql.all<PendingRow>(text, [ofEvents, ofChanges, CHANGE, ...rest]);
+    const rows = read.map((row) => ({
+      ...row,
+      id: numberOf(row.id),
+      seq: numberOf(row.seq),
+      timestamp: numberOf(row.timestamp),
+      later: numberOf(row.later),
+    }));
+    const own = new Map<string, PendingRow[]>();
+    for (const row of rows.filter(({ kind }) => kind === 'own')) {
+      const id = sessionIdOf(row);
+      const changes = own.get(id) ?? [];
+      own.set(id, changes);
+      if (row.id > 0) changes.push(row);
+    }
+    for (const changes of own.values()) changes.sort((a, b) => a.id - b.id);
+    return {
+      events: rows.filter(({ kind }) => kind === 'event').sort((a, b) => a.seq - b.seq),
+      changes: rows.filter(({ kind }) => kind === 'change').sort((a, b) => a.id - b.id),
+      own,
+      lastChange: rows.find(({ kind }) => kind === 'counter')?.id ?? 0,
+    };
+  }
+}
+
+const sessionIdOf = (row: PendingRow) => sessionIdentity(sessionKeyOf(row));
+
+/**
+ * By time across sessions; inside one as it happened, whatever the clocks of its writers.
+ *
+ * @param events by number; of each session the first ones.
+ * @param changes in the order in which they were made; of each session the first ones.
+ * @param complete all events with lower numbers are among `events`.
+ * @returns what comes before all that is not at hand.
+ */
+function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], complete: number): PendingEntry[] {
+  const sessions = new Map<string, { events: PendingRow[]; changes: PendingRow[] }>();
+  const of = (row: PendingRow) => {
+    const id = sessionIdOf(row);
+    const session = sessions.get(id) ?? { events: [], changes: [] };
+    sessions.set(id, session);
+    return session;
+  };
+  for (const event of events) of(event).events.push(event);
+  for (const change of changes) of(change).changes.push(change);
+
+  const timed: { entry: PendingEntry; time: number }[] = [];
+  for (const session of sessions.values()) {
+    let time = -Infinity;
+    const later = session.changes.at(-1)?.later ?? NONE;
+    // The lowest number that the session had at a change or later: events up to there come before the change.
+    const follows = new Map<PendingRow, number>();
+    let lowest = later;
+    for (const change of session.changes.toReversed()) {
+      lowest = Math.min(lowest, change.seq);
+      follows.set(change, lowest);
+    }
+    const events = session.events.filter(({ seq }) => seq <= later);
+    for (const entry of inLogOrder(events, session.changes)) {
+      if (entry.change && (follows.get(entry.change) ?? 0) >= complete) break;
+      time = Math.max(time, (entry.event ?? entry.change).timestamp);
+      timed.push({ entry, time });
+    }
+  }
+  return timed.sort((a, b) => a.time - b.time).map(({ entry }) => entry);
+}
+
+function texts({ events, changes, counters }: Tables) {
+  const firstEvents = (columns: string) =>
+    `select ${columns} from ${events} where position is null order by position, seq limit ?`;
+  // Entries are ordered by number across sessions: of each session the first ones come first, so that a part of them leaves no
+  // gap.
+  // It is one statement, so that both are as of one moment: an event must not get its position before a change that it follows.
+  const select = `select * from (${firstEvents(`'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp, ${NONE} as later`)})
+      as pending_events
+    union all select * from (
+      select 'change' as kind, change_id as id, ${SESSION_COLUMNS}, seq, time as timestamp, ${NONE} as later from ${changes}
+      where number is null order by number, change_id limit ?) as pending_changes
+    union all select 'counter', value, '', '', '', 0, 0, 0 from ${counters} where name = ?`;
+  const ofSession = `partition by ${sessionColumnsOf('s')} order by change_id`;
+  return {
+    select,
+    // Also the changes of the sessions that have these events: the first one of each session, then the second one of each …
+    // `number is null` would let a server without statistics read all changes without a number for each of the sessions.
+    selectWithOwn: `${select}
+      union all select * from (
+        select 'own' as kind, coalesce(change_id, 0) as id, ${SESSION_COLUMNS}, coalesce(seq, 0) as seq,
+          coalesce(time, 0) as timestamp, coalesce(later, ${NONE}) as later from (
+          select ${sessionColumnsOf('s')}, change_id, c.seq, time,
+            row_number() over (${ofSession}) as nth,
+            min(c.seq) over (${ofSession} rows between 1 following and unbounded following) as later
+          from (select distinct ${SESSION_COLUMNS} from (${firstEvents(SESSION_COLUMNS)}) as first_events) as s
+          left join ${changes} as c on ${isSameSession('c', 's')} and coalesce(c.number, 0) = 0) as numbered
+        order by nth, change_id limit ?) as own_changes`,
+  };
+}
