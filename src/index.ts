@@ -48,7 +48,7 @@ export type {
   SessionReset,
 } from './log/entries.js';
 export type { CompleteLogPosition, LogPosition } from './model/log-history.js';
-export type { NotificationClient } from './log/listener.js';
+export type { NotificationClient } from './log/watch/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
 export type {

@@ -34,8 +34,8 @@ import { checkRetry, type ErrorContext, type ReportingOptions, type RetryOptions
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
 import { readComplete } from './complete-log.js';
 import type { LogChange, LogEntry, LogEntryPosition, SessionLogEntry, SessionLogPosition } from './entries.js';
-import { LogListener, type NotificationClient } from './listener.js';
-import { LogPoller, type Watch } from './poller.js';
+import { LogListener, type NotificationClient } from './watch/listener.js';
+import { LogPoller, type Watch } from './watch/poller.js';
 import { endsOf, cursorAt, restsOf, wentBack, type ReaderCursor } from './went-back.js';
 
 export interface EventLogOptions extends ReportingOptions {

@@ -3,7 +3,7 @@ import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
-import { Announcer } from '../log/announcer.js';
+import { Announcer } from '../log/watch/announcer.js';
 import type { Damage } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';

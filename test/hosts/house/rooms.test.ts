@@ -30,7 +30,7 @@ test('the linter refuses an import of a room above, and of nothing else', () => 
     ['src/database/dialects/sqlite.ts', '../stores/session-store.js'],
     ['src/database/stores/session-store.ts', '../calls/database.js'],
     ['src/database/calls/transaction.ts', '../../sessions/session-service.js'],
-    ['src/log/poller.ts', '../../migrations/migrate.js'],
+    ['src/log/watch/poller.ts', '../../../migrations/migrate.js'],
     ['src/maintenance/repair.ts', '../sessions/damage.js'],
     ['src/index.ts', './cli/program.js'],
     ['entities/columns.ts', '../src/index.js'],

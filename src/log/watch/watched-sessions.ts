@@ -1,7 +1,7 @@
-import type { SessionHead } from '../database/stores/session-store.js';
-import type { Stores } from '../database/stores/stores.js';
-import type { Database } from '../database/calls/database.js';
-import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import type { SessionHead } from '../../database/stores/session-store.js';
+import type { Stores } from '../../database/stores/stores.js';
+import type { Database } from '../../database/calls/database.js';
+import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 
 /** A session that somebody watches. */
 export interface WatchedSession {

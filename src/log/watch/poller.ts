@@ -1,10 +1,10 @@
-import { Aborted } from '../database/calls/connection.js';
-import type { SessionHead } from '../database/stores/session-store.js';
-import type { Stores } from '../database/stores/stores.js';
-import type { Database } from '../database/calls/database.js';
-import type { SessionKey } from '../model/keys.js';
-import type { CompleteLogPosition } from '../model/log-history.js';
-import { Positions, type Report } from './positions.js';
+import { Aborted } from '../../database/calls/connection.js';
+import type { SessionHead } from '../../database/stores/session-store.js';
+import type { Stores } from '../../database/stores/stores.js';
+import type { Database } from '../../database/calls/database.js';
+import type { SessionKey } from '../../model/keys.js';
+import type { CompleteLogPosition } from '../../model/log-history.js';
+import { Positions, type Report } from '../positions.js';
 import { Waiters } from './waiters.js';
 import { WatchedSessions } from './watched-sessions.js';
 

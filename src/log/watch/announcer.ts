@@ -1,5 +1,5 @@
-import type { Stores } from '../database/stores/stores.js';
-import type { Database } from '../database/calls/database.js';
+import type { Stores } from '../../database/stores/stores.js';
+import type { Database } from '../../database/calls/database.js';
 import { LogPoller } from './poller.js';
 
 /** Notifies watchers of the event log that events were written. */
