@@ -2,7 +2,7 @@ import type { EntityMetadata, EntityProperty, MikroORM } from '@mikro-orm/core';
 import { dialectName } from '../../../entities/dialect-name.js';
 import { TABLES, locationFor, locationOf } from '../../../migrations/tables.js';
 import type { DialectSql } from '../../database/dialects/dialect.js';
-import type { Sql } from '../../database/sql/sql.js';
+import { checking, type Sql } from '../../database/sql/sql.js';
 import { textOf } from '../../database/sql/row-values.js';
 
 /** A column, an index or a foreign key that a table has. */
@@ -39,7 +39,7 @@ export async function schemaDifferences(orm: MikroORM, dialect: DialectSql, read
     ...locationOf(orm.getMetadata()),
   });
   const entities = [...orm.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
-  const values = [schema ?? null, ...entities.map(({ tableName }) => tableName)];
+  const values = [schema ?? null, ...entities.map(({ tableName }) => checking(tableName))];
   const rows = await read((sql) => sql.all<Part>(dialect.catalog(entities.length), [...values, ...values, ...values]));
   const parts = rows.map((row) => ({ ...row, detail: textOf(row.detail), name: textOf(row.name) }));
   return entities.flatMap((meta) => {

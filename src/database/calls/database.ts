@@ -11,7 +11,7 @@ import {
   type TransactionHooks,
 } from './connection.js';
 import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, sqlOf, type Sql } from '../sql/sql.js';
 import { resolveDialect } from '../dialects/resolve.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
 import type { Driver } from '../drivers/driver.js';
@@ -20,7 +20,6 @@ import { refuseDisabled, refuseEnded, refuseInside, transactionsAreDisabled } fr
 import { ormConnectionOf, refuseOther, type OrmConnection } from '../orm/orm-connection.js';
 import { Stores } from '../stores/stores.js';
 import { SharedCommits } from './shared-commits.js';
-import { sqlOf } from '../sql/sql.js';
 import { Statements } from '../sql/statements.js';
 import { isObject } from '../../model/objects.js';
 
@@ -302,7 +301,7 @@ export class Database {
    */
   async checkSettings(): Promise<void> {
     try {
-      await this.#once((sql) => sql.all('select ? as checked', ['']));
+      await this.#once((sql) => sql.all('select ? as checked', [checking('')]));
     } catch (error) {
       const refusal = error instanceof SchemaError ? error : this.dialect.connections.settings.refusal(error);
       if (refusal) throw refusal;

@@ -2,6 +2,7 @@ import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/e
 import type { Failure } from '../../model/failures.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { numberOf } from '../sql/row-values.js';
+import { checking } from '../sql/sql.js';
 import { isSameEvent, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { addToLastSeq, lockBySelect } from './session-row.js';
@@ -330,7 +331,7 @@ export const mysql: Dialect = {
       const { insertId } = await sql.run(
         `insert into ${counters} (name, value) values (?, last_insert_id(?))
          on duplicate key update value = last_insert_id(value + ?)`,
-        [name, by, by],
+        [checking(name), by, by],
       );
       return insertId;
     },

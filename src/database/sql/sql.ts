@@ -21,6 +21,19 @@ export interface SqlContext extends Omit<StatementContext, 'wants'> {
   prefix: string;
 }
 
+/**
+ * A value in whose place a statement checks the settings of the connection (contract O7): one of a condition or of a row to
+ * insert, so that the check comes before anything is written.
+ */
+class CheckingValue {
+  constructor(readonly value: string | number) {}
+}
+
+/** Has a statement check the settings where this value is. In a transaction the first statement with values needs one, outside of it each. */
+export function checking(value: string | number): unknown {
+  return new CheckingValue(value);
+}
+
 /** Expressions that check the connection's settings, and fail where one is refused (contract O7). */
 export interface CheckExpressions {
   /** Its value is that of its `?`. The database treats it as a constant, and uses the same indexes. */
@@ -40,7 +53,8 @@ export function sqlOf(statements: Statements, driver: Driver, check: CheckExpres
     if (turn) await turn;
     const text = isChecked || values.length === 0 ? given : checked(check, given, values);
     if (isInTransaction && values.length > 0) isChecked = true;
-    return statements.send(driver, prefix + text, values, as);
+    const plain = values.map((value) => (value instanceof CheckingValue ? value.value : value));
+    return statements.send(driver, prefix + text, plain, as);
   };
   return {
     isInTransaction,
@@ -66,17 +80,16 @@ const MOST_TEXTS = 1_000;
 
 const checkedTexts = new WeakMap<CheckExpressions, LastUsed<string>>();
 
-/**
- * A statement that checks the connection's settings where its first text is: that is in a condition or in a row to insert, and
- * so is evaluated before anything is written.
- */
+/** @throws TypeError for a statement that has no value to check the settings with. */
 function checked(check: CheckExpressions, text: string, values: readonly unknown[]): string {
   let texts = checkedTexts.get(check);
   if (!texts) checkedTexts.set(check, (texts = new LastUsed(MOST_TEXTS)));
   return texts.get(text, () => {
+    const position = values.findIndex((value) => value instanceof CheckingValue);
+    const value = values[position];
+    if (!(value instanceof CheckingValue)) throw new TypeError('The statement does not check the settings.');
     const { around, aroundNumber = around } = check;
-    const position = values.findIndex((value) => typeof value === 'string');
-    return position < 0 ? withCheck(text, 0, aroundNumber) : withCheck(text, position, around);
+    return withCheck(text, position, typeof value.value === 'number' ? aroundNumber : around);
   });
 }
 

@@ -6,6 +6,7 @@ import { SchemaError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { Scope } from '../../model/state.js';
 import { textOf } from './row-values.js';
+import { checking } from './sql.js';
 
 const ENTITIES = {
   sessions: 'AdkSession',
@@ -65,13 +66,14 @@ export function sessionStillExists({ sessions }: Tables): string {
   return `exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
 }
 
-export function sessionValues({ appName, userId, sessionId }: SessionKey): string[] {
-  return [appName, userId, sessionId];
+/** The values of the columns that name a session; the first one checks the settings. */
+export function sessionValues({ appName, userId, sessionId }: SessionKey): unknown[] {
+  return [checking(appName), userId, sessionId];
 }
 
 /** How long the texts of a row are that is written for a session, with the session's own key, in code units. */
 export function rowLength(session: SessionKey, row: object): number {
-  const values: unknown[] = [...sessionValues(session), ...Object.values<unknown>({ ...row })];
+  const values = Object.values<unknown>({ ...session, ...row });
   return values.reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
 }
 
@@ -99,8 +101,8 @@ export function stateTable(tables: Tables, scope: Scope): string {
   return tables[STATE_TABLES[scope]];
 }
 
-/** The values of a state table's columns before `state_key`. */
-export function ownerValues(key: SessionKey, scope: Scope): string[] {
+/** The values of a state table's columns before `state_key`; the first one checks the settings. */
+export function ownerValues(key: SessionKey, scope: Scope): unknown[] {
   return sessionValues(key).slice(0, STATE_KEYS[scope].length - 1);
 }
 

@@ -2,7 +2,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import { SCOPES, prefixed, stateJson, type StateEntries } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, type Sql } from '../sql/sql.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { SESSION_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../sql/tables.js';
 import { isRecord } from '../../model/objects.js';
@@ -148,7 +148,11 @@ export class ChangeStore {
    * @returns how many there were.
    */
   async forgetUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
-    const rows = await sql.all<{ change_id: number | string }>(this.#text.selectOfUser, [appName, userId, limit]);
+    const rows = await sql.all<{ change_id: number | string }>(this.#text.selectOfUser, [
+      checking(appName),
+      userId,
+      limit,
+    ]);
     // The rows are deleted by the primary key: a range would lock what is between its rows, where others write.
     const ids = rows.map((row) => numberOf(row.change_id));
     if (ids.length > 0) await sql.run(`${this.#text.deleteById} (${placeholders(ids.length)})`, ids);

@@ -1,5 +1,5 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -54,7 +54,7 @@ export class CompleteLogStore {
   async changes(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<LoggedChange[]> {
     const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
     const text = `${this.#text.selectChanges}${where} order by number limit ?`;
-    const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
+    const rows = await sql.all<ChangeRow>(text, [checking(after), upTo, ...values, limit]);
     return rows.map((row) => ({
       session: sessionKeyOf(row),
       id: numberOf(row.change_id),
@@ -71,7 +71,7 @@ export class CompleteLogStore {
   /** @returns the number of the last change in front of the event with a position. */
   async changeBefore(sql: Sql, position: number): Promise<number> {
     if (position === 0) return 0;
-    const [row] = await sql.all<{ number: number | string }>(this.#text.selectChangeBefore, [position]);
+    const [row] = await sql.all<{ number: number | string }>(this.#text.selectChangeBefore, [checking(position)]);
     return row ? numberOf(row.number) : 0;
   }
 

@@ -1,6 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, type Sql } from '../sql/sql.js';
 import { placeholders } from '../sql/tables.js';
 
 /** A row of another program, as the driver gives it. */
@@ -51,7 +51,7 @@ export class ForeignStore {
   }
 
   sessions(sql: Sql, after: SessionKey | undefined, limit: number): Promise<ForeignRow[]> {
-    const values = after && [after.appName, after.userId, after.sessionId];
+    const values = after && valuesOf(after);
     return sql.all(`select * from sessions ${page(SESSION, values)} limit ${limit}`, values);
   }
 
@@ -84,7 +84,7 @@ export class ForeignStore {
     const { table, key } = SHARED[scope];
     const [row] = await sql.all<ForeignRow>(
       `select * from ${table} where ${key.map((name) => `${name} = ?`).join(' and ')}`,
-      owner,
+      checkingFirst(owner),
     );
     return row;
   }
@@ -99,7 +99,7 @@ export class ForeignStore {
     const { table, key } = SHARED[scope];
     const isSame = key.map((name) => `sessions.${name} = ${table}.${name}`).join(' and ');
     const isAlone = `not exists (select 1 from sessions where ${isSame})`;
-    return sql.all(`select * from ${table} ${page(key, after, isAlone)} limit ${limit}`, after);
+    return sql.all(`select * from ${table} ${page(key, after, isAlone)} limit ${limit}`, after && checkingFirst(after));
   }
 }
 
@@ -108,12 +108,14 @@ const SHARED = {
   user: { table: 'user_states', key: ['app_name', 'user_id'] },
 } as const;
 
-const valuesOf = ({ appName, userId, sessionId }: SessionKey) => [appName, userId, sessionId];
+const valuesOf = ({ appName, userId, sessionId }: SessionKey) => [checking(appName), userId, sessionId];
+
+const checkingFirst = ([first = '', ...others]: readonly string[]) => [checking(first), ...others];
 
 const isOneOf = (sessions: readonly SessionKey[]) =>
   sessions.map(() => '(app_name = ? and user_id = ? and session_id = ?)').join(' or ');
 
-function page(key: readonly string[], after: readonly string[] | undefined, condition?: string): string {
+function page(key: readonly string[], after: readonly unknown[] | undefined, condition?: string): string {
   const columns = key.join(', ');
   const conditions = [
     ...(condition ? [condition] : []),

@@ -2,7 +2,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { DialectSql } from '../dialects/dialect.js';
 import type { ServerSetting } from '../dialects/server-settings.js';
 import { numberOf } from '../sql/row-values.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, type Sql } from '../sql/sql.js';
 import { SESSION_COLUMNS, sessionKeyOf, type SessionKeyRow, type Tables } from '../sql/tables.js';
 
 /** The statements that look how the database is: its clock, its settings, and what is amiss in the tables. */
@@ -27,7 +27,7 @@ export class HealthStore {
 
   /** @returns how many events and changes have no position yet; so many at most. */
   async countPending(sql: Sql, limit: number): Promise<number> {
-    const [row] = await sql.all<{ total: number | string }>(this.#text.countPending, [limit, limit, '']);
+    const [row] = await sql.all<{ total: number | string }>(this.#text.countPending, [limit, limit, checking('')]);
     return numberOf(row?.total);
   }
 
@@ -37,14 +37,14 @@ export class HealthStore {
    * @returns sessions whose row counts other events than there are; so many at most.
    */
   async miscounted(sql: Sql, limit: number): Promise<SessionKey[]> {
-    return (await sql.all<SessionKeyRow>(this.#text.selectMiscounted, ['', limit])).map(sessionKeyOf);
+    return (await sql.all<SessionKeyRow>(this.#text.selectMiscounted, [checking(''), limit])).map(sessionKeyOf);
   }
 }
 
 function texts(sql: DialectSql, { sessions, events, changes }: Tables) {
   return {
     selectNow: `select ${sql.now} as now`,
-    // Each with a text among its values, which the settings of the connection are checked with: a limit cannot be.
+    // The settings of the connection cannot be checked in a limit.
     countPending: `select (select count(*) from (select 1 as one from ${events} where position is null limit ?) as e)
       + (select count(*) from (select 1 as one from ${changes} where number is null limit ?) as c) as total
       from (select ? as text) as checked where checked.text is not null`,

@@ -1,7 +1,7 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -33,7 +33,7 @@ export class LeftoverStore {
 
   /** @returns how many sessions have left something; so many at most. Reads the keys of all changes. */
   async count(sql: Sql, limit: number): Promise<number> {
-    const [row] = await sql.all<{ total: number | string }>(this.#text.count, ['', limit]);
+    const [row] = await sql.all<{ total: number | string }>(this.#text.count, [checking(''), limit]);
     return Number(row?.total);
   }
 
@@ -47,7 +47,7 @@ export class LeftoverStore {
     const ofUser = userId === undefined ? '' : ' and user_id = ?';
     const keyset = after && keysetAfter(['user_id', 'session_id'], [after.userId, after.sessionId]);
     const text = this.#text.page(`app_name = ?${ofUser}${keyset ? ` and ${keyset.where}` : ''}`);
-    const owner = userId === undefined ? [appName] : [appName, userId];
+    const owner = userId === undefined ? [checking(appName)] : [checking(appName), userId];
     const rows = await sql.all<SessionKeyRow & { is_leftover: number | string | boolean }>(text, [
       ...owner,
       ...(keyset?.values ?? []),
@@ -94,7 +94,6 @@ function texts({ sql }: Dialect, { changes, sessions }: Tables) {
   const isSame = (one: string, other: string) =>
     key.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ');
   return {
-    // The text is the first one of the values, and so the one that the settings of the connection are checked with.
     count: `select count(*) as total from (select ? as text) as checked join (select distinct ${SESSION_COLUMNS}
       from ${changes} as c where kind <> 'deleted' and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSame('s', 'c')}) limit ?) as leftovers
       on checked.text is not null`,

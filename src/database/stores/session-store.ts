@@ -1,6 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -162,7 +162,7 @@ export class SessionStore {
   async count(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
     const text = this.#text.count[userId === undefined ? 'ofApp' : 'ofUser'];
     const owner = userId === undefined ? [appName] : [appName, userId];
-    const [row] = await sql.all<{ total: number | string | bigint }>(text, ['', ...owner]);
+    const [row] = await sql.all<{ total: number | string | bigint }>(text, [checking(''), ...owner]);
     return numberOf(row?.total);
   }
 
@@ -172,7 +172,7 @@ export class SessionStore {
     // MySQL and SQLite take an offset only with a limit. This one is larger than any table.
     const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
     const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
-    const rows = await sql.all<ListRow>(text, ['', ...values, most, offset]);
+    const rows = await sql.all<ListRow>(text, [checking(''), ...values, most, offset]);
     return rows.map((row) => ({ ...headOf(row), userId: textOf(row.user_id), id: textOf(row.session_id) }));
   }
 }

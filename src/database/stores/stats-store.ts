@@ -1,7 +1,7 @@
 import { SCOPES } from '../../model/state.js';
 import type { DialectSql } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, type Sql } from '../sql/sql.js';
 import { stateTable, type Tables } from '../sql/tables.js';
 import { DELETION_NOT_BEGUN } from './stored-session.js';
 
@@ -97,7 +97,7 @@ export class StatsStore {
   }
 }
 
-function ofOwner({ appName, userId }: Owner, condition?: string): { where: string; values: string[] } {
+function ofOwner({ appName, userId }: Owner, condition?: string): { where: string; values: unknown[] } {
   const conditions = [
     ...(condition === undefined ? [] : [condition]),
     ...(appName === undefined ? [] : ['app_name = ?']),
@@ -105,7 +105,7 @@ function ofOwner({ appName, userId }: Owner, condition?: string): { where: strin
   ];
   return {
     where: conditions.length > 0 ? ` where ${conditions.join(' and ')}` : '',
-    values: [appName, userId].filter((value) => value !== undefined),
+    values: [appName, userId].filter((value) => value !== undefined).map(checking),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
-import type { Sql } from '../sql/sql.js';
+import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -68,7 +68,7 @@ export class SummaryStore {
     const values = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
     const keyset = values && keysetAfter(columns, values, isDescending ? '<' : '>');
     const conditions: [string, readonly unknown[]][] = [
-      ['app_name = ?', [appName]],
+      ['app_name = ?', [checking(appName)]],
       ...given('user_id = ?', userId),
       // Soft-deleted sessions can be restored.
       [filter.isSoftDeleted ? `deleted_at is not null and ${DELETION_NOT_BEGUN}` : 'deleted_at is null', []],
