@@ -7,7 +7,7 @@ import { eraseUser, prune, trim } from './commands/remove.js';
 import { repair } from './commands/repair.js';
 import { rewind } from './commands/rewind.js';
 import { exportSessions, importSessions } from './commands/transfer.js';
-import { action } from './run.js';
+import { action, sessionAction } from './run.js';
 import { duration, label, logCursor, time, wholeNumber } from './values.js';
 import { packageVersion } from './version.js';
 
@@ -67,7 +67,7 @@ export function program(): Command {
     .argument('<user>')
     .argument('<session>')
     .option('--last <n>', 'only the newest so many events', wholeNumber)
-    .action(action(show));
+    .action(sessionAction(show));
 
   command('tail', 'shows what happens, until Ctrl-C', 'tail --app support')
     .option('--app <name>', 'one app')
@@ -120,17 +120,17 @@ export function program(): Command {
     .option('--dry-run', 'only report what is damaged')
     .option('--include-leased', 'also while somebody holds its lease')
     .option('--yes', 'do not ask')
-    .action(action(repair));
+    .action(sessionAction(repair));
 
   historyPoint(command('fork', 'makes a session of the past of another one', 'fork support ada 4711 --at 12'))
     .option('--as <id>', 'the id of the new session')
-    .action(action(fork));
+    .action(sessionAction(fork));
 
   historyPoint(
     command('rewind', 'takes a session back, and deletes the events after that', 'rewind support ada 4711 --at 12'),
   )
     .option('--yes', 'do not ask')
-    .action(action(rewind));
+    .action(sessionAction(rewind));
 
   return program;
 }

@@ -1,6 +1,7 @@
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
 import type { Command } from 'commander';
 import { DamagedSessionError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
+import type { SessionKey } from '../model/keys.js';
 import { connect, type ConnectionOptions } from './connect.js';
 import { Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
@@ -51,6 +52,16 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
       await orm?.close(true);
     }
   };
+}
+
+/** What a command does with the session that its arguments name, and its options. */
+export type SessionWork<Flags> = (context: Context, key: SessionKey, flags: Flags) => Promise<CommandResult>;
+
+/** As `action`, where the arguments are an app, a user and a session. */
+export function sessionAction<Flags>(work: SessionWork<Flags>) {
+  const workOn: Work<[string, string, string, Flags]> = (context, ...[appName, userId, sessionId, flags]) =>
+    work(context, { appName, userId, sessionId }, flags);
+  return action(workOn);
 }
 
 /** Reports an error on stderr. */

@@ -1,7 +1,11 @@
 import { version as adkVersion } from '@google/adk';
-import { Utils } from '@mikro-orm/core';
+import { Utils, type MikroORM } from '@mikro-orm/core';
 import { migrationStatus } from '../../../migrations/status.js';
+import type { Dialect } from '../../database/dialects/dialect.js';
+import type { ServerSetting } from '../../database/dialects/server-settings.js';
+import type { Stores } from '../../database/stores/stores.js';
 import { AdkMikroOrmError } from '../../model/errors.js';
+import type { Run } from '../../transfer/export.js';
 import { readerOf } from '../reader.js';
 import type { Context, CommandResult } from '../run.js';
 import { packageVersion } from '../version.js';
@@ -17,6 +21,19 @@ interface Finding {
   /** What to do. */
   advice?: string;
 }
+
+/** What the checks look at. */
+interface Subject {
+  orm: MikroORM;
+  read: Run;
+  stores: Stores;
+  dialect: Dialect;
+  poolMax: number;
+}
+
+/** Finds out one thing. @returns the name of the check, too, where it has one of its own. */
+type Check = (subject: Subject) => Promise<Found> | Found;
+type Found = Omit<Finding, 'check'> & Partial<Pick<Finding, 'check'>>;
 
 /** A difference of the clocks that people notice in lists of sessions. */
 const CLOCK_MS = 2_000;
@@ -39,117 +56,110 @@ export async function doctor(context: Context): Promise<CommandResult> {
 
 async function* examine({ orm, em }: Context): AsyncGenerator<Finding> {
   // It does not retry: whether the server is gone is the question.
-  const { dialect, stores, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
-  const { connections } = dialect;
-  const store = stores.health;
-
-  const ours = `adk-mikro-orm ${packageVersion}, @google/adk ${adkVersion}, MikroORM ${Utils.getORMVersion()}`;
-  yield { check: 'versions', state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };
-
-  const checks: [string, () => AsyncGenerator<Finding> | Promise<Omit<Finding, 'check'>>][] = [
-    [
-      'connection',
-      async () => {
-        const began = performance.now();
-        await read((sql) => store.now(sql));
-        const took = performance.now() - began;
-        return { state: 'ok', found: `answered in ${took.toFixed(took < 10 ? 1 : 0)} ms` };
-      },
-    ],
-    [
-      'settings',
-      async function* () {
-        const poolMax = em.config.get('pool')?.max ?? connections.defaultPoolMax;
-        yield { check: 'pool', state: 'ok', found: `${poolMax} connections at most` };
-        for (const setting of connections.serverSettings) {
-          const found = await read((sql) => store.serverSetting(sql, setting));
-          const advice = setting.advice(found, poolMax);
-          const state = advice === undefined ? 'ok' : setting.isRequired ? 'wrong' : 'advice';
-          yield { check: setting.name, state, found, advice };
-        }
-      },
-    ],
-    [
-      'clock',
-      async () => {
-        const before = Date.now();
-        const now = await read((sql) => store.now(sql));
-        const ahead = Math.round(now - (before + Date.now()) / 2);
-        const found = `the database's is ${Math.abs(ahead)} ms ${ahead < 0 ? 'behind' : 'ahead'}`;
-        if (Math.abs(ahead) < CLOCK_MS) return { state: 'ok', found };
-        return { state: 'advice', found, advice: 'Synchronise the clocks: times of both are compared.' };
-      },
-    ],
-    [
-      'tables',
-      async () => {
-        const { pending, problem } = await migrationStatus(orm);
-        if (problem !== undefined) return { state: 'wrong', found: `not as this version needs them`, advice: problem };
-        if (pending.length === 0) return { state: 'ok', found: 'as this version needs them' };
-        // Migrations of the host's own, or a schema that was generated.
-        return { state: 'ok', found: `as this version needs them, made without ${pending.join(', ')}` };
-      },
-    ],
-    [
-      'indexes, keys and collations',
-      async () => {
-        const statements = await schemaDifferences(orm, dialect.sql, read);
-        if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
-        return {
-          state: 'wrong',
-          found: 'the tables lack what the entities have',
-          advice: ['Run:', ...statements].join('\n'),
-        };
-      },
-    ],
-    [
-      'event log',
-      async () => {
-        const count = await read((sql) => store.countPending(sql, MOST));
-        const most = count >= MOST ? `${MOST} or more` : String(count);
-        return { state: 'ok', found: `${most} entries have no position yet; the next reader gives it to them` };
-      },
-    ],
-    [
-      'leftovers',
-      async () => {
-        const { leftovers } = stores;
-        const count = await read((sql) => leftovers.count(sql, MOST));
-        if (count === 0) return { state: 'ok', found: 'nothing is left of sessions that were deleted' };
-        const most = count >= MOST ? `${MOST} or more` : String(count);
-        return {
-          state: 'advice',
-          found: `the event log has changes, with state, of ${most} sessions whose rows were deleted without this package`,
-          advice: 'Remove them: prune --idle-for 36500d --yes. Delete sessions with prune and erase-user.',
-        };
-      },
-    ],
-    [
-      'sessions',
-      async () => {
-        const damaged = await read((sql) => store.miscounted(sql, MOST_NAMED));
-        if (damaged.length === 0)
-          return { state: 'ok', found: 'each has the events that its row counts (contents were not read)' };
-        const commands = damaged.map(({ appName, userId, sessionId }) =>
-          ['repair', ...[appName, userId, sessionId].map(quoted), '--dry-run'].join(' '),
-        );
-        const most = damaged.length === MOST_NAMED ? 'at least ' : '';
-        const found = `${most}${damaged.length} have other events than their rows count`;
-        return { state: 'wrong', found, advice: ['See what is missing:', ...commands].join('\n') };
-      },
-    ],
-  ];
-  for (const [check, run] of checks) {
+  const { database, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
+  const { dialect, stores } = database;
+  const poolMax = em.config.get('pool')?.max ?? dialect.connections.defaultPoolMax;
+  const subject: Subject = { orm, read, stores, dialect, poolMax };
+  for (const [check, examineIt] of checksOf(dialect)) {
     try {
-      const found = run();
-      if (Symbol.asyncIterator in found) yield* found;
-      else yield { check, ...(await found) };
+      yield { check, ...(await examineIt(subject)) };
     } catch (error) {
       if (!(error instanceof AdkMikroOrmError)) throw error;
       yield { check, state: 'wrong', found: 'failed', advice: error.message };
     }
   }
 }
+
+/** In their order, by the name that a check has where it fails. */
+const checksOf = ({ connections }: Dialect): [string, Check][] => [
+  ['versions', versions],
+  ['connection', connection],
+  ['pool', pool],
+  ...connections.serverSettings.map((setting): [string, Check] => ['settings', serverSetting(setting)]),
+  ['clock', clock],
+  ['tables', tables],
+  ['indexes, keys and collations', schema],
+  ['event log', eventLog],
+  ['leftovers', leftovers],
+  ['sessions', sessions],
+];
+
+const versions: Check = () => {
+  const ours = `adk-mikro-orm ${packageVersion}, @google/adk ${adkVersion}, MikroORM ${Utils.getORMVersion()}`;
+  return { state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };
+};
+
+const connection: Check = async ({ read, stores }) => {
+  const began = performance.now();
+  await read((sql) => stores.health.now(sql));
+  const took = performance.now() - began;
+  return { state: 'ok', found: `answered in ${took.toFixed(took < 10 ? 1 : 0)} ms` };
+};
+
+const pool: Check = ({ poolMax }) => ({ state: 'ok', found: `${poolMax} connections at most` });
+
+const serverSetting =
+  (setting: ServerSetting): Check =>
+  async ({ read, stores, poolMax }) => {
+    const found = await read((sql) => stores.health.serverSetting(sql, setting));
+    const advice = setting.advice(found, poolMax);
+    const state = advice === undefined ? 'ok' : setting.isRequired ? 'wrong' : 'advice';
+    return { check: setting.name, state, found, advice };
+  };
+
+const clock: Check = async ({ read, stores }) => {
+  const before = Date.now();
+  const now = await read((sql) => stores.health.now(sql));
+  const ahead = Math.round(now - (before + Date.now()) / 2);
+  const found = `the database's is ${Math.abs(ahead)} ms ${ahead < 0 ? 'behind' : 'ahead'}`;
+  if (Math.abs(ahead) < CLOCK_MS) return { state: 'ok', found };
+  return { state: 'advice', found, advice: 'Synchronise the clocks: times of both are compared.' };
+};
+
+const tables: Check = async ({ orm }) => {
+  const { pending, problem } = await migrationStatus(orm);
+  if (problem !== undefined) return { state: 'wrong', found: 'not as this version needs them', advice: problem };
+  if (pending.length === 0) return { state: 'ok', found: 'as this version needs them' };
+  // Migrations of the host's own, or a schema that was generated.
+  return { state: 'ok', found: `as this version needs them, made without ${pending.join(', ')}` };
+};
+
+const schema: Check = async ({ orm, dialect, read }) => {
+  const statements = await schemaDifferences(orm, dialect.sql, read);
+  if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
+  const advice = ['Run:', ...statements].join('\n');
+  return { state: 'wrong', found: 'the tables lack what the entities have', advice };
+};
+
+const eventLog: Check = async ({ read, stores }) => {
+  const count = await read((sql) => stores.health.countPending(sql, MOST));
+  return { state: 'ok', found: `${shown(count)} entries have no position yet; the next reader gives it to them` };
+};
+
+const leftovers: Check = async ({ read, stores }) => {
+  const count = await read((sql) => stores.leftovers.count(sql, MOST));
+  if (count === 0) return { state: 'ok', found: 'nothing is left of sessions that were deleted' };
+  return {
+    state: 'advice',
+    found: `the event log has changes, with state, of ${shown(count)} sessions whose rows were deleted without this package`,
+    advice: 'Remove them: prune --idle-for 36500d --yes. Delete sessions with prune and erase-user.',
+  };
+};
+
+const sessions: Check = async ({ read, stores }) => {
+  const damaged = await read((sql) => stores.health.miscounted(sql, MOST_NAMED));
+  if (damaged.length === 0)
+    return { state: 'ok', found: 'each has the events that its row counts (contents were not read)' };
+  const commands = damaged.map(({ appName, userId, sessionId }) =>
+    ['repair', ...[appName, userId, sessionId].map(quoted), '--dry-run'].join(' '),
+  );
+  const most = damaged.length === MOST_NAMED ? 'at least ' : '';
+  const found = `${most}${damaged.length} have other events than their rows count`;
+  return { state: 'wrong', found, advice: ['See what is missing:', ...commands].join('\n') };
+};
+
+/** A number that was counted up to `MOST`. */
+const shown = (count: number) => (count >= MOST ? `${MOST} or more` : String(count));
 
 function lines({ terminal }: Context, { check, state, found, advice }: Finding): string[] {
   const mark = { ok: terminal.green('✓'), advice: terminal.yellow('!'), wrong: terminal.red('✗') }[state];

@@ -8,7 +8,7 @@ import { revisionOf } from '../../sessions/handle.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import { changeLine, eventLines } from '../conversation.js';
 import { readerOf } from '../reader.js';
-import type { Context, Work } from '../run.js';
+import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { bytes, json, number, printable, quoted, shownTime } from '../words.js';
 
@@ -69,8 +69,9 @@ export interface ListOptions {
 
 /** The names of the apps that have sessions. */
 async function appNames(em: EntityManager): Promise<string[]> {
-  const { stores, read } = readerOf(em, 'list');
-  const next = (after: string) => read((sql) => stores.walk.nextApp(sql, after, 'sessions'));
+  const { database, read } = readerOf(em, 'list');
+  const { walk } = database.stores;
+  const next = (after: string) => read((sql) => walk.nextApp(sql, after, 'sessions'));
   const names: string[] = [];
   for (let name = await next(''); name !== undefined; name = await next(name)) names.push(name);
   return names;
@@ -107,22 +108,13 @@ export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
   return undefined;
 };
 
-export const show: Work<[string, string, string, { last?: number }]> = async (
-  { em, terminal },
-  appName,
-  userId,
-  sessionId,
-  { last },
-) => {
-  const session = await new MikroOrmSessionService(em).getSession({
-    appName,
-    userId,
-    sessionId,
-    config: { numRecentEvents: last },
-  });
+export const show: SessionWork<{ last?: number }> = async ({ em, terminal }, key, { last }) => {
+  const { appName, userId, sessionId } = key;
+  const session = await new MikroOrmSessionService(em).getSession({ ...key, config: { numRecentEvents: last } });
   if (!session) throw new SessionNotFoundError(sessionId);
-  const { stores, read } = readerOf(em, 'show');
-  const title = (await read((sql) => stores.transfer.session(sql, { appName, userId, sessionId })))?.title ?? undefined;
+  const { database, read } = readerOf(em, 'show');
+  const { transfer } = database.stores;
+  const title = (await read((sql) => transfer.session(sql, key)))?.title ?? undefined;
   const first = (revisionOf(session)?.seq ?? session.events.length) - session.events.length + 1;
   await terminal.result({ ...session, title }, () => [
     ...(title === undefined ? [] : [terminal.bold(printable(title))]),

@@ -23,10 +23,11 @@ const OUTAGE_MS = 30_000;
 
 /** Tries again while a server is starting or failing over. @param work may run several times. */
 async function throughOutages<T>(em: EntityManager, work: () => Promise<T>): Promise<T> {
-  const { stores, read, database } = readerOf(em, 'migrate');
+  const { database, read } = readerOf(em, 'migrate');
+  const { health } = database.stores;
   let outageBegan: number | undefined;
   for (;;) {
-    await read((sql) => stores.health.now(sql));
+    await read((sql) => health.now(sql));
     try {
       return await work();
     } catch (error) {

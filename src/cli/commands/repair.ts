@@ -1,7 +1,7 @@
 import { open } from 'node:fs/promises';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import type { RepairedSession } from '../../maintenance/repair.js';
-import type { Work } from '../run.js';
+import type { SessionWork } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { counted, quoted } from '../words.js';
 
@@ -12,15 +12,12 @@ export interface RepairFlags {
   includeLeased?: true;
 }
 
-export const repair: Work<[string, string, string, RepairFlags]> = async (
+export const repair: SessionWork<RepairFlags> = async (
   { em, terminal, signal },
-  appName,
-  userId,
-  sessionId,
+  key,
   { save, yes, dryRun, includeLeased },
 ) => {
   const maintenance = new SessionMaintenance(em);
-  const key = { appName, userId, sessionId };
   const planned = await maintenance.repair(key, { includeLeased, dryRun: true });
   const isDamaged = planned.damage.length + planned.stateValues.length > 0;
   if (dryRun || !isDamaged) {
@@ -32,7 +29,7 @@ export const repair: Work<[string, string, string, RepairFlags]> = async (
       'repair takes out what cannot be read: name a file for it with --save, or see it with --dry-run.',
     );
   const taken = `${counted(planned.events.length, 'event')} and ${counted(planned.stateValues.length, 'state value')}`;
-  if (!yes && !(await terminal.confirm(`This takes out ${taken} of ${quoted(sessionId)}. Go on?`, signal))) {
+  if (!yes && !(await terminal.confirm(`This takes out ${taken} of ${quoted(key.sessionId)}. Go on?`, signal))) {
     terminal.note('Nothing was changed.');
     return 'failed';
   }

@@ -1,26 +1,23 @@
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
-import type { Work } from '../run.js';
+import type { SessionWork } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { counted, quoted } from '../words.js';
 import { pointOf, type PointFlags } from './history-point.js';
 
-export const rewind: Work<[string, string, string, PointFlags & { yes?: true }]> = async (
+export const rewind: SessionWork<PointFlags & { yes?: true }> = async (
   { em, terminal, signal },
-  appName,
-  userId,
-  sessionId,
+  key,
   { yes, ...point },
 ) => {
   if (point.at === undefined && point.before === undefined) throw new UsageError('rewind needs --at or --before.');
-  const question = `This deletes the events of ${quoted(sessionId)} after that. Go on?`;
+  const question = `This deletes the events of ${quoted(key.sessionId)} after that. Go on?`;
   if (!yes && !(await terminal.confirm(question, signal))) {
     terminal.note('Nothing was deleted.');
     return 'failed';
   }
-  const key = { appName, userId, sessionId };
   const session = await new MikroOrmSessionService(em).rewindSession(key, pointOf(point));
   await terminal.result({ ...key, events: session.events.length }, () => [
-    `Session ${quoted(sessionId)} has ${counted(session.events.length, 'event')} now.`,
+    `Session ${quoted(key.sessionId)} has ${counted(session.events.length, 'event')} now.`,
   ]);
   return undefined;
 };

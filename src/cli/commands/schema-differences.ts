@@ -2,8 +2,9 @@ import type { EntityMetadata, EntityProperty, MikroORM } from '@mikro-orm/core';
 import { dialectName } from '../../../entities/dialect-name.js';
 import { TABLES, locationFor, locationOf } from '../../../migrations/tables.js';
 import type { DialectSql } from '../../database/dialects/dialect.js';
-import { checking, type Sql } from '../../database/sql/sql.js';
+import { checking } from '../../database/sql/sql.js';
 import { textOf } from '../../database/sql/row-values.js';
+import type { Run } from '../../transfer/export.js';
 
 /** A column, an index or a foreign key that a table has. */
 interface Part {
@@ -33,7 +34,7 @@ const NO_FOREIGN_KEYS_LATER =
  *
  * @returns what puts each difference right, a statement as a rule.
  */
-export async function schemaDifferences(orm: MikroORM, dialect: DialectSql, read: Read): Promise<string[]> {
+export async function schemaDifferences(orm: MikroORM, dialect: DialectSql, read: Run): Promise<string[]> {
   const { schema } = locationFor(orm.config, {
     dialect: dialectName(orm.em.getPlatform()) ?? 'sqlite',
     ...locationOf(orm.getMetadata()),
@@ -54,8 +55,6 @@ export async function schemaDifferences(orm: MikroORM, dialect: DialectSql, read
       });
   });
 }
-
-type Read = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
 
 function isMet(needed: Needed, part: Part): boolean {
   return (
