@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database, type DatabaseOptions } from '../database/calls/database.js';
-import type { Run } from '../transfer/export.js';
+import type { Run } from '../database/sql/sql.js';
 
 /** The tables, for a command that reads what no public method returns. */
 export function readerOf(em: EntityManager, operation: string, options?: DatabaseOptions) {

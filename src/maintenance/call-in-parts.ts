@@ -3,7 +3,7 @@ import type { Database } from '../database/calls/database.js';
 import { AdkMikroOrmError, DatabaseError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
 import type { WorkDone } from '../model/progress.js';
-import type { Run } from '../transfer/export.js';
+import type { Run } from '../database/sql/sql.js';
 
 /** A call that works in several transactions. Where it fails, its error says what those before have done (contract O1). */
 export class CallInParts {

@@ -1,10 +1,9 @@
-import type { Sql } from '../database/sql/sql.js';
+import type { Run, Sql } from '../database/sql/sql.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { pastState } from '../model/past-state.js';
 import type { MaintenanceResult } from '../model/progress.js';
 import { stateJson } from '../model/state.js';
-import type { Run } from '../transfer/export.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { trimmedSession, type TrimOptions } from './options.js';
 

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
-import type { Sql } from '../database/sql/sql.js';
+import type { Run, Sql } from '../database/sql/sql.js';
 import type { StateHistory } from '../database/stores/change-store.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
 import { hasDeletionBegun } from '../database/stores/stored-session.js';
@@ -12,9 +12,6 @@ import { gapsIn } from '../model/seq-ranges.js';
 import { type Scope, type StateEntry } from '../model/state.js';
 import type { EventRecord, SessionRecord, StateChangeRecord, StateRecord, TransferRecord } from './records.js';
 import { isRecord } from '../model/objects.js';
-
-/** Runs statements, with the retries of the caller. */
-export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
 
 /** How an export reads. */
 interface Reading {

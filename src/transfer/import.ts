@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { Sql } from '../database/sql/sql.js';
+import type { Run, Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { ImportProgress } from '../model/progress.js';
 import { byScope, prefixed } from '../model/state.js';
-import type { Run } from './export.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
 

@@ -5,12 +5,12 @@ import type { Dialect } from '../../database/dialects/dialect.js';
 import type { ServerSetting } from '../../database/dialects/server-settings.js';
 import type { Stores } from '../../database/stores/stores.js';
 import { AdkMikroOrmError } from '../../model/errors.js';
-import type { Run } from '../../transfer/export.js';
 import { readerOf } from '../reader.js';
 import type { Context, CommandResult } from '../run.js';
 import { packageVersion } from '../version.js';
 import { printable, printableLines, quoted } from '../words.js';
 import { schemaDifferences } from './schema-differences.js';
+import type { Run } from '../../database/sql/sql.js';
 
 /** What one check found. */
 interface Finding {

@@ -2,9 +2,8 @@ import type { EntityMetadata, EntityProperty, MikroORM } from '@mikro-orm/core';
 import { dialectName } from '../../../entities/dialect-name.js';
 import { TABLES, locationFor, locationOf } from '../../../migrations/tables.js';
 import type { DialectSql } from '../../database/dialects/dialect.js';
-import { checking } from '../../database/sql/sql.js';
+import { checking, type Run } from '../../database/sql/sql.js';
 import { textOf } from '../../database/sql/row-values.js';
-import type { Run } from '../../transfer/export.js';
 
 /** A column, an index or a foreign key that a table has. */
 interface Part {

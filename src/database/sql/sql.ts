@@ -13,6 +13,9 @@ export interface Sql {
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
 }
 
+/** Runs statements, with the retries of the caller. */
+export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
+
 /** What statements have to know of the call that sends them. */
 export interface SqlContext extends Omit<StatementContext, 'wants'> {
   /** Whether the database is in this process. */

@@ -4,9 +4,9 @@ import { AdkMikroOrmError } from '../../model/errors.js';
 import { encode } from '../../model/event-codec.js';
 import { checkKeys, sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { prefixed, scopeOf, type Scope } from '../../model/state.js';
-import type { Run } from '../export.js';
 import type { EventRecord, SessionRecord, StateRecord, TransferRecord } from '../records.js';
 import { UnreadableRow, type ForeignKind } from './foreign-rows.js';
+import type { Run } from '../../database/sql/sql.js';
 
 /** A row that could not be taken, or a part of one. */
 export interface RefusedRow {
