@@ -27,19 +27,11 @@ export {
   type Damage,
   type DamagedEvents,
 } from './model/errors.js';
-export {
-  EventLog,
-  type CompleteLogFilter,
-  type EventLogOptions,
-  type CompleteLogEntry,
-  type LogCursor,
-  type LogFilter,
-  type SessionLog,
-  type SessionLogCursor,
-  type SessionLogFilter,
-  type WatchOptions,
-} from './log/event-log.js';
+export { EventLog, type EventLogOptions, type SessionLog, type WatchOptions } from './log/event-log.js';
+export type { LogCursor, SessionLogCursor } from './log/cursors.js';
+export type { CompleteLogFilter, LogFilter, SessionLogFilter } from './log/filters.js';
 export type {
+  CompleteLogEntry,
   LogChange,
   LogEntry,
   LogEntryPosition,

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import type { LogCursor } from '../log/event-log.js';
+import type { LogCursor } from '../log/cursors.js';
 
 const UNITS: Readonly<Record<string, number>> = {
   s: 1_000,

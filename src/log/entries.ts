@@ -1,6 +1,6 @@
 import type { Event } from '@google/adk';
 import type { DamagedEventError } from '../model/errors.js';
-import type { LogPosition } from '../model/log-history.js';
+import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
 
 /** Where a reader of one session's log is. */
 export interface SessionLogPosition {
@@ -124,3 +124,6 @@ export type LogChange = LogEntryPosition &
         state: Record<string, unknown>;
       }
   );
+
+/** An event of the complete log, or a change. */
+export type CompleteLogEntry = (LogEntry | LogChange) & { cursor: CompleteLogPosition };

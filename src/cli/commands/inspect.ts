@@ -1,5 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { EventLog, type CompleteLogFilter, type LogCursor } from '../../log/event-log.js';
+import type { LogCursor } from '../../log/cursors.js';
+import { EventLog } from '../../log/event-log.js';
+import type { CompleteLogFilter } from '../../log/filters.js';
 import type { LogChange, LogEntry } from '../../log/entries.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import type { SessionStats } from '../../maintenance/stats.js';

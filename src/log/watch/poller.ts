@@ -9,10 +9,9 @@ import { Waiters } from './waiters.js';
 import { WatchedSessions } from './watched-sessions.js';
 
 /** A watcher's part in a poller. */
-export interface Watch {
-  /** As of the last poll. */
-  readonly head: CompleteLogPosition;
-  readonly sessionHead: SessionHead | undefined;
+export interface Watch<Head> {
+  /** As of the last poll; the same object as long as nothing has moved. */
+  readonly head: Head;
   /** Polls now. */
   poll(): Promise<void>;
   /** @returns when a poll has found something new, or at once when the signal fires. */
@@ -88,22 +87,36 @@ export class LogPoller {
   }
 
   /**
+   * Watches the log of all sessions.
+   *
    * @param report is called with failures while the watcher is not waiting.
-   * @param key to watch one session; without it the events of all.
    */
-  watch(report: Report, key?: SessionKey): Watch {
-    const session = key && this.#sessions.add(key);
+  watch(report: Report): Watch<CompleteLogPosition> {
+    return this.#watch(
+      report,
+      () => this.#head,
+      () => undefined,
+    );
+  }
+
+  /** Watches one session; its head is undefined while it is missing. @param report as for `watch`. */
+  watchSession(report: Report, key: SessionKey): Watch<SessionHead | undefined> {
+    const session = this.#sessions.add(key);
     // A poll that is under way does not know the session.
-    if (session) this.#isPollDue = true;
+    this.#isPollDue = true;
+    return this.#watch(
+      report,
+      () => session.head,
+      () => this.#sessions.leave(session),
+    );
+  }
+
+  #watch<Head>(report: Report, head: () => Head, forget: () => void): Watch<Head> {
     const watcher = { report };
     this.#watchers.add(watcher);
-    const head = () => this.#head;
     return {
       get head() {
         return head();
-      },
-      get sessionHead() {
-        return session?.head;
       },
       poll: async () => {
         try {
@@ -116,7 +129,7 @@ export class LogPoller {
       },
       change: (signal) => this.#waiters.wait(signal),
       leave: async () => {
-        if (session) this.#sessions.leave(session);
+        forget();
         this.#watchers.delete(watcher);
         if (this.#watchers.size === 0) await this.#stop();
       },

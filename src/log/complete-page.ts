@@ -1,0 +1,188 @@
+import type { Sql } from '../database/sql/sql.js';
+import type { LoggedChange, Rewriting } from '../database/stores/complete-log-store.js';
+import type { LogColumns } from '../database/stores/log-columns.js';
+import type { LogStore, LoggedEvent } from '../database/stores/log-store.js';
+import type { Stores } from '../database/stores/stores.js';
+import { decode, decodeEvent } from '../model/event-codec.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import type { LogBoundary } from '../model/log-history.js';
+import { isRecord } from '../model/objects.js';
+import { CurrentState } from './current-state.js';
+import type { LogChange, LogEntryPosition } from './entries.js';
+
+/** A piece of the complete log. */
+export interface CompletePage {
+  entries: CompleteEntry[];
+  /** Where to go on from. */
+  after: LogBoundary;
+}
+
+/** An event as it was appended, or a change. */
+export type CompleteEntry = { boundary: LogBoundary } & (
+  { logged: LoggedEvent; superseded: readonly string[]; change?: undefined } | { change: LogChange; logged?: undefined }
+);
+
+interface CompleteRange {
+  after: LogBoundary;
+  upTo: LogBoundary;
+  /** The most events, and the most changes. */
+  limit: number;
+}
+
+/** Reads events and changes after one boundary, up to another, in their order (contract J1). */
+export async function readPage(
+  sql: Sql,
+  stores: Stores,
+  range: CompleteRange,
+  columns: LogColumns,
+): Promise<CompletePage> {
+  const { after, upTo } = range;
+  const { events, changes, isAll } = await readRows(sql, stores, range, columns);
+  const { log, completeLog, state } = stores;
+  const owners = [...events, ...changes].map(({ session }) => session);
+  const sessions = distinct(owners.filter(({ sessionId }) => sessionId !== ''));
+  const rewritings = new Rewritings(await completeLog.rewritings(sql, sessions));
+  const current = new CurrentState(await state.ofOwners(sql, distinct(owners)));
+
+  const entries: CompleteEntry[] = [];
+  for (const logged of events) {
+    const first = rewritings.first(logged.session, logged.seq);
+    // A content that is not known is left out: the entry of the rewriting has the one that came after it.
+    if (first && first.before === null) continue;
+    const json = first ? first.before : logged.json;
+    const delta = decodeEvent(json ?? undefined)?.actions?.stateDelta ?? {};
+    const superseded = current.superseded(logged.session, delta);
+    const boundary = { position: logged.position ?? 0, change: 0 };
+    entries.push({ boundary, logged: { ...logged, json }, superseded });
+  }
+  for (const change of changes) {
+    const content = await contentAfter(sql, log, rewritings, change);
+    const newest = change.isLate ? await completeLog.newestAt(sql, change.session, change.position) : undefined;
+    const entry = changeOf(change, content, current, newest);
+    if (entry) entries.push({ boundary: { position: change.position, change: change.number }, change: entry });
+  }
+  // An event comes before the changes that follow it.
+  entries.sort((a, b) => a.boundary.position - b.boundary.position || a.boundary.change - b.boundary.change);
+  let { change } = after;
+  for (const { boundary } of entries) boundary.change = change = Math.max(change, boundary.change);
+  const read = {
+    position: events.at(-1)?.position ?? after.position,
+    change: changes.at(-1)?.number ?? after.change,
+  };
+  return { entries, after: isAll ? upTo : read };
+}
+
+/** @returns events and changes up to one place in the log, and whether these are all of the range. */
+async function readRows(
+  sql: Sql,
+  { log, completeLog }: Stores,
+  { after, upTo, limit }: CompleteRange,
+  columns: LogColumns,
+): Promise<{ events: LoggedEvent[]; changes: LoggedChange[]; isAll: boolean }> {
+  const ofEvents = { after: after.position, upTo: upTo.position, limit };
+  const events = await log.eventsWithSoftDeleted(sql, ofEvents, columns);
+  const changes = await completeLog.changes(sql, { after: after.change, upTo: upTo.change, limit }, columns);
+  const [areEventsCut, areChangesCut] = [events.length === limit, changes.length === limit];
+  const [lastEvent, lastChange] = [events.at(-1)?.position ?? 0, changes.at(-1)?.position ?? 0];
+  // What comes after the end of a list that was cut may lack entries of that list.
+  return {
+    events: areChangesCut ? events.filter(({ position }) => (position ?? 0) <= lastChange) : events,
+    changes: areEventsCut ? changes.filter(({ position }) => position <= lastEvent) : changes,
+    isAll: !areEventsCut && !areChangesCut,
+  };
+}
+
+/** The rewritings of the events of a page. */
+class Rewritings {
+  readonly #ofEvents = new Map<string, Rewriting[]>();
+
+  /** @param rewritings in the order in which they were made. */
+  constructor(rewritings: readonly Rewriting[]) {
+    for (const rewriting of rewritings) {
+      const id = eventIdentity(rewriting.session, rewriting.eventSeq);
+      const known = this.#ofEvents.get(id);
+      if (known) known.push(rewriting);
+      else this.#ofEvents.set(id, [rewriting]);
+    }
+  }
+
+  first(session: SessionKey, seq: number): Rewriting | undefined {
+    return this.#ofEvents.get(eventIdentity(session, seq))?.[0];
+  }
+
+  /** The first one of the event after a change. */
+  next(session: SessionKey, seq: number, changeId: number): Rewriting | undefined {
+    return this.#ofEvents.get(eventIdentity(session, seq))?.find((rewriting) => rewriting.changeId > changeId);
+  }
+}
+
+/** The content that an event had after its rewriting; null or undefined where it is not known any more, and of other changes. */
+async function contentAfter(
+  sql: Sql,
+  log: LogStore,
+  rewritings: Rewritings,
+  { session, eventSeq, id }: LoggedChange,
+): Promise<string | null | undefined> {
+  if (eventSeq === null) return undefined;
+  const next = rewritings.next(session, eventSeq, id);
+  return next ? next.before : (await log.event(sql, session, eventSeq))?.json;
+}
+
+/**
+ * @param content of the event that was rewritten, after that.
+ * @param newest the number of the session's newest event in front of the change, where it was written after the change. The
+ *   entry keeps these events, and has the state that the tables hold: their entries had it before (contract J2).
+ */
+function changeOf(
+  { session, kind, seq, eventSeq, position, data }: LoggedChange,
+  content: string | null | undefined,
+  current: CurrentState,
+  newest: number | undefined,
+): LogChange | undefined {
+  const entryPosition: LogEntryPosition = { position, seq: newest ?? seq, ...session };
+  const recorded = data === null || newest !== undefined ? undefined : decode(data)?.value;
+  switch (kind) {
+    case 'created': {
+      const state = isRecord(recorded) ? recorded : current.of(session);
+      return { ...entryPosition, change: 'created', state, superseded: current.superseded(session, state) };
+    }
+    case 'state': {
+      const { set, removed }: { set?: unknown; removed?: unknown } = recordOf(recorded);
+      const state = isRecord(set) ? set : current.of(session);
+      const names = Array.isArray(removed) ? removed.filter((name) => typeof name === 'string') : [];
+      const superseded = [...current.superseded(session, state), ...names.filter((name) => current.has(session, name))];
+      return { ...entryPosition, change: 'state', state, removed: names, superseded };
+    }
+    case 'rewritten': {
+      const event = decodeEvent(content ?? undefined);
+      if (!event || eventSeq === null) return undefined;
+      const superseded = current.superseded(session, event.actions?.stateDelta ?? {});
+      return { ...entryPosition, change: 'rewritten', eventSeq, event, superseded };
+    }
+    case 'deleted':
+      // It was created again since.
+      if (newest !== undefined) return { ...entryPosition, change: 'rewound', state: current.of(session) };
+      return { ...entryPosition, change: 'deleted', soft: false, state: current.of({ ...session, sessionId: '' }) };
+    case 'hidden':
+      return { ...entryPosition, change: 'deleted', soft: true, state: {} };
+    case 'restored':
+      return { ...entryPosition, change: 'restored' };
+    case 'trimmed': {
+      const { firstSeq }: { firstSeq?: unknown } = recordOf(recorded);
+      return { ...entryPosition, change: 'trimmed', firstSeq: Number(firstSeq), state: current.of(session) };
+    }
+    case 'rewound': {
+      const shared = current.of({ ...session, sessionId: '' });
+      const state = isRecord(recorded) ? { ...recorded, ...shared } : current.of(session);
+      return { ...entryPosition, change: 'rewound', state };
+    }
+  }
+}
+
+const recordOf = (value: unknown) => (isRecord(value) ? value : {});
+
+function distinct(keys: readonly SessionKey[]): SessionKey[] {
+  return [...new Map(keys.map((key) => [sessionIdentity(key), key])).values()];
+}
+
+const eventIdentity = (session: SessionKey, seq: number) => JSON.stringify([sessionIdentity(session), seq]);

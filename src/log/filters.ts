@@ -1,0 +1,121 @@
+import type { Event } from '@google/adk';
+import type { LoggedEvent } from '../database/stores/log-store.js';
+import { aBoolean, aString, aTime, aWholeNumber, anything, object, type Known } from '../model/arguments.js';
+import { DamagedEventError } from '../model/errors.js';
+import { decodeEvent } from '../model/event-codec.js';
+import { checkKeys } from '../model/keys.js';
+import type { LogEntry, LogEntryPosition } from './entries.js';
+
+/** What to read of one session's log; all conditions given must hold. */
+export interface SessionLogFilter {
+  /** The event's branch begins with this, character by character. */
+  branchPrefix?: string;
+  author?: string;
+  /** The event's author ends in this. */
+  authorSuffix?: string;
+  invocationId?: string;
+  /** Only events later than this, in ms since 1970. */
+  afterTimestamp?: number;
+  /** End after so many entries. */
+  limit?: number;
+}
+
+/** What to read of the log. */
+export interface LogFilter extends SessionLogFilter {
+  /** Events alone; `CompleteLogFilter` asks for more. */
+  changes?: false;
+  appName?: string;
+  userId?: string;
+  sessionId?: string;
+  /** A session's id; with it come the sessions of its subagents, see `deriveSessionId`. */
+  sessionTree?: string;
+}
+
+/**
+ * What to read of the complete log. Conditions on events leave out events alone; a change is left out by `appName`, `userId`,
+ * `sessionId` and `sessionTree`.
+ */
+export interface CompleteLogFilter extends Omit<LogFilter, 'changes'> {
+  /** Also what changed besides appended events: `LogChange`. */
+  changes: true;
+}
+
+const FILTER = 'The filter';
+
+const SESSION_FILTER: Known<SessionLogFilter> = {
+  branchPrefix: aString,
+  author: aString,
+  authorSuffix: aString,
+  invocationId: aString,
+  afterTimestamp: aTime,
+  limit: aWholeNumber,
+};
+
+const checkSessionNames = object(SESSION_FILTER);
+
+/** `checkKeys` checks the names and ids. */
+const checkNames = object<LogFilter | CompleteLogFilter>({
+  changes: aBoolean,
+  appName: anything,
+  userId: anything,
+  sessionId: anything,
+  sessionTree: anything,
+  ...SESSION_FILTER,
+});
+
+/** @throws InvalidArgumentError when it has a name or a value that it cannot have. */
+export function checkSessionFilter(filter: SessionLogFilter): void {
+  checkSessionNames(filter, FILTER);
+}
+
+/** @throws InvalidArgumentError as `checkSessionFilter`; InvalidKeyError when a name or an id cannot be a key. */
+export function checkFilter(filter: LogFilter | CompleteLogFilter): void {
+  checkNames(filter, FILTER);
+  const { appName, userId, sessionId, sessionTree } = filter;
+  if (appName !== undefined) checkKeys({ appName });
+  if (userId !== undefined) checkKeys({ userId });
+  if (sessionId !== undefined) checkKeys({ sessionId });
+  if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
+}
+
+/** The first entries, as many as the filter asks for. */
+export async function* limited<Entry>(
+  { limit }: SessionLogFilter,
+  entries: AsyncIterable<Entry>,
+): AsyncGenerator<Entry> {
+  if (limit === 0) return;
+  let count = 0;
+  for await (const entry of entries) {
+    yield entry;
+    if (++count === limit) return;
+  }
+}
+
+/**
+ * The entries of the events that fit the filter. An event that cannot be read is given whatever the filter says: nobody can
+ * tell whether it was meant (contract G4).
+ */
+export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
+  for (const { session, seq, position, json } of events) {
+    if (json === undefined) continue;
+    const entryPosition: LogEntryPosition = { ...(position !== null && { position }), seq, ...session };
+    const event = decodeEvent(json ?? undefined);
+    if (!event) yield { ...entryPosition, error: new DamagedEventError(session.sessionId, seq) };
+    else if (matches(event, filter)) yield { ...entryPosition, event };
+  }
+}
+
+/** Whether an event fits those conditions that are no columns. */
+export function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {
+  return (
+    (branchPrefix === undefined || text(event.branch).startsWith(branchPrefix)) &&
+    (author === undefined || event.author === author) &&
+    (authorSuffix === undefined || text(event.author).endsWith(authorSuffix)) &&
+    (invocationId === undefined || event.invocationId === invocationId)
+  );
+}
+
+/** A stored event may hold anything, and a reader goes on whatever it is (contract G4). */
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}

@@ -1,0 +1,75 @@
+import { Aborted } from '../database/calls/connection.js';
+import type { Database } from '../database/calls/database.js';
+import type { Sql } from '../database/sql/sql.js';
+import type { Stores } from '../database/stores/stores.js';
+import type { ErrorContext } from '../model/options.js';
+
+/** The events in memory at a time, for each reader. */
+export const BATCH = 200;
+
+/** A call of the host's that reads the log: the statements that are run for it, and the waits. Its signal ends them. */
+export class ReaderCall {
+  readonly stores: Stores;
+  readonly signal: AbortSignal | undefined;
+  readonly #database: Database;
+  readonly #context: ErrorContext;
+
+  constructor(database: Database, stores: Stores, context: ErrorContext, signal?: AbortSignal) {
+    this.#database = database;
+    this.stores = stores;
+    this.#context = context;
+    this.signal = signal;
+  }
+
+  /**
+   * Runs statements.
+   *
+   * @throws DatabaseError when the database stays away after all retries; Aborted when the signal fires.
+   */
+  run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.wait(() => this.#database.run(work, { signal: this.signal }));
+  }
+
+  /** Waits for work that ends by itself when the signal fires. @throws DatabaseError as `run`. */
+  wait<T>(work: () => Promise<T>): Promise<T> {
+    return this.#database.call(this.#context, work);
+  }
+
+  /** Waits for work that others may need when the signal has fired: it ends the wait alone. @throws as `run`. */
+  waitOrAbort<T>(work: () => Promise<T>): Promise<T> {
+    return this.wait(() => this.#orAborted(work()));
+  }
+
+  /** Gives entries until the signal fires. */
+  async *untilAborted<Entry>(entries: AsyncIterable<Entry>): AsyncGenerator<Entry> {
+    try {
+      for await (const entry of entries) {
+        if (this.signal?.aborted) return;
+        yield entry;
+      }
+    } catch (error) {
+      if (!(error instanceof Aborted)) throw error;
+    }
+  }
+
+  /** Reports what happens beside the call, under the call's key. */
+  readonly report = (error: unknown, operation: string): void => {
+    this.#database.report(error, { ...this.#context, operation });
+  };
+
+  async #orAborted<T>(work: Promise<T>): Promise<T> {
+    const { signal } = this;
+    if (!signal) return work;
+    let stop = () => {};
+    const aborted = new Promise<never>((_, reject) => {
+      stop = () => reject(new Aborted());
+      if (signal.aborted) stop();
+      signal.addEventListener('abort', stop);
+    });
+    try {
+      return await Promise.race([work, aborted]);
+    } finally {
+      signal.removeEventListener('abort', stop);
+    }
+  }
+}

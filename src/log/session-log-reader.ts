@@ -1,0 +1,118 @@
+import type { Sql } from '../database/sql/sql.js';
+import type { LoggedEvent } from '../database/stores/log-store.js';
+import type { SessionHead } from '../database/stores/session-store.js';
+import { DamagedEventError, LogWentBackError } from '../model/errors.js';
+import type { SessionKey } from '../model/keys.js';
+import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
+import type { SessionLogEntry, SessionLogPosition } from './entries.js';
+import { entriesOf, type SessionLogFilter } from './filters.js';
+import { BATCH, type ReaderCall } from './reader-call.js';
+import type { Heads } from './watch/heads.js';
+
+/** What one statement reads of a session's log. */
+interface Batch {
+  events: LoggedEvent[];
+  /** The numbers that have no event. */
+  gaps: SeqRange[];
+  /** The number to go on from. */
+  upTo: number;
+}
+
+/** Reads one session's log, by the numbers of its events: it needs no positions. */
+export class SessionLogReader {
+  readonly #call: ReaderCall;
+  readonly #heads: Heads;
+  readonly #session: SessionKey;
+  readonly #filter: SessionLogFilter;
+  #cursor: SessionLogPosition;
+
+  constructor(
+    call: ReaderCall,
+    heads: Heads,
+    { session, cursor, filter }: { session: SessionKey; cursor: SessionLogPosition; filter: SessionLogFilter },
+  ) {
+    this.#call = call;
+    this.#heads = heads;
+    this.#session = session;
+    this.#cursor = cursor;
+    this.#filter = filter;
+  }
+
+  /** Reads what is committed now. */
+  async *since(): AsyncGenerator<SessionLogEntry> {
+    const head = await this.#heads.ofSession(this.#call, this.#session);
+    if (head) yield* this.#readUpTo(head);
+  }
+
+  /** Reads what is committed now, and then what comes, until the signal fires. */
+  watch(): AsyncGenerator<SessionLogEntry> {
+    return this.#call.untilAborted(this.#watch());
+  }
+
+  async *#watch(): AsyncGenerator<SessionLogEntry> {
+    const heads = this.#heads.watchSession(this.#call, this.#session);
+    try {
+      for (let head = await heads.poll(); ; head = await heads.next()) {
+        // A poll that began before the caller's may have read an older head.
+        if (head && (this.#isAnother(head) || head.lastSeq < this.#cursor.seq)) head = await heads.poll();
+        if (head) yield* this.#readUpTo(head);
+      }
+    } finally {
+      await heads.leave();
+    }
+  }
+
+  /**
+   * Reads on, up to a head: from the start, after an entry that says so, where what was read is of another history.
+   *
+   * @throws LogWentBackError when the cursor is ahead of the session.
+   */
+  async *#readUpTo(head: SessionHead): AsyncGenerator<SessionLogEntry> {
+    const { incarnation, firstSeq, lastSeq } = head;
+    if (this.#isAnother(head)) {
+      this.#cursor = { seq: 0, incarnation };
+      yield { change: 'reset', seq: 0, ...this.#session, cursor: { ...this.#cursor } };
+    }
+    if (lastSeq < this.#cursor.seq) throw new LogWentBackError(lastSeq);
+    let after = Math.max(this.#cursor.seq, firstSeq - 1);
+    while (after < lastSeq) {
+      const batch = await this.#call.run((sql) => this.#readBatch(sql, head, after));
+      yield* this.#entriesOf(batch, incarnation);
+      after = batch.upTo;
+    }
+    this.#cursor = { seq: lastSeq, incarnation };
+  }
+
+  /** Whether the number of the cursor belongs to another history than the session's. */
+  #isAnother({ incarnation }: SessionHead): boolean {
+    return this.#cursor.incarnation !== '' && this.#cursor.incarnation !== incarnation;
+  }
+
+  async #readBatch(sql: Sql, { incarnation, lastSeq }: SessionHead, after: number): Promise<Batch> {
+    const { log, sessions } = this.#call.stores;
+    const { afterTimestamp } = this.#filter;
+    const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
+    const events = await log.sessionEvents(sql, this.#session, range);
+    const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
+    const numbers = events.map(({ seq }) => seq);
+    // A missing event has no time, so a filter by time passes over it.
+    const gaps = afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [];
+    // They are missing, or were deleted or trimmed since the head was read.
+    const head = gaps.length > 0 ? await sessions.head(sql, this.#session) : undefined;
+    return { events, upTo, gaps: head?.incarnation === incarnation ? notBefore(gaps, head.firstSeq) : [] };
+  }
+
+  *#entriesOf({ events, gaps }: Batch, incarnation: string): Generator<SessionLogEntry> {
+    const entryPosition = (seq: number) => ({ seq, ...this.#session, cursor: { seq, incarnation } });
+    // One entry for all of a gap, which the cursor moves over.
+    const missing = ({ from, to }: SeqRange) => ({
+      ...entryPosition(to),
+      error: new DamagedEventError(this.#session.sessionId, from, to),
+    });
+    for (const { seq, event, error } of entriesOf(events, this.#filter)) {
+      for (; gaps[0] && gaps[0].to < seq; gaps.shift()) yield missing(gaps[0]);
+      yield event ? { ...entryPosition(seq), event } : { ...entryPosition(seq), error };
+    }
+    for (const gap of gaps) yield missing(gap);
+  }
+}

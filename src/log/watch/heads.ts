@@ -1,0 +1,81 @@
+import { Aborted } from '../../database/calls/connection.js';
+import type { Database } from '../../database/calls/database.js';
+import type { SessionHead } from '../../database/stores/session-store.js';
+import type { SessionKey } from '../../model/keys.js';
+import type { CompleteLogPosition } from '../../model/log-history.js';
+import type { ReaderCall } from '../reader-call.js';
+import { LogListener, type NotificationClient } from './listener.js';
+import { LogPoller, type Watch } from './poller.js';
+
+/** How far the log and its sessions go: now, or whenever they have moved. */
+export class Heads {
+  readonly #poller: LogPoller;
+  readonly #listener: LogListener | undefined;
+
+  /** @param listen makes the client of a listener, where the database notifies of commits. */
+  constructor(database: Database, pollIntervalMs: number, listen: (() => NotificationClient) | undefined) {
+    this.#poller = LogPoller.of(database, pollIntervalMs);
+    const { channel } = database.stores.log;
+    if (!listen || !channel) return;
+    this.#listener = new LogListener(
+      listen,
+      channel,
+      () => this.#poller.wake(),
+      (error) => database.report(error, { operation: 'listen', key: {} }),
+    );
+  }
+
+  /** Gives positions to all events that are committed now, where this account may. @returns how far the log goes. */
+  ofLog(call: ReaderCall): Promise<CompleteLogPosition> {
+    return call.waitOrAbort(() => this.#poller.head(call.report, call.signal));
+  }
+
+  /** @returns how far a session goes; undefined when there is no such session. */
+  ofSession(call: ReaderCall, session: SessionKey): Promise<SessionHead | undefined> {
+    return call.run((sql) => call.stores.sessions.head(sql, session));
+  }
+
+  watchLog(call: ReaderCall): HeadWatch<CompleteLogPosition> {
+    return new HeadWatch(call, this.#poller.watch(call.report), this.#listener?.start());
+  }
+
+  watchSession(call: ReaderCall, session: SessionKey): HeadWatch<SessionHead | undefined> {
+    return new HeadWatch(call, this.#poller.watchSession(call.report, session), this.#listener?.start());
+  }
+}
+
+/** The heads that one reader gets, one after the other. Who has one leaves it at the end. */
+export class HeadWatch<Head> {
+  readonly #call: ReaderCall;
+  readonly #watch: Watch<Head>;
+  readonly #stopListening: (() => void) | undefined;
+  /** The one that the reader has. */
+  #head: Head | undefined;
+
+  constructor(call: ReaderCall, watch: Watch<Head>, stopListening: (() => void) | undefined) {
+    this.#call = call;
+    this.#watch = watch;
+    this.#stopListening = stopListening;
+  }
+
+  /** Polls now. @returns the head, which may be the one that the reader has. @throws Aborted when the signal fires. */
+  async poll(): Promise<Head> {
+    await this.#call.waitOrAbort(() => this.#watch.poll());
+    return (this.#head = this.#watch.head);
+  }
+
+  /** @returns the next head, when it is another one than the reader has. @throws Aborted when the signal fires. */
+  async next(): Promise<Head> {
+    for (;;) {
+      if (this.#call.signal?.aborted) throw new Aborted();
+      if (this.#watch.head !== this.#head) return (this.#head = this.#watch.head);
+      await this.#call.wait(() => this.#watch.change(this.#call.signal));
+    }
+  }
+
+  /** @returns when nothing is under way for the reader any more. */
+  async leave(): Promise<void> {
+    this.#stopListening?.();
+    await this.#watch.leave();
+  }
+}
