@@ -144,7 +144,7 @@ export class SessionLeases {
     // counter.
     const token = await this.#database.statement((sql) => this.#stores.leases.nextToken(sql));
     const taken = await this.#database.statement((sql) =>
-      this.#stores.leases.take(sql, key, holder, token, this.#ttlMs),
+      this.#stores.leases.take(sql, key, { holder, token, ttlMs: this.#ttlMs }),
     );
     return taken ? token : undefined;
   }

@@ -1,6 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import type { Stores } from '../database/stores/stores.js';
 import { aBoolean, aDuration, aFunction, aTimeout, anAbortSignal, object } from '../model/arguments.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
@@ -79,7 +78,6 @@ const DEFAULT_POLL_MS = 150;
  */
 export class EventLog {
   readonly #database: Database;
-  readonly #stores: Stores;
   readonly #heads: Heads;
 
   /**
@@ -91,7 +89,6 @@ export class EventLog {
     checkOptions(options, 'The options of EventLog');
     const { pollIntervalMs = DEFAULT_POLL_MS, listen } = options;
     this.#database = new Database(em, options);
-    this.#stores = this.#database.stores;
     this.#heads = new Heads(this.#database, pollIntervalMs, listen);
   }
 
@@ -183,7 +180,7 @@ export class EventLog {
   }
 
   #call(operation: string, key: Partial<SessionKey>, signal?: AbortSignal): ReaderCall {
-    return new ReaderCall(this.#database, this.#stores, { operation, key }, signal);
+    return new ReaderCall(this.#database, { operation, key }, signal);
   }
 
   #reader(

@@ -14,9 +14,9 @@ export class ReaderCall {
   readonly #database: Database;
   readonly #context: ErrorContext;
 
-  constructor(database: Database, stores: Stores, context: ErrorContext, signal?: AbortSignal) {
+  constructor(database: Database, context: ErrorContext, signal?: AbortSignal) {
     this.#database = database;
-    this.stores = stores;
+    this.stores = database.stores;
     this.#context = context;
     this.signal = signal;
   }

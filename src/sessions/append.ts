@@ -362,7 +362,7 @@ export class Appender {
         if (!read) return;
         const [state, missed] = [readState(read.state), readEvents(read)];
         if (isAnother) forgetWrites(handle.state);
-        catchUp(handle, read, state.value, missed.value, pending, { isAnew: isAnother });
+        catchUp(handle, pending, { head: read, state: state.value, missed: missed.value, isAnew: isAnother });
         this.#calls.damage.report(key, missed.damaged, state.damaged);
       });
     } catch (error) {

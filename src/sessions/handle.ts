@@ -109,22 +109,27 @@ export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
   return turn;
 }
 
+/** What a handle lacks. */
+interface Missed {
+  head: Omit<SessionHead, 'firstSeq'>;
+  /** The session's, read with the head. */
+  state: Readonly<Record<string, unknown>>;
+  /** The events from the one after the handle's revision to the head's last; with `isAnew` all events. */
+  missed: readonly Event[];
+  /** Whether the handle's events are those of another session of this id, or of a history that is gone. */
+  isAnew: boolean;
+}
+
 /**
  * Brings a handle up to the head of its session in place (contract E2): adds the events it missed and takes over the keys that
  * they wrote. Other keys stay, since they may be written directly or `temp:` (contract A4).
  *
- * @param state the session's, read with the head.
- * @param missed the events from the one after the handle's revision to the head's last; with `options.isAnew` all events.
  * @param appended what the caller has just appended itself, and the keys it wrote.
- * @param options.isAnew whether the handle's events are those of another session of this id, or of a history that is gone.
  */
 export function catchUp(
   handle: Session,
-  head: Omit<SessionHead, 'firstSeq'>,
-  state: Readonly<Record<string, unknown>>,
-  missed: readonly Event[],
   appended: readonly { event: Event; delta: Record<string, unknown> }[],
-  { isAnew }: { isAnew: boolean },
+  { head, state, missed, isAnew }: Missed,
 ): void {
   const deltas = [...appended.map(({ delta }) => delta), ...missed.map((event) => event.actions?.stateDelta ?? {})];
   // A handle that has read nothing, such as an object literal, also gets the state that the session was created with.

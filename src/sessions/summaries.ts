@@ -72,10 +72,12 @@ export async function findSessions(calls: SessionCalls, request: FindSessionsReq
     updatedAfter,
     updatedBefore,
   };
-  const cursor = after === undefined ? undefined : parseCursor(after);
-  const found = await calls.read('findSessions', key, (sql) =>
-    calls.stores.summaries.find(sql, filter, cursor, order !== 'asc', limit + 1),
-  );
+  const page = {
+    after: after === undefined ? undefined : parseCursor(after),
+    isDescending: order !== 'asc',
+    limit: limit + 1,
+  };
+  const found = await calls.read('findSessions', key, (sql) => calls.stores.summaries.find(sql, filter, page));
   const sessions = found.slice(0, limit).map(summaryOf);
   const last = sessions.at(-1);
   return { sessions, ...(found.length > limit && last && { next: cursorText(last) }) };

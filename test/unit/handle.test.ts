@@ -37,15 +37,14 @@ function append(handle: Session, ...events: Event[]) {
 
 /** As the append does it: a session of another incarnation is read from its beginning. */
 function catchUp(
-  ...[handle, head, state, missed, appended]: Parameters<typeof catchUpFrom> extends [
-    ...infer First,
-    { isAnew: boolean },
-  ]
-    ? First
-    : never
+  handle: Session,
+  head: { incarnation: string; lastSeq: number; lastUpdateTime: number },
+  state: Values,
+  missed: Event[],
+  appended: ReturnType<typeof append>,
 ) {
   const isAnew = revisionOf(handle)?.incarnation !== head.incarnation;
-  catchUpFrom(handle, head, state, missed, appended, { isAnew });
+  catchUpFrom(handle, appended, { head, state, missed, isAnew });
 }
 
 /** An event as it comes from the database: another object. */

@@ -86,6 +86,7 @@ export class Database {
   readonly #em: EntityManager;
   readonly #orm: OrmConnection;
   readonly #statements: Statements;
+  #stores: Stores | undefined;
   readonly #options: DatabaseOptions;
   readonly #retry: { attempts: number | undefined; forMs: number; baseDelayMs: number; maxDelayMs: number };
   /** Whether the calls join a transaction of the host's; the host retries what fails there. */
@@ -106,7 +107,7 @@ export class Database {
 
   /** The statements on the tables. @throws SchemaError when the ORM does not list `adkEntities()`. */
   get stores(): Stores {
-    return Stores.of(this.#em, this.dialect);
+    return (this.#stores ??= Stores.of(this.#em, this.dialect));
   }
 
   get isJoined(): boolean {

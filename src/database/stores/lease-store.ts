@@ -22,6 +22,13 @@ interface LeaseRow {
   now: number | string;
 }
 
+/** A lease that somebody wants. */
+export interface NewLease {
+  holder: string;
+  token: number;
+  ttlMs: number;
+}
+
 /** The statements of leases. All of them use the database's clock (contract H1). */
 export class LeaseStore {
   readonly #dialect: Dialect;
@@ -40,7 +47,7 @@ export class LeaseStore {
   }
 
   /** @returns whether the lease was free, and is the holder's now. */
-  async take(sql: Sql, session: SessionKey, holder: string, token: number, ttlMs: number): Promise<boolean> {
+  async take(sql: Sql, session: SessionKey, { holder, token, ttlMs }: NewLease): Promise<boolean> {
     const values = [holder, token, ttlMs, ...sessionValues(session), token, token];
     return (await sql.run(this.#text.take, values)).affectedRows > 0;
   }

@@ -33,6 +33,13 @@ export interface SummaryCursor {
   userId: string;
 }
 
+/** A page of the sessions that are found. */
+export interface SummaryPage {
+  after: SummaryCursor | undefined;
+  isDescending: boolean;
+  limit: number;
+}
+
 /** A session without events and state. */
 export interface StoredSummary {
   key: SessionKey;
@@ -56,13 +63,7 @@ export class SummaryStore {
   }
 
   /** @returns the sessions after a cursor, by the time of their last update, then by id and user. */
-  async find(
-    sql: Sql,
-    filter: SummaryFilter,
-    after: SummaryCursor | undefined,
-    isDescending: boolean,
-    limit: number,
-  ): Promise<StoredSummary[]> {
+  async find(sql: Sql, filter: SummaryFilter, { after, isDescending, limit }: SummaryPage): Promise<StoredSummary[]> {
     const { appName, userId, title, labels, updatedAfter, updatedBefore } = filter;
     const columns = ['last_update_time', 'session_id', ...(userId === undefined ? ['user_id'] : [])];
     const values = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
