@@ -4,6 +4,8 @@
 # are started on free ports, or are still running from an earlier call: what this starts stays running. They must answer
 # fast and keep nothing: a commit does not wait for a disk, and the data is in memory where there is room.
 # PostgreSQL is not here: `npm test` brings its own.
+# With ADK_TEST_DURABLE they are durable, as they are by default, and their data stays in that folder. With arguments only the
+# servers that they name are started:  scripts/test-servers.sh mysql
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,6 +26,11 @@ in_memory=/dev/shm/adk-mikro-orm-$(id -un)
 ROOM_MB=2048
 if [ -d "$in_memory" ] || { [ -w /dev/shm ] && [ "$(df --output=avail -m /dev/shm | tail -n 1)" -ge "$ROOM_MB" ]; }; then
   data=$in_memory
+fi
+logs=$cache
+if [ -n "${ADK_TEST_DURABLE:-}" ]; then
+  data=$ADK_TEST_DURABLE
+  logs=$data
 fi
 mkdir -p "$data"
 # One call at a time: two would start the same servers.
@@ -57,20 +64,24 @@ run_in_background() {
   shift
   log "starting $name on port $port, with its data in $folder"
   setsid "$@" --datadir="$folder" --bind-address=127.0.0.1 --port="$port" --socket="$folder/server.sock" \
-    --pid-file="$folder/server.pid" --max-connections=500 "${WITHOUT_DURABILITY[@]}" \
-    </dev/null >"$cache/$name.log" 2>&1 9>&- &
+    --pid-file="$folder/server.pid" --max-connections=500 "${DURABILITY[@]}" \
+    </dev/null >"$logs/$name.log" 2>&1 9>&- &
   echo "$port" >"$data/$name.port"
 }
 
-WITHOUT_DURABILITY=(
+DURABILITY=(
   --innodb-flush-log-at-trx-commit=0 --skip-log-bin --innodb-doublewrite=0 --innodb-buffer-pool-size=512M
 )
+if [ -n "${ADK_TEST_DURABLE:-}" ]; then
+  # A binary log of much data would fill the disk. A file of it goes when it is full and this old.
+  DURABILITY=(--binlog-expire-logs-seconds=60)
+fi
 
 wait_for() {
   local name=$1 url=$2
   node scripts/wait-for-server.js "$url" >&2 && return
   log "$name does not answer as root without a password"
-  tail -n 20 "$cache/$name.log" >&2 2>/dev/null || true
+  tail -n 20 "$logs/$name.log" >&2 2>/dev/null || true
   exit 1
 }
 
@@ -145,17 +156,20 @@ start_mysql() {
   run_in_background mysql 3336 "${server[@]}" --mysqlx=OFF --secure-file-priv=NULL
 }
 
-if [ -z "${ADK_TEST_MARIADB_URL:-}" ]; then
+wanted=${*:-mariadb mysql}
+is_wanted() { [[ " $wanted " == *" $1 "* ]]; }
+
+if is_wanted mariadb && [ -z "${ADK_TEST_MARIADB_URL:-}" ]; then
   port=$(running_port mariadb) || { start_mariadb; port=$(cat "$data/mariadb.port"); }
   ADK_TEST_MARIADB_URL=mariadb://root@127.0.0.1:$port
 fi
-if [ -z "${ADK_TEST_MYSQL_URL:-}" ]; then
+if is_wanted mysql && [ -z "${ADK_TEST_MYSQL_URL:-}" ]; then
   port=$(running_port mysql) || { start_mysql; port=$(cat "$data/mysql.port"); }
   ADK_TEST_MYSQL_URL=mysql://root@127.0.0.1:$port
 fi
-wait_for mariadb "$ADK_TEST_MARIADB_URL"
-wait_for mysql "$ADK_TEST_MYSQL_URL"
+if is_wanted mariadb; then wait_for mariadb "$ADK_TEST_MARIADB_URL"; fi
+if is_wanted mysql; then wait_for mysql "$ADK_TEST_MYSQL_URL"; fi
 
 [ -z "${ADK_TEST_POSTGRESQL_URL:-}" ] || echo "export ADK_TEST_POSTGRESQL_URL=$ADK_TEST_POSTGRESQL_URL"
-echo "export ADK_TEST_MYSQL_URL=$ADK_TEST_MYSQL_URL"
-echo "export ADK_TEST_MARIADB_URL=$ADK_TEST_MARIADB_URL"
+[ -z "${ADK_TEST_MYSQL_URL:-}" ] || echo "export ADK_TEST_MYSQL_URL=$ADK_TEST_MYSQL_URL"
+[ -z "${ADK_TEST_MARIADB_URL:-}" ] || echo "export ADK_TEST_MARIADB_URL=$ADK_TEST_MARIADB_URL"

@@ -1,7 +1,8 @@
-// Runs a throw-away PostgreSQL server until standard input closes, and prints its URL when it answers.
+// Runs a throw-away PostgreSQL server until standard input closes, and prints its URL when it answers. With ADK_TEST_DURABLE it
+// is durable, as it is by default, and its data stays in that folder.
 // A process of its own: the server goes away however the process that started this one ends.
 import { spawn, spawnSync } from 'node:child_process';
-import { chownSync, cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -36,9 +37,13 @@ function freePort() {
 }
 
 const folder = mkdtempSync(path.join(tmpdir(), 'adk-postgresql-'));
-const dataFolder = mkdtempSync(path.join(process.env['ADK_TEST_FOLDER'] ?? tmpdir(), 'adk-postgresql-'));
+const durable = process.env['ADK_TEST_DURABLE'];
+const dataFolder = durable
+  ? path.join(durable, 'postgresql')
+  : mkdtempSync(path.join(process.env['ADK_TEST_FOLDER'] ?? tmpdir(), 'adk-postgresql-'));
+mkdirSync(dataFolder, { recursive: true });
 process.on('exit', () => {
-  for (const each of [folder, dataFolder]) rmSync(each, { recursive: true, force: true });
+  for (const each of durable ? [folder] : [folder, dataFolder]) rmSync(each, { recursive: true, force: true });
 });
 process.on('SIGINT', () => undefined); // Ctrl-C reaches the server too; this process ends when that has.
 
@@ -56,12 +61,14 @@ if (spawnSync(initdb, ['--version'], options).status !== 0) {
 }
 
 const data = path.join(dataFolder, 'data');
-const init = spawnSync(
-  initdb,
-  ['--pgdata', data, '--username=postgres', '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync'],
-  { ...options, encoding: 'utf8' },
-);
-if (init.status !== 0) throw new Error(`initdb failed: ${init.error?.message ?? init.stderr}`);
+if (!existsSync(path.join(data, 'PG_VERSION'))) {
+  const init = spawnSync(
+    initdb,
+    ['--pgdata', data, '--username=postgres', '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync'],
+    { ...options, encoding: 'utf8' },
+  );
+  if (init.status !== 0) throw new Error(`initdb failed: ${init.error?.message ?? init.stderr}`);
+}
 
 const port = await freePort();
 const settings = {
@@ -69,8 +76,7 @@ const settings = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
   max_connections: 200,
-  fsync: 'off',
-  full_page_writes: 'off',
+  ...(!durable && { fsync: 'off', full_page_writes: 'off' }),
 };
 const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
 const server = spawn(postgres, ['-D', data, ...flags], { ...options, stdio: ['ignore', 'ignore', 'pipe'] });
