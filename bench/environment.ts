@@ -19,6 +19,15 @@ const SETTINGS: Record<DatabaseName, readonly string[]> = {
   mariadb: ['innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin'],
 };
 
+/** What also decides how long a server takes with more data than it holds in memory. */
+const SETTINGS_OF_SIZE: Record<DatabaseName, readonly string[]> = {
+  sqlite: ['cache_size'],
+  'better-sqlite': ['cache_size'],
+  postgresql: ['shared_buffers', 'data_directory'],
+  mysql: ['innodb_buffer_pool_size', 'datadir'],
+  mariadb: ['innodb_buffer_pool_size', 'datadir'],
+};
+
 export function machineFacts(): Record<string, string | number> {
   return {
     cpu: cpus()[0]?.model.trim() ?? 'unknown',
@@ -47,7 +56,8 @@ export function measuredDatabases(): DatabaseName[] {
   return [...files, ...SERVERS.filter(serverUrl)].filter(isChosen);
 }
 
-export async function databaseFacts(name: DatabaseName): Promise<DatabaseFacts> {
+/** @param withSize whether to add the settings that matter where there is much data. */
+export async function databaseFacts(name: DatabaseName, withSize = false): Promise<DatabaseFacts> {
   const database = await createDatabase(name);
   const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
   try {
@@ -60,7 +70,7 @@ export async function databaseFacts(name: DatabaseName): Promise<DatabaseFacts> 
     await migrate(orm);
     await new MikroOrmSessionService(orm.em).listSessions({ appName: 'bench' });
     const settings: Record<string, string> = {};
-    for (const setting of SETTINGS[name]) {
+    for (const setting of [...SETTINGS[name], ...(withSize ? SETTINGS_OF_SIZE[name] : [])]) {
       const sql = isFile ? `pragma ${setting}` : name === 'postgresql' ? `show ${setting}` : `select @@${setting}`;
       settings[setting] = await value(sql);
     }

@@ -1,12 +1,10 @@
 /** A process that maintains a database when it is told to, as the job of a scheduler is one. */
-import { MikroORM } from '@mikro-orm/core';
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { databaseOptions } from '../mikro-orm.config.js';
-import { SessionMaintenance, adkEntities, type PruneOptions, type TrimOptions } from '../src/index.js';
-import { BetterSqliteDriver } from '../test/support/mikro-orm.js';
+import { SessionMaintenance, type PruneOptions, type TrimOptions } from '../src/index.js';
 import type { TestDatabase } from '../test/support/servers.js';
+import { connect } from './connect.js';
 
 export type Job = { prune: PruneOptions } | { trim: TrimOptions };
 
@@ -48,9 +46,7 @@ export class Maintainer {
 }
 
 async function maintain(name: string, url: string): Promise<void> {
-  const options = await databaseOptions(url);
-  const driver = name === 'better-sqlite' ? { driver: BetterSqliteDriver } : {};
-  const orm = await MikroORM.init({ ...options, ...driver, entities: adkEntities() });
+  const orm = await connect(name, url);
   const maintenance = new SessionMaintenance(orm.em);
   const answer = (message: Answer) => process.send?.(message);
   process.on('message', (job: Job) => {

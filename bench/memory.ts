@@ -4,7 +4,8 @@ import { runInNewContext } from 'node:vm';
 const SAMPLE_MS = 5;
 
 setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
+/** Collects garbage. */
+export const collect = runInNewContext('gc') as () => void;
 
 const used = () => {
   const { heapUsed, external } = process.memoryUsage();

@@ -63,7 +63,7 @@ export function showProgress(text: string): void {
   process.stderr.write(`\r\x1b[K${text.slice(0, width - 1)}`);
 }
 
-function printTable(rows: readonly (readonly string[])[]): void {
+export function printTable(rows: readonly (readonly string[])[]): void {
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
   for (const row of rows) printRow(row, widths);
 }
@@ -75,9 +75,12 @@ function printRow(row: readonly string[], widths: readonly number[]): void {
 
 export function time(spread: Spread | undefined): string {
   if (!spread) return '–';
-  const { median } = spread;
-  if (median < 1_000) return `${median.toFixed(0)} µs`;
-  return median < 1e6 ? `${number(median / 1_000)} ms` : `${number(median / 1e6)} s`;
+  return duration(spread.median);
+}
+
+export function duration(us: number): string {
+  if (us < 1_000) return `${us.toFixed(0)} µs`;
+  return us < 1e6 ? `${number(us / 1_000)} ms` : `${number(us / 1e6)} s`;
 }
 
 function ratio(spread: Spread | undefined): string {

@@ -1,29 +1,32 @@
-import { mkdir, writeFile } from 'node:fs/promises';
-import path from 'node:path';
 import type { DatabaseName } from '../test/support/servers.js';
 import { start, stop } from '../test/support/run-servers.js';
-import { THEMES, chartsOf } from './charts.js';
+import { chartsOf } from './charts.js';
 import type { Contenders } from './contenders/contender.js';
 import { closeContenders, openContenders } from './contenders/open.js';
 import { databaseFacts, machineFacts, measuredDatabases, packageVersions } from './environment.js';
 import { measure, type Effort } from './measure.js';
-import { COMMAND, USAGE, benchOptions, type BenchOptions } from './options.js';
+import { USAGE, benchOptions, commandOf, type BenchOptions } from './options.js';
 import { printCases, printHeader, printComparisons, printHeading, printHeadline, showProgress } from './report.js';
 import { caseResult, comparisonResults, titleOf, type Results } from './results.js';
+import { write } from './write.js';
 import { WORKLOADS } from './workloads/index.js';
 import type { Open, Workload } from './workloads/workload.js';
 
-const options = benchOptions(process.argv.slice(2));
+const args = process.argv.slice(2);
 
-if (options.isHelp) process.stdout.write(`${USAGE}\n`);
-else await run(options);
+await run(benchOptions(args));
 
-async function run({ databases, workloads, effort, isComplete, out }: BenchOptions): Promise<void> {
+async function run(options: BenchOptions): Promise<void> {
+  const { databases, workloads, effort, isComplete, out } = options;
+  if (options.isHelp) {
+    process.stdout.write(`${USAGE}\n`);
+    return;
+  }
   if (databases !== undefined) process.env['ADK_TEST_DATABASES'] = databases.join();
   await start();
   try {
     const results: Results = {
-      command: [COMMAND, ...process.argv.slice(2)].join(' '),
+      command: commandOf(args),
       date: new Date().toISOString(),
       isComplete,
       rounds: effort.rounds,
@@ -40,19 +43,25 @@ async function run({ databases, workloads, effort, isComplete, out }: BenchOptio
       printHeading(`${database} (${facts.version})`);
       printHeader();
       for (const workload of WORKLOADS) {
-        if (workloads?.includes(workload.name) ?? !workload.isOnlyNamed) await runWorkload(database, workload, results);
+        if (workloads?.includes(workload.name) ?? !workload.isOnlyNamed)
+          await runWorkload(database, workload, options, results);
       }
       printComparisons(results.comparisons.filter((item) => item.database === database));
     }
     printHeading('');
     printHeadline(results);
-    await write(results, out);
+    await write(out, 'results.json', results, chartsOf(results));
   } finally {
     await stop();
   }
 }
 
-async function runWorkload(database: DatabaseName, workload: Workload, results: Results): Promise<void> {
+async function runWorkload(
+  database: DatabaseName,
+  workload: Workload,
+  { scale, effort }: BenchOptions,
+  results: Results,
+): Promise<void> {
   const opened: Contenders[] = [];
   const open: Open = async (names) => {
     const contenders = await openContenders(database, names);
@@ -62,30 +71,18 @@ async function runWorkload(database: DatabaseName, workload: Workload, results: 
   const progress = (doing: string) => showProgress(`${database}: ${doing}`);
   try {
     progress(`${workload.name}: filling the tables`);
-    const cases = await workload.cases(open, options.scale);
-    const measured = await measure(cases, effortOf(workload), progress);
+    const cases = await workload.cases(open, scale);
+    const measured = await measure(cases, effortOf(workload, effort), progress);
     showProgress('');
     const found = measured.map((item) => caseResult(database, workload, item));
     results.cases.push(...found);
-    results.comparisons.push(...comparisonResults(database, workload.comparisons?.(options.scale) ?? [], measured));
+    results.comparisons.push(...comparisonResults(database, workload.comparisons?.(scale) ?? [], measured));
     printCases(found);
   } finally {
     for (const contenders of opened) await closeContenders(contenders);
   }
 }
 
-function effortOf({ mostRounds }: Workload): Effort {
-  const { effort } = options;
+function effortOf({ mostRounds }: Workload, effort: Effort): Effort {
   return mostRounds === undefined ? effort : { ...effort, rounds: Math.min(effort.rounds, mostRounds), warmMs: 0 };
-}
-
-async function write(results: Results, folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true });
-  await writeFile(path.join(folder, 'results.json'), `${JSON.stringify(results, null, 2)}\n`);
-  for (const { name, svg } of chartsOf(results)) {
-    for (const [theme, colors] of Object.entries(THEMES)) {
-      await writeFile(path.join(folder, `${name}-${theme}.svg`), svg(colors));
-    }
-  }
-  printHeading(`Written to ${folder}`);
 }

@@ -18,6 +18,19 @@ export function spreadOf(values: readonly number[]): Spread | undefined {
   };
 }
 
+/** What half of the values, and what 99 of 100 are below. */
+export interface Percentiles {
+  p50: number;
+  p99: number;
+  /** How many values there are. Of fewer than 100 the p99 is near the largest. */
+  samples: number;
+}
+
+export function percentilesOf(values: readonly number[]): Percentiles {
+  const sorted = [...values].sort((a, b) => a - b);
+  return { p50: quantile(sorted, 0.5), p99: quantile(sorted, 0.99), samples: sorted.length };
+}
+
 function quantile(sorted: readonly number[], part: number): number {
   const position = (sorted.length - 1) * part;
   const below = sorted[Math.floor(position)] ?? NaN;

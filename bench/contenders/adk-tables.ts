@@ -18,7 +18,7 @@ export const STATE_TABLES: Record<Scope, string> = {
   app: 'adk_app_states',
 };
 
-const TABLES = ['adk_sessions', 'adk_events', ...Object.values(STATE_TABLES)];
+export const TABLES = ['adk_sessions', 'adk_events', ...Object.values(STATE_TABLES)];
 
 export const keyValues = ({ appName, userId, sessionId }: SessionKey) => [appName, userId, sessionId];
 

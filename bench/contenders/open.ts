@@ -104,7 +104,7 @@ async function openOurs(database: TestDatabase, orm: MikroORM, service?: Service
   return new Ours(orm, database, filler, end, service);
 }
 
-async function migrated(database: TestDatabase): Promise<MikroORM> {
+export async function migrated(database: TestDatabase): Promise<MikroORM> {
   const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
   await migrate(orm);
   return orm;
@@ -115,7 +115,7 @@ function ormOf(service: DatabaseSessionService): MikroORM | undefined {
   return (service as unknown as { orm?: MikroORM }).orm;
 }
 
-async function openBareDriver({ name, url, options }: TestDatabase): Promise<BareDriver> {
+export async function openBareDriver({ name, url, options }: TestDatabase): Promise<BareDriver> {
   switch (name) {
     case 'sqlite':
     case 'better-sqlite':

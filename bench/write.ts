@@ -1,0 +1,17 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { THEMES } from './bars.js';
+import type { Chart } from './charts.js';
+import { printHeading } from './report.js';
+
+/** Writes what a run has found as JSON, and its charts. */
+export async function write(folder: string, file: string, results: object, charts: readonly Chart[]): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  await writeFile(path.join(folder, file), `${JSON.stringify(results, null, 2)}\n`);
+  for (const { name, svg } of charts) {
+    for (const [theme, colors] of Object.entries(THEMES)) {
+      await writeFile(path.join(folder, `${name}-${theme}.svg`), svg(colors));
+    }
+  }
+  printHeading(`Written to ${folder}`);
+}
