@@ -4,6 +4,7 @@ import { chartsOf } from './charts.js';
 import type { Contenders } from './contenders/contender.js';
 import { closeContenders, openContenders } from './contenders/open.js';
 import { databaseFacts, machineFacts, measuredDatabases, packageVersions } from './environment.js';
+import { runGrowth } from './growth/run.js';
 import { measure, type Effort } from './measure.js';
 import { USAGE, benchOptions, commandOf, type BenchOptions } from './options.js';
 import { printCases, printHeader, printComparisons, printHeading, printHeadline, showProgress } from './report.js';
@@ -14,7 +15,8 @@ import type { Open, Workload } from './workloads/workload.js';
 
 const args = process.argv.slice(2);
 
-await run(benchOptions(args));
+if (args[0] === 'growth') await runGrowth(args.slice(1));
+else await run(benchOptions(args));
 
 async function run(options: BenchOptions): Promise<void> {
   const { databases, workloads, effort, isComplete, out } = options;

@@ -1,0 +1,47 @@
+import { performance } from 'node:perf_hooks';
+import { percentilesOf, type Percentiles } from '../statistics.js';
+import type { Operation } from './operations.js';
+
+/** How much time is for an operation in both populations, in ms. */
+export interface Budget {
+  ms: number;
+  longMs: number;
+}
+
+/** Of fewer a p99 would say nothing. */
+const MOST = 1_000;
+/** Of an operation that takes minutes. */
+const FEWEST = 3;
+
+const WARM_MS = 500;
+
+export interface Compared {
+  small: Percentiles;
+  large: Percentiles;
+}
+
+/** Times an operation in both populations by turns: what disturbs the machine disturbs both. In microseconds. */
+export async function compare(small: Operation, large: Operation, { ms, longMs }: Budget): Promise<Compared> {
+  const times: Record<'small' | 'large', number[]> = { small: [], large: [] };
+  if (!large.isLong) {
+    await warm(small);
+    await warm(large);
+  }
+  const end = performance.now() + (large.isLong ? longMs : ms);
+  while (times.large.length < FEWEST || (times.large.length < MOST && performance.now() < end)) {
+    times.small.push(await timed(small));
+    times.large.push(await timed(large));
+  }
+  return { small: percentilesOf(times.small), large: percentilesOf(times.large) };
+}
+
+async function warm(operation: Operation): Promise<void> {
+  for (const begin = performance.now(); performance.now() - begin < WARM_MS;) await timed(operation);
+}
+
+async function timed(operation: Operation): Promise<number> {
+  await operation.prepare?.();
+  const begin = performance.now();
+  await operation.run();
+  return (performance.now() - begin) * 1_000;
+}

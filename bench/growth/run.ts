@@ -1,0 +1,91 @@
+import type { DatabaseName } from '../../test/support/servers.js';
+import { databaseFacts, machineFacts, packageVersions } from '../environment.js';
+import { commandOf } from '../options.js';
+import { duration, number, printHeading, printTable, showProgress } from '../report.js';
+import { write } from '../write.js';
+import { memoryUses } from './memory.js';
+import { operationsOf, verify } from './operations.js';
+import { GROWTH_USAGE, SMALL, growthOptions, type GrowthOptions } from './options.js';
+import { compare } from './percentiles.js';
+import { bytesOf, keptPopulation, temporaryPopulation, type Population } from './population.js';
+import {
+  growthChart,
+  memoryRows,
+  operationRows,
+  sizeText,
+  type GrownOperation,
+  type GrowthResults,
+} from './results.js';
+import { startDurable } from './servers.js';
+
+/** Measures calls with few events and with many, on each database. */
+export async function runGrowth(args: string[]): Promise<void> {
+  const options = growthOptions(args);
+  const { databases, size, data, out } = options;
+  if (options.isHelp) {
+    process.stdout.write(`${GROWTH_USAGE}\n`);
+    return;
+  }
+  printHeading(`${sizeText(SMALL)} against ${sizeText(size)}. Databases are kept in ${data}.`);
+  const stop = await startDurable(databases, data);
+  try {
+    const results: GrowthResults = {
+      command: commandOf(['growth', ...args]),
+      date: new Date().toISOString(),
+      machine: machineFacts(),
+      packages: await packageVersions(),
+      small: SMALL,
+      large: size,
+      databases: {},
+      operations: [],
+    };
+    for (const database of databases) {
+      await measureDatabase(database, options, results);
+      // What is measured on one database is not lost when another one fails.
+      await write(out, 'growth.json', results, [growthChart(results)]);
+    }
+  } finally {
+    await stop();
+  }
+}
+
+async function measureDatabase(
+  database: DatabaseName,
+  { size, data, budget }: GrowthOptions,
+  results: GrowthResults,
+): Promise<void> {
+  const facts = await databaseFacts(database, true);
+  const settings = Object.entries(facts.settings).map(([name, value]) => `${name} = ${value}`);
+  printHeading(`${database} (${facts.version}): ${settings.join(', ')}`);
+  const progress = (doing: string) => showProgress(`${database}: ${doing}`);
+  const opened: Population[] = [];
+  try {
+    const large = await keptPopulation(database, size, data, progress);
+    opened.push(large);
+    await verify(large);
+    const small = await temporaryPopulation(database, SMALL, progress);
+    opened.push(small);
+    await verify(small);
+    const [gigabytes, fillSeconds] = [(await bytesOf(large)) / 1e9, large.fillMs / 1_000];
+    const grown = { ...facts, gigabytes, fillSeconds };
+    results.databases[database] = grown;
+
+    const found: GrownOperation[] = [];
+    const ofLarge = operationsOf(large, size);
+    for (const [i, operation] of operationsOf(small, size).entries()) {
+      progress(operation.title);
+      const compared = await compare(operation, ofLarge[i]!, budget);
+      found.push({ database, id: operation.id, title: operation.title, ...compared });
+    }
+    results.operations.push(...found);
+    progress('memory');
+    const memory = await memoryUses(large);
+    results.databases[database] = { ...grown, memory };
+    showProgress('');
+    printTable(operationRows(found));
+    printTable(memoryRows(memory));
+    printTable([['on the disk', `${number(gigabytes)} GB`, 'filled in', duration(large.fillMs * 1_000)]]);
+  } finally {
+    for (const population of opened) await population.close();
+  }
+}
