@@ -103,7 +103,7 @@ export function growthChart(results: GrowthResults): Chart {
             }),
           })),
           tick: factorOf,
-          left: 290,
+          left: 315,
         },
         theme,
       ),

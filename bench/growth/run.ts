@@ -28,6 +28,8 @@ export async function runGrowth(args: string[]): Promise<void> {
   }
   printHeading(`${sizeText(SMALL)} against ${sizeText(size)}. Databases are kept in ${data}.`);
   const stop = await startDurable(databases, data);
+  // The servers have no terminal, and would stay.
+  process.once('SIGINT', () => void stop().finally(() => process.exit(130)));
   try {
     const results: GrowthResults = {
       command: commandOf(['growth', ...args]),
