@@ -32,7 +32,7 @@ export async function runGrowth(args: string[]): Promise<void> {
   process.once('SIGINT', () => void stop().finally(() => process.exit(130)));
   try {
     const results: GrowthResults = {
-      command: commandOf(['growth', ...args]),
+      command: commandOf(['growth', ...withoutFolders(args)]),
       date: new Date().toISOString(),
       machine: machineFacts(),
       packages: await packageVersions(),
@@ -51,14 +51,24 @@ export async function runGrowth(args: string[]): Promise<void> {
   }
 }
 
+/** Where a machine has its files is no part of what it has measured. */
+function withoutFolders(args: readonly string[]): string[] {
+  const isFolder = (arg: string | undefined) => arg !== undefined && /^--(data|out)\b/.test(arg);
+  return args.filter((arg, i) => !isFolder(arg) && !(isFolder(args[i - 1]) && !args[i - 1]?.includes('=')));
+}
+
 async function measureDatabase(
   database: DatabaseName,
   { size, data, budget }: GrowthOptions,
   results: GrowthResults,
 ): Promise<void> {
-  const facts = await databaseFacts(database, true);
-  const settings = Object.entries(facts.settings).map(([name, value]) => `${name} = ${value}`);
-  printHeading(`${database} (${facts.version}): ${settings.join(', ')}`);
+  const { version, settings } = await databaseFacts(database, true);
+  const found = Object.entries(settings).map(([name, value]): [string, string] => [
+    name,
+    value.replace(data, '--data'),
+  ]);
+  printHeading(`${database} (${version}): ${found.map(([name, value]) => `${name} = ${value}`).join(', ')}`);
+  const facts = { version, settings: Object.fromEntries(found) };
   const progress = (doing: string) => showProgress(`${database}: ${doing}`);
   const opened: Population[] = [];
   try {
@@ -72,19 +82,19 @@ async function measureDatabase(
     const grown = { ...facts, gigabytes, fillSeconds };
     results.databases[database] = grown;
 
-    const found: GrownOperation[] = [];
+    const operations: GrownOperation[] = [];
     const ofLarge = operationsOf(large, size);
     for (const [i, operation] of operationsOf(small, size).entries()) {
       progress(operation.title);
       const compared = await compare(operation, ofLarge[i]!, budget);
-      found.push({ database, id: operation.id, title: operation.title, ...compared });
+      operations.push({ database, id: operation.id, title: operation.title, ...compared });
     }
-    results.operations.push(...found);
+    results.operations.push(...operations);
     progress('memory');
     const memory = await memoryUses(large);
     results.databases[database] = { ...grown, memory };
     showProgress('');
-    printTable(operationRows(found));
+    printTable(operationRows(operations));
     printTable(memoryRows(memory));
     printTable([['on the disk', `${number(gigabytes)} GB`, 'filled in', duration(large.fillMs * 1_000)]]);
   } finally {

@@ -1,17 +1,30 @@
 import { readFile, writeFile } from 'node:fs/promises';
+import { growthTables, type GrowthResults } from '../../../bench/growth/results.js';
 import type { Results } from '../../../bench/results.js';
 import { measurementsTable } from '../../../bench/table.js';
 
 /** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/measurements` writes it anew, after `npm run bench`. */
 test('the measurements in the README are those of the last complete run of the benchmark', async () => {
-  const results = JSON.parse(await readFile('docs/benchmarks/results.json', 'utf8')) as Results;
+  const results = await resultsOf<Results>('results.json');
   expect(results.isComplete).toBe(true);
-  const [start, end] = ['<!-- measurements -->\n', '\n<!-- /measurements -->'];
-  const readme = await readFile('README.md', 'utf8');
-  const [before = '', rest = ''] = readme.split(start);
+  await expectBetween('README.md', 'measurements', measurementsTable(results));
+});
+
+/** The same after `npm run bench -- growth --out docs/benchmarks`. */
+test('the measurements in docs/growth.md are those of the last run with many events', async () => {
+  await expectBetween('docs/growth.md', 'growth', growthTables(await resultsOf<GrowthResults>('growth.json')));
+});
+
+const resultsOf = async <T>(file: string) => JSON.parse(await readFile(`docs/benchmarks/${file}`, 'utf8')) as T;
+
+/** Compares what is between two comments of a page. */
+async function expectBetween(page: string, name: string, text: string): Promise<void> {
+  const [start, end] = [`<!-- ${name} -->\n`, `<!-- /${name} -->`];
+  const found = await readFile(page, 'utf8');
+  const [before = '', rest = ''] = found.split(start);
   const [, after] = rest.split(end);
   expect(after).toBeDefined();
-  const current = [before, start, '\n', measurementsTable(results), '\n', end, after].join('');
-  if (process.env['ADK_TEST_UPDATE']) await writeFile('README.md', current);
-  expect(await readFile('README.md', 'utf8')).toBe(current);
-});
+  const current = [before, start, '\n', text, '\n\n', end, after].join('');
+  if (process.env['ADK_TEST_UPDATE']) await writeFile(page, current);
+  expect(await readFile(page, 'utf8')).toBe(current);
+}
