@@ -191,12 +191,16 @@ function texts(tables: Tables) {
   const { sessions, events, changes, counters, select } = tables;
   const counter = `select name, value from ${counters} where name = ?`;
   const logged = `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data from ${events}`;
+  // Ordered, so that it is read from the index: while much had no position PostgreSQL took statistics by which `exists` would
+  // find it sooner in the table, and reads all of the table where nothing is pending.
+  const firstOf = (table: string, column: string, next: string) =>
+    `(select 1 from ${table} where ${column} is null order by ${column}, ${next} limit 1)`;
   return {
     selectTwoCounters: `select name, value from ${counters} where name in (?, ?)`,
     selectHead: `${counter} union all ${counter} union all ${counter}
       union all ${selectNewestWriters(tables)}
-      union all select '${PENDING}', case when exists (select 1 from ${events} where position is null) or
-      exists (select 1 from ${changes} where number is null) then 1 else 0 end`,
+      union all select '${PENDING}', case when ${firstOf(events, 'position', 'seq')} is not null or
+      ${firstOf(changes, 'number', 'change_id')} is not null then 1 else 0 end`,
     // Selected, not filtered: as a condition it makes servers read the whole log, or all sessions, for one batch.
     selectEvents: `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data,
       (select case when s.deleted_at is null then 0 else 1 end from ${sessions} as s
