@@ -4,7 +4,7 @@ import { THEMES } from './bars.js';
 import type { Chart } from './charts.js';
 import { printHeading } from './report.js';
 
-/** Writes what a run has found as JSON, and its charts. */
+/** Writes the results of a run as JSON, and draws its charts. */
 export async function write(folder: string, file: string, results: object, charts: readonly Chart[]): Promise<void> {
   await mkdir(folder, { recursive: true });
   await writeFile(path.join(folder, file), `${JSON.stringify(results, null, 2)}\n`);

@@ -4,7 +4,14 @@ import { SCOPES, prefixed, stateJson, type StateEntries } from '../../model/stat
 import type { Dialect } from '../dialects/dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../sql/tables.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  isSameSession,
+  placeholders,
+  sessionValues,
+  type Tables,
+} from '../sql/tables.js';
 import { isRecord } from '../../model/objects.js';
 
 /** What the event log has besides appended events. */
@@ -204,8 +211,7 @@ function texts({ sql }: Dialect, { changes, sessions, select, changesOfSession }
     updateCreated: `${sql.updateThrough(changes, changesOfSession)} set data = ? where ${SESSION_WHERE} and kind = 'created'`,
     deleteRewritten: `${deleteOfSession} and event_seq > ?`,
     selectOfUser: `select change_id from ${changes} as c where app_name = ? and user_id = ? and not exists
-      (select 1 from ${sessions} as s where s.app_name = c.app_name and s.user_id = c.user_id
-        and s.session_id = c.session_id) limit ?`,
+      (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?`,
     deleteById: `${sql.deleteThrough(changes, 'primary')} where change_id in`,
   };
 }

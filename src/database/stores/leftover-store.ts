@@ -5,6 +5,7 @@ import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  isSameSession,
   placeholders,
   sessionKeyOf,
   sessionValues,
@@ -90,18 +91,15 @@ export class LeftoverStore {
 }
 
 function texts({ sql }: Dialect, { changes, sessions }: Tables) {
-  const key = ['app_name', 'user_id', 'session_id'];
-  const isSame = (one: string, other: string) =>
-    key.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ');
   return {
     count: `select count(*) as total from (select ? as text) as checked join (select distinct ${SESSION_COLUMNS}
-      from ${changes} as c where kind <> 'deleted' and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSame('s', 'c')}) limit ?) as leftovers
+      from ${changes} as c where kind <> 'deleted' and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?) as leftovers
       on checked.text is not null`,
     // The keys alone are read, page by page; the rows are read only of sessions that do not exist. With `exists` PostgreSQL
     // may read all of a table for a page.
     page: (where: string) => `select ${SESSION_COLUMNS},
-      case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSame('s', 'k')}) is null
-        and (select 1 from ${changes} as c where ${isSame('c', 'k')} and c.kind <> 'deleted' limit 1) is not null
+      case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSameSession('s', 'k')}) is null
+        and (select 1 from ${changes} as c where ${isSameSession('c', 'k')} and c.kind <> 'deleted' limit 1) is not null
         then 1 else 0 end as is_leftover
       from (select distinct ${SESSION_COLUMNS} from ${changes} where ${where} order by ${SESSION_COLUMNS} limit ?) as k
       order by ${SESSION_COLUMNS}`,

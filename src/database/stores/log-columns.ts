@@ -25,7 +25,7 @@ export function conditions({ appName, userId, sessionId, sessionTree, afterTimes
     [appName !== undefined, 'app_name = ?', [appName]],
     [userId !== undefined, 'user_id = ?', [userId]],
     [sessionId !== undefined, 'session_id = ?', [sessionId]],
-    // A range instead of `like`, which has characters of its own, and on SQLite does not tell `A` from `a`.
+    // A range, not `like`: `like` takes `%` and `_` for wildcards, and on SQLite `A` for `a`.
     [
       sessionTree !== undefined,
       '(session_id = ? or (session_id >= ? and session_id < ?))',

@@ -64,7 +64,7 @@ export class PositionStore {
   }
 
   async #place(sql: Sql, placed: readonly PlacedChange[]): Promise<void> {
-    // With `else`, which tells PostgreSQL the type.
+    // PostgreSQL takes the type of the `case` from its `else`.
     const each = 'when ? then ? '.repeat(placed.length);
     await sql.run(
       `${this.#dialect.sql.updateThrough(this.#tables.changes, 'primary')} set position = case change_id ${each}else position end,
