@@ -44,6 +44,8 @@ export interface Bars {
   tick(value: number): string;
   /** How much room the labels have. */
   left?: number;
+  /** The value at which bars begin; below the smallest one by default. */
+  from?: number;
 }
 
 const WIDTH = 760;
@@ -52,12 +54,13 @@ const RIGHT = 90;
 const TOP = 78;
 const BAR = 14;
 const GAP = 18;
+const LEAST_BAR = 2;
 
 /** @returns a picture of bars on a logarithmic scale. */
-export function drawBars({ title, hint, series, groups, tick, left = LEFT }: Bars, theme: Theme): string {
+export function drawBars({ title, hint, series, groups, tick, left = LEFT, from }: Bars, theme: Theme): string {
   const values = groups.flatMap(({ bars }) => bars.flatMap((bar) => (bar ? [bar.value] : [])));
   // Leaves the shortest bar something to show.
-  const least = Math.floor(Math.log10(Math.min(...values) * 0.7));
+  const least = Math.floor(Math.log10(from ?? Math.min(...values) * 0.7));
   const most = Math.max(least + 1, Math.ceil(Math.log10(Math.max(...values))));
   const x = (value: number) => left + ((Math.log10(value) - least) / (most - least)) * (WIDTH - left - RIGHT);
   const height = TOP + groups.length * (series.length * BAR + GAP) + 26;
@@ -82,8 +85,8 @@ export function drawBars({ title, hint, series, groups, tick, left = LEFT }: Bar
       const y = top + row * BAR;
       if (!bar) return text(left + 4, y + 11, '–', theme.muted);
       return (
-        `<rect x="${left}" y="${y + 1}" width="${px(x(bar.value) - left)}" height="${BAR - 3}" rx="2" fill="${theme[color]}"/>` +
-        text(x(bar.value) + 6, y + 11, bar.text, theme.muted)
+        `<rect x="${left}" y="${y + 1}" width="${px(Math.max(LEAST_BAR, x(bar.value) - left))}" height="${BAR - 3}" rx="2" fill="${theme[color]}"/>` +
+        text(Math.max(left, x(bar.value)) + 6, y + 11, bar.text, theme.muted)
       );
     });
     return text(left - 10, top + (BAR * series.length) / 2 + 4, group.label, theme.text, 'end') + rows.join('');
@@ -91,7 +94,7 @@ export function drawBars({ title, hint, series, groups, tick, left = LEFT }: Bar
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" font-family="system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif" font-size="11.5">`,
     `<title>${escaped(title)}</title>`,
-    `<text x="${left}" y="24" font-size="15" font-weight="600" fill="${theme.text}">${escaped(title)}</text>`,
+    `<text x="${Math.min(left, LEFT)}" y="24" font-size="15" font-weight="600" fill="${theme.text}">${escaped(title)}</text>`,
     text(WIDTH - 12, 24, hint, theme.muted, 'end'),
     ...legend,
     ...grid,

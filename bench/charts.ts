@@ -42,7 +42,7 @@ export function chartsOf(results: Results): Chart[] {
   return [
     chart('append', 'Append an event with one state key', byDatabase('append')),
     chart('read', 'Read a session of 1,000 events', byDatabase('read-1000')),
-    chart('history', `Append to a session that has … events (${DATABASE_LABELS[shown ?? ''] ?? ''})`, atLength),
+    chart('history', `Append to … events (${DATABASE_LABELS[shown ?? ''] ?? ''})`, atLength),
     chart('concurrency', 'Append an event, 16 sessions at once', byDatabase('concurrent-sessions')),
   ].flatMap((made) => (made ? [made] : []));
 }

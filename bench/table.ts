@@ -20,19 +20,45 @@ const SHOWN = {
   'delete-10000': 'delete a session of 10,000 events',
 } as const;
 
+/** What the first page of the site shows of a run. */
+const COMPARED = {
+  append: 'append an event',
+  'append-at-100000': 'append to 100,000 events',
+  'append-state-1mb': 'append with 1 MB of state',
+  'read-1000': 'read 1,000 events',
+  'newest-of-100000': 'read the newest 20 of 100,000',
+} as const;
+
 /** What the README shows of a run, as Markdown: our time, how many times as fast as the peer's, and against the floor's. */
 export function measurementsTable(results: Results): string {
+  return table(results, titleOf(results), SHOWN, cell);
+}
+
+/** How many times as fast as the peer, as Markdown. */
+export function comparisonTable(results: Results): string {
+  return table(results, '', COMPARED, (found) => {
+    const timesAsFast = found?.timesAsFast;
+    return timesAsFast ? `${number(timesAsFast.median)}×` : '–';
+  });
+}
+
+function table(
+  results: Results,
+  title: string,
+  shown: Readonly<Record<string, string>>,
+  cellOf: (found: CaseResult | undefined) => string,
+): string {
   const databases = Object.entries(DATABASES);
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  const rows = Object.entries(SHOWN).map(([id, title]) =>
+  const rows = Object.entries(shown).map(([id, words]) =>
     line([
-      title,
+      words,
       ...databases.map(([database]) =>
-        cell(results.cases.find((item) => item.database === database && item.id === id)),
+        cellOf(results.cases.find((item) => item.database === database && item.id === id)),
       ),
     ]),
   );
-  const header = [titleOf(results), ...databases.map(([, title]) => title)];
+  const header = [title, ...databases.map(([, name]) => name)];
   return [line(header), line(header.map(() => '---')), ...rows].join('\n');
 }
 

@@ -1,8 +1,14 @@
+/**
+ * The tables as entities, to query them and to relate your own entities to them.
+ *
+ * @module adk-mikro-orm/entities
+ */
 import { adkAppState } from './adk-app-state.js';
 import { adkChange } from './adk-change.js';
 import { adkCounter } from './adk-counter.js';
 import { adkEvent } from './adk-event.js';
 import { adkEventPart } from './adk-event-part.js';
+import { adkProjection } from './adk-projection.js';
 import { adkSession } from './adk-session.js';
 import { adkSessionState } from './adk-session-state.js';
 import { adkUserState } from './adk-user-state.js';
@@ -14,6 +20,7 @@ export { AdkChange } from './adk-change.js';
 export { AdkCounter } from './adk-counter.js';
 export { AdkEvent } from './adk-event.js';
 export { AdkEventPart } from './adk-event-part.js';
+export { AdkProjection } from './adk-projection.js';
 export { AdkSession } from './adk-session.js';
 export { AdkSessionState } from './adk-session-state.js';
 export { AdkUserState } from './adk-user-state.js';
@@ -39,6 +46,7 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkAppState(names),
     adkChange(names),
     adkCounter(names),
+    adkProjection(names),
   ]);
 }
 

@@ -1,3 +1,8 @@
+/**
+ * The migrations of the tables, for a project that keeps its own with MikroORM.
+ *
+ * @module adk-mikro-orm/migrations
+ */
 export { adkMigrations, type AdkMigration } from './adk-migrations.js';
 export { AdkMigrator } from './adk-migrator.js';
 export type { DialectName } from '../entities/dialect-name.js';

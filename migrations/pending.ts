@@ -2,7 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import type { EntityManager, Transaction } from '@mikro-orm/core';
 import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
 import type { DialectName } from '../entities/dialect-name.js';
-import { onConnection, type AttemptConnection } from '../src/database/calls/connection.js';
+import { Deadline, onConnection, type AttemptConnection } from '../src/database/calls/connection.js';
 import { tablesOf } from '../src/database/sql/tables.js';
 import { Database } from '../src/database/calls/database.js';
 import { driverCodeOf } from '../src/model/errors.js';
@@ -166,7 +166,7 @@ export class PendingMigrations {
   async #onConnection(work: (connection: AttemptConnection) => Promise<void>): Promise<void> {
     // An error closes the connection, and its transaction with it.
     const isSpoilt = () => true;
-    await onConnection(new Database(this.#em).connections, { timeoutMs: 0 }, isSpoilt, work);
+    await onConnection(new Database(this.#em).connections, new Deadline({ timeoutMs: 0 }), isSpoilt, work);
   }
 }
 

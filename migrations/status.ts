@@ -1,4 +1,4 @@
-import { TableNotFoundException, type Configuration, type EntityManager, type MikroORM } from '@mikro-orm/core';
+import { TableNotFoundException, type Configuration, type EntityManager } from '@mikro-orm/core';
 import { supportedDialect, type DialectName } from '../entities/dialect-name.js';
 import { refuseOther } from '../src/database/orm/orm-connection.js';
 import { SchemaError } from '../src/model/errors.js';
@@ -22,20 +22,19 @@ const OUTDATED =
  *
  * @throws SchemaError when `adkEntities()` is not among the ORM's entities, or the database is not supported.
  */
-export async function migrationStatus(orm: MikroORM): Promise<MigrationStatus> {
-  const { em } = orm;
+export async function migrationStatus({ em }: { em: EntityManager }): Promise<MigrationStatus> {
   refuseOther(em);
   const dialect = supportedDialect(em.getPlatform());
-  const options = locationOf(orm.getMetadata());
+  const options = locationOf(em.getMetadata());
   const names = adkMigrations(dialect, options).map(({ name }) => name);
-  const noted = await notedNames(em, orm.config, dialect);
+  const noted = await notedNames(em, em.config, dialect);
   const pending = names.filter((name) => !noted.has(name));
   const findings = await checkTables(
     (sql, values) => em.getConnection().execute(sql, values),
-    locationFor(orm.config, { dialect, ...options }),
+    locationFor(em.config, { dialect, ...options }),
   );
   try {
-    if (pending.length === 0) refuseGone(findings, orm.config, names);
+    if (pending.length === 0) refuseGone(findings, em.config, names);
     refuseMissing(findings);
     // A column of a migration that was not run yet is no surprise.
     if (pending.length === 0) refuseDifferent(findings);

@@ -85,7 +85,14 @@ export interface Findings {
 }
 
 /** The tables, without their prefix, and the columns that the first migration does not make. */
-export const LATER: ReadonlySet<string> = new Set(['changes', 'first_seq', 'deleted_at', 'title', 'labels']);
+export const LATER: ReadonlySet<string> = new Set([
+  'changes',
+  'projections',
+  'first_seq',
+  'deleted_at',
+  'title',
+  'labels',
+]);
 
 /**
  * Queries the columns of the tables.

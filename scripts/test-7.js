@@ -1,8 +1,13 @@
 // Runs the tests on MikroORM 7, with jest's own arguments.
+import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { copy, folder, prepareCopy, runOn7 } from './mikro-orm-7.js';
 
 prepareCopy();
-// The sources fit the types of MikroORM 7 as well.
-runOn7('typescript/bin/tsc', ['--noEmit', '-p', 'tsconfig.build.json'], copy);
+// The sources fit the types of MikroORM 7 as well. `@google/adk-devtools` would find the ADK of the repository, whose classes are others.
+const project = path.join(copy, 'tsconfig.7.json');
+const adk = path.join(folder, 'node_modules/@google/adk/dist/types/index.d.ts');
+const compilerOptions = { paths: { '@google/adk': [adk] } };
+writeFileSync(project, JSON.stringify({ extends: './tsconfig.build.json', compilerOptions }));
+runOn7('typescript/bin/tsc', ['--noEmit', '-p', project], copy);
 runOn7('jest/bin/jest.js', ['--config', path.join(folder, 'jest.config.js'), ...process.argv.slice(2)], copy);

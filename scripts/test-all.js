@@ -2,7 +2,18 @@
 // release. Needs what CONTRIBUTING.md names for `test:fire`.
 import { spawnSync } from 'node:child_process';
 
-const PARTS = ['lint', 'typecheck', 'build', 'check:package', 'test:unit', 'test', 'test:7', 'test:fire -- ha'];
+const PARTS = [
+  'lint',
+  'typecheck',
+  'api',
+  'check:licences',
+  'build',
+  'check:package',
+  'test:unit',
+  'test',
+  'test:7',
+  'test:fire -- ha',
+];
 
 const env = { ...process.env, ADK_TEST_REQUIRE: 'all', ADK_TEST_LONG: '1', ADK_TEST_FULL: '1' };
 const servers = spawnSync('bash', ['scripts/test-servers.sh'], {

@@ -2,11 +2,12 @@
  * `adk-mikro-orm/import`: brings the sessions of ADK's own stores. It is an entry of its own, since a service that keeps
  * sessions needs none of it.
  *
- * @packageDocumentation
+ * @module adk-mikro-orm/import
  */
 export { importFrom, type ImportFromOptions } from './maintenance/import-from.js';
 export type { ImportOptions, SessionMaintenanceOptions } from './maintenance/options.js';
-export type { ErrorContext, ReportingOptions, RetryOptions } from './model/options.js';
+export type { Codec, CodecContext, CodecData } from './model/codec.js';
+export type { CodecOptions, ErrorContext, ReportingOptions, RetryOptions } from './model/options.js';
 export type { ImportFromProgress, ImportProgress, MaintenanceProgress } from './model/progress.js';
 export type { SessionKey } from './model/keys.js';
 export type { RefusedRow } from './transfer/foreign/read-foreign.js';

@@ -1,12 +1,13 @@
 /**
  * Rules that docstrings cite as `(contract D8)` are in `docs/contract.md` of this package; its README lists the other pages.
  *
- * @packageDocumentation
+ * @module adk-mikro-orm
  */
 export { adkEntities } from '../entities/index.js';
 export type { AdkEntityOptions } from '../entities/index.js';
 export {
   AdkMikroOrmError,
+  CodecError,
   DamagedEventError,
   DamagedSessionError,
   DatabaseError,
@@ -28,6 +29,7 @@ export {
   type DamagedEvents,
 } from './model/errors.js';
 export { EventLog, type EventLogOptions, type SessionLog, type WatchOptions } from './log/event-log.js';
+export { FoldedLog, foldLog, type FoldedSession } from './log/folded-log.js';
 export type { LogCursor, SessionLogCursor } from './log/cursors.js';
 export type { CompleteLogFilter, LogFilter, SessionLogFilter } from './log/filters.js';
 export type {
@@ -40,6 +42,12 @@ export type {
   SessionReset,
 } from './log/entries.js';
 export type { CompleteLogPosition, LogPosition } from './model/log-history.js';
+export {
+  SessionProjection,
+  type ProjectionFilter,
+  type ProjectionStatus,
+  type SessionProjectionOptions,
+} from './log/session-projection.js';
 export type { NotificationClient } from './log/watch/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
@@ -48,6 +56,7 @@ export type {
   EraseUserOptions,
   ImportOptions,
   PruneOptions,
+  ReencodeOptions,
   SessionMaintenanceOptions,
   StatsOptions,
   TrimOptions,
@@ -55,6 +64,7 @@ export type {
 export { SessionMaintenance } from './maintenance/session-maintenance.js';
 export type { AppStats, SessionStats } from './maintenance/stats.js';
 export { migrate } from '../migrations/migrate.js';
+export type { Codec, CodecContext, CodecData } from './model/codec.js';
 export type { SessionKey } from './model/keys.js';
 export type {
   EraseUserResult,
@@ -62,9 +72,16 @@ export type {
   ImportProgress,
   MaintenanceProgress,
   MaintenanceResult,
+  ReencodeResult,
   WorkDone,
 } from './model/progress.js';
-export type { ErrorContext, MikroOrmSessionServiceOptions, ReportingOptions, RetryOptions } from './model/options.js';
+export type {
+  CodecOptions,
+  ErrorContext,
+  MikroOrmSessionServiceOptions,
+  ReportingOptions,
+  RetryOptions,
+} from './model/options.js';
 export {
   interruptedToolResponses,
   openLongRunningCalls,

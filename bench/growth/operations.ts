@@ -102,7 +102,7 @@ export function operationsOf(population: Population, day: Size): Operation[] {
       isLong: true,
       async run() {
         const terminal = new SilentTerminal(true);
-        const outcome = await doctor({ orm, em: orm.em, terminal, signal: new AbortController().signal });
+        const outcome = await doctor({ orm, em: orm.em, codec: {}, terminal, signal: new AbortController().signal });
         if (outcome === 'failed') throw new Error(`doctor has found something: ${JSON.stringify(terminal.value)}`);
       },
     },

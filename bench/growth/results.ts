@@ -104,6 +104,8 @@ export function growthChart(results: GrowthResults): Chart {
           })),
           tick: factorOf,
           left: 315,
+          // What takes as long with many events has no bar.
+          from: 1,
         },
         theme,
       ),

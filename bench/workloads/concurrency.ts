@@ -5,6 +5,8 @@ import { expectEvents, newContent, newPayloads, oneSessionKey } from './sessions
 import { lanes, type Workload } from './workload.js';
 
 const SESSIONS = 16;
+/** More than MikroORM's pool has connections by default. */
+const MANY_SESSIONS = 64;
 const WRITERS = 8;
 
 /** Each in databases of its own, since the peer also searches the events of other sessions. */
@@ -21,6 +23,15 @@ export const concurrency: Workload = {
         minCount: SESSIONS,
         minPeerCount: SESSIONS,
         lanes: await lanes(await open(), (contender) => parallelLane(contender, SESSIONS, SESSIONS)),
+      },
+      {
+        id: 'concurrent-many-sessions',
+        title: `Append to ${MANY_SESSIONS} sessions at once`,
+        unit: 'event',
+        maxCount: 1_920,
+        minCount: MANY_SESSIONS,
+        minPeerCount: MANY_SESSIONS,
+        lanes: await lanes(await open(), (contender) => parallelLane(contender, MANY_SESSIONS, MANY_SESSIONS)),
       },
       {
         id: 'concurrent-writers',

@@ -1,7 +1,7 @@
 import type { Event } from '@google/adk';
 import type { LogChange } from '../log/entries.js';
 import type { Terminal } from './terminal.js';
-import { json, printable, printableLines, shownTime } from './words.js';
+import { json, printable, printableLines, shownTime } from '../operations/words.js';
 
 type Part = NonNullable<NonNullable<Event['content']>['parts']>[number];
 

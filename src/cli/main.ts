@@ -1,7 +1,5 @@
 #!/usr/bin/env node
-import { CommanderError } from 'commander';
-import { program } from './program.js';
-import { fail } from './run.js';
+import { runCommandLine } from './program.js';
 
 // Whoever reads may have enough, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -9,10 +7,4 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit();
 });
 
-try {
-  await program().parseAsync();
-} catch (error) {
-  // Commander has reported it. Help and version are no errors.
-  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
-  else fail(error);
-}
+await runCommandLine(process.argv.slice(2));

@@ -1,23 +1,37 @@
-import { Command, Option } from 'commander';
+import { Command, CommanderError, Option } from 'commander';
 import { doctor } from './commands/doctor.js';
 import { fork } from './commands/fork.js';
 import { list, show, stats, tail } from './commands/inspect.js';
 import { runMigrations } from './commands/migrate.js';
 import { eraseUser, prune, trim } from './commands/remove.js';
+import { recode } from './commands/recode.js';
 import { repair } from './commands/repair.js';
 import { rewind } from './commands/rewind.js';
+import { studio } from './commands/studio.js';
 import { exportSessions, importSessions } from './commands/transfer.js';
-import { action, sessionAction } from './run.js';
+import { web } from './commands/web.js';
+import { action, fail, sessionAction } from './run.js';
 import { duration, label, logCursor, time, wholeNumber } from './values.js';
-import { packageVersion } from './version.js';
+import { packageVersion } from '../operations/version.js';
 
 const EPILOGUE = `
 The database is that of your MikroORM config, found as the mikro-orm command finds it. Results go to stdout, everything
 else to stderr. Ctrl-C ends between two transactions; the same command again goes on.
 Exit codes: 0, 1 (something failed, or was ended early), 2 (the command line was wrong).`;
 
+/** Runs a command line, and sets `process.exitCode`. */
+export async function runCommandLine(args: readonly string[]): Promise<void> {
+  try {
+    await program().parseAsync(args, { from: 'user' });
+  } catch (error) {
+    // Commander has reported it. Help and version are no errors.
+    if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
+    else fail(error);
+  }
+}
+
 /** The command line of this package. Its actions set `process.exitCode`. */
-export function program(): Command {
+function program(): Command {
   const program = new Command('adk-mikro-orm')
     .description('Looks after the sessions of ADK agents in your own database.')
     .version(packageVersion)
@@ -28,6 +42,7 @@ export function program(): Command {
         'instead of a config: sqlite:<file>, postgresql://…, mysql://… or mariadb://…',
       ).conflicts('config'),
     )
+    .option('--codec <file>', 'a JavaScript module whose default export is the codec of your services')
     .option('--json', 'results as JSON, one value to a line')
     .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', EPILOGUE)
@@ -76,6 +91,12 @@ export function program(): Command {
     .option('--from <cursor>', "first what has come after this: 0, or an entry's cursor as JSON", logCursor)
     .action(action(tail));
 
+  command('studio', 'shows sessions in a browser, until Ctrl-C', 'studio --port 4000')
+    .option('--port <n>', 'where it listens (default: 4777)', wholeNumber)
+    .option('--host <address>', 'another address than 127.0.0.1; then it takes a token, which is in the printed link')
+    .option('--allow-changes', 'titles, deletion, forks and rewinds')
+    .action(action(studio));
+
   batches(command('prune', 'deletes whole sessions', 'prune --idle-for 90d --dry-run'))
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
@@ -122,6 +143,15 @@ export function program(): Command {
     .option('--yes', 'do not ask')
     .action(sessionAction(repair));
 
+  command('recode', 'rewrites contents as the codec stores them now', 'recode --codec ./codec.js --dry-run')
+    .option('--app <name>', 'one app')
+    .option('--user <id>', 'one user, without the state of apps')
+    .option('--dry-run', 'only count')
+    .option('--batch-size <n>', 'how many texts a transaction rewrites at most (default: 200)', wholeNumber)
+    .option('--max-batches <n>', 'end after so many transactions', wholeNumber)
+    .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
+    .action(action(recode));
+
   historyPoint(command('fork', 'makes a session of the past of another one', 'fork support ada 4711 --at 12'))
     .option('--as <id>', 'the id of the new session')
     .action(sessionAction(fork));
@@ -131,6 +161,11 @@ export function program(): Command {
   )
     .option('--yes', 'do not ask')
     .action(sessionAction(rewind));
+
+  command('web', "serves ADK's development page and API with the sessions of the database", 'web ./agents')
+    .argument('[folder]', 'where the agents are', '.')
+    .option('--port <n>', 'the port of localhost (default: 8000)', wholeNumber)
+    .action(action(web));
 
   return program;
 }

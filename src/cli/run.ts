@@ -2,14 +2,17 @@ import type { EntityManager, MikroORM } from '@mikro-orm/core';
 import type { Command } from 'commander';
 import { DamagedSessionError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
+import type { CodecOptions } from '../model/options.js';
+import { codecOf } from './codec.js';
 import { connect, type ConnectionOptions } from './connect.js';
 import { Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
-import { printableLines, quoted } from './words.js';
+import { printableLines, quoted } from '../operations/words.js';
 
 /** The options of every command. */
 export interface GlobalOptions extends ConnectionOptions {
   json?: boolean;
+  codec?: string;
 }
 
 /** What a command has to work with. */
@@ -17,6 +20,8 @@ export interface Context {
   orm: MikroORM;
   em: EntityManager;
   terminal: Terminal;
+  /** The codec that contents are stored in, if one was named; for whatever reads or writes them. */
+  codec: CodecOptions;
   /** Fires at the first Ctrl-C; a second one ends the process. */
   signal: AbortSignal;
 }
@@ -34,14 +39,15 @@ export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => 
  */
 export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
   return async function (this: Command, ...args: unknown[]): Promise<void> {
-    const { json = false, ...connection } = this.optsWithGlobals<GlobalOptions>();
+    const { json = false, codec, ...connection } = this.optsWithGlobals<GlobalOptions>();
     const controller = new AbortController();
     const end = () => controller.abort();
     process.once('SIGINT', end).once('SIGTERM', end);
     let orm: MikroORM | undefined;
     try {
+      const options = codec === undefined ? {} : { codec: await codecOf(codec) };
       orm = await connect(connection, mayCreate);
-      const context = { orm, em: orm.em, terminal: new Terminal(json), signal: controller.signal };
+      const context = { orm, em: orm.em, codec: options, terminal: new Terminal(json), signal: controller.signal };
       // Commander adds the command itself.
       const outcome = await work(context, ...(args.slice(0, -1) as Args));
       process.exitCode = outcome === 'failed' ? 1 : 0;

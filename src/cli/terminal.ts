@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import { UsageError } from './usage-error.js';
-import { json, number, printable } from './words.js';
+import { json, number, printable } from '../operations/words.js';
 
 /** A cell of a table; numbers are aligned to the right. */
 export type Cell = string | number;

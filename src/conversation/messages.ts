@@ -1,4 +1,5 @@
 import { getFunctionCalls, getFunctionResponses, isCompactedEvent, stringifyContent, type Event } from '@google/adk';
+import { isAbortEvent } from './aborted.js';
 
 /** A tool call as a user interface shows it. */
 export interface MessageToolCall {
@@ -33,6 +34,8 @@ export interface Message {
   attachments: NonNullable<NonNullable<Event['content']>['parts']>;
   /** What went wrong, where the event reports an error. */
   error?: string;
+  /** True where the run was aborted here; there is one such message for a run. */
+  isAborted?: true;
 }
 
 /**
@@ -49,6 +52,8 @@ export interface Message {
  *   whose call is not among the events is a tool call of its own event's message, with `isCallMissing`.
  * - ADK's own requests (`adk_request_confirmation`, `adk_request_credential`, `adk_request_input`) are long-running tool
  *   calls like others: without a response they wait for the user.
+ * - A run that was aborted, of a Runner newer than 2.0.0, shows as one message with `isAborted` and no `error`; the calls that
+ *   were open have the Runner's response.
  * - An error shows as its message, or else its code, as in `toStructuredEvents`.
  * - The transcription of a live turn is its text; it has no other.
  *
@@ -60,6 +65,7 @@ export interface Message {
 export function toMessages(events: readonly Event[]): Message[] {
   const messages: Message[] = [];
   const calls = new Map<string | undefined, MessageToolCall>();
+  const aborted = new Set<string>();
   for (const event of events) {
     if (event.partial || isCompactedEvent(event)) continue;
     const message = toMessage(event);
@@ -81,7 +87,10 @@ export function toMessages(events: readonly Event[]): Message[] {
     }
     // The latest call of an id gets the response: some models use an id again in their next turn.
     for (const call of message.toolCalls) calls.set(call.id, call);
-    if (isShown(message)) messages.push(message);
+    // A run that is aborted has an event for each agent whose calls were open.
+    const isRepeated = message.isAborted && aborted.has(event.invocationId);
+    if (message.isAborted) aborted.add(event.invocationId);
+    if (isShown(message) || (message.isAborted && !isRepeated)) messages.push(message);
   }
   return messages;
 }
@@ -90,7 +99,8 @@ function toMessage(event: Event): Message {
   const role = event.author === 'user' ? 'user' : 'agent';
   const parts = event.content?.parts ?? [];
   const thoughts = parts.map(({ thought, text }) => (thought && text) || '').join('');
-  const error = event.errorMessage || event.errorCode;
+  const isAborted = isAbortEvent(event);
+  const error = isAborted ? undefined : event.errorMessage || event.errorCode;
   return {
     id: event.id,
     role,
@@ -106,6 +116,7 @@ function toMessage(event: Event): Message {
     })),
     attachments: parts.filter(isAttachment),
     ...(error && { error }),
+    ...(isAborted && { isAborted }),
   };
 }
 

@@ -7,6 +7,7 @@ import {
   type Session,
 } from '@google/adk';
 import { isRecord } from '../model/objects.js';
+import { isAbortEvent } from './aborted.js';
 
 /** A tool call that a run left without a response. */
 export interface UnansweredFunctionCall {
@@ -25,8 +26,8 @@ const INTERRUPTED =
  * too: ask when nobody runs the session, for example while holding its lease.
  *
  * Left alone are long-running calls, whose response comes from outside whenever it is there (`openLongRunningCalls` finds
- * them), calls that wait for a confirmation (it finds the question), and calls without an id, which ADK cannot pair with a
- * response (it gives an id to every call that a model makes).
+ * them), calls that wait for a confirmation (it finds the question), calls that a newer Runner has answered since their run was
+ * aborted, and calls without an id, which ADK cannot pair with a response (it gives an id to every call that a model makes).
  *
  * @param session a session with its full history.
  * @returns the calls in the order they were made, each with its event; none when every call is answered.
@@ -69,8 +70,9 @@ export interface OpenLongRunningCall {
  * A call is answered by a function response with its id in an event of the author `user`, as the `Runner` makes one of its
  * `newMessage`; that is the rule of ADK. What the tool itself returns does not answer it, since to ADK a pending status and a
  * result look the same: a tool that returns its result at once is found, too, with that `result`. A question of ADK's for a
- * confirmation is also answered when the call that it is about gets a response, as after a yes in plain text. Calls without
- * an id and partial events are ignored.
+ * confirmation is also answered when the call that it is about gets a response, as after a yes in plain text. Calls that a newer
+ * Runner has answered since their run was aborted (`errorCode: 'INVOCATION_ABORTED'`) wait no more. Calls without an id and
+ * partial events are ignored.
  *
  * ```ts
  * const [open] = openLongRunningCalls(session);
@@ -85,7 +87,7 @@ export function openLongRunningCalls({ events }: Session): OpenLongRunningCall[]
     if (event.partial) continue;
     for (const { id = '', response } of getFunctionResponses(event)) {
       const call = open.get(id);
-      if (event.author === 'user') open.delete(id);
+      if (event.author === 'user' || isAbortEvent(event)) open.delete(id);
       else if (call && response) call.result = response;
       for (const gate of open.values()) if (id && confirmedCall(gate) === id) open.delete(gate.id);
     }

@@ -2,11 +2,12 @@ import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
 import type { Stores } from '../database/stores/stores.js';
 import { Database } from '../database/calls/database.js';
-import { aDuration, aWait, object, rule } from '../model/arguments.js';
+import { aBoolean, aDuration, aWait, object, rule } from '../model/arguments.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkedSessionKey, isStorable, type SessionKey } from '../model/keys.js';
 import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
+import { detached } from '../telemetry/telemetry.js';
 
 /** With the options of `MikroOrmSessionService`, which `lease.sessionService` gets. */
 export interface SessionLeasesOptions extends MikroOrmSessionServiceOptions {
@@ -19,6 +20,11 @@ export interface AcquireOptions {
   holder: string;
   /** How long to wait for a lease that somebody else holds, in ms; 0 by default. */
   waitMs?: number;
+  /**
+   * Creates the session where there is none, without state, as `autoCreateSession` of newer Runners does. A lease is held of a
+   * session that exists: such a Runner would come too late. False by default.
+   */
+  autoCreateSession?: boolean;
 }
 
 /** A lease, as any process can read it. */
@@ -42,7 +48,7 @@ const aHolder = rule(
     typeof value === 'string' && value !== '' && Array.from(value).length <= MAX_HOLDER_LENGTH && isStorable(value),
 );
 
-const checkAcquire = object<AcquireOptions>({ holder: aHolder, waitMs: aWait }, 'holder');
+const checkAcquire = object<AcquireOptions>({ holder: aHolder, waitMs: aWait, autoCreateSession: aBoolean }, 'holder');
 
 /**
  * One writer to a session at a time, across processes. The database's clock alone decides who holds a lease, and every
@@ -81,15 +87,22 @@ export class SessionLeases {
    * Takes a session's lease and keeps renewing it until it is released or lost.
    *
    * @throws LeaseHeldError when somebody else holds it, after `waitMs`.
-   * @throws SessionNotFoundError when there is no such session.
+   * @throws SessionNotFoundError when there is no such session, without `autoCreateSession`.
    * @throws InvalidArgumentError when an option is not known, or the holder's name is empty, too long, or cannot be stored.
    * @throws InsideTransactionError inside a transaction of the same ORM.
    */
   async acquire(session: SessionKey, options: AcquireOptions): Promise<Lease> {
     const key = checkedSessionKey(session);
     checkAcquire(options, 'The options of acquire');
-    const { holder, waitMs = 0 } = options;
-    return this.#database.call({ operation: 'acquire', key }, () => this.#acquire(key, holder, waitMs));
+    const { holder, waitMs = 0, autoCreateSession } = options;
+    const acquire = () => this.#database.call({ operation: 'acquire', key }, () => this.#acquire(key, holder, waitMs));
+    try {
+      return await acquire();
+    } catch (error) {
+      if (!autoCreateSession || !(error instanceof SessionNotFoundError)) throw error;
+      await new MikroOrmSessionService(this.#em, this.#options).getOrCreateSession(key);
+      return acquire();
+    }
   }
 
   async #acquire(key: SessionKey, holder: string, waitMs: number): Promise<Lease> {
@@ -101,7 +114,8 @@ export class SessionLeases {
         // than we expect.
         const askedAt = performance.now();
         const token = await this.#take(key, holder);
-        if (token !== undefined) return this.#begin(key, token, askedAt);
+        // Its renewals go on after this call.
+        if (token !== undefined) return detached(() => this.#begin(key, token, askedAt));
         // Another process took the lease first, or the session does not exist.
         await this.#checkExists(key);
         continue;
@@ -116,6 +130,7 @@ export class SessionLeases {
    * Acquires a lease, runs `work` with it, and releases it, also when `work` throws.
    *
    * @returns what `work` returns.
+   * @throws SessionNotFoundError when there is no such session, without `autoCreateSession`.
    * @throws LeaseHeldError when somebody else holds the lease, after `waitMs`.
    */
   async run<T>(session: SessionKey, options: AcquireOptions, work: (lease: Lease) => Promise<T>): Promise<T> {
@@ -159,10 +174,11 @@ export class SessionLeases {
     // No retries: the next renewal is the retry, and the deadline ends the lease.
     const renewing = new Database(this.#em, { retry: { attempts: 1 }, timeoutMs: this.#ttlMs / RENEWALS_PER_TTL });
     // After that time the lease has expired, and need not be released.
-    const { retry, timeoutMs, onError } = this.#options;
+    const { retry, timeoutMs, onError, telemetry = false } = this.#options;
     const releasing = new Database(this.#em, {
       retry: { ...retry, forMs: Math.min(retry?.forMs ?? Infinity, this.#ttlMs) },
       timeoutMs: Math.min(timeoutMs || Infinity, this.#ttlMs),
+      telemetry,
       ...(onError && { onError }),
     });
     return new Lease(
@@ -178,6 +194,7 @@ export class SessionLeases {
             releasing.statement((sql) => leases.release(sql, session, token)),
           ),
         report: (error) => this.#database.report(error, { operation: 'renew', key: session }),
+        lost: () => this.#database.telemetry?.lostLease(this.#database.system),
       },
     );
   }
@@ -191,6 +208,8 @@ interface LeaseActions {
   release(): Promise<void>;
   /** Called with the error of a renewal that failed. */
   report(error: unknown): void;
+  /** Called when the lease is lost. */
+  lost(): void;
 }
 
 /** A lease that is held; got from `SessionLeases.acquire`. */
@@ -249,7 +268,7 @@ export class Lease {
     try {
       if (this.#isOver) return;
       const isOurs = await this.#actions.renew();
-      if (!isOurs) this.#end();
+      if (!isOurs) this.#lose();
       if (this.#isOver) return;
       clearTimeout(this.#deadline);
       this.#deadline = this.#expectRenewal(askedAt);
@@ -262,7 +281,13 @@ export class Lease {
   /** The lease ends in this process one renewal interval before it expires in the database (contract H3). */
   #expectRenewal(askedAt: number): NodeJS.Timeout {
     const leftMs = askedAt + this.#ttlMs * (1 - 1 / RENEWALS_PER_TTL) - performance.now();
-    return globalThis.setTimeout(() => this.#end(), Math.max(0, leftMs)).unref();
+    return globalThis.setTimeout(() => this.#lose(), Math.max(0, leftMs)).unref();
+  }
+
+  #lose(): void {
+    if (this.#isOver) return;
+    this.#end();
+    this.#actions.lost();
   }
 
   #end(): void {

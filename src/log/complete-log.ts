@@ -2,12 +2,18 @@ import type { LogWentBackError } from '../model/errors.js';
 import { historyText, type CompleteLogPosition, type LogBoundary } from '../model/log-history.js';
 import { readPage, type CompleteEntry } from './complete-page.js';
 import { endsOf, restsOf, type ReaderCursor } from './cursors.js';
-import type { LogChange, LogEntry } from './entries.js';
+import type { CompleteLogEntry, LogChange, LogEntry } from './entries.js';
 import { entriesOf, matches, type CompleteLogFilter } from './filters.js';
 import type { LogContent } from './log-reader.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 import { wentBack } from './went-back.js';
+
+/** Entries that were read together, and where to go on from: also behind entries that the filter left out. */
+export interface LogPage {
+  entries: CompleteLogEntry[];
+  cursor: CompleteLogPosition;
+}
 
 /** Events and changes, in the order of the log. */
 export class CompleteLog implements LogContent<LogEntry | LogChange> {
@@ -23,11 +29,28 @@ export class CompleteLog implements LogContent<LogEntry | LogChange> {
     this.#filter = filter;
   }
 
+  position(): number {
+    return this.#cursor.position;
+  }
+
   wentBack(head: CompleteLogPosition): Promise<LogWentBackError | undefined> {
     return wentBack(this.#call, this.#cursor, head, { isComplete: true });
   }
 
   async *readUpTo(head: CompleteLogPosition): AsyncGenerator<LogEntry | LogChange> {
+    for await (const { entries } of this.#pagesUpTo(head)) yield* entries;
+  }
+
+  /** The same by pages. */
+  get pages(): LogContent<LogPage> {
+    return {
+      position: () => this.position(),
+      wentBack: (head) => this.wentBack(head),
+      readUpTo: (head) => this.#pagesUpTo(head),
+    };
+  }
+
+  async *#pagesUpTo(head: CompleteLogPosition): AsyncGenerator<LogPage> {
     const { epoch } = head;
     let after = await this.#boundary();
     let rests = restsOf(this.#cursor);
@@ -41,10 +64,11 @@ export class CompleteLog implements LogContent<LogEntry | LogChange> {
       if (error) throw error;
       const ends = endsOf(now);
       const history = historyText(ends, rests);
-      for (const entry of page.entries) yield* this.#emitted(entry, { ...entry.boundary, epoch, history });
+      const emitted = page.entries.flatMap((entry) => this.#emitted(entry, { ...entry.boundary, epoch, history }));
       after = page.after;
       rests = restsOf({ ...after, read: { ends, rests } });
       this.#cursor = { ...after, epoch, read: { ends, rests } };
+      yield { entries: emitted, cursor: { ...after, epoch, history: historyText(ends, rests) } };
     }
   }
 
@@ -55,15 +79,14 @@ export class CompleteLog implements LogContent<LogEntry | LogChange> {
     return { position, change: change ?? (await this.#call.run((sql) => completeLog.changeBefore(sql, position))) };
   }
 
-  *#emitted(entry: CompleteEntry, cursor: CompleteLogPosition): Generator<LogEntry | LogChange> {
+  #emitted(entry: CompleteEntry, cursor: CompleteLogPosition): CompleteLogEntry[] {
     if (entry.change) {
       const isAsked = entry.change.change !== 'rewritten' || matches(entry.change.event, this.#filter);
-      if (isAsked) yield { ...entry.change, cursor };
-      return;
+      return isAsked ? [{ ...entry.change, cursor }] : [];
     }
     const { logged, superseded } = entry;
-    for (const read of entriesOf([logged], this.#filter)) {
-      yield read.event ? { ...read, cursor, superseded } : { ...read, cursor };
-    }
+    return [...entriesOf([logged], this.#filter)].map((read) =>
+      read.event ? { ...read, cursor, superseded } : { ...read, cursor },
+    );
   }
 }

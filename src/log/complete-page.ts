@@ -81,9 +81,12 @@ async function readRows(
 ): Promise<{ events: LoggedEvent[]; changes: LoggedChange[]; isAll: boolean }> {
   const ofEvents = { after: after.position, upTo: upTo.position, limit };
   const events = await log.eventsWithSoftDeleted(sql, ofEvents, columns);
-  const changes = await completeLog.changes(sql, { after: after.change, upTo: upTo.change, limit }, columns);
-  const [areEventsCut, areChangesCut] = [events.length === limit, changes.length === limit];
-  const [lastEvent, lastChange] = [events.at(-1)?.position ?? 0, changes.at(-1)?.position ?? 0];
+  const areEventsCut = events.length === limit;
+  const lastEvent = events.at(-1)?.position ?? 0;
+  const ofChanges = { after: after.change, upTo: upTo.change, limit };
+  const changes = await completeLog.changes(sql, ofChanges, columns, areEventsCut ? lastEvent : upTo.position);
+  const areChangesCut = changes.length === limit;
+  const lastChange = changes.at(-1)?.position ?? 0;
   // What comes after the end of a list that was cut may lack entries of that list.
   return {
     events: areChangesCut ? events.filter(({ position }) => (position ?? 0) <= lastChange) : events,

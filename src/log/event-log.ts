@@ -1,9 +1,16 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import { aBoolean, aDuration, aFunction, aTimeout, anAbortSignal, object } from '../model/arguments.js';
+import { aBoolean, aDuration, aFunction, aTimeout, anAbortSignal, object, type Known } from '../model/arguments.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
-import { checkRetry, type ReportingOptions, type RetryOptions } from '../model/options.js';
+import {
+  CODEC_OPTIONS,
+  REPORTING_OPTIONS,
+  checkRetry,
+  type CodecOptions,
+  type ReportingOptions,
+  type RetryOptions,
+} from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
 import {
   readerCursorOf,
@@ -28,7 +35,7 @@ import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
 import type { NotificationClient } from './watch/listener.js';
 
-export interface EventLogOptions extends ReportingOptions {
+export interface EventLogOptions extends ReportingOptions, CodecOptions {
   /** How long a watcher waits between two polls of the database, in ms; 150 by default. */
   pollIntervalMs?: number;
   /**
@@ -47,26 +54,34 @@ export interface WatchOptions {
   signal?: AbortSignal;
 }
 
-const checkOptions = object<EventLogOptions>({
+export const LOG_OPTIONS: Known<EventLogOptions> = {
   pollIntervalMs: aDuration,
   listen: aFunction,
   retry: checkRetry,
   timeoutMs: aTimeout,
-  onError: aFunction,
-});
+  ...REPORTING_OPTIONS,
+  ...CODEC_OPTIONS,
+};
+
+const checkOptions = object(LOG_OPTIONS);
 
 const checkHead = object<{ changes?: boolean }>({ changes: aBoolean });
 
-const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal });
+export const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal });
 
 const DEFAULT_POLL_MS = 150;
+
+/** The heads of a database's log, as the options of `EventLog` have them read. */
+export function headsOf(database: Database, { pollIntervalMs = DEFAULT_POLL_MS, listen }: EventLogOptions): Heads {
+  return new Heads(database, pollIntervalMs, listen);
+}
 
 /**
  * The events of all sessions, to replay and to follow live.
  *
  * Across sessions the cursor is the `position`. Events get theirs after their commit, from the readers of the log, so
  * nothing ever appears behind a cursor: who remembers the last position it has seen gets every event exactly once,
- * whatever order the writers commit in (contract G1). Inside a session it is an entry's `cursor`. An event that is appended
+ * whatever order the transactions commit in (contract G1). Inside a session it is an entry's `cursor`. An event that is appended
  * again keeps its position; a reader that has passed it does not see its new content.
  *
  * A reader whose account may not write reads what other readers have given positions to.
@@ -87,9 +102,8 @@ export class EventLog {
    */
   constructor(em: EntityManager, options: EventLogOptions = {}) {
     checkOptions(options, 'The options of EventLog');
-    const { pollIntervalMs = DEFAULT_POLL_MS, listen } = options;
     this.#database = new Database(em, options);
-    this.#heads = new Heads(this.#database, pollIntervalMs, listen);
+    this.#heads = headsOf(this.#database, options);
   }
 
   /**

@@ -96,11 +96,12 @@ export async function* limited<Entry>(
  * tell whether it was meant (contract G4).
  */
 export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
-  for (const { session, seq, position, json } of events) {
+  for (const { session, seq, position, json, undecodable } of events) {
     if (json === undefined) continue;
     const entryPosition: LogEntryPosition = { ...(position !== null && { position }), seq, ...session };
     const event = decodeEvent(json ?? undefined);
-    if (!event) yield { ...entryPosition, error: new DamagedEventError(session.sessionId, seq) };
+    if (!event)
+      yield { ...entryPosition, error: new DamagedEventError(session.sessionId, seq, seq, undecodable?.encoding) };
     else if (matches(event, filter)) yield { ...entryPosition, event };
   }
 }

@@ -12,11 +12,18 @@ export class LogEvents implements LogContent<LogEntry> {
   readonly #call: ReaderCall;
   readonly #filter: LogFilter;
   #cursor: ReaderCursor;
+  /** Up to which position it was read. */
+  #position: number;
 
   constructor(call: ReaderCall, cursor: ReaderCursor, filter: LogFilter) {
     this.#call = call;
     this.#cursor = cursor;
+    this.#position = cursor.position;
     this.#filter = filter;
+  }
+
+  position(): number {
+    return this.#position;
   }
 
   wentBack(head: CompleteLogPosition): Promise<LogWentBackError | undefined> {
@@ -34,8 +41,9 @@ export class LogEvents implements LogContent<LogEntry> {
         yield { ...entry, cursor: { position: entry.position ?? after, epoch, history } };
       }
       if (events.length < BATCH) break;
-      after = events.at(-1)?.position ?? head.position;
+      this.#position = after = events.at(-1)?.position ?? head.position;
     }
     this.#cursor = cursorAt(head);
+    this.#position = head.position;
   }
 }

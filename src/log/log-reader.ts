@@ -5,6 +5,8 @@ import type { Heads } from './watch/heads.js';
 
 /** What a reader of the log of all sessions reads, and how far it has read it. */
 export interface LogContent<Entry> {
+  /** Up to which position it was read. */
+  position(): number;
   /** @returns the error to throw when a log with this head is not the one that was read so far. */
   wentBack(head: CompleteLogPosition): Promise<LogWentBackError | undefined>;
   /** Reads on, up to a head. */
@@ -38,6 +40,7 @@ export class LogReader<Entry> {
 
   async *#watch(): AsyncGenerator<Entry> {
     const heads = this.#heads.watchLog(this.#call);
+    const unfollow = this.#call.follow(() => Math.max(0, heads.newest.position - this.#content.position()));
     try {
       for (let head = await heads.poll(); ; head = await heads.next()) {
         let error = await this.#content.wentBack(head);
@@ -50,6 +53,7 @@ export class LogReader<Entry> {
         yield* this.#content.readUpTo(head);
       }
     } finally {
+      unfollow?.();
       await heads.leave();
     }
   }

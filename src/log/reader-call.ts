@@ -27,17 +27,17 @@ export class ReaderCall {
    * @throws DatabaseError when the database stays away after all retries; Aborted when the signal fires.
    */
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.wait(() => this.#database.run(work, { signal: this.signal }));
+    return this.#call(() => this.#database.run(work, { signal: this.signal }));
   }
 
-  /** Waits for work that ends by itself when the signal fires. @throws DatabaseError as `run`. */
+  /** Waits, for any time, for work that ends by itself when the signal fires. @throws DatabaseError as `run`. */
   wait<T>(work: () => Promise<T>): Promise<T> {
-    return this.#database.call(this.#context, work);
+    return this.#database.unobserved(this.#context, work);
   }
 
   /** Waits for work that others may need when the signal has fired: it ends the wait alone. @throws as `run`. */
   waitOrAbort<T>(work: () => Promise<T>): Promise<T> {
-    return this.wait(() => this.#orAborted(work()));
+    return this.#call(() => this.#orAborted(work()));
   }
 
   /** Gives entries until the signal fires. */
@@ -52,10 +52,21 @@ export class ReaderCall {
     }
   }
 
+  /** Measures how far the reader is behind, where calls are observed. @returns what ends that. */
+  follow(lag: () => number): (() => void) | undefined {
+    const { telemetry, system } = this.#database;
+    return telemetry?.follow({ system, lag });
+  }
+
   /** Reports what happens beside the call, under the call's key. */
   readonly report = (error: unknown, operation: string): void => {
     this.#database.report(error, { ...this.#context, operation });
   };
+
+  /** Each part is observed by itself: nobody knows when the reader asks for the next one, or whether it does. */
+  #call<T>(work: () => Promise<T>): Promise<T> {
+    return this.#database.call(this.#context, work);
+  }
 
   async #orAborted<T>(work: Promise<T>): Promise<T> {
     const { signal } = this;

@@ -33,7 +33,11 @@ export class CallInParts {
    * @param done what has been done so far.
    * @returns what has been done in all.
    */
-  async run<Done extends WorkDone>(done: () => Done, work: () => Promise<void>): Promise<Done> {
+  run<Done extends WorkDone>(done: () => Done, work: () => Promise<void>): Promise<Done> {
+    return this.#database.observe(this.#call, () => this.#run(done, work));
+  }
+
+  async #run<Done extends WorkDone>(done: () => Done, work: () => Promise<void>): Promise<Done> {
     try {
       await work();
     } catch (error) {

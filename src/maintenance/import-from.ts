@@ -60,7 +60,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
   const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress } = options;
   const context: ErrorContext = { operation: 'importFrom', key: {} };
   const database = new Database(to, options);
-  const foreign = new Database(from, { ...options, isForeign: true });
+  const foreign = new Database(from, { ...options, codec: undefined, isForeign: true });
   const { read } = new CallInParts(foreign, context);
   const call = new CallInParts(database, context);
   let refused = 0;

@@ -13,12 +13,19 @@ import {
 } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
-import { checkRetry, type ReportingOptions, type RetryOptions } from '../model/options.js';
-import type { ImportProgress, MaintenanceProgress } from '../model/progress.js';
+import {
+  CODEC_OPTIONS,
+  REPORTING_OPTIONS,
+  checkRetry,
+  type CodecOptions,
+  type ReportingOptions,
+  type RetryOptions,
+} from '../model/options.js';
+import type { ImportProgress, MaintenanceProgress, ReencodeResult } from '../model/progress.js';
 import type { ExportFilter } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
 
-export interface SessionMaintenanceOptions extends ReportingOptions {
+export interface SessionMaintenanceOptions extends ReportingOptions, CodecOptions {
   /** How failures of the database are retried, as for `MikroOrmSessionService`. */
   retry?: RetryOptions;
   /**
@@ -82,6 +89,25 @@ export interface EraseUserOptions extends BatchOptions {
   appName?: string;
 }
 
+/** What to rewrite, and how much at a time. */
+export interface ReencodeOptions {
+  appName?: string;
+  /** One user, without the state of apps. */
+  userId?: string;
+  /** How many texts are read, and rewritten in one transaction, at most; 200 by default, and never more than 10,000. */
+  batchSize?: number;
+  /** End after so many transactions; no limit by default. */
+  maxBatches?: number;
+  /** How long to wait between two transactions, in ms, as in `BatchOptions`. */
+  pauseMs?: number;
+  /** Ends the work before the next transaction when it fires. Nothing is thrown; `more` of the result is true. */
+  signal?: AbortSignal;
+  /** Only counts: nothing is written. */
+  dryRun?: boolean;
+  /** Called after each transaction with what has been done in all. What it throws ends the work and is thrown. */
+  onProgress?: (progress: ReencodeResult) => void;
+}
+
 export interface StatsOptions {
   appName?: string;
   userId?: string;
@@ -105,10 +131,14 @@ export const deletionBatchSize = ({ batchSize = 1_000 }: BatchOptions): number =
 export const importBatchSize = ({ batchSize = 500 }: Pick<ImportOptions, 'batchSize'>): number =>
   Math.min(batchSize, MAX_BATCH_SIZE);
 
+/** How many texts `reencode` rewrites in a transaction at most. */
+export const reencodeBatchSize = ({ batchSize = 200 }: ReencodeOptions): number => Math.min(batchSize, MAX_BATCH_SIZE);
+
 export const MAINTENANCE_OPTIONS: Known<SessionMaintenanceOptions> = {
   retry: checkRetry,
   timeoutMs: aTimeout,
-  onError: aFunction,
+  ...REPORTING_OPTIONS,
+  ...CODEC_OPTIONS,
 };
 export const IMPORT_OPTIONS: Known<ImportOptions> = { batchSize: aCount, signal: anAbortSignal, onProgress: aFunction };
 
@@ -173,6 +203,21 @@ export function checkErase(options: EraseUserOptions): void {
   eraseOptions(options, 'The options of eraseUser');
   // Without a user everybody would be erased.
   checkKeys({ userId: options.userId });
+  checkKeys(givenKey(options));
+}
+
+const reencodeOptions = object<ReencodeOptions>({
+  ...OWNER,
+  batchSize: aCount,
+  maxBatches: aCount,
+  pauseMs: aWait,
+  signal: anAbortSignal,
+  dryRun: aBoolean,
+  onProgress: aFunction,
+});
+
+export function checkReencode(options: ReencodeOptions): void {
+  reencodeOptions(options, 'The options of reencode');
   checkKeys(givenKey(options));
 }
 

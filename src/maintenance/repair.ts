@@ -4,7 +4,8 @@ import type { Sql } from '../database/sql/sql.js';
 import type { RawEvent, RawValue } from '../database/stores/repair-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import { LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
+import { ofState, type KnownSession, type Undecodable } from '../model/codec.js';
+import { CodecError, LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
@@ -57,14 +58,23 @@ export interface FoundDamage {
  * Finds what cannot be read. It does not take the session's lock, since it reads all of the history.
  *
  * @throws SessionNotFoundError when there is no such session.
+ * @throws CodecError when a text names a codec that is not there.
  */
 export async function scanForDamage(sql: Sql, stores: Stores, key: SessionKey): Promise<FoundDamage> {
   const read = await stores.reader.read(sql, key);
   if (!read) throw new SessionNotFoundError(key.sessionId);
-  return {
-    events: [...read.events, ...read.uncounted].filter(({ json }) => !decodeEvent(json)),
-    stateValues: read.state.filter(({ json }) => !decode(json)),
-  };
+  const events = [...read.events, ...read.uncounted].filter(({ json }) => !decodeEvent(json));
+  const stateValues = read.state.filter(({ json }) => !decode(json));
+  for (const { undecodable } of [...events, ...stateValues]) refuseUnknown(undecodable);
+  return { events, stateValues };
+}
+
+/** @throws CodecError for what another codec can read: taking it out would lose what is whole. */
+function refuseUnknown(undecodable: Undecodable | undefined): void {
+  if (undecodable?.isUnknown)
+    throw new CodecError(
+      `The session cannot be repaired: some of it is ${undecodable.encoding}. Give that codec, too.`,
+    );
 }
 
 /** Repairs one session in a transaction. */
@@ -96,17 +106,18 @@ export class Repair {
     const lease = this.#options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.#key);
     if (lease?.isHeld) throw new LeaseHeldError(this.#key.sessionId, lease.holder, lease.expiresAt);
 
+    const session = { ...this.#key, incarnation: head.incarnation };
     for (const { scope, key } of found.stateValues) {
       const value = await repair.rawValue(sql, this.#key, scope, key);
       // Somebody may have written it anew since.
-      if (!value || decode(value.content.toString())) continue;
+      if (!value || isReadable(sql, session, value)) continue;
       this.#values.set(prefixed(scope, key), value);
       if (this.#options.dryRun) continue;
       await repair.deleteValue(sql, this.#key, scope, key);
       const removed = [prefixed(scope, key)];
-      await changes.recordState(sql, { session: this.#key, seq: head.lastSeq, set: byScope([]), removed });
+      await changes.recordState(sql, { session, seq: head.lastSeq, set: byScope([]), removed });
     }
-    await this.#mendEvents(head, found);
+    await this.#mendEvents(session, head, found);
     return {
       damage: [...this.#damage.values()].sort((a, b) => a.from - b.from),
       events: [...this.#events.values()].sort((a, b) => a.seq - b.seq),
@@ -121,7 +132,7 @@ export class Repair {
    * Makes `first_seq` and `last_seq` match the rows. What is damaged at the beginning is as if it were trimmed; elsewhere an
    * empty event replaces what is missing or cannot be read, so that the other events keep their numbers.
    */
-  async #mendEvents(head: SessionHead, found: FoundDamage): Promise<void> {
+  async #mendEvents(session: KnownSession, head: SessionHead, found: FoundDamage): Promise<void> {
     const sql = this.#sql;
     const { repair, events, changes } = this.#stores;
     const rows = await repair.eventTimes(sql, this.#key);
@@ -148,22 +159,22 @@ export class Repair {
     for (const [seq, raw] of unreadable) {
       this.#events.set(seq, raw);
       if (seq < newFirst || this.#options.dryRun) continue;
-      await events.replace(sql, this.#key, seq, emptyEvent(raw.timestamp, raw.eventId));
-      await changes.record(sql, { session: this.#key, kind: 'rewritten', seq: lastSeq, eventSeq: seq, data: null });
+      await events.replace(sql, session, seq, emptyEvent(raw.timestamp, raw.eventId));
+      await changes.record(sql, { session, kind: 'rewritten', seq: lastSeq, eventSeq: seq, data: null });
     }
     if (this.#options.dryRun) return;
     for (const gap of gaps.filter(({ from, to }) => from > newFirst && to <= newLast)) {
       // The time of the event after it, as a filter by time takes a missing one.
       const { timestamp } = rows.find(({ seq }) => seq > gap.to) ?? { timestamp: head.lastUpdateTime };
       const filling = Array.from({ length: gap.to - gap.from + 1 }, () => emptyEvent(timestamp));
-      await events.insert(sql, this.#key, gap.from, filling);
+      await events.insert(sql, session, gap.from, filling);
     }
     if (newFirst !== head.firstSeq || newLast !== head.lastSeq)
       await repair.setBooks(sql, this.#key, newFirst, newLast);
     if (newFirst !== head.firstSeq)
-      await changes.recordTrim(sql, this.#key, { firstSeq: newFirst, lastSeq: newLast, state: null });
+      await changes.recordTrim(sql, session, { firstSeq: newFirst, lastSeq: newLast, state: null });
     // No event has what the lost events left in the state any more.
-    if (this.#damage.size > 0) await changes.recordState(sql, { session: this.#key, seq: newLast });
+    if (this.#damage.size > 0) await changes.recordState(sql, { session, seq: newLast });
   }
 
   /** Under the lock, which appends need that would replace an event. */
@@ -174,6 +185,7 @@ export class Repair {
       const raw = await this.#stores.repair.rawEvent(sql, this.#key, seq);
       if (!raw) continue;
       const current = await this.#stores.events.find(sql, this.#key, raw.eventId, { isLocked: true });
+      refuseUnknown(current?.undecodable);
       if (!decodeEvent(current?.json)) unreadable.set(seq, raw);
     }
     return unreadable;
@@ -182,6 +194,12 @@ export class Repair {
   #note(ranges: readonly SeqRange[], problem: DamagedEvents['problem']): void {
     for (const range of ranges) this.#damage.set(`${range.from} ${problem}`, { ...range, problem });
   }
+}
+
+/** Whether a value that was taken from its row can be read. */
+function isReadable({ texts }: Sql, owner: KnownSession, { scope, key, content }: RawValue): boolean {
+  const json = texts.all(() => texts.decode(content.toString(), () => ofState(owner, scope, key)));
+  return typeof json === 'string' && decode(json) !== undefined;
 }
 
 function isWide({ from, to }: SeqRange): boolean {

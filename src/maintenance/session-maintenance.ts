@@ -6,7 +6,7 @@ import type { Stores } from '../database/stores/stores.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogPosition } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
-import type { EraseUserResult, ImportProgress, MaintenanceResult } from '../model/progress.js';
+import type { EraseUserResult, ImportProgress, MaintenanceResult, ReencodeResult } from '../model/progress.js';
 import { exportRecords, type ExportFilter } from '../transfer/export.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
@@ -19,6 +19,7 @@ import {
   checkImport,
   checkOptions,
   checkPrune,
+  checkReencode,
   checkRepair,
   checkStats,
   checkTrim,
@@ -26,11 +27,13 @@ import {
   type EraseUserOptions,
   type ImportOptions,
   type PruneOptions,
+  type ReencodeOptions,
   type SessionMaintenanceOptions,
   type StatsOptions,
   type TrimOptions,
 } from './options.js';
 import { prune } from './prune.js';
+import { reencode } from './reencode.js';
 import { Repair, scanForDamage, type RepairOptions, type RepairedSession } from './repair.js';
 import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 import { trim } from './trim.js';
@@ -130,16 +133,18 @@ export class SessionMaintenance {
     const key = checkedSessionKey(session);
     checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
-    const found = await this.#read(call, (sql) => scanForDamage(sql, this.#stores, key));
-    const mend = (sql: Sql) => new Repair(sql, this.#stores, key, options).mend(found);
-    if (options.dryRun) return this.#database.call(call, () => this.#database.transaction(mend));
-    return this.#write(call, mend);
+    return this.#database.observe(call, async () => {
+      const found = await this.#read(call, (sql) => scanForDamage(sql, this.#stores, key));
+      const mend = (sql: Sql) => new Repair(sql, this.#stores, key, options).mend(found);
+      if (options.dryRun) return this.#database.call(call, () => this.#database.transaction(mend));
+      return this.#write(call, mend);
+    });
   }
 
   /**
    * Reads what is stored as records that `importSessions` writes elsewhere (contract L1): state of apps and users, sessions
    * with their state, titles and labels, and their events. Each as a line of JSON makes a file that is the same from every
-   * database. Leases, positions and contents that were rewritten are not part of it. Beside writers, each session is whole and
+   * database. Leases, positions and contents that were rewritten are not part of it. While others write, each session is whole and
    * as of one moment; one that is deleted before it is read is left out.
    *
    * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` mends it.
@@ -177,6 +182,20 @@ export class SessionMaintenance {
       () => target.progress,
       () => target.addAll(records, options),
     );
+  }
+
+  /**
+   * Rewrites what is not stored as the `codec` stores it now (contract M3): after a codec was added, or its current key has changed.
+   * The old codecs and keys must still be there to read. Without a codec nothing is done. Contents, numbers and times stay, and
+   * `Session` objects and cursors stay valid. What cannot be read is counted and left. Where it was interrupted, the same call
+   * goes on: what is rewritten already is read, and not written again. Leases don't matter to it.
+   *
+   * @returns what was done. An old key is needed no more when a call has found `rewritten`, `skipped` and `unreadable` to be 0.
+   * @throws CodecError when the codec fails.
+   */
+  async reencode(options: ReencodeOptions = {}): Promise<ReencodeResult> {
+    checkReencode(options);
+    return reencode(this.#database, options);
   }
 
   /**

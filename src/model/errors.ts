@@ -148,10 +148,13 @@ export class DamagedEventError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_EVENT';
   override name = 'DamagedEventError';
 
-  /** @param to the last of several numbers that have no row. */
-  constructor(sessionId: string, seq: number, to = seq) {
+  /**
+   * @param to the last of several numbers that have no row.
+   * @param encoding the codecs and keys that it names, where it cannot be decoded.
+   */
+  constructor(sessionId: string, seq: number, to = seq, encoding?: string) {
     super(
-      `Event ${to > seq ? `${seq}-${to}` : seq} of session ${sessionId} is missing or not readable as an event. Look at the row in the events table; docs/damage.md says how to mend it.`,
+      `Event ${to > seq ? `${seq}-${to}` : seq} of session ${sessionId} is missing or not readable as an event${encoding === undefined ? '' : ` (${encoding})`}. Look at the row in the events table; docs/damage.md says how to mend it.`,
     );
   }
 }
@@ -186,6 +189,27 @@ export class LogWentBackError extends AdkMikroOrmError {
   }
 }
 
+/**
+ * A codec could not encode or decode: its key function has failed, it did not answer in time, or a text names a codec that is not
+ * in the `codec` option and the call needs it. Nothing is known to be damaged. Nothing was written by the transaction that needed it.
+ */
+export class CodecError extends AdkMikroOrmError {
+  readonly code = 'ADK_CODEC';
+  override name = 'CodecError';
+  readonly #reason: unknown;
+
+  /** @param reason what the codec has thrown. It goes to `onError`, since it may hold what no message may. */
+  constructor(message: string, reason?: unknown) {
+    super(message);
+    this.#reason = reason;
+  }
+
+  /** @internal */
+  get reason(): unknown {
+    return this.#reason;
+  }
+}
+
 /** Events of one session, by their numbers, that have the same problem. */
 export interface DamagedEvents {
   /** The first number. */
@@ -203,6 +227,8 @@ export interface DamagedEvents {
 export interface Damage {
   events: readonly DamagedEvents[];
   stateKeys: readonly string[];
+  /** The codecs and keys that what cannot be decoded names, where there is any. */
+  encodings?: readonly string[];
 }
 
 /**
@@ -223,13 +249,21 @@ export class DamagedSessionError extends AdkMikroOrmError {
   /** The keys whose values are not JSON; with their prefixes, `user:` and `app:`. */
   readonly stateKeys: readonly string[];
 
-  constructor(message: string, { appName, userId, sessionId }: SessionKey, { events, stateKeys }: Damage) {
+  /** The codecs and keys that what cannot be decoded names; empty where nothing is encoded. */
+  readonly encodings: readonly string[];
+
+  constructor(
+    message: string,
+    { appName, userId, sessionId }: SessionKey,
+    { events, stateKeys, encodings = [] }: Damage,
+  ) {
     super(message);
     this.appName = appName;
     this.userId = userId;
     this.sessionId = sessionId;
     this.events = events;
     this.stateKeys = stateKeys;
+    this.encodings = encodings;
   }
 }
 

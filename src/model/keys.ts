@@ -19,7 +19,14 @@ export function givenKey({ appName, userId, sessionId }: GivenKey): Partial<Sess
 type GivenKey = { readonly [K in keyof SessionKey]?: string | undefined };
 
 /** The longest keys, in characters: as `utf8mb4` they fill the 3,072 bytes of an InnoDB index (contract D7). */
-export const KEY_LENGTHS = { appName: 128, userId: 191, sessionId: 191, eventId: 191, stateKey: 255 } as const;
+export const KEY_LENGTHS = {
+  appName: 128,
+  userId: 191,
+  sessionId: 191,
+  eventId: 191,
+  stateKey: 255,
+  projectionName: 191,
+} as const;
 
 /** The longest title of a session, in characters. */
 export const TITLE_LENGTH = 255;
@@ -33,6 +40,7 @@ const NAMES = {
   sessionId: 'session id',
   eventId: 'event id',
   stateKey: 'state key',
+  projectionName: 'name of the projection',
 } as const;
 
 type Keys = { readonly [K in keyof typeof NAMES]?: string };

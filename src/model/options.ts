@@ -1,6 +1,19 @@
-import { aBoolean, aCount, aFunction, aTimeout, aWait, aWholeNumber, object, oneOf, type Known } from './arguments.js';
+import {
+  aBoolean,
+  aCount,
+  aFunction,
+  aTimeout,
+  aWait,
+  aWholeNumber,
+  object,
+  oneOf,
+  rule,
+  type Known,
+} from './arguments.js';
+import type { Codec } from './codec.js';
 import type { DamagedSessionError } from './errors.js';
 import type { SessionKey } from './keys.js';
+import { isObject } from './objects.js';
 
 export interface RetryOptions {
   /**
@@ -39,9 +52,26 @@ export interface ReportingOptions {
    * it throws, and what it returns, is ignored.
    */
   onError?: (error: unknown, context: ErrorContext) => void;
+  /**
+   * Whether calls are spans and metrics of OpenTelemetry (contract N1), by the providers that the host has registered; false by
+   * default. The constructor throws `InvalidArgumentError` when `@opentelemetry/api` is not installed.
+   */
+  telemetry?: boolean;
 }
 
-export interface MikroOrmSessionServiceOptions extends ReportingOptions {
+export const REPORTING_OPTIONS: Known<ReportingOptions> = { onError: aFunction, telemetry: aBoolean };
+
+/** An option of everything that reads or writes contents. All processes on the same tables need it alike. */
+export interface CodecOptions {
+  /**
+   * What contents of events and values of state pass through on their way into the database and out of it (contract M1), such as
+   * `compression()` and `encryption(…)` of `adk-mikro-orm/codecs`. Several are applied in their order. Texts that are stored
+   * already are read as they are, encoded or not.
+   */
+  codec?: Codec | readonly Codec[];
+}
+
+export interface MikroOrmSessionServiceOptions extends ReportingOptions, CodecOptions {
   /**
    * What an append does when somebody else has appended since the handle was read (contract E2): `rebase` (default)
    * appends and adds what was missed to the handle; `reject` throws `StaleSessionError` and writes nothing.
@@ -99,7 +129,7 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions {
    */
   onDamage?: (error: DamagedSessionError) => void;
   /**
-   * The most bytes of UTF-8 the JSON of an event may have; a larger one is refused with `EventTooLargeError`. No limit
+   * The most bytes of UTF-8 an event may have as it is stored, after the `codec`; a larger one is refused with `EventTooLargeError`. No limit
    * by default.
    */
   maxEventBytes?: number;
@@ -114,6 +144,22 @@ const RETRY: Known<RetryOptions> = {
 
 export const checkRetry = object(RETRY);
 
+function isCodec(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  const { name, encode, decode }: { name?: unknown; encode?: unknown; decode?: unknown } = value;
+  return typeof name === 'string' && name !== '' && typeof encode === 'function' && typeof decode === 'function';
+}
+
+/** Two of one name could not be told apart in what is stored. */
+function areCodecs(value: unknown): boolean {
+  const codecs: readonly unknown[] = Array.isArray(value) ? value : [value];
+  return codecs.every(isCodec) && new Set((codecs as readonly Codec[]).map(({ name }) => name)).size === codecs.length;
+}
+
+export const CODEC_OPTIONS: Known<CodecOptions> = {
+  codec: rule('a codec, with name, encode and decode, or a list of codecs with different names', areCodecs),
+};
+
 export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
   onStaleSession: oneOf('rebase', 'reject'),
   onUnleasedAppend: oneOf('allow', 'reject'),
@@ -127,7 +173,8 @@ export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
   defaultNumRecentEvents: aCount,
   onDamagedEvent: oneOf('throw', 'skip'),
   onDamage: aFunction,
-  onError: aFunction,
+  ...REPORTING_OPTIONS,
+  ...CODEC_OPTIONS,
 };
 
 export const checkServiceOptions = object(SERVICE_OPTIONS);

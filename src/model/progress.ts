@@ -36,5 +36,21 @@ export interface ImportFromProgress extends ImportProgress {
   refused: number;
 }
 
+/** What `reencode` has done so far, or with `dryRun` would have done. */
+export interface ReencodeResult {
+  /** How many texts were read: contents of events, values of state, and what the log holds besides. */
+  texts: number;
+  /** How many of them were rewritten. The others are stored as the codec stores them now. */
+  rewritten: number;
+  /** How many cannot be decoded. They are left as they are. */
+  unreadable: number;
+  /** How many somebody else has written or locked meanwhile; the same call again takes them up. */
+  skipped: number;
+  /** How many transactions that took. */
+  batches: number;
+  /** Whether `maxBatches` or the signal ended the work before its end. */
+  more: boolean;
+}
+
 /** What a call has done that works in several transactions. */
-export type WorkDone = MaintenanceResult | EraseUserResult | ImportProgress | ImportFromProgress;
+export type WorkDone = ReencodeResult | MaintenanceResult | EraseUserResult | ImportProgress | ImportFromProgress;

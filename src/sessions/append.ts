@@ -2,9 +2,11 @@ import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome, Database } from '../database/calls/database.js';
+import type { AppendBatch } from '../database/dialects/dialect.js';
 import { isOpen } from '../database/orm/host-transaction.js';
-import type { Sql } from '../database/sql/sql.js';
+import { encodedBatch } from '../database/stores/event-store.js';
 import type { Stores } from '../database/stores/stores.js';
+import { isPromise } from '../model/codec.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
@@ -28,8 +30,9 @@ import {
   type Revision,
 } from './handle.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
-import { pendingEvent, type PendingEvent } from './pending-event.js';
+import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
 import type { SessionCalls } from './session-calls.js';
+import type { ObservedCall } from '../telemetry/telemetry.js';
 
 export type NonEmpty<T> = readonly [T, ...T[]];
 
@@ -41,6 +44,10 @@ function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
 export interface Append {
   handle: Session;
   pending: NonEmpty<PendingEvent>;
+  /** The call, where calls are observed. */
+  observed: ObservedCall | undefined;
+  /** Ends its wait for its turn. */
+  waited: (() => void) | undefined;
 }
 
 /** An event of a batch of several calls. */
@@ -74,13 +81,16 @@ export class Appender {
     // The events are copied before the first await: the caller may change the objects after this call has returned its promise.
     const whole = events.filter((event) => !event.partial);
     if (whole.length > 0) refuseUnchangeable(handle, whole);
-    const pending = whole.map((event) => pendingEvent(handle, event, this.#calls.options.maxEventBytes));
+    // With a codec it is known later how large an event is as it is stored.
+    const plainLimit = this.#calls.options.codec ? undefined : this.#calls.options.maxEventBytes;
+    const pending = whole.map((event) => pendingEvent(handle, event, plainLimit));
     if (!isNonEmpty(pending)) return;
     // This is checked at once: in its turn it might wait for a call that waits for the transaction.
     this.#refuseBesideTransaction(handle);
     const key = keyOf(handle);
-    const append = { handle, pending };
     await this.#database.call({ operation, key }, async () => {
+      const { observed } = this.#database;
+      const append = { handle, pending, observed, waited: observed?.waiting('queue') };
       if (!this.#database.isJoined) return this.#calls.turns.append(key, this, append);
       const [result] = await this.append([append]);
       return result;
@@ -131,17 +141,23 @@ export class Appender {
    * @throws what the database says of the batch of all of them.
    */
   append(appends: NonEmpty<Append>): Promise<readonly Promise<void>[]> {
+    for (const { waited } of appends) waited?.();
     const handles = new Set(appends.map(({ handle }) => handle));
     let work = async (): Promise<readonly Promise<void>[]> => {
       const outcome: Outcome = {};
-      if (appends.length > 1 && this.#fitTogether(appends) && (await this.#appendTogether(appends, outcome)))
+      if (appends.length > 1 && this.#fitTogether(appends) && (await this.#appendTogether(appends, outcome))) {
+        this.#observe(appends);
         return appends.map(() => Promise.resolve());
+      }
       const results: Promise<void>[] = [];
       for (const append of appends) {
         // What is known of the batch is known of each.
         const result = this.#appendOne(append, { ...outcome });
         results.push(result);
-        await result.catch(() => undefined);
+        await result.then(
+          () => this.#observe([append]),
+          () => undefined,
+        );
       }
       return results;
     };
@@ -150,6 +166,24 @@ export class Appender {
       work = () => inTurn(handle, inner);
     }
     return work();
+  }
+
+  /** Appends are stored that were written together, by the call of the first of them. */
+  #observe(appends: NonEmpty<Append>): void {
+    const { telemetry, system } = this.#database;
+    if (!telemetry) return;
+    const size = appends.reduce((sum, { pending }) => sum + pending.length, 0);
+    for (const { pending, observed } of appends) {
+      const counted = telemetry.appended(
+        system,
+        pending.map(({ stored }) => stored.json),
+      );
+      observed?.appended(counted, { size, writer: appends[0].observed });
+    }
+  }
+
+  #rebased(): void {
+    this.#database.telemetry?.rebased(this.#database.system);
   }
 
   /** After the transaction, or the savepoint, that has appended to a handle: it is behind unless that was committed. */
@@ -200,7 +234,7 @@ export class Appender {
     outcome: Outcome,
   ): Promise<number | undefined> {
     const state = new Map(events.flatMap((event) => event.state.map((entry) => [entry.key, entry])));
-    const batch = {
+    const plain: AppendBatch = {
       session,
       incarnation: expected.incarnation,
       expectedSeq: expected.seq,
@@ -209,11 +243,15 @@ export class Appender {
       lastUpdateTime: events.at(-1)?.stored.timestamp ?? 0,
       state: byScope(state.values()),
     };
-    const write = (sql: Sql) => this.#stores.events.append(sql, batch);
+    // Before a connection or a lock is taken, bound to the incarnation that the statement requires.
+    const encoding = this.#database.code((texts) => encodedBatch(texts, plain));
+    const batch = isPromise(encoding) ? await encoding : encoding;
+    if (batch !== plain) for (const { json } of batch.events) refuseTooLarge(json, this.#calls.options.maxEventBytes);
+    const { events: store } = this.#stores;
     try {
-      return this.#stores.events.appendsInOneStatement(batch)
-        ? await this.#database.statement(write, { outcome })
-        : await this.#database.transaction(write, { outcome, sharesCommit: true });
+      return store.appendsInOneStatement(batch)
+        ? await this.#database.append(batch, { outcome })
+        : await this.#database.transaction((sql) => store.append(sql, batch), { outcome, sharesCommit: true });
     } catch (error) {
       if (error instanceof UniqueConstraintViolationException) return undefined;
       throw error;
@@ -228,6 +266,7 @@ export class Appender {
     const before = lastSeq - events.length;
     if (revision.seq !== before || !hasOnlyReadEvents(handle, revision)) {
       const result = { incarnation, lastSeq, replaced: false, wentBack: before < revision.seq };
+      if (revision.seq !== before) this.#rebased();
       await this.#update(handle, own, revision, result, false);
       return;
     }
@@ -315,6 +354,7 @@ export class Appender {
         if (Object.keys(delta).length > 0) applyDelta(handle.state, copy);
         handle.lastUpdateTime = stored.timestamp;
       }
+      if (!inStep && isKnown && !replaced) this.#rebased();
       if (inStep && isKnown) setRevision(handle, incarnation, lastSeq);
       else await this.#catchUp(handle, revision, pending, { isAnew: incarnation !== revision.incarnation || wentBack });
     } catch {

@@ -29,6 +29,7 @@ export async function createSession(
   checkKeys(key);
   const entries = byScope(stateEntries(key, state ?? {}, 'state'));
   const head: SessionHead = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
+  const session = { ...key, incarnation: head.incarnation };
   const { database, stores } = calls;
   const outcome: Outcome = {};
   const read = (sql: Sql) => stores.reader.read(sql, key, 0);
@@ -37,8 +38,8 @@ export async function createSession(
       async (sql) => {
         if (deletesSoftDeleted) await stores.sessions.deleteSoftDeleted(sql, key);
         await stores.sessions.create(sql, key, head);
-        await stores.state.set(sql, key, entries);
-        await stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data: stateText(entries) });
+        await stores.state.set(sql, session, entries);
+        await stores.changes.record(sql, { session, kind: 'created', seq: 0, data: stateText(entries) });
         return read(sql);
       },
       { outcome },
@@ -78,13 +79,15 @@ export async function getOrCreateSession(calls: SessionCalls, request: CreateSes
   const operation = 'getOrCreateSession';
   const { appName, userId, sessionId } = request;
   if (!sessionId) return createSession(calls, request, operation);
-  for (let attempt = 1; ; attempt++) {
-    const session = await getSession(calls, { appName, userId, sessionId }, operation);
-    if (session) return session;
-    try {
-      return await createSession(calls, request, operation);
-    } catch (error) {
-      if (!(error instanceof SessionExistsError) || attempt === CREATE_ATTEMPTS) throw error;
+  return calls.database.observe({ operation, key: { appName, userId, sessionId } }, async () => {
+    for (let attempt = 1; ; attempt++) {
+      const session = await getSession(calls, { appName, userId, sessionId }, operation);
+      if (session) return session;
+      try {
+        return await createSession(calls, request, operation);
+      } catch (error) {
+        if (!(error instanceof SessionExistsError) || attempt === CREATE_ATTEMPTS) throw error;
+      }
     }
-  }
+  });
 }

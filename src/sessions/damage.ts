@@ -2,6 +2,7 @@ import type { Event } from '@google/adk';
 import type { ReadEvents } from '../database/stores/session-reader.js';
 import type { StateValue } from '../database/stores/state-store.js';
 import type { Stores } from '../database/stores/stores.js';
+import type { Undecodable } from '../model/codec.js';
 import { DamagedSessionError, type Damage, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -25,21 +26,25 @@ export function readState(
   value: Record<string, unknown> = {},
 ): Readable<Record<string, unknown>> {
   const stateKeys: string[] = [];
-  for (const { scope, key, json } of values) {
+  const undecodable: Undecodable[] = [];
+  for (const { scope, key, json, undecodable: reason } of values) {
     const decoded = decode(json);
     if (decoded) setOwn(value, prefixed(scope, key), decoded.value);
     else stateKeys.push(prefixed(scope, key));
+    if (reason) undecodable.push(reason);
   }
-  return { value, damaged: { events: [], stateKeys } };
+  return { value, damaged: { events: [], stateKeys, encodings: encodingsOf(undecodable) } };
 }
 
 export function readEvents({ events, missing, uncounted }: ReadEvents): Readable<Event[]> {
   const value: Event[] = [];
   const unreadable: number[] = [];
-  for (const { seq, json } of events) {
+  const undecodable: Undecodable[] = [];
+  for (const { seq, json, undecodable: reason } of events) {
     const event = decodeEvent(json);
     if (event) value.push(event);
     else unreadable.push(seq);
+    if (reason) undecodable.push(reason);
   }
   const of = (problem: DamagedEvents['problem']) => (range: SeqRange) => ({ ...range, problem });
   const damaged = [
@@ -47,8 +52,15 @@ export function readEvents({ events, missing, uncounted }: ReadEvents): Readable
     ...rangesOf(unreadable).map(of('unreadable')),
     ...rangesOf(uncounted.map(({ seq }) => seq)).map(of('uncounted')),
   ];
-  return { value, damaged: { events: damaged.sort((a, b) => a.from - b.from), stateKeys: [] } };
+  return {
+    value,
+    damaged: { events: damaged.sort((a, b) => a.from - b.from), stateKeys: [], encodings: encodingsOf(undecodable) },
+  };
 }
+
+const encodingsOf = (undecodable: readonly Undecodable[]): string[] => [
+  ...new Set(undecodable.map(({ encoding }) => encoding)),
+];
 
 /** Sessions whose damage the process has been warned of. */
 const warned = new WeakMap<Stores, Set<string>>();
@@ -92,7 +104,9 @@ export function damageError(key: SessionKey, ...damages: readonly Damage[]): Dam
   const events = damages.flatMap((damage) => damage.events);
   const stateKeys = damages.flatMap((damage) => damage.stateKeys);
   if (events.length + stateKeys.length === 0) return undefined;
-  return new DamagedSessionError(messageOf(key, { events, stateKeys }), key, { events, stateKeys });
+  const encodings = [...new Set(damages.flatMap((damage) => damage.encodings ?? []))];
+  const damage = { events, stateKeys, encodings };
+  return new DamagedSessionError(messageOf(key, damage), key, damage);
 }
 
 const PROBLEMS = [
@@ -106,13 +120,14 @@ const STATE_TABLES: Record<Scope, string> = { session: 'session_states', user: '
 /** How many of each kind a message names. */
 const MAX_NAMED = 10;
 
-function messageOf(key: SessionKey, { events, stateKeys }: Damage): string {
+function messageOf(key: SessionKey, { events, stateKeys, encodings = [] }: Damage): string {
   const found = PROBLEMS.flatMap(([problem, is]) => {
     const ranges = events.filter((each) => each.problem === problem);
     const numbers = ranges.map(({ from, to }) => (from === to ? String(from) : `${from}-${to}`));
     return numbers.length > 0 ? [`event ${list(numbers)} ${is}`] : [];
   });
   if (stateKeys.length > 0) found.push(`state key ${list(stateKeys)} without a readable value`);
+  if (encodings.length > 0) found.push(`what cannot be decoded is ${list(encodings)}`);
   const scopes = new Set(stateKeys.map((name) => scopeOf(name).scope));
   const tables = [
     ...(events.length > 0 ? ['events'] : []),

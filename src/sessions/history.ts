@@ -1,10 +1,12 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
+import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
 import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
+import { rewoundIncarnation } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
@@ -23,12 +25,14 @@ export interface HistoryPoint {
 }
 
 /** A session as it was after one of its events. */
-interface PastSession {
+export interface PastSession {
   /** The number of that event; 0 for none. */
   seq: number;
   firstSeq: number;
   /** The events up to there. */
   events: Event[];
+  /** The same as they are stored, without their encoding. */
+  texts: StoredEvent[];
   /** The session's own state as it was then, keys without prefix. */
   state: StateEntry[];
   /** What the session was given when it was created; undefined where that and its history do not explain all of `state`. */
@@ -44,16 +48,18 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   const incarnation = randomUUID();
   const operation = 'forkSession';
   const work = (sql: Sql) => fork(sql, calls.stores, { source, key, point, incarnation });
-  await calls.write(operation, key, async () => {
-    try {
-      await calls.once(operation, work, { locksRowsOnly: true });
-    } catch (error) {
-      if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
-      throw error;
-    }
-    await calls.announcer.announce();
+  return calls.database.observe({ operation, key }, async () => {
+    await calls.write(operation, key, async () => {
+      try {
+        await calls.once(operation, work, { locksRowsOnly: true });
+      } catch (error) {
+        if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
+        throw error;
+      }
+      await calls.announcer.announce();
+    });
+    return reread(calls, key, operation);
   });
-  return reread(calls, key, operation);
 }
 
 export async function rewindSession(calls: SessionCalls, session: SessionKey, point: HistoryPoint): Promise<Session> {
@@ -69,11 +75,13 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
     await calls.leases.check(sql, key);
     await rewind(sql, calls.stores, head, { key, point, incarnation });
   };
-  await calls.write(operation, key, async () => {
-    await calls.once(operation, work, { locksRowsOnly: true });
-    await calls.announcer.announce();
+  return calls.database.observe({ operation, key }, async () => {
+    await calls.write(operation, key, async () => {
+      await calls.once(operation, work, { locksRowsOnly: true });
+      await calls.announcer.announce();
+    });
+    return reread(calls, key, operation);
   });
-  return reread(calls, key, operation);
 }
 
 /** @throws InvalidArgumentError when both are given. */
@@ -86,7 +94,7 @@ function checkPoint({ at, beforeInvocationId }: HistoryPoint): void {
 interface NewHistory {
   key: SessionKey;
   point: HistoryPoint;
-  /** Of the session from now on. */
+  /** Of the new session; of one that is rewound what is new of it. */
   incarnation: string;
 }
 
@@ -97,22 +105,25 @@ async function fork(
   { source, key, point, incarnation }: NewHistory & { source: SessionKey },
 ): Promise<void> {
   if (!(await stores.sessions.lock(sql, source))) throw new SessionNotFoundError(source.sessionId);
-  const { seq, firstSeq, state, created } = await readPast(sql, stores, source, point);
+  const { seq, firstSeq, texts, state, created } = await readPast(sql, stores, source, point);
   // The id may be that of a soft-deleted session (contract K3).
   await stores.sessions.deleteSoftDeleted(sql, key);
   const head = { incarnation, firstSeq: Math.min(firstSeq, seq + 1), lastSeq: seq, lastUpdateTime: Date.now() };
   await stores.sessions.create(sql, key, head);
-  await stores.events.copy(sql, source, key, seq);
-  await stores.state.set(sql, key, { session: state, user: [], app: [] });
+  const session = { ...key, incarnation };
+  // What is encoded is bound to its session.
+  if (sql.texts.codec.isNone) await stores.events.copy(sql, source, key, seq);
+  else await stores.events.insert(sql, session, head.firstSeq, texts);
+  await stores.state.set(sql, session, { session: state, user: [], app: [] });
   await stores.changes.record(sql, {
-    session: key,
+    session,
     kind: 'created',
     seq: 0,
     data: created ? JSON.stringify(created) : null,
   });
-  await stores.changes.copyHistory(sql, source, key, seq);
+  await stores.changes.copyHistory(sql, source, session, seq);
   // A rewind among them has cleared what the record of the creation held.
-  if (!created) await stores.changes.recordState(sql, { session: key, seq });
+  if (!created) await stores.changes.recordState(sql, { session, seq });
 }
 
 /** Takes a session back, under its lock. */
@@ -120,28 +131,30 @@ async function rewind(
   sql: Sql,
   stores: Stores,
   head: SessionHead,
-  { key, point, incarnation }: NewHistory,
+  { key, point, incarnation: fresh }: NewHistory,
 ): Promise<void> {
   const { seq, events, state } = await readPast(sql, stores, key, point);
   if (seq === head.lastSeq) return;
   const entries = { session: state, user: [], app: [] };
+  const incarnation = rewoundIncarnation(head.incarnation, fresh);
+  const session = { ...key, incarnation };
   await stores.events.deleteAfter(sql, key, seq);
   await stores.state.clear(sql, key);
-  await stores.state.set(sql, key, entries);
+  await stores.state.set(sql, session, entries);
   const lastUpdateTime = events.at(-1)?.timestamp ?? head.lastUpdateTime;
   await stores.sessions.rewind(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
   await stores.changes.forgetRewritten(sql, key, seq);
-  await stores.changes.record(sql, { session: key, kind: 'rewound', seq, data: stateText(entries) });
+  await stores.changes.record(sql, { session, kind: 'rewound', seq, data: stateText(entries) });
 }
 
 /**
- * Reads what a session was like, under its lock.
+ * Reads what a session was like, under its lock or as of one moment.
  *
  * @throws SessionNotFoundError when there is no such session.
  * @throws InvalidArgumentError when there is no such point in its history.
  * @throws DamagedSessionError when its events cannot be read.
  */
-async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: HistoryPoint): Promise<PastSession> {
+export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: HistoryPoint): Promise<PastSession> {
   const read = await stores.reader.read(sql, key);
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const { value: all, damaged } = readEvents(read);
@@ -152,13 +165,14 @@ async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: Histor
   const { firstSeq, lastSeq } = read;
   const seq = seqAt(all, read, point);
   const events = all.slice(0, seq - firstSeq + 1);
+  const texts = events.map(({ id, timestamp }, i) => ({ id, timestamp, json: read.events[i]?.json ?? '' }));
   const written = await stores.state.written(sql, key, 'session');
   const { created: given, changes, isComplete } = await stores.changes.history(sql, key);
   const ids = new Set(all.map(({ id }) => id));
   // A session that is older than the record of changes was given what no event of it has written.
   const initial = given ?? valuesOf(written.filter(({ eventId }) => eventId === null || !ids.has(eventId)));
   const created = isComplete ? initial : undefined;
-  if (seq === lastSeq) return { seq, firstSeq, events, state: written, created };
+  if (seq === lastSeq) return { seq, firstSeq, events, texts, state: written, created };
 
   const deltas = events.map((event, i) => ({
     seq: firstSeq + i,
@@ -180,7 +194,7 @@ async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: Histor
   // one, where two sessions' deltas competed or the event was rewritten.
   const then = new Set(events.map(({ id }) => id));
   for (const entry of written) if (entry.eventId !== null && then.has(entry.eventId)) state.set(entry.key, entry);
-  return { seq, firstSeq, events, state: [...state.values()], created };
+  return { seq, firstSeq, events, texts, state: [...state.values()], created };
 }
 
 const valuesOf = (entries: readonly StateEntry[]): Record<string, unknown> =>

@@ -1,6 +1,7 @@
 import type { Outcome } from '../database/calls/database.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
+import { encodedBatch } from '../database/stores/event-store.js';
 import type { EventContent } from '../database/stores/session-reader.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -114,10 +115,10 @@ export class LockedAppend {
       if (isOthers && existing.json !== stored.json && this.#outcome.lostAnswer !== undefined)
         throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
       this.#met.set(stored.id, existing.json);
-      await this.#replace(sql, existing, event, lastSeq);
+      await this.#replace(sql, head, existing, event, lastSeq);
       return existing;
     }
-    const seq = await this.#stores.events.append(sql, {
+    const batch = encodedBatch(sql.texts, {
       session: this.#session,
       incarnation: head.incarnation,
       expectedSeq: lastSeq,
@@ -126,6 +127,7 @@ export class LockedAppend {
       lastUpdateTime: stored.timestamp,
       state: byScope(state),
     });
+    const seq = await this.#stores.events.append(sql, batch);
     if (seq !== lastSeq + 1) throw new Error(`The session's lock did not hold: ${seq} instead of ${lastSeq + 1}.`);
     return undefined;
   }
@@ -134,7 +136,13 @@ export class LockedAppend {
    * Gives a stored event its new content. Only what changed in its delta has an effect, and where it is not the
    * session's newest event, only on what it wrote last (contract A5).
    */
-  async #replace(sql: Sql, existing: EventContent, { stored, state }: EventWrite, lastSeq: number): Promise<void> {
+  async #replace(
+    sql: Sql,
+    { incarnation }: SessionHead,
+    existing: EventContent,
+    { stored, state }: EventWrite,
+    lastSeq: number,
+  ): Promise<void> {
     if (existing.json === stored.json) return;
     const isNewest = existing.seq === lastSeq;
     const event = decodeEvent(existing.json);
@@ -143,7 +151,7 @@ export class LockedAppend {
     const changed = state.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
-    const session = this.#session;
+    const session = { ...this.#session, incarnation };
     await this.#stores.events.replace(sql, session, existing.seq, stored);
     const former = (event && existing.json) ?? null;
     await this.#stores.changes.recordRewriting(sql, { session, seq: lastSeq, eventSeq: existing.seq, before: former });

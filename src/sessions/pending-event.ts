@@ -23,10 +23,8 @@ export interface PendingEvent {
 
 /**
  * Checks and encodes an event, and takes the `temp:` keys out of its delta as the base class does (contract A7).
- *
- * @throws EventTooLargeError when its JSON has more than `maxEventBytes` bytes.
  */
-export function pendingEvent(session: Session, event: Event, maxEventBytes = Infinity): PendingEvent {
+export function pendingEvent(session: Session, event: Event, maxEventBytes?: number): PendingEvent {
   const key = keyOf(session);
   if (isIncomplete(key)) throw new SessionNotFoundError(session.id);
   checkKeys({ ...key, eventId: event.id });
@@ -44,12 +42,7 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes = Inf
   });
 
   const { json } = encode(copy, '');
-  // No event has more bytes than three for each character of its JSON, so that most need not be counted.
-  if (json.length * 3 > maxEventBytes && Buffer.byteLength(json) > maxEventBytes) {
-    throw new EventTooLargeError(
-      `The event has ${Buffer.byteLength(json)} bytes, more than the ${maxEventBytes} of maxEventBytes; keep large content in an artifact.`,
-    );
-  }
+  refuseTooLarge(json, maxEventBytes);
   if (Object.keys(event.actions?.stateDelta ?? {}).length > 0) {
     try {
       event.actions.stateDelta = copyOfDelta(copy, delta);
@@ -58,4 +51,18 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes = Inf
     }
   }
   return { event, copy, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
+}
+
+/**
+ * @param text an event as it is stored.
+ * @throws EventTooLargeError when it has more than `maxEventBytes` bytes.
+ */
+export function refuseTooLarge(text: string, maxEventBytes = Infinity): void {
+  // No text has more bytes than three for each character, so that most need not be counted.
+  if (text.length * 3 <= maxEventBytes) return;
+  const bytes = Buffer.byteLength(text);
+  if (bytes > maxEventBytes)
+    throw new EventTooLargeError(
+      `The event has ${bytes} bytes, more than the ${maxEventBytes} of maxEventBytes; keep large content in an artifact.`,
+    );
 }

@@ -1,7 +1,6 @@
 import type { GetSessionRequest, Session } from '@google/adk';
 import { SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
-import type { Scope } from '../model/state.js';
 import { readEvents, readState } from './damage.js';
 import { handleOf } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
@@ -39,7 +38,7 @@ export async function reread(calls: SessionCalls, key: SessionKey, operation: st
 export async function getState(
   calls: SessionCalls,
   owner: { appName: string; userId?: string },
-  scope: Scope,
+  scope: 'user' | 'app',
   operation: string,
 ): Promise<Record<string, unknown>> {
   checkKeys(owner);

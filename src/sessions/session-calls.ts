@@ -48,8 +48,14 @@ export class SessionCalls {
   /** Runs a call that writes to a session, after those of this process that were made before. */
   write<T>(operation: string, key: SessionKey, work: () => Promise<T>): Promise<T> {
     // In the host's transaction calls do not queue: the call before it may wait for a lock of that transaction.
-    const run = this.database.isJoined ? work : () => this.turns.run(key, work);
-    return this.database.call({ operation, key }, run);
+    if (this.database.isJoined) return this.database.call({ operation, key }, work);
+    return this.database.call({ operation, key }, () => {
+      const waited = this.database.observed?.waiting('queue');
+      return this.turns.run(key, () => {
+        waited?.();
+        return work();
+      });
+    });
   }
 
   /** Runs a transaction of a call that must not be done again when the answer to its commit was lost. */

@@ -94,8 +94,8 @@ export class MikroOrmSessionService extends BaseSessionService {
   /**
    * Reads a session with its merged state and its events in append order.
    *
-   * @param config.numRecentEvents only the newest so many; 0 for all. Absent stands for `defaultNumRecentEvents`, or all.
-   * @param config.afterTimestamp only events later than this, in ms. Both together: the newest of those.
+   * @param request `config.numRecentEvents`: only the newest so many; 0 for all. Absent stands for `defaultNumRecentEvents`, or
+   *   all. `config.afterTimestamp`: only events later than this, in ms. Both together: the newest of those.
    * @returns an object private to the caller; undefined when there is no such session.
    * @throws DamagedSessionError when rows of what is asked for are missing or cannot be read, unless `onDamagedEvent` is
    *   `skip`. A missing event has no time: for `afterTimestamp` it counts as one of the time of the event after it.

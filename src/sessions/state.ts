@@ -31,15 +31,19 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
   const operation = 'updateState';
   const work = async (sql: Sql) => {
     let seq = 0;
+    let incarnation = '';
     if (isOfSession) {
       const head = await stores.sessions.lock(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       await leases.check(sql, key);
       seq = head.lastSeq;
+      incarnation = head.incarnation;
     }
-    await stores.state.set(sql, key, entries);
+    await stores.state.set(sql, { ...key, incarnation }, entries);
     await stores.state.remove(sql, key, removed);
-    if (!isEmpty) await stores.changes.recordState(sql, { session: owner, seq, set: entries, removed: remove });
+    if (isEmpty) return;
+    const session = { ...owner, incarnation };
+    await stores.changes.recordState(sql, { session, seq, set: entries, removed: remove });
   };
   const change = () => calls.once(operation, work);
   if (isOfSession) await calls.write(operation, key, change);

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Run, Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
+import type { KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { sessionIdentity } from '../model/keys.js';
 import type { ImportProgress } from '../model/progress.js';
@@ -99,11 +100,12 @@ export class Import {
     if (this.#mode.isDryRun) return;
     await this.#run(async (sql) => {
       const stored = await this.#stores.state.written(sql, owner, scope);
-      const known = new Map(stored.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
-      const fresh = entries.filter(({ key, ...value }) => known.get(key) !== JSON.stringify(value));
+      const here = new Map(stored.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
+      const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value));
       if (fresh.length === 0) return;
-      await this.#stores.state.set(sql, owner, byScope(fresh));
-      await this.#stores.changes.recordState(sql, { session: owner, seq: 0 });
+      const known = { ...owner, incarnation: '' };
+      await this.#stores.state.set(sql, known, byScope(fresh));
+      await this.#stores.changes.recordState(sql, { session: known, seq: 0 });
     });
   }
 
@@ -130,33 +132,38 @@ export class Import {
     const planner = new ImportPlanner(batch, { row, drySeq }, isForeign);
     const plan = planner.plan(await transfer.eventIds(sql, key, planner.known));
     if (plan.kind === 'refuse') throw plan.error;
-    if (!isDryRun) await this.#apply(sql, batch.session, plan);
+    const incarnation = plan.start === 'keep' && row ? row.incarnation : randomUUID();
+    if (!isDryRun) await this.#apply(sql, { ...key, incarnation }, batch.session, plan);
     return plan;
   }
 
-  async #apply(sql: Sql, session: ImportedSession, plan: WritePlan): Promise<void> {
+  async #apply(sql: Sql, key: KnownSession, session: ImportedSession, plan: WritePlan): Promise<void> {
     const { sessions, transfer, events } = this.#stores;
-    const { owner: key } = session;
     if (plan.start === 'replace') await sessions.deleteSoftDeleted(sql, key);
-    if (plan.start !== 'keep') await this.#create(sql, session);
+    if (plan.start !== 'keep') await this.#create(sql, key, session);
     await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, plan.events);
     if (plan.end.kind === 'leave') return;
-    if (plan.end.kind === 'complete') await this.#setState(sql, session, plan.isNew);
+    if (plan.end.kind === 'complete') await this.#setState(sql, key, session, plan.isNew);
     await transfer.describe(sql, plan.end.row);
     if (plan.end.kind === 'complete' && plan.end.hasNoHistory)
-      await this.#recordHistory(sql, session, plan.end.row.deletedAt !== undefined);
+      await this.#recordHistory(sql, key, session, plan.end.row.deletedAt !== undefined);
   }
 
   /** Creates the session without its events. */
-  async #create(sql: Sql, { owner: key, session }: ImportedSession): Promise<void> {
+  async #create(sql: Sql, key: KnownSession, { session }: ImportedSession): Promise<void> {
     const { firstSeq, lastUpdateTime, created } = session;
-    const head = { incarnation: randomUUID(), firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
+    const head = { incarnation: key.incarnation, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
     await this.#stores.sessions.create(sql, key, head);
     const data = created ? JSON.stringify(created) : null;
     await this.#stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data });
   }
 
-  async #setState(sql: Sql, { owner: key, session, state: entries }: ImportedSession, isNew: boolean): Promise<void> {
+  async #setState(
+    sql: Sql,
+    key: KnownSession,
+    { session, state: entries }: ImportedSession,
+    isNew: boolean,
+  ): Promise<void> {
     const { state, changes } = this.#stores;
     if (isNew) return state.set(sql, key, byScope(entries));
     const stored = await state.written(sql, key, 'session');
@@ -169,7 +176,12 @@ export class Import {
   }
 
   /** Records for the log what happened to the session outside of its events. */
-  async #recordHistory(sql: Sql, { owner: key, session }: ImportedSession, isSoftDeleted: boolean): Promise<void> {
+  async #recordHistory(
+    sql: Sql,
+    key: KnownSession,
+    { session }: ImportedSession,
+    isSoftDeleted: boolean,
+  ): Promise<void> {
     const { changes } = this.#stores;
     for (const change of session.changes ?? []) {
       const { kind, seq } = change;

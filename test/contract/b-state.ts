@@ -1,11 +1,12 @@
 import { LockMode } from '@mikro-orm/core';
-import fc from 'fast-check';
 import { AdkAppState, AdkUserState } from '../../entities/index.js';
+import { STATE_RULES } from '../../src/testing/state-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
-import { expectCode, eventOf, plain, range } from './tools.js';
+import { expectCode, eventOf, range } from './tools.js';
 
 export const stateSuite = new Suite();
+stateSuite.publish(STATE_RULES);
 
 const ALL_SCOPES = { a: 1, 'app:a': 2, 'user:a': 3 };
 
@@ -20,20 +21,6 @@ for (const [way, write] of [
     },
   ],
 ] as const satisfies [string, (context: Pick<OwnContext, 'create' | 'append'>) => Promise<unknown>][]) {
-  stateSuite.shared('B1', `${way} gives keys to app, user and session by their prefix`, async (context) => {
-    const { app, service, create, fresh } = context;
-    const session = await write(context);
-    expect(session.state).toEqual(ALL_SCOPES);
-    expect((await fresh(session)).state).toEqual(ALL_SCOPES);
-
-    // adk-go: app state is shared, user state is the user's own, session state is not shared.
-    expect((await create()).state).toEqual({ 'app:a': 2, 'user:a': 3 });
-    expect((await create({ userId: 'bob' })).state).toEqual({ 'app:a': 2 });
-    expect((await create({ appName: `${app}2` })).state).toEqual({});
-    const other = await service.getSession(keyOf(await create()));
-    expect(other?.state).toEqual({ 'app:a': 2, 'user:a': 3 });
-  });
-
   stateSuite.own('B1', `${way} stores keys without their prefix, one row each`, async (context) => {
     const { app, query } = context;
     await write(context);
@@ -42,72 +29,6 @@ for (const [way, write] of [
     }
   });
 }
-
-stateSuite.shared('B1', 'only the first prefix counts', async ({ create, append, fresh }) => {
-  const state = { 'app:user:a': 1, 'user:app:a': 2, 'user:user:a': 3, 'other:a': 4, 'App:a': 5, 'application:a': 6 };
-  const session = await create({ state });
-  expect((await fresh(session)).state).toEqual(state);
-  await append(session, { delta: state });
-  expect((await fresh(session)).state).toEqual(state);
-});
-
-stateSuite.shared(
-  'B2',
-  'concurrent appends of other sessions lose no app: or user: key',
-  async ({ service, another, create, append, stored }) => {
-    await append(await create(), { delta: { 'app:first': 0, 'user:first': 0 } });
-    const sessions = await Promise.all(range(12).map(() => create()));
-    await Promise.all(
-      sessions.map((session, i) =>
-        append(session, { delta: { [`app:${i}`]: i, [`user:${i}`]: i } }, i % 2 ? service : another),
-      ),
-    );
-    const scoped = ['app:', 'user:'].flatMap((prefix) => [
-      [`${prefix}first`, 0],
-      ...range(12).map((i) => [`${prefix}${i}`, i]),
-    ]);
-    expect((await stored(keyOf(sessions[0]!)))?.state).toEqual(Object.fromEntries(scoped));
-  },
-);
-
-stateSuite.shared(
-  'B2',
-  'concurrent appends from two handles of a session lose no key',
-  async ({ another, create, append, fresh, stored }) => {
-    const session = await create();
-    const peer = await fresh(session);
-    await Promise.all(
-      range(10).map((i) =>
-        i % 2 ? append(session, { delta: { [i]: i } }) : append(peer, { delta: { [i]: i } }, another),
-      ),
-    );
-    expect((await stored(keyOf(session)))?.state).toEqual(Object.fromEntries(range(10).map((i) => [i, i])));
-  },
-);
-
-stateSuite.shared(
-  'B2',
-  'the last value is kept whole, without merging',
-  async ({ another, create, append, fresh, stored }) => {
-    const session = await create({ state: { a: { x: 1, deep: { y: 1 } }, 'app:a': { x: 1 }, list: [1, 2, 3] } });
-    const peer = await fresh(session);
-    await append(session, { delta: { a: { z: 1, deep: {} } } });
-    await append(peer, { delta: { a: { deep: { w: 1 } }, 'app:a': { y: 1 }, list: [4] } }, another);
-    const expected = { a: { deep: { w: 1 } }, 'app:a': { y: 1 }, list: [4] };
-    expect((await stored(keyOf(session)))?.state).toEqual(expected);
-    expect((await fresh(session)).state).toEqual(expected);
-  },
-);
-
-stateSuite.shared('B2', 'null, false, 0 and the empty string are values', async ({ create, append, fresh }) => {
-  const empty = { a: null, b: false, c: 0, d: '', e: {}, f: [], 'app:a': null, 'user:a': null };
-  const session = await create({ state: empty });
-  expect((await fresh(session)).state).toEqual(empty);
-  await append(session, { delta: { a: 1, 'app:a': 1, 'user:a': 1 } });
-  await append(session, { delta: empty });
-  expect(session.state).toEqual(empty);
-  expect((await fresh(session)).state).toEqual(empty);
-});
 
 stateSuite.own(
   'B2',
@@ -169,76 +90,6 @@ stateSuite.own(
   },
   onServers,
 );
-
-const delta = fc.dictionary(
-  fc
-    .tuple(fc.constantFrom('', 'app:', 'user:', 'temp:'), fc.constantFrom('a', 'b', 'constructor'))
-    .map((parts) => parts.join('')),
-  fc.oneof(fc.integer(), fc.constant(null), fc.constant(undefined), fc.array(fc.string(), { maxLength: 2 })),
-  { maxKeys: 4 },
-);
-
-stateSuite.shared(
-  'B4',
-  'after any append the handle equals what a fresh getSession returns',
-  async ({ app, create, append, fresh }) => {
-    let runs = 0;
-    await fc.assert(
-      fc.asyncProperty(delta, fc.array(delta, { maxLength: 5 }), async (state, deltas) => {
-        const session = await create({ appName: `${app} ${++runs}`, state });
-        for (const each of deltas) {
-          await append(session, { delta: each });
-          const { state: read, ...rest } = plain(await fresh(session));
-          const { state: live, ...handle } = plain(session);
-          expect(Object.entries(live).sort()).toEqual(Object.entries(read).sort());
-          expect(rest).toEqual(handle);
-        }
-      }),
-      { numRuns: 25 },
-    );
-  },
-);
-
-stateSuite.shared('B4', 'also when the handle was behind', async ({ another, create, append, fresh }) => {
-  const session = await create({ state: { a: 1 } });
-  const behind = await fresh(session);
-  await append(session, { delta: { a: 2, 'app:b': 2, 'user:c': 2, d: { deep: true } } });
-  await append(session, { delta: { a: 3 } });
-  await append(behind, { delta: { e: 4 } }, another);
-  expect(plain(behind)).toEqual(plain(await fresh(session)));
-});
-
-const ODD_KEYS = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'prototype'];
-const oddState = () =>
-  JSON.parse(
-    `{${ODD_KEYS.flatMap((key) => [key, `app:${key}`, `user:${key}`].map((name) => `"${name}": {"polluted": 1}`)).join()}}`,
-  );
-
-stateSuite.shared(
-  'B5',
-  'createSession stores __proto__, constructor and toString as plain keys',
-  async ({ create, fresh }) => {
-    const session = await create({ state: oddState() });
-    const read = await fresh(session);
-    for (const { state } of [session, read]) {
-      expect(Object.keys(state).sort()).toEqual(Object.keys(oddState()).sort());
-      expect(Object.getOwnPropertyDescriptor(state, '__proto__')?.value).toEqual({ polluted: 1 });
-      expect(Object.getPrototypeOf(state)).toEqual(Object.getPrototypeOf({}));
-    }
-    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
-  },
-);
-
-stateSuite.shared('B5', 'appendEvent does so too', async ({ create, append, fresh }) => {
-  const session = await create();
-  await append(session, { delta: oddState() });
-  const read = await fresh(session);
-  for (const { state } of [session, read]) {
-    expect(Object.keys(state).sort()).toEqual(Object.keys(oddState()).sort());
-    expect(Object.getOwnPropertyDescriptor(state, '__proto__')?.value).toEqual({ polluted: 1 });
-  }
-  expect(({} as Record<string, unknown>).polluted).toBeUndefined();
-});
 
 stateSuite.own('B6', 'state is read and changed outside a run', async ({ app, service, create, fresh }) => {
   const session = await create({ state: { a: 1, b: 1, 'app:a': 1, 'app:b': 1, 'user:a': 1, 'user:b': 1 } });

@@ -187,6 +187,41 @@ schemaSuite.own(
   },
 );
 
+schemaSuite.own('F6', 'events of a long session are found by their numbers', async ({ scratch }) => {
+  const store = await scratch();
+  const { service, orm, query, recorded } = store;
+  const key = { appName: 'app', userId: 'alice', sessionId: 's' };
+  const session = await service.createSession(key);
+  await service.appendEvents({ session, events: range(60).map((i) => eventOf({ id: `event ${i}`, timestamp: i })) });
+  // So many that a planner which takes the columns of the key for independent expects one event for a session.
+  for (const i of range(60)) {
+    for (const [table, columns] of [
+      ['adk_sessions', 'incarnation, last_seq, create_time, last_update_time'],
+      ['adk_events', 'seq, event_id, timestamp, data'],
+    ]) {
+      await query(`insert into ${table} (app_name, user_id, session_id, ${columns})
+        select 'app ${i % 3}', 'user ${i % 30}', 'session ${i}', ${columns} from ${table} where app_name = 'app'`);
+    }
+  }
+  await query('update adk_events set position = seq');
+  await query(harnessOf(orm.em).plan.analyze);
+
+  const statements = await recorded(async () => {
+    await service.getSession({ ...key, config: { numRecentEvents: 3 } });
+    await service.appendEvents({ session, events: [saying('x'), saying('y')] });
+    await new EventLog(orm.em).head();
+    await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 10, batchSize: 20 });
+  });
+  const reading = statements.filter(({ text }) => /^(with given|select|update|delete)\b.*adk_events\b/s.test(text));
+  expect(reading.length).toBeGreaterThan(4);
+  const found: [string, string[]][] = [];
+  for (const { text, values } of reading) {
+    const lines = await harnessOf(orm.em).plan.wholeSessions((prefix) => query(`${prefix} ${text}`, values));
+    if (lines.length > 0) found.push([text, lines]);
+  }
+  expect(found).toEqual([]);
+});
+
 async function expectIndexes({ orm, query }: OwnStore, statements: readonly RecordedStatement[]): Promise<void> {
   const { plan } = harnessOf(orm.em);
   const reading = statements.filter(({ text }) => /^(select|update|delete)\b/.test(text));

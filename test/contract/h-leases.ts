@@ -9,6 +9,7 @@ import {
   type Lease,
 } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
+import { NewerRunner } from '../support/newer-runner.js';
 import { Suite, onServers, onSqlite, withConnections, type OwnContext, type OwnRule } from './rule.js';
 import {
   errorOf,
@@ -893,6 +894,59 @@ leaseTest(
   },
   // Where there is one connection the one that waits has it.
   withConnections,
+);
+
+leaseTest('H1', 'a lease creates its session where that is asked for', async ({ app, leases, others, service }) => {
+  const key = { appName: app, userId: 'alice', sessionId: 'new' };
+  const options = { holder: 'holder' };
+  await expectCode(
+    leases.run(key, options, () => Promise.resolve()),
+    'ADK_SESSION_NOT_FOUND',
+  );
+  expect(await service.getSession(key)).toBeUndefined();
+
+  await leases.run(key, { ...options, autoCreateSession: true }, async ({ sessionService, signal }) => {
+    const again = others.run(key, { ...options, autoCreateSession: true }, () => Promise.resolve());
+    await expectCode(again, 'ADK_LEASE_HELD');
+    const agent = new LlmAgent({ name: 'clerk', model: new ScriptedModel(() => [{ text: 'Hello.' }]) });
+    const runner = new NewerRunner({ appName: app, agent, sessionService, autoCreateSession: true });
+    const newMessage = { role: 'user', parts: [{ text: 'Hi.' }] };
+    for await (const _ of runner.runAsync({ ...key, newMessage, abortSignal: signal }));
+  });
+  expect(textsOf((await service.getSession(key))!)).toEqual(['Hi.', 'Hello.']);
+  expect(await leases.current(key)).toBeUndefined();
+});
+
+leaseTest(
+  'H3',
+  'a newer Runner throws when its lease is lost, and answers no call',
+  async ({ create, fresh, acquire, takeOver }) => {
+    const session = await create();
+    const lease = await acquire(session);
+    const work = new FunctionTool({
+      name: 'work',
+      description: 'Works.',
+      execute: async () => {
+        await takeOver(session);
+        abort.abort();
+        return { done: true };
+      },
+    });
+    const abort = new AbortController();
+    const model = new ScriptedModel(() => [{ functionCall: { name: 'work', args: {} } }]);
+    const agent = new LlmAgent({ name: 'worker', model, tools: [work] });
+    const runner = new NewerRunner({ appName: session.appName, agent, sessionService: lease.sessionService });
+    const run = async () => {
+      const newMessage = { role: 'user', parts: [{ text: 'Work.' }] };
+      const { userId, id: sessionId } = session;
+      for await (const _ of runner.runAsync({ userId, sessionId, newMessage, abortSignal: abort.signal }));
+    };
+    await expectCode(run(), 'ADK_LEASE_LOST');
+    expect((await fresh(session)).events.map(({ author, errorCode }) => [author, errorCode])).toEqual([
+      ['user', undefined],
+      ['worker', undefined],
+    ]);
+  },
 );
 
 for (const [title, ttlMs] of [

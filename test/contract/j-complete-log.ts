@@ -1,4 +1,5 @@
 import {
+  FoldedLog,
   EventLog,
   MikroOrmSessionService,
   SessionMaintenance,
@@ -8,7 +9,7 @@ import {
   type SessionKey,
 } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
-import { Fold, expectSame, tablesOf } from '../support/fold.js';
+import { expectSame, resultOf, tablesOf } from '../support/fold.js';
 import { expectOrder, inBatchesOf } from '../support/positions.js';
 import { expectFold, upTo } from './log-tools.js';
 import { Suite, onServers } from './rule.js';
@@ -330,14 +331,14 @@ completeLogSuite.own(
       }
     };
     const log = new EventLog(orm.em);
-    const live = new Fold();
+    const live = new FoldedLog();
     let cursor: LogCursor = 0;
     const readOn = async () => {
       for await (const entry of log.since(cursor, { appName: app, changes: true })) {
         live.add(entry);
         cursor = entry.cursor ?? cursor;
       }
-      expectSame(live.result, await tablesOf(orm, app));
+      expectSame(resultOf(live), await tablesOf(orm, app));
       await expectFold({ app, orm, peer: orm });
     };
     for (const key of [rewound, deleted]) await write(key, 'a', 'b', 'c');
@@ -461,14 +462,14 @@ completeLogSuite.own(
 completeLogSuite.own('J2', 'a change that is too large to be recorded is told all the same', async (context) => {
   const { app, orm, service, create, append } = context;
   const log = new EventLog(orm.em);
-  const reader = new Fold();
+  const reader = new FoldedLog();
   let cursor: LogCursor = 0;
   const expectEmitted = async () => {
     for await (const entry of log.since(cursor, { appName: app, changes: true })) {
       reader.add(entry);
       cursor = entry.cursor ?? cursor;
     }
-    expectSame(reader.result, await tablesOf(orm, app));
+    expectSame(resultOf(reader), await tablesOf(orm, app));
     await expectFold(context);
   };
   const session = await create({ state: { a: 1, 'user:a': 1 } });
@@ -496,7 +497,7 @@ completeLogSuite.own(
     const log = new EventLog(orm.em);
     const trimmed = await create({ state: { gone: 1, 'user:gone': 1, 'app:gone': 1 } });
     const deleted = await create({ userId: 'bob', state: { 'user:gone': 1, 'app:too': 1 } });
-    const reader = new Fold();
+    const reader = new FoldedLog();
     let cursor: LogCursor = 0;
     const readOn = async () => {
       for await (const entry of log.since(cursor, { appName: app, changes: true })) {
@@ -512,7 +513,7 @@ completeLogSuite.own(
     await new SessionMaintenance(orm.em).trim({ ...keyOf(trimmed), keepLast: 0 });
     await service.deleteSession(keyOf(deleted));
     await readOn();
-    expectSame(reader.result, await tablesOf(orm, app));
+    expectSame(resultOf(reader), await tablesOf(orm, app));
   },
 );
 

@@ -1,6 +1,7 @@
 import type { Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import {
+  FoldedLog,
   EventLog,
   MikroOrmSessionService,
   SessionLeases,
@@ -8,7 +9,7 @@ import {
   type MaintenanceProgress,
 } from '../../src/index.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
-import { Fold, expectSame, tablesOf } from '../support/fold.js';
+import { expectSame, folded, resultOf, tablesOf } from '../support/fold.js';
 import { NEVER_MS, idsIn, onMysql, read, upTo } from './log-tools.js';
 import { damaged, damagings, five } from './i-damage.js';
 import { Suite, onServers, withConnections, type OwnContext } from './rule.js';
@@ -486,7 +487,7 @@ async function leftovers(store: OwnStore, count = 3) {
   }
   await service.createSession({ appName: 'other', userId: 'ada', sessionId: 'gone 1', state: { secret: 'b' } });
   const log = new EventLog(orm.em);
-  const reader = new Fold();
+  const reader = new FoldedLog();
   for await (const entry of log.since(0, { appName: 'app', changes: true })) reader.add(entry);
   const seen = await log.head({ changes: true });
   await query("delete from adk_sessions where session_id like 'gone%'");
@@ -529,8 +530,8 @@ maintenanceSuite.own(
     expect(await store.query('select session_id from adk_sessions')).toEqual([{ session_id: 'kept' }]);
 
     for await (const entry of log.since(seen, { appName: 'app', changes: true })) reader.add(entry);
-    expectSame(reader.result, await tablesOf(store.orm, 'app'));
-    expectSame(await Fold.of(log, 'app'), await tablesOf(store.orm, 'app'));
+    expectSame(resultOf(reader), await tablesOf(store.orm, 'app'));
+    expectSame(await folded(log, 'app'), await tablesOf(store.orm, 'app'));
     await maintenance.prune({ idleFor: AGES });
     expect(await recorded('gone 1', 'other')).toEqual(['deleted']);
     // Nothing is left to do.
@@ -561,7 +562,7 @@ maintenanceSuite.own(
       await maintain(store, em).prune({ idleFor: AGES });
       await creating;
       expect((await recorded('gone 1')).at(-1)).toBe('created');
-      expectSame(await Fold.of(log, 'app'), await tablesOf(store.orm, 'app'));
+      expectSame(await folded(log, 'app'), await tablesOf(store.orm, 'app'));
       expect(await store.another.getSession({ appName: 'app', userId: 'ada', sessionId: 'gone 1' })).toMatchObject({
         state: { again: 1 },
       });
@@ -894,15 +895,15 @@ maintenanceSuite.own('J2', 'after repair the log folds to the tables, whatever w
   for (const { sql, title, values = [] } of damagings(context)) {
     const session = await create();
     for (const n of upTo(5)) await append(session, { id: `e${n}`, delta: { n, [`k${n}`]: n } });
-    const reader = new Fold();
+    const reader = new FoldedLog();
     for await (const entry of log.since(0, { appName: app, changes: true })) reader.add(entry);
     const seen = await log.head();
     await query(sql, [...values, ...Object.values(keyOf(session))]);
     await maintain(context).repair(keyOf(session));
     const tables = await tablesOf(orm, app);
-    expectSame(await Fold.of(log, app), tables);
+    expectSame(await folded(log, app), tables);
     for await (const entry of log.since(seen, { appName: app, changes: true })) reader.add(entry);
-    expect([title, reader.result]).toEqual([title, tables]);
+    expect([title, resultOf(reader)]).toEqual([title, tables]);
   }
 });
 

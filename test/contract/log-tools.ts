@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { EventLog, type LogEntry, type SessionLogEntry } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
-import { Fold, expectSame, tablesOf } from '../support/fold.js';
+import { expectSame, folded, tablesOf } from '../support/fold.js';
 import type { OwnContext } from './rule.js';
 import { faulty, range } from './tools.js';
 
@@ -114,5 +114,5 @@ export async function expectDense(store: Pick<OwnStore, 'query'>): Promise<Posit
 
 /** Expects that the complete log of an app folds to what its tables hold (contract J2). */
 export async function expectFold({ app, orm, peer }: Pick<OwnContext, 'app' | 'orm' | 'peer'>): Promise<void> {
-  expectSame(await Fold.of(new EventLog(orm.em), app), await tablesOf(peer, app));
+  expectSame(await folded(new EventLog(orm.em), app), await tablesOf(peer, app));
 }

@@ -1,5 +1,6 @@
 import type { Session } from '@google/adk';
 import {
+  FoldedLog,
   EventLog,
   LogWentBackError,
   MikroOrmSessionService,
@@ -12,7 +13,7 @@ import {
 } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { Backup } from '../support/backup.js';
-import { Fold, expectSame, tablesOf, type Folded } from '../support/fold.js';
+import { expectSame, resultOf, tablesOf, type Folded } from '../support/fold.js';
 import { NEVER_MS, OFTEN_MS, following, idsIn, observed, positioned, read, readSome } from './log-tools.js';
 import { Suite, withConnections } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, remember, until, type Faults } from './tools.js';
@@ -222,9 +223,9 @@ class Reader {
   }
 
   get folded(): Folded {
-    const fold = new Fold();
+    const fold = new FoldedLog();
     for (const entry of this.kept) fold.add(entry);
-    return fold.result;
+    return resultOf(fold);
   }
 
   async #reading(entries: (cursor: LogCursor) => AsyncIterable<Entry>): Promise<void> {

@@ -1,11 +1,4 @@
-import type {
-  BaseSessionService,
-  CreateEventParams,
-  CreateSessionRequest,
-  Event,
-  GetSessionConfig,
-  Session,
-} from '@google/adk';
+import type { RuleContext, ServiceRule } from '../../src/testing/rule.js';
 import type { OwnHarness, OwnStore, Store } from '../support/harnesses/harness.js';
 
 /** A rule of contract.md and one test that holds it. */
@@ -31,16 +24,7 @@ export interface OwnRule extends CommonRule {
   test(context: OwnContext): Promise<void>;
 }
 
-export interface Context extends Store {
-  /** An app that no other test uses. */
-  app: string;
-  /** Creates a session, of alice in this app unless the request says otherwise. */
-  create(request?: Partial<CreateSessionRequest>): Promise<Session>;
-  /** Makes an event and appends it. */
-  append(session: Session, params?: EventParams, service?: BaseSessionService): Promise<Event>;
-  /** Reads a session anew, from another service. */
-  fresh(session: Session, config?: GetSessionConfig): Promise<Session>;
-}
+export type Context = Store & Omit<RuleContext, keyof Store>;
 
 export interface OwnContext extends Omit<Context, keyof Store>, OwnStore {
   harness: OwnHarness;
@@ -48,8 +32,7 @@ export interface OwnContext extends Omit<Context, keyof Store>, OwnStore {
   scratch(): Promise<OwnStore>;
 }
 
-/** An event's fields, with its state delta at hand. */
-export type EventParams = CreateEventParams & { delta?: Record<string, unknown> };
+export type { EventParams } from '../../src/testing/rule.js';
 
 export const nameOf = ({ rule, title }: Pick<Rule, 'rule' | 'title'>) => `${rule} ${title}`;
 
@@ -60,6 +43,11 @@ export class Suite {
   /** Adds a test that every session service takes. */
   shared(rule: string, title: string, test: SharedRule['test']): void {
     this.rules.push({ own: false, rule, title, test });
+  }
+
+  /** Adds the rules that the package publishes. */
+  publish(rules: readonly ServiceRule[]): void {
+    for (const { rule, title, test } of rules) this.shared(rule, title, test);
   }
 
   /** Adds a test that only this package's service takes. */

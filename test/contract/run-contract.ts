@@ -1,7 +1,8 @@
-import { LogLevel, createEvent, setLogLevel, type Session } from '@google/adk';
+import { LogLevel, setLogLevel } from '@google/adk';
+import { helpersOf } from '../../src/testing/context.js';
 import { HARNESSES } from '../support/harnesses/index.js';
-import { keyOf, type Harness, type OwnStore, type Store } from '../support/harnesses/harness.js';
-import { nameOf, type Context, type Rule } from './rule.js';
+import type { Harness, OwnStore, Store } from '../support/harnesses/harness.js';
+import { nameOf, type Rule } from './rule.js';
 import { suites } from './suites.js';
 
 /** Defines the tests of all suites for one harness. */
@@ -42,7 +43,7 @@ function defineTest(harness: Harness, rule: Rule, store: () => Store): void {
     test(name, () =>
       withScratch(harness.open, async (scratch) => {
         const ownStore = store() as OwnStore;
-        await rule.test({ ...ownStore, ...helpers(ownStore), harness, scratch });
+        await rule.test({ ...ownStore, ...helpersOf(ownStore.service, ownStore.another), harness, scratch });
       }),
     );
     return;
@@ -50,7 +51,7 @@ function defineTest(harness: Harness, rule: Rule, store: () => Store): void {
   if (rule.own) return;
   const run = async () => {
     try {
-      await rule.test({ ...store(), ...helpers(store()) });
+      await rule.test({ ...store(), ...helpersOf(store().service, store().another) });
     } finally {
       await store().settle?.();
     }
@@ -89,28 +90,4 @@ async function withScratch(
   } finally {
     for (const store of opened) await store.close();
   }
-}
-
-let apps = 0;
-
-function helpers({ service, another }: Store): Pick<Context, 'app' | 'create' | 'append' | 'fresh'> {
-  const app = `app-${++apps}`;
-  return {
-    app,
-    create: (request) => service.createSession({ appName: app, userId: 'alice', ...request }),
-    append: (session, { delta, ...params } = {}, by = service) =>
-      by.appendEvent({
-        session,
-        event: createEvent({
-          author: 'agent',
-          ...params,
-          actions: { ...params.actions, ...(delta && { stateDelta: delta }) },
-        }),
-      }),
-    fresh: async (session: Session, config) => {
-      const read = await another.getSession({ ...keyOf(session), ...(config && { config }) });
-      if (!read) throw new Error(`There is no session ${session.id}`);
-      return read;
-    },
-  };
 }

@@ -4,6 +4,7 @@ import { eventSuite } from './c-events.js';
 import { sessionSuite } from './d-sessions.js';
 import { batchesSuite } from './e-batches.js';
 import { concurrencySuite } from './e-concurrency.js';
+import { sharingSuite } from './e-sharing.js';
 import { transactionSuite } from './e-transactions.js';
 import { schemaSuite } from './f-schema.js';
 import { logFilterSuite } from './g-log-filters.js';
@@ -12,11 +13,14 @@ import { logSuite } from './g-log.js';
 import { leaseSuite } from './h-leases.js';
 import { damageSuite } from './i-damage.js';
 import { completeLogSuite } from './j-complete-log.js';
+import { projectionSuite } from './j-projections.js';
 import { pastSuite } from './k-history.js';
 import { deletionSuite } from './k-deletion.js';
 import { interleavingSuite } from './k-interleaving.js';
 import { summarySuite } from './k-summaries.js';
 import { maintenanceSuite } from './k-maintenance.js';
+import { telemetrySuite } from './n-telemetry.js';
+import { codecSuite } from './m-codecs.js';
 import { failureSuite } from './o-errors.js';
 import { historySuite } from './o-history.js';
 import { partsSuite } from './o-parts.js';
@@ -31,6 +35,7 @@ export const suites: readonly Suite[] = [
   sessionSuite,
   concurrencySuite,
   batchesSuite,
+  sharingSuite,
   transactionSuite,
   schemaSuite,
   logSuite,
@@ -39,11 +44,14 @@ export const suites: readonly Suite[] = [
   leaseSuite,
   damageSuite,
   completeLogSuite,
+  projectionSuite,
   maintenanceSuite,
   deletionSuite,
   interleavingSuite,
   pastSuite,
   summarySuite,
+  telemetrySuite,
+  codecSuite,
   failureSuite,
   historySuite,
   partsSuite,

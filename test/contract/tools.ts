@@ -11,6 +11,7 @@ import { AdkMikroOrmError } from '../../src/index.js';
 export const TABLES = [
   'changes',
   'counters',
+  'projections',
   'event_parts',
   'events',
   'session_states',

@@ -1,7 +1,16 @@
 import type { Event } from '@google/adk';
 import type { MikroORM } from '@mikro-orm/core';
-import { isDeepStrictEqual } from 'node:util';
-import type { EventLog, LogChange, LogEntry } from '../../src/index.js';
+import { foldLog, type EventLog, type FoldedLog } from '../../src/index.js';
+import { inspect, isDeepStrictEqual } from 'node:util';
+import {
+  TextCodec,
+  ofEvent,
+  ofState,
+  type Codec,
+  type CodecContext,
+  type KnownSession,
+} from '../../src/model/codec.js';
+import type { Scope } from '../../src/model/state.js';
 import { harnessOf } from './harnesses/databases.js';
 
 type State = Record<string, unknown>;
@@ -19,129 +28,70 @@ export interface Folded {
   apps: Record<string, State>;
 }
 
-/** Builds from the entries of a complete log what the tables hold (contract J2). */
-export class Fold {
-  readonly sessions = new Map<string, { events: Map<number, Event>; state: Map<string, unknown> }>();
-  readonly users = new Map<string, Map<string, unknown>>();
-  readonly apps = new Map<string, Map<string, unknown>>();
-
-  static async of(log: EventLog, appName: string): Promise<Folded> {
-    const fold = new Fold();
-    for await (const entry of log.since(0, { appName, changes: true })) fold.add(entry);
-    return fold.result;
-  }
-
-  add(entry: LogEntry | LogChange): void {
-    if (!entry.change) {
-      if (!entry.event) return;
-      this.#session(entry).events.set(entry.seq, entry.event);
-      this.#set(entry, entry.event.actions?.stateDelta ?? {}, entry.superseded ?? []);
-      return;
-    }
-    switch (entry.change) {
-      case 'created': {
-        const { events, state } = this.#session(entry);
-        // As a rule of a session that is not known any more. Of one that is older than the log, some events are.
-        for (const seq of events.keys()) if (seq > entry.seq) events.delete(seq);
-        state.clear();
-        this.#set(entry, entry.state, entry.superseded);
-        return;
-      }
-      case 'state':
-        this.#set(entry, entry.state, entry.superseded);
-        for (const key of entry.removed)
-          if (!entry.superseded.includes(key)) this.#valuesOf(entry, key).delete(bare(key));
-        return;
-      case 'rewritten':
-        this.#session(entry).events.set(entry.eventSeq, entry.event);
-        this.#set(entry, entry.event.actions?.stateDelta ?? {}, entry.superseded);
-        return;
-      case 'deleted':
-        if (entry.soft) return;
-        this.sessions.delete(idOf(entry));
-        this.#replace(entry, entry.state);
-        return;
-      case 'restored':
-        return;
-      case 'trimmed': {
-        const { events } = this.#session(entry);
-        for (const seq of events.keys()) if (seq < entry.firstSeq) events.delete(seq);
-        this.#replace(entry, entry.state);
-        return;
-      }
-      case 'rewound': {
-        const session = this.#session(entry);
-        for (const seq of session.events.keys()) if (seq > entry.seq) session.events.delete(seq);
-        this.#replace(entry, entry.state);
-      }
-    }
-  }
-
-  get result(): Folded {
-    const filled = (states: Map<string, Map<string, unknown>>) =>
-      Object.fromEntries([...states].filter(([, state]) => state.size > 0).map(([id, state]) => [id, own(state)]));
-    return {
-      sessions: Object.fromEntries(
-        [...this.sessions].map(([id, { events, state }]) => [
-          id,
-          { events: Object.fromEntries([...events].map(([seq, event]) => [seq, plain(event)])), state: own(state) },
-        ]),
-      ),
-      users: filled(this.users),
-      apps: filled(this.apps),
-    };
-  }
-
-  #session(entry: LogEntry | LogChange) {
-    const id = idOf(entry);
-    const session = this.sessions.get(id) ?? { events: new Map<number, Event>(), state: new Map<string, unknown>() };
-    this.sessions.set(id, session);
-    return session;
-  }
-
-  #set(entry: LogEntry | LogChange, state: State, superseded: readonly string[]): void {
-    for (const [key, value] of Object.entries(state)) {
-      if (!superseded.includes(key) && !key.startsWith('temp:')) this.#valuesOf(entry, key).set(bare(key), value);
-    }
-  }
-
-  /** Sets all state of user and app, and of the session where it exists. */
-  #replace(entry: LogChange, state: State): void {
-    this.#valuesOf(entry, 'app:').clear();
-    this.#valuesOf(entry, 'user:').clear();
-    this.sessions.get(idOf(entry))?.state.clear();
-    this.#set(entry, state, []);
-  }
-
-  #valuesOf(entry: LogEntry | LogChange, key: string): Map<string, unknown> {
-    const { appName, userId } = entry;
-    if (key.startsWith('app:')) return at(this.apps, JSON.stringify([appName]));
-    if (key.startsWith('user:')) return at(this.users, JSON.stringify([appName, userId]));
-    return this.#session(entry).state;
-  }
+/** What the log of an app says, in the words of the tables. */
+export async function folded(log: EventLog, appName: string): Promise<Folded> {
+  return resultOf(await foldLog(log.since(0, { appName, changes: true })));
 }
 
-/** What the tables hold of an app. */
-export async function tablesOf({ em }: Pick<MikroORM, 'em'>, appName: string): Promise<Folded> {
+export function resultOf(log: FoldedLog): Folded {
+  const sessions = log.sessions();
+  const filled = (states: [string, ReadonlyMap<string, unknown>][]) =>
+    Object.fromEntries(states.filter(([, state]) => state.size > 0).map(([id, state]) => [id, own(state)]));
+  return {
+    sessions: Object.fromEntries(
+      sessions.map(({ appName, userId, sessionId, events, state }) => [
+        JSON.stringify([appName, userId, sessionId]),
+        { events: Object.fromEntries([...events].map(([seq, event]) => [seq, plain(event)])), state: own(state) },
+      ]),
+    ),
+    users: filled(log.users().map(({ appName, userId, state }) => [JSON.stringify([appName, userId]), state])),
+    apps: filled(log.apps().map(({ appName, state }) => [JSON.stringify([appName]), state])),
+  };
+}
+
+/** What the tables hold of an app. @param codec one that answers at once, in which contents are encoded. */
+export async function tablesOf(
+  { em }: Pick<MikroORM, 'em'>,
+  appName: string,
+  codec: readonly Codec[] = [],
+): Promise<Folded> {
   const { json: jsonOf } = harnessOf(em).columns;
   const rows = async (table: string, json?: string): Promise<TableRow[]> => {
     const select = `select ${json === undefined ? '*' : `*, ${jsonOf(json)} as ${json}`} from adk_${table} where app_name = ?`;
     return (await em.getConnection().execute(select, [appName])) as TableRow[];
   };
   const sessions: Record<string, FoldedSession> = {};
-  for (const row of await rows('sessions')) sessions[rowId(row)] = { events: {}, state: {} };
+  const incarnations = new Map<string, string>();
+  for (const row of await rows('sessions')) {
+    sessions[rowId(row)] = { events: {}, state: {} };
+    incarnations.set(rowId(row), row.incarnation);
+  }
+  const texts = new TextCodec(codec);
+  const decoded = (stored: string, row: TableRow, of: (owner: KnownSession) => CodecContext): unknown => {
+    const { app_name: appName, user_id: userId, session_id: sessionId } = row;
+    const owner = { appName, userId, sessionId, incarnation: incarnations.get(rowId(row)) ?? '' };
+    const json = texts.decode(stored, of(owner));
+    if (typeof json !== 'string') throw new Error(`Not readable: ${inspect(json)}`);
+    return JSON.parse(json);
+  };
+  const define = (state: State, scope: Scope, row: TableRow) => {
+    const value = decoded(row.value, row, (owner) => ofState(owner, scope, row.state_key));
+    Object.defineProperty(state, row.state_key, { value, enumerable: true });
+  };
   const parts = await rows('event_parts');
   parts.sort((a, b) => a.part - b.part);
   for (const row of await rows('events', 'data')) {
-    const ofEvent = parts.filter((part) => rowId(part) === rowId(row) && part.seq === row.seq);
-    sessions[rowId(row)]!.events[row.seq] = JSON.parse(row.data ?? ofEvent.map(({ text }) => text).join(''));
+    const ownParts = parts.filter((part) => rowId(part) === rowId(row) && part.seq === row.seq);
+    const stored = row.data ?? ownParts.map(({ text }) => text).join('');
+    sessions[rowId(row)]!.events[row.seq] = decoded(stored, row, (owner) => ofEvent(owner, row.event_id));
   }
-  for (const row of await rows('session_states', 'value')) define(sessions[rowId(row)]!.state, row);
+  for (const row of await rows('session_states', 'value')) define(sessions[rowId(row)]!.state, 'session', row);
   const users: Record<string, State> = {};
   for (const row of await rows('user_states', 'value'))
-    define((users[JSON.stringify([row.app_name, row.user_id])] ??= {}), row);
+    define((users[JSON.stringify([row.app_name, row.user_id])] ??= {}), 'user', row);
   const apps: Record<string, State> = {};
-  for (const row of await rows('app_states', 'value')) define((apps[JSON.stringify([row.app_name])] ??= {}), row);
+  for (const row of await rows('app_states', 'value'))
+    define((apps[JSON.stringify([row.app_name])] ??= {}), 'app', row);
   return { sessions, users, apps };
 }
 
@@ -155,6 +105,8 @@ interface TableRow {
   app_name: string;
   user_id: string;
   session_id: string;
+  incarnation: string;
+  event_id: string;
   seq: number;
   /** Null where it is in parts. */
   data: string | null;
@@ -166,23 +118,11 @@ interface TableRow {
 
 const text = (value: unknown) => JSON.stringify(value, null, 1);
 const rowId = (row: TableRow) => JSON.stringify([row.app_name, row.user_id, row.session_id]);
-const idOf = ({ appName, userId, sessionId }: LogEntry | LogChange) => JSON.stringify([appName, userId, sessionId]);
-const bare = (key: string) => key.replace(/^(app|user):/, '');
 const plain = (event: Event): unknown => JSON.parse(JSON.stringify(event));
-const own = (state: Map<string, unknown>): State =>
+const own = (state: ReadonlyMap<string, unknown>): State =>
   Object.defineProperties(
     {},
     Object.fromEntries(
       [...state].sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, value]) => [key, { value, enumerable: true }]),
     ),
   );
-
-function define(state: State, row: TableRow): void {
-  Object.defineProperty(state, row.state_key, { value: JSON.parse(row.value), enumerable: true });
-}
-
-function at(states: Map<string, Map<string, unknown>>, id: string): Map<string, unknown> {
-  const state = states.get(id) ?? new Map<string, unknown>();
-  states.set(id, state);
-  return state;
-}

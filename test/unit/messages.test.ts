@@ -1,6 +1,7 @@
 import { createEvent, isCompactedEvent, type CreateEventParams, type Event } from '@google/adk';
 import type { Part } from '../../examples/scripted-model.js';
 import { toMessages } from '../../src/conversation/messages.js';
+import { ABORTED, abortEvents } from '../support/newer-runner.js';
 
 const text = (words: string): Part[] => [{ text: words }];
 
@@ -192,6 +193,25 @@ test('an error shows its message, or else its code', () => {
     createEvent({ author: 'clerk', errorCode: 'MAX_TOKENS' }),
   ];
   expect(toMessages(events).map(({ error }) => error)).toEqual(['Blocked.', 'MAX_TOKENS']);
+});
+
+test('a run that was aborted shows once, and its open calls have an answer', () => {
+  const invocationId = 'i';
+  const calls = [
+    eventOf(calling('1'), { invocationId, branch: 'a' }),
+    eventOf(calling('2'), { invocationId, branch: 'b', longRunningToolIds: ['2'] }),
+  ];
+  const response = { error: ABORTED.errorMessage };
+  expect(toMessages([...calls, ...abortEvents(calls, 'root')])).toMatchObject([
+    { toolCalls: [{ id: '1', response }] },
+    { toolCalls: [{ id: '2', response, isLongRunning: true }] },
+    { author: 'clerk', text: '', toolCalls: [], isAborted: true },
+  ]);
+
+  const said = [eventOf(text('Tea.'), { invocationId: 'j' })];
+  const [, end, ...rest] = toMessages([...said, ...abortEvents(said, 'root')]);
+  expect([end, rest]).toMatchObject([{ author: 'root', isAborted: true }, []]);
+  expect(end).not.toHaveProperty('error');
 });
 
 test('a live turn shows what was transcribed', () => {

@@ -9,10 +9,10 @@ import { SessionNotFoundError } from '../../model/errors.js';
 import { revisionOf } from '../../sessions/handle.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import { changeLine, eventLines } from '../conversation.js';
-import { readerOf } from '../reader.js';
+import { readerOf } from '../../operations/reader.js';
 import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
-import { bytes, json, number, printable, quoted, shownTime } from '../words.js';
+import { bytes, json, number, printable, quoted, shownTime } from '../../operations/words.js';
 
 export const stats: Work<[{ app?: string; user?: string; byApp?: true }]> = async ({ em, terminal }, options) => {
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
@@ -110,9 +110,9 @@ export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
   return undefined;
 };
 
-export const show: SessionWork<{ last?: number }> = async ({ em, terminal }, key, { last }) => {
+export const show: SessionWork<{ last?: number }> = async ({ em, codec, terminal }, key, { last }) => {
   const { appName, userId, sessionId } = key;
-  const session = await new MikroOrmSessionService(em).getSession({ ...key, config: { numRecentEvents: last } });
+  const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config: { numRecentEvents: last } });
   if (!session) throw new SessionNotFoundError(sessionId);
   const { database, read } = readerOf(em, 'show');
   const { transfer } = database.stores;
@@ -134,8 +134,8 @@ export interface TailOptions {
   from?: LogCursor;
 }
 
-export const tail: Work<[TailOptions]> = async ({ em, terminal, signal }, { app, user, session, from }) => {
-  const log = new EventLog(em);
+export const tail: Work<[TailOptions]> = async ({ em, codec, terminal, signal }, { app, user, session, from }) => {
+  const log = new EventLog(em, codec);
   const filter: CompleteLogFilter = { appName: app, userId: user, sessionId: session, changes: true };
   const cursor = from ?? (await log.head({ changes: true }));
   for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);

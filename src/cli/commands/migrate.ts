@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { passingOf } from '../../model/failures.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { migrationStatus } from '../../../migrations/status.js';
-import { readerOf } from '../reader.js';
+import { readerOf } from '../../operations/reader.js';
 import type { Work } from '../run.js';
 
 export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, terminal }, { dryRun }) => {

@@ -4,7 +4,7 @@ import { UserNotErasedError } from '../../model/errors.js';
 import type { MaintenanceResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
 import type { Context, CommandResult, Work } from '../run.js';
-import { counted } from '../words.js';
+import { counted } from '../../operations/words.js';
 
 /** The options of the commands that delete in batches. */
 export interface BatchFlags {
@@ -44,8 +44,12 @@ export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = (
   remove(context, flags, (maintenance, options) => maintenance.eraseUser({ appName: flags.app, userId, ...options }));
 
 /** Counts, asks and deletes. */
-async function remove({ em, terminal, signal }: Context, flags: BatchFlags, work: Remove): Promise<CommandResult> {
-  const maintenance = new SessionMaintenance(em);
+async function remove(
+  { em, codec, terminal, signal }: Context,
+  flags: BatchFlags,
+  work: Remove,
+): Promise<CommandResult> {
+  const maintenance = new SessionMaintenance(em, codec);
   const { batchSize, maxBatches, includeLeased } = flags;
   const base: BatchOptions = { signal, batchSize, maxBatches, includeLeased };
   const planned = await work(maintenance, { ...base, dryRun: true });

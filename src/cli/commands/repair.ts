@@ -3,7 +3,7 @@ import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import type { RepairedSession } from '../../maintenance/repair.js';
 import type { SessionWork } from '../run.js';
 import { UsageError } from '../usage-error.js';
-import { counted, quoted } from '../words.js';
+import { counted, quoted } from '../../operations/words.js';
 
 export interface RepairFlags {
   save?: string;
@@ -13,11 +13,11 @@ export interface RepairFlags {
 }
 
 export const repair: SessionWork<RepairFlags> = async (
-  { em, terminal, signal },
+  { em, codec, terminal, signal },
   key,
   { save, yes, dryRun, includeLeased },
 ) => {
-  const maintenance = new SessionMaintenance(em);
+  const maintenance = new SessionMaintenance(em, codec);
   const planned = await maintenance.repair(key, { includeLeased, dryRun: true });
   const isDamaged = planned.damage.length + planned.stateValues.length > 0;
   if (dryRun || !isDamaged) {

@@ -1,11 +1,11 @@
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import type { SessionWork } from '../run.js';
 import { UsageError } from '../usage-error.js';
-import { counted, quoted } from '../words.js';
+import { counted, quoted } from '../../operations/words.js';
 import { pointOf, type PointFlags } from './history-point.js';
 
 export const rewind: SessionWork<PointFlags & { yes?: true }> = async (
-  { em, terminal, signal },
+  { em, codec, terminal, signal },
   key,
   { yes, ...point },
 ) => {
@@ -15,7 +15,7 @@ export const rewind: SessionWork<PointFlags & { yes?: true }> = async (
     terminal.note('Nothing was deleted.');
     return 'failed';
   }
-  const session = await new MikroOrmSessionService(em).rewindSession(key, pointOf(point));
+  const session = await new MikroOrmSessionService(em, codec).rewindSession(key, pointOf(point));
   await terminal.result({ ...key, events: session.events.length }, () => [
     `Session ${quoted(key.sessionId)} has ${counted(session.events.length, 'event')} now.`,
   ]);

@@ -11,18 +11,18 @@ import { connectForeign } from '../connect.js';
 import { Progress } from '../progress.js';
 import type { Context, CommandResult, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
-import { counted, printable } from '../words.js';
+import { counted, printable } from '../../operations/words.js';
 
 /** Beside the file, until the export is whole. */
 const UNFINISHED = '.part';
 
 export const exportSessions: Work<[string | undefined, { app?: string; user?: string }]> = async (
-  { em, terminal, signal },
+  { em, codec, terminal, signal },
   file,
   { app, user },
 ) => {
   const owner = { appName: app, userId: user };
-  const maintenance = new SessionMaintenance(em);
+  const maintenance = new SessionMaintenance(em, codec);
   const isFile = file !== undefined && file !== '-';
   if (isFile && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
   // A dry run counts by the rows of the sessions alone.
@@ -69,7 +69,7 @@ export const importSessions: Work<[string | undefined, ImportFlags]> = (context,
 };
 
 async function importFile(
-  { em, terminal, signal }: Context,
+  { em, codec, terminal, signal }: Context,
   file: string,
   { batchSize }: ImportFlags,
 ): Promise<CommandResult> {
@@ -82,7 +82,7 @@ async function importFile(
   const show = (done: ImportProgress) => progress.show(bytes, written(done));
   const options = { signal, batchSize, onProgress: show };
   try {
-    const done = await new SessionMaintenance(em).importSessions(records(input), options);
+    const done = await new SessionMaintenance(em, codec).importSessions(records(input), options);
     progress.end();
     return await report({ terminal, signal }, done, done.records);
   } finally {
@@ -106,7 +106,7 @@ async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
 }
 
 async function importFrom(
-  { em, terminal, signal }: Context,
+  { em, codec, terminal, signal }: Context,
   url: string,
   { dryRun, batchSize }: ImportFlags,
 ): Promise<CommandResult> {
@@ -116,6 +116,7 @@ async function importFrom(
     const done = await importForeign({
       from: source.em,
       to: em,
+      ...codec,
       signal,
       dryRun,
       batchSize,

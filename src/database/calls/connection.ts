@@ -33,16 +33,16 @@ export class Aborted extends Error {
  * Runs an attempt on one connection of the host's pool. The connection goes back unless it cannot be trusted: then it is
  * destroyed, so that the server rolls back, and no later statement finds a transaction that was left open (contract O5).
  *
+ * @param deadline is cleared at the end.
  * @param isSpoilt whether the connection may not be used again after this error of `work`.
- * @throws TimedOut, Aborted when the limits end the attempt.
+ * @throws TimedOut, Aborted at the deadline.
  */
 export async function onConnection<T>(
   { orm, statements }: ConnectionSource,
-  limits: AttemptLimits,
+  deadline: Deadline,
   isSpoilt: (error: unknown) => boolean,
   work: (connection: AttemptConnection) => Promise<T>,
 ): Promise<T> {
-  const deadline = new Deadline(limits);
   try {
     const reserved = await deadline.within(orm.reserve(), (late) => late.release());
     const attempt = new AttemptConnection(statements, reserved, isSpoilt, deadline);
@@ -185,7 +185,7 @@ export class AttemptConnection {
 }
 
 /** The end of an attempt's time. */
-class Deadline {
+export class Deadline {
   readonly #timer: ReturnType<typeof attemptTimer> | undefined;
   readonly #running: ReturnType<ReturnType<typeof attemptTimer>['start']> | undefined;
   readonly #signal: AbortSignal | undefined;

@@ -1,27 +1,40 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
-import { AdkMikroOrmError, DatabaseError, EventTooLargeError, SchemaError, driverCodeOf } from '../../model/errors.js';
+import {
+  AdkMikroOrmError,
+  CodecError,
+  DatabaseError,
+  EventTooLargeError,
+  SchemaError,
+  driverCodeOf,
+} from '../../model/errors.js';
 import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
+import { TextCodec, type Codec, type MaybePromise } from '../../model/codec.js';
+import { StoredTexts, TextsAwaited } from '../../model/stored-texts.js';
 import type { ErrorContext, ReportingOptions, RetryOptions } from '../../model/options.js';
 import {
   Aborted,
+  Deadline,
   onConnection,
   type AttemptConnection,
   type ConnectionSource,
   type TransactionHooks,
 } from './connection.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { AppendBatch, AppendsTogether, Dialect } from '../dialects/dialect.js';
 import { checking, sqlOf, type Sql } from '../sql/sql.js';
 import { resolveDialect } from '../dialects/resolve.js';
+import { supportedDialect, type DialectName } from '../../../entities/dialect-name.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
 import type { Driver } from '../drivers/driver.js';
 import { failureOf } from './failure-of.js';
 import { refuseDisabled, refuseEnded, refuseInside, transactionsAreDisabled } from './inside-transaction.js';
 import { ormConnectionOf, refuseOther, type OrmConnection } from '../orm/orm-connection.js';
 import { Stores } from '../stores/stores.js';
+import { SharedAppends, type SharingAppend } from './shared-appends.js';
 import { SharedCommits } from './shared-commits.js';
 import { Statements } from '../sql/statements.js';
 import { isObject } from '../../model/objects.js';
+import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
 
 /** Errors of writes that may be stored all the same: the answer to one of the tries was lost (contract O1). */
 const uncertain = new WeakSet<object>();
@@ -37,6 +50,12 @@ const beingPrepared = new WeakMap<object, Promise<void>>();
 const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_RETRY_MS = 30_000;
 
+/** The longest delay of a timer. */
+const MOST_MS = 2 ** 31 - 1;
+
+/** Of calls without a codec. */
+const PLAIN = new StoredTexts(new TextCodec([]));
+
 /** How long a try waits for a lock of SQLite where the driver does not wait; where it does, see `BUSY_TIMEOUT_MS`. */
 const LOCK_TIMEOUT_MS = 10_000;
 
@@ -50,6 +69,7 @@ export interface DatabaseOptions extends ReportingOptions {
   retry?: RetryOptions | undefined;
   timeoutMs?: number | undefined;
   preparedStatements?: boolean | undefined;
+  codec?: Codec | readonly Codec[] | undefined;
   /** Another program's database, which is read only: its settings stay as they are. */
   isForeign?: boolean;
 }
@@ -74,6 +94,13 @@ export interface AttemptOptions {
   sharesCommit?: boolean;
 }
 
+/** What work of a host's threw that is no failure of the database: the caller gets it as it is. */
+export class FromWork extends Error {
+  constructor(readonly error: unknown) {
+    super();
+  }
+}
+
 /** What is known of an attempt while it runs. */
 interface Attempt {
   /** Whether the statement has been sent that makes its writes last. */
@@ -83,26 +110,36 @@ interface Attempt {
 /** The database of a host's ORM: statements and transactions on its connections, with retries (contract E4, E5). */
 export class Database {
   readonly dialect: Dialect;
+  readonly system: DialectName;
   readonly #em: EntityManager;
   readonly #orm: OrmConnection;
   readonly #statements: Statements;
+  readonly #codec: TextCodec;
   #stores: Stores | undefined;
   readonly #options: DatabaseOptions;
   readonly #retry: { attempts: number | undefined; forMs: number; baseDelayMs: number; maxDelayMs: number };
   /** Whether the calls join a transaction of the host's; the host retries what fails there. */
   readonly #joined: boolean;
+  /** Undefined where the host has not asked for it. */
+  readonly telemetry: Telemetry | undefined;
 
-  /** @throws SchemaError for a database that is not supported. */
+  /**
+   * @throws SchemaError for a database that is not supported.
+   * @throws InvalidArgumentError when `telemetry` needs a package that is not installed.
+   */
   constructor(em: EntityManager, options: DatabaseOptions = {}, joined = false) {
     refuseOther(em);
     this.#em = em;
+    this.system = supportedDialect(em.getPlatform());
     this.dialect = resolveDialect(em.getPlatform());
     this.#orm = ormConnectionOf(em);
     this.#statements = new Statements(em);
     this.#options = options;
+    this.#codec = new TextCodec([options.codec ?? []].flat());
     const { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 } = options.retry ?? {};
     this.#retry = { attempts, forMs, baseDelayMs, maxDelayMs };
     this.#joined = joined;
+    this.telemetry = telemetryOf(options.telemetry);
   }
 
   /** The statements on the tables. @throws SchemaError when the ORM does not list `adkEntities()`. */
@@ -124,18 +161,34 @@ export class Database {
   }
 
   /**
-   * Runs a public call's work. What it throws is what the caller may see; the driver's error goes to `onError`.
+   * Runs a public call's work, observed. What it throws is what the caller may see; the driver's error goes to `onError`.
    *
    * @throws InsideTransactionError inside a transaction of the host's that the call does not join.
    * @throws InvalidArgumentError when the transaction that it joins has ended.
    * @throws SchemaError with `disableTransactions` in the config.
    */
-  async call<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
+  call<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
+    return this.observe(context, () => this.unobserved(context, work));
+  }
+
+  /** Observes what may consist of several calls as one. */
+  observe<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
+    return this.telemetry ? this.telemetry.observe(this.system, context, work) : work();
+  }
+
+  /** The call that goes on here, where calls are observed. */
+  get observed(): ObservedCall | undefined {
+    return this.telemetry?.current;
+  }
+
+  /** Does as `call` for what only waits for others' work. */
+  async unobserved<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
     refuseDisabled(this.#em);
     this.refuseTransaction();
     try {
       return await work();
     } catch (error) {
+      if (error instanceof CodecError && error.reason !== undefined) this.report(error.reason, context);
       if (isOwn(error)) throw error;
       this.report(error, context);
       throw this.errorOf(error);
@@ -165,16 +218,26 @@ export class Database {
     }
   }
 
+  /**
+   * Runs work that begins a transaction of the host's ORM itself, and again after a failure that may pass. It has to find out
+   * whether the transaction before was committed: the answer may have been lost.
+   */
+  async retried<T>(work: () => Promise<T>, options?: AttemptOptions): Promise<T> {
+    return this.#retried(() => work(), options);
+  }
+
   /** Runs statements that need no transaction around them, on one connection. */
   async run<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
-    return this.#retried((_, signal) => this.#once(work, signal), options);
+    const texts = this.#texts();
+    return this.#retried((_, signal) => this.#once(work, texts, signal), options);
   }
 
   /** Runs `work` in a transaction: in one of its own, or in a savepoint of the host's, so that its failure leaves the host's whole. */
   async transaction<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
-    const run = (driver: Driver) => work(this.#sql(driver, true));
+    const texts = this.#texts();
+    const run = (driver: Driver) => work(this.#sql(driver, true, texts));
     return this.#retried((attempt, signal) => {
-      if (this.#joined) return this.#inSavepoint(work);
+      if (this.#joined) return this.#inSavepoint(work, texts);
       const hooks: TransactionHooks = {
         beforeCommit: () => {
           attempt.isSent = true;
@@ -182,9 +245,9 @@ export class Database {
         rollbackFailed: (failed) => this.report(failed, { operation: 'rollback', key: {} }),
       };
       if (options?.sharesCommit && this.dialect.connections.defaultPoolMax === 1)
-        return SharedCommits.of(this.#orm).run(run, hooks, (lead) => this.#onConnection(signal, lead));
+        return SharedCommits.of(this.#orm).run(run, hooks, (lead) => this.#onConnection(this.#deadline(signal), lead));
       const setting = options?.locksRowsOnly ? this.dialect.sql.lockRowsOnly : undefined;
-      return this.#onConnection(signal, (connection, prefix) =>
+      return this.#onConnection(this.#deadline(signal), (connection, prefix) =>
         connection.transaction(() => run(connection.driver), hooks, { setting, prefix }),
       );
     }, options);
@@ -197,9 +260,10 @@ export class Database {
    * @param work only reads, outside of a host's transaction. It is done again from its beginning.
    */
   async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    const texts = this.#texts();
     return this.#retried((_, signal) =>
-      this.#onConnection(signal, (connection, prefix) => {
-        const sql = this.#sql(connection.driver, true);
+      this.#onConnection(this.#deadline(signal), (connection, prefix) => {
+        const sql = this.#sql(connection.driver, true, texts);
         const all: Sql['all'] = async (text, values) => {
           connection.restartDeadline();
           return sql.all(text, values);
@@ -216,22 +280,102 @@ export class Database {
       attempt.isSent = true;
       return work(sql);
     };
-    return this.#retried((attempt, signal) => this.#once(send(attempt), signal), options);
+    const texts = this.#texts();
+    return this.#retried((attempt, signal) => this.#once(send(attempt), texts, signal), options);
   }
 
-  async #once<T>(work: (sql: Sql) => Promise<T>, signal?: AbortSignal): Promise<T> {
-    if (this.joinedTransaction) return work(await this.#sqlIn(this.#em));
-    return this.#onConnection(signal, (connection, prefix) => work(this.#sql(connection.driver, false, prefix)));
+  /**
+   * Writes an append that is a single statement, as `encodedBatch` gives it; with others that wait for a connection where that is possible. What the first
+   * try has not written together with them is written alone.
+   */
+  async append(batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
+    const { events } = this.stores;
+    const write = (sql: Sql) => events.append(sql, batch);
+    const together = this.#joined ? undefined : events.togetherWith(batch);
+    if (!together) return this.statement(write, options);
+    let isFirst = true;
+    return this.#retried(async (attempt, signal) => {
+      const sent = () => {
+        attempt.isSent = true;
+      };
+      const alone = (sql: Sql) => {
+        sent();
+        return write(sql);
+      };
+      if (isFirst) {
+        isFirst = false;
+        const written = await this.#share({ batch, alone, sent }, together, signal);
+        if (written) return written.lastSeq;
+        attempt.isSent = false;
+      }
+      return this.#once(alone, PLAIN, signal);
+    }, options);
   }
 
-  async #inSavepoint<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+  async #share(append: SharingAppend, together: AppendsTogether, signal: AbortSignal | undefined) {
+    const deadline = this.#deadline(signal);
+    const isRefused = (error: unknown) => {
+      const failure = this.failureOf(error);
+      return !isOwn(error) && !this.#passing(failure) && !isUncertain(failure);
+    };
+    try {
+      return await SharedAppends.of(this.#orm, together).write(append, deadline, isRefused, (work) =>
+        this.#onConnection(deadline, (connection, prefix) => work(this.#sql(connection.driver, false, PLAIN, prefix))),
+      );
+    } finally {
+      deadline.clear();
+    }
+  }
+
+  /** Decodes and encodes what needs no statement, at once where the codec need not be waited for. @throws CodecError. */
+  code<T>(work: (texts: StoredTexts) => T, texts = this.#texts()): MaybePromise<T> {
+    try {
+      return texts.all(() => work(texts));
+    } catch (error) {
+      if (!(error instanceof TextsAwaited)) throw error;
+      return this.#within(error.ready).then(() => this.code(work, texts));
+    }
+  }
+
+  /** @returns what decodes and encodes in one call, which may have several attempts. */
+  #texts(): StoredTexts {
+    return this.#codec.isNone ? PLAIN : new StoredTexts(this.#codec);
+  }
+
+  /** Waits for a codec as long as an attempt may take (contract O3). @throws CodecError, Aborted. */
+  async #within(ready: Promise<unknown>, signal?: AbortSignal): Promise<void> {
+    const timeoutMs = this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    const ended = new AbortController();
+    const signals = signal ? [signal, ended.signal] : [ended.signal];
+    const late = async () => {
+      const options = { signal: AbortSignal.any(signals) };
+      await setTimeout(timeoutMs === 0 ? MOST_MS : timeoutMs, undefined, options).catch(() => {
+        throw new Aborted();
+      });
+      throw new CodecError(`A codec did not answer within ${timeoutMs} ms.`);
+    };
+    try {
+      await Promise.race([ready, late()]);
+    } finally {
+      ended.abort();
+    }
+  }
+
+  async #once<T>(work: (sql: Sql) => Promise<T>, texts = PLAIN, signal?: AbortSignal): Promise<T> {
+    if (this.joinedTransaction) return work(await this.#sqlIn(this.#em, texts));
+    return this.#onConnection(this.#deadline(signal), (connection, prefix) =>
+      work(this.#sql(connection.driver, false, texts, prefix)),
+    );
+  }
+
+  async #inSavepoint<T>(work: (sql: Sql) => Promise<T>, texts: StoredTexts): Promise<T> {
     const outer = this.joinedTransaction;
     // A fork of a transaction with `ignoreNestedTransactions` would begin no savepoint, and leave a part of what fails.
     const em = this.#em.fork({ keepTransactionContext: true, ...(outer && { disableTransactions: false }) });
     await em.begin({ ctx: outer });
     if (!em.isInTransaction()) throw transactionsAreDisabled();
     try {
-      const result = await work(await this.#sqlIn(em));
+      const result = await work(await this.#sqlIn(em, texts));
       await em.commit();
       return result;
     } catch (error) {
@@ -240,17 +384,25 @@ export class Database {
     }
   }
 
+  #deadline(signal: AbortSignal | undefined): Deadline {
+    return new Deadline({ timeoutMs: this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS, signal });
+  }
+
   #onConnection<T>(
-    signal: AbortSignal | undefined,
+    deadline: Deadline,
     work: (connection: AttemptConnection, prefix: string) => Promise<T>,
   ): Promise<T> {
+    const waited = this.observed?.waiting('connection');
     return onConnection(
       this.connections,
-      { timeoutMs: this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS, signal },
+      deadline,
       // A connection with a setting that is refused stays as the host has set it.
       (error) =>
         !isOwn(error) && !this.dialect.connections.settings.refusal(error) && spoilsConnection(this.failureOf(error)),
-      async (connection) => work(connection, await this.#prefix(connection.driver)),
+      async (connection) => {
+        waited?.();
+        return work(connection, await this.#prefix(connection.driver));
+      },
     );
   }
 
@@ -267,10 +419,11 @@ export class Database {
     return prefix;
   }
 
-  #sql(driver: Driver, isInTransaction: boolean, prefix = ''): Sql {
+  #sql(driver: Driver, isInTransaction: boolean, texts = PLAIN, prefix = ''): Sql {
     const { preparedStatements: mayPrepare = true, isForeign = false } = this.#options;
     const { isInProcess } = this.#orm;
     return sqlOf(this.#statements, driver, this.dialect.connections.settings, {
+      texts,
       isInTransaction,
       isInProcess,
       mayPrepare,
@@ -280,10 +433,10 @@ export class Database {
   }
 
   /** Statements in the transaction of the host's that an `EntityManager` is in. */
-  async #sqlIn(em: EntityManager): Promise<Sql> {
+  async #sqlIn(em: EntityManager, texts: StoredTexts): Promise<Sql> {
     const transaction = em.getTransactionContext<object>();
     if (!transaction) throw transactionsAreDisabled();
-    return this.#sql(await this.#orm.ofTransaction(transaction), true);
+    return this.#sql(await this.#orm.ofTransaction(transaction), true, texts);
   }
 
   /** What attempts run on. */
@@ -325,6 +478,11 @@ export class Database {
           return work(attempt, signal);
         });
       } catch (error) {
+        if (error instanceof TextsAwaited) {
+          await this.#within(error.ready, signal);
+          tries--;
+          continue;
+        }
         if (isOwn(error)) throw error;
         const refusal = this.dialect.connections.settings.refusal(error);
         if (refusal) throw refusal;
@@ -338,8 +496,11 @@ export class Database {
           outageBegan = undefined;
           conflicts++;
         }
-        if (this.#joined || !passing || !retries(failure) || this.#isGivenUp(tries, conflicts, outageBegan))
-          throw error;
+        const isRetried =
+          !this.#joined && passing !== undefined && retries(failure) && !this.#isGivenUp(tries, conflicts, outageBegan);
+        const isConflict = passing === 'conflict';
+        this.telemetry?.failed(this.system, this.observed, failure, { isConflict, isRetried });
+        if (!isRetried) throw error;
       }
       const longest = Math.min(this.#retry.maxDelayMs, this.#retry.baseDelayMs * 2 ** (tries - 1));
       // The pause is random, or transactions that met once meet again.
@@ -353,13 +514,18 @@ export class Database {
   async #whenUnlocked<T>(attempt: () => Promise<T>): Promise<T> {
     const deadline = performance.now() + LOCK_TIMEOUT_MS;
     for (;;) {
+      const waited = this.observed?.waiting('lock');
       try {
         return await attempt();
       } catch (error) {
-        const isLocked = !this.#joined && this.#orm.mustWaitForLocks && this.failureOf(error) === 'lockTimeout';
-        if (!isLocked || performance.now() > deadline) throw error;
+        const isLocked = !this.#joined && this.failureOf(error) === 'lockTimeout';
+        if (!isLocked || !this.#orm.mustWaitForLocks || performance.now() > deadline) {
+          if (isLocked) waited?.();
+          throw error;
+        }
       }
       await setTimeout(Math.random() * LOCK_PAUSE_MS);
+      waited?.();
     }
   }
 
@@ -377,7 +543,7 @@ export class Database {
     if (!connections.prepare || this.#joined || this.#options.isForeign || prepared.has(this.#orm)) return undefined;
     let preparing = beingPrepared.get(this.#orm);
     if (!preparing) {
-      preparing = this.#onConnection(undefined, async (connection) =>
+      preparing = this.#onConnection(this.#deadline(undefined), async (connection) =>
         connections.prepare?.(this.#em, this.#sql(connection.driver, false)),
       )
         .then(() => void prepared.add(this.#orm))
@@ -405,6 +571,8 @@ export class Database {
 function isOwn(error: unknown): error is Error {
   return (
     error instanceof Aborted ||
+    error instanceof FromWork ||
+    error instanceof TextsAwaited ||
     error instanceof AdkMikroOrmError ||
     error instanceof TypeError ||
     error instanceof RangeError

@@ -167,6 +167,12 @@ export interface DialectSql {
   readonly onSameCounter: string;
 
   /**
+   * Joins a table of a session's events to what precedes it, with conditions on their numbers. Left out for a plain `join`, where the
+   * planner searches the primary key by them.
+   */
+  readonly joinByNumber?: (table: string, alias: string, on: string) => string;
+
+  /**
    * An `update` that gives positions to events; its values are app name, user id, session id, number and position of
    * each. It may lock these rows only: appends to the same sessions would wait for a larger lock.
    */
@@ -240,6 +246,21 @@ export interface OneStatementAppend {
   takes(batch: AppendBatch, isInTransaction: boolean): boolean;
   /** @returns the number of the last event; undefined when the session is missing or not as the batch expects it. */
   write(sql: Sql, batch: AppendBatch): Promise<number | undefined>;
+  /** Left out where appends to several sessions are several statements. */
+  readonly together?: AppendsTogether;
+}
+
+/** Appends to different sessions in one statement, which waits for no lock of a session. */
+export interface AppendsTogether {
+  /** Whether a batch can be among others without keeping them waiting. */
+  takes(batch: AppendBatch): boolean;
+  /**
+   * @param batches of different sessions.
+   * @returns for each the number of the last event; undefined when it is not written: its session is locked by somebody, is
+   *   missing or not as the batch expects it.
+   * @throws the database's error of any of them; none is written then.
+   */
+  write(sql: Sql, batches: readonly AppendBatch[]): Promise<readonly (number | undefined)[]>;
 }
 
 /** For MySQL and MariaDB, which refuse packets above `max_allowed_packet`, 16 MB by MariaDB's default. */

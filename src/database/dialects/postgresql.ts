@@ -1,20 +1,10 @@
 import { createHash } from 'node:crypto';
 import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
-import { SCOPES, type Scope } from '../../model/state.js';
-import {
-  STATE_KEYS,
-  insertIntoEvents,
-  insertIntoState,
-  ownerValues,
-  placeholders,
-  sessionValues,
-  stateTable,
-  type Tables,
-} from '../sql/tables.js';
-import { numberOf } from '../sql/row-values.js';
-import { addToLastSeq, appendCondition, lockBySelect } from './session-row.js';
+import { placeholders } from '../sql/tables.js';
+import { lockBySelect } from './session-row.js';
 import type { Dialect } from './dialect.js';
+import { appendInOneStatement } from './postgresql-append.js';
 import { returningOperations, returningSql } from './returning.js';
 import { longEnough, required, roomForPool, setting, unless } from './server-settings.js';
 import { wrongServer } from './server-version.js';
@@ -185,6 +175,10 @@ export const postgresql: Dialect = {
 
     skipLocked: ' for update skip locked',
 
+    // The order has the primary key taken, see `isFromNumber`.
+    joinByNumber: (table, alias, on) =>
+      `cross join lateral (select * from ${table} as ${alias} where ${on} order by ${alias}.seq) as ${alias}`,
+
     contains: (column) => `strpos(${column}::text, ?) > 0`,
 
     hex: (column) => `encode(convert_to(${column}::text, 'UTF8'), 'hex')`,
@@ -199,37 +193,7 @@ export const postgresql: Dialect = {
     lockSession: (sql, lock) =>
       lock.skipsLocked ? lockBySelect(sql, lock) : returningOperations.lockSession(sql, lock),
 
-    appendInOneStatement(tables) {
-      const texts = new Map<string, string>();
-      return {
-        takes: () => true,
-        async write(sql, batch) {
-          const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
-          const condition = appendCondition(batch, postgresql.sql);
-          const variant = `${scopes.join()} ${condition.where}`;
-          let text = texts.get(variant);
-          if (!text) texts.set(variant, (text = appendText(tables, scopes, condition.where)));
-
-          const rows = await sql.all<{ last_seq: number }>(text, [
-            batch.events.length,
-            batch.lastUpdateTime,
-            ...condition.values,
-            ...sessionValues(batch.session),
-            batch.events.length,
-            textArray(batch.events.map((event) => event.id)),
-            textArray(batch.events.map((event) => String(event.timestamp))),
-            textArray(batch.events.map((event) => event.json)),
-            ...scopes.flatMap((scope) => [
-              ...ownerValues(batch.session, scope),
-              textArray(batch.state[scope].map((entry) => entry.key)),
-              textArray(batch.state[scope].map((entry) => entry.json)),
-              textArray(batch.state[scope].map((entry) => entry.eventId)),
-            ]),
-          ]);
-          return rows[0] && numberOf(rows[0].last_seq);
-        },
-      };
-    },
+    appendInOneStatement: (tables) => appendInOneStatement(tables, postgresql.sql),
   },
 
   push: {
@@ -248,38 +212,7 @@ function isCrash(error: unknown, failure: Failure | undefined): boolean {
   return severity === 'PANIC' || (failure === 'diskFull' && severity !== 'ERROR');
 }
 
-/** Each part selects from `taken`, which has no row when the session is missing or not as expected: nothing is written. */
-function appendText(tables: Tables, scopes: readonly Scope[], where: string): string {
-  const parts = [
-    `taken as (
-      ${addToLastSeq(tables.sessions, where)} returning last_seq
-    )`,
-    `events as (
-      ${insertIntoEvents(tables)}
-      select ?, ?, ?, last_seq - ? + number, id, at, data::json
-      from taken, unnest(?::text[], ?::float8[], ?::text[]) with ordinality as appended (id, at, data, number)
-    )`,
-    ...scopes.map((scope) => {
-      const table = stateTable(tables, scope);
-      const keys = STATE_KEYS[scope];
-      return `${scope}_state as (
-      ${insertIntoState(tables, scope)}
-      select ${'?, '.repeat(keys.length - 1)}key, value::json, event_id
-      from taken, unnest(?::text[], ?::text[], ?::text[]) as written (key, value, event_id)
-      ${returningSql.onConflict(table, keys)}
-    )`;
-    }),
-  ];
-  return `with ${parts.join(', ')} select last_seq from taken`;
-}
-
 /** Short, since a name in PostgreSQL has at most 63 bytes. */
 function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
-}
-
-/** An array literal, so that one statement fits any number of rows. Elements are quoted: a state key can be `NULL`. */
-function textArray(values: readonly (string | null)[]): string {
-  const quoted = values.map((value) => (value === null ? 'null' : `"${value.replace(/["\\]/g, '\\$&')}"`));
-  return `{${quoted.join(',')}}`;
 }

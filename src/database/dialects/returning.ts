@@ -1,5 +1,5 @@
 import { numberOf } from '../sql/row-values.js';
-import { isSameEvent, SESSION_COLUMNS } from '../sql/tables.js';
+import { isFromNumber, isSameEvent, SESSION_COLUMNS } from '../sql/tables.js';
 import type { DialectOperations, DialectSql, SessionLock } from './dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
 import { addToLastSeq } from './session-row.js';
@@ -20,7 +20,8 @@ export const returningSql = {
 
   setPositions: (events, count) =>
     `with given (${SESSION_COLUMNS}, seq, position) as (values ${Array(count).fill('(?, ?, ?, cast(? as bigint), cast(? as bigint))').join(', ')})
-     update ${events} as e set position = given.position from given where ${isSameEvent('e', 'given')}`,
+     update ${events} as e set position = given.position from given
+       where ${isSameEvent('e', 'given')} and ${isFromNumber('e.', 'given.session_id', 'given.seq')}`,
 } satisfies Partial<DialectSql>;
 
 /** Operations by `insert … returning` and `update … returning`. */

@@ -1,4 +1,5 @@
 import type { Driver, StatementContext } from '../drivers/driver.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import { LastUsed } from '../../model/last-used.js';
 import { numberOf } from './row-values.js';
 import type { Statements } from './statements.js';
@@ -6,6 +7,8 @@ import { turnOfEventLoop } from './event-loop.js';
 
 /** Runs statements with bound values, in the transaction that it was made for, if any. */
 export interface Sql {
+  /** Decodes and encodes what the statements read and write. */
+  readonly texts: StoredTexts;
   readonly isInTransaction: boolean;
   /** @returns the rows. */
   all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
@@ -18,6 +21,7 @@ export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
 
 /** What statements have to know of the call that sends them. */
 export interface SqlContext extends Omit<StatementContext, 'wants'> {
+  texts: StoredTexts;
   /** Whether the database is in this process. */
   isInProcess: boolean;
   /** What each statement begins with; see `clusterPrefix`. */
@@ -46,7 +50,7 @@ export interface CheckExpressions {
 }
 
 export function sqlOf(statements: Statements, driver: Driver, check: CheckExpressions, context: SqlContext): Sql {
-  const { isInTransaction, isInProcess, prefix } = context;
+  const { texts, isInTransaction, isInProcess, prefix } = context;
   // Once is enough in a transaction; outside, a pooler may send each statement to another connection of the server.
   let isChecked = false;
   const forRows: StatementContext = { ...context, wants: 'rows' };
@@ -60,6 +64,7 @@ export function sqlOf(statements: Statements, driver: Driver, check: CheckExpres
     return statements.send(driver, prefix + text, plain, as);
   };
   return {
+    texts,
     isInTransaction,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {
       // Each statement is written for the columns of its `Row`; `row-values.ts` checks their values.

@@ -17,6 +17,7 @@ const ENTITIES = {
   appStates: 'AdkAppState',
   changes: 'AdkChange',
   counters: 'AdkCounter',
+  projections: 'AdkProjection',
 } as const;
 
 /** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
@@ -59,6 +60,23 @@ export function isSameSession(one: string, other: string): string {
 /** Where a row of one alias is the event of another's row. */
 export function isSameEvent(one: string, other: string, otherSeq = `${other}.seq`): string {
   return `${isSameSession(one, other)} and ${one}.seq = ${otherSeq}`;
+}
+
+/**
+ * Where the events of a session have a number or a higher one, beside a condition that says so of the number alone.
+ *
+ * PostgreSQL takes the columns of a session's key for independent of each other, and expects one event for a session. The index by
+ * event id then costs the same as the primary key, and PostgreSQL reads all events of the session in it to find some numbers.
+ * This condition costs more there, as it has to be checked on each row. `create statistics` would need `analyze`, and is not used
+ * for the rows of a join.
+ */
+export function isFromNumber(one: string, session: string, seq: string): string {
+  return `(${one}session_id, ${one}seq) >= (${session}, ${seq})`;
+}
+
+/** Selects the incarnation of the session of another table's row. */
+export function incarnationOf({ sessions }: Tables, alias: string): string {
+  return `(select owner.incarnation from ${sessions} as owner where ${isSameSession('owner', alias)})`;
 }
 
 /** Where the session is still the one that was read; takes `sessionValues` and the incarnation. */
@@ -148,6 +166,7 @@ export function tablesOf(em: EntityManager): Tables {
     appStates: name(ENTITIES.appStates),
     changes: name(ENTITIES.changes),
     counters: name(ENTITIES.counters),
+    projections: name(ENTITIES.projections),
     changesOfSession: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.changes).tableName}_session`),
     select: {
       data: select(ENTITIES.events, 'data'),

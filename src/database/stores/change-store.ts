@@ -1,12 +1,15 @@
+import { ofChange, type KnownSession } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import { SCOPES, prefixed, stateJson, type StateEntries } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
-import { numberOf, textOf } from '../sql/row-values.js';
+import { numberOf, optionalTextOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  incarnationOf,
   isSameSession,
   placeholders,
   sessionValues,
@@ -29,7 +32,7 @@ export type ChangeKind =
 /** A change to record, in the transaction that makes it. */
 export interface NewChange {
   /** With an empty session id, or also an empty user id, for state of the user or of the app. */
-  session: SessionKey;
+  session: KnownSession;
   kind: ChangeKind;
   /** The number of the session's newest event. */
   seq: number;
@@ -53,8 +56,12 @@ export class ChangeStore {
     this.#text = texts(dialect, tables);
   }
 
-  async record(sql: Sql, { session, kind, seq, eventSeq, data }: NewChange): Promise<void> {
-    await sql.run(this.#text.insert, [...sessionValues(session), kind, seq, eventSeq ?? null, recordedOf(data)]);
+  async record(sql: Sql, change: NewChange): Promise<void> {
+    await this.#insert(sql, change, encodedData(sql, change));
+  }
+
+  async #insert(sql: Sql, { session, kind, seq, eventSeq }: NewChange, data: string | null): Promise<void> {
+    await sql.run(this.#text.insert, [...sessionValues(session), kind, seq, eventSeq ?? null, data]);
   }
 
   /**
@@ -69,9 +76,13 @@ export class ChangeStore {
   ): Promise<void> {
     const { session, seq, set, removed = [] } = change;
     const keys = JSON.stringify(removed);
-    const whole = set && recordedOf(`{"set":${stateText(set)},"removed":${keys}}`);
+    const whole: NewChange = {
+      ...{ session, kind: 'state', seq },
+      data: set ? `{"set":${stateText(set)},"removed":${keys}}` : null,
+    };
     // The names of removed keys are always recorded: without them a reader would keep the keys.
-    await this.record(sql, { session, kind: 'state', seq, data: whole ?? `{"removed":${keys}}` });
+    const data = encodedData(sql, whole) ?? encodedData(sql, { ...whole, data: `{"removed":${keys}}` });
+    await this.#insert(sql, whole, data);
   }
 
   /**
@@ -83,8 +94,9 @@ export class ChangeStore {
     sql: Sql,
     { before, ...change }: Required<Pick<NewChange, 'session' | 'seq' | 'eventSeq'>> & { before: string | null },
   ): Promise<void> {
-    const data = recordedOf(before);
-    await this.record(sql, { ...change, kind: 'rewritten', data });
+    const rewritten: NewChange = { ...change, kind: 'rewritten', data: before };
+    const data = encodedData(sql, rewritten);
+    await this.#insert(sql, rewritten, data);
     // No event has what the former content left in the state any more.
     if (data === null) await this.recordState(sql, change);
   }
@@ -92,7 +104,7 @@ export class ChangeStore {
   /** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
   async recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
     await sql.run(this.#text.deleteOfSession, sessionValues(session));
-    await this.record(sql, { session, kind: 'deleted', seq: 0, data: null });
+    await this.#insert(sql, { session: { ...session, incarnation: '' }, kind: 'deleted', seq: 0, data: null }, null);
   }
 
   /**
@@ -103,27 +115,26 @@ export class ChangeStore {
    */
   async recordTrim(
     sql: Sql,
-    session: SessionKey,
+    session: KnownSession,
     { firstSeq, lastSeq, state }: { firstSeq: number; lastSeq: number; state: string | null },
   ): Promise<void> {
     const key = sessionValues(session);
-    const recorded = recordedOf(state);
+    const creation: NewChange = { session, kind: 'created', seq: 0, data: state };
+    const recorded = encodedData(sql, creation);
     await sql.run(this.#text.deleteTrimmed, [...key, firstSeq, firstSeq]);
     // The number of rows that an update finds does not do: a host may have the driver count only those that it changes.
     const [created] = await sql.all(this.#text.selectCreated, key);
     if (created) await sql.run(this.#text.updateCreated, [recorded, ...key]);
     // Made by a process of an earlier version.
-    else await this.record(sql, { session, kind: 'created', seq: 0, data: recorded });
+    else await this.#insert(sql, creation, recorded);
     await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: JSON.stringify({ firstSeq }) });
   }
 
   /** @returns what was recorded of a session's state, in the order in which it was made. */
   async history(sql: Sql, session: SessionKey): Promise<StateHistory> {
-    const rows = await sql.all<HistoryRow>(this.#text.selectHistory, sessionValues(session));
     const history: StateHistory = { created: undefined, changes: [], isComplete: true };
-    for (const { kind, data, ...row } of rows) {
-      const seq = numberOf(row.seq);
-      const recorded: unknown = data === null ? undefined : JSON.parse(textOf(data));
+    for (const { kind, data, seq } of await this.#recorded(sql, session)) {
+      const recorded: unknown = data === null ? undefined : JSON.parse(data);
       const value = isRecord(recorded) ? recorded : undefined;
       const set = isRecord(value?.['set']) ? value['set'] : undefined;
       // Too large to be recorded, older than the record, or an event that was rewritten.
@@ -139,9 +150,28 @@ export class ChangeStore {
     return history;
   }
 
+  /** @returns what was recorded of a session's state, without data where it cannot be decoded. */
+  async #recorded(sql: Sql, session: SessionKey): Promise<Omit<NewChange, 'session'>[]> {
+    const { selectHistory } = sql.texts.codec.isNone ? this.#text : this.#text.withIncarnation;
+    const rows = await sql.all<HistoryRow>(selectHistory, sessionValues(session));
+    return sql.texts.all(() =>
+      rows.map(({ kind, data, ...row }) => {
+        const seq = numberOf(row.seq);
+        const known = { ...session, incarnation: row.incarnation ?? '' };
+        return { kind, seq, data: decodedData(sql.texts, known, { kind, seq }, optionalTextOf(data)) };
+      }),
+    );
+  }
+
   /** Records for a new session the changes that were recorded of another one's state up to a number. */
-  async copyHistory(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
-    await sql.run(this.#text.copyHistory, [...sessionValues(to), ...sessionValues(from), upTo]);
+  async copyHistory(sql: Sql, from: SessionKey, to: KnownSession, upTo: number): Promise<void> {
+    if (sql.texts.codec.isNone) {
+      await sql.run(this.#text.copyHistory, [...sessionValues(to), ...sessionValues(from), upTo]);
+      return;
+    }
+    const recorded = await this.#recorded(sql, from);
+    for (const change of recorded.filter(({ kind, seq }) => (kind === 'state' || kind === 'rewound') && seq <= upTo))
+      await this.record(sql, { session: to, ...change });
   }
 
   /** Deletes the records of events that are removed, from a number on: their numbers are used again. */
@@ -167,7 +197,27 @@ export class ChangeStore {
   }
 }
 
-const recordedOf = (data: string | null) => (data !== null && data.length > MOST_RECORDED ? null : data);
+/** The kinds that hold contents; a trimming has the number of an event. */
+export const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state', 'rewritten', 'rewound']);
+
+/** @returns what is stored; null where it is too long. */
+function encodedData({ texts }: Sql, { session, kind, seq, eventSeq, data }: NewChange): string | null {
+  if (data === null || !WITH_CONTENT.has(kind)) return data;
+  const text = texts.all(() => texts.encode(data, () => ofChange(session, { kind, seq, eventSeq })));
+  return text.length > MOST_RECORDED ? null : text;
+}
+
+/** Within `texts.all`. @returns the JSON; null where there is none, or it cannot be decoded: the tables have the rest. */
+export function decodedData(
+  texts: StoredTexts,
+  session: KnownSession,
+  change: { kind: ChangeKind; seq: number; eventSeq?: number | null },
+  data: string | null,
+): string | null {
+  if (data === null || !WITH_CONTENT.has(change.kind)) return data;
+  const json = texts.decode(data, () => ofChange(session, change));
+  return typeof json === 'string' ? json : null;
+}
 
 /** What was recorded of a session's state. */
 export interface StateHistory {
@@ -185,6 +235,8 @@ interface HistoryRow {
   kind: 'created' | 'state' | 'rewound' | 'rewritten';
   seq: number;
   data: string | null;
+  /** Without a codec it is not selected. */
+  incarnation?: string | null;
 }
 
 /** The JSON of an object of state. */
@@ -194,11 +246,16 @@ export function stateText(entries: StateEntries): string {
   );
 }
 
-function texts({ sql }: Dialect, { changes, sessions, select, changesOfSession }: Tables) {
+function texts({ sql }: Dialect, tables: Tables) {
+  const { changes, sessions, select, changesOfSession } = tables;
+  const selectHistory = (
+    more = '',
+  ) => `select kind, seq, case when kind <> 'rewritten' then ${select.data} end as data${more} from ${changes} as c
+      where ${SESSION_WHERE} and kind in ('created', 'state', 'rewound', 'rewritten') order by change_id`;
   const deleteOfSession = `${sql.deleteThrough(changes, changesOfSession)} where ${SESSION_WHERE}`;
   return {
-    selectHistory: `select kind, seq, case when kind <> 'rewritten' then ${select.data} end as data from ${changes}
-      where ${SESSION_WHERE} and kind in ('created', 'state', 'rewound', 'rewritten') order by change_id`,
+    selectHistory: selectHistory(),
+    withIncarnation: { selectHistory: selectHistory(`, ${incarnationOf(tables, 'c')} as incarnation`) },
     copyHistory: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, time, data)
       select ?, ?, ?, kind, seq, ${sql.now}, data from ${changes}
         where ${SESSION_WHERE} and kind in ('state', 'rewound') and seq <= ? order by change_id`,

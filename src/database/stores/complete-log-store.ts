@@ -3,6 +3,7 @@ import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  incarnationOf,
   isSameSession,
   sessionKeyOf,
   sessionValues,
@@ -10,7 +11,8 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js';
-import type { ChangeKind } from './change-store.js';
+import { decodedData, type ChangeKind } from './change-store.js';
+import { incarnationIn, type IncarnationRow } from './state-store.js';
 import { conditions, type LogColumns, type LogRange } from './log-columns.js';
 
 /** A change as the log reads it. */
@@ -44,40 +46,65 @@ export interface Rewriting {
 
 /** What a reader of the complete log reads besides events. */
 export class CompleteLogStore {
-  readonly #text: ReturnType<typeof texts>;
+  readonly #plain: ReturnType<typeof texts>;
+  readonly #withIncarnation: ReturnType<typeof texts>;
 
   constructor(tables: Tables) {
-    this.#text = texts(tables);
+    this.#plain = texts(tables, "''");
+    this.#withIncarnation = texts(tables, incarnationOf(tables, 'c'));
   }
 
-  /** The changes after one number, up to and including another. */
-  async changes(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<LoggedChange[]> {
+  /** What is encoded is bound to the incarnation of its session. */
+  #text({ texts }: Sql) {
+    return texts.codec.isNone ? this.#plain : this.#withIncarnation;
+  }
+
+  /**
+   * The changes after one number, up to and including another.
+   *
+   * @param lateUpTo the position up to which `isLate` is asked for: of each change up to there an event is looked up.
+   */
+  async changes(
+    sql: Sql,
+    { after, upTo, limit }: LogRange,
+    columns: LogColumns,
+    lateUpTo: number,
+  ): Promise<LoggedChange[]> {
     const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
-    const text = `${this.#text.selectChanges}${where} order by number limit ?`;
-    const rows = await sql.all<ChangeRow>(text, [checking(after), upTo, ...values, limit]);
-    return rows.map((row) => ({
-      session: sessionKeyOf(row),
-      id: numberOf(row.change_id),
-      kind: row.kind,
-      seq: numberOf(row.seq),
-      eventSeq: optionalNumberOf(row.event_seq) ?? null,
-      position: numberOf(row.position),
-      number: numberOf(row.number),
-      data: optionalTextOf(row.data),
-      isLate: (optionalNumberOf(row.next_position) ?? Infinity) <= numberOf(row.position),
-    }));
+    const text = `${this.#text(sql).selectChanges}${where} order by number limit ?`;
+    const rows = await sql.all<ChangeRow>(text, [lateUpTo, checking(after), upTo, ...values, limit]);
+    return sql.texts.all(() =>
+      rows.map((row) => {
+        const session = sessionKeyOf(row);
+        const change = {
+          kind: row.kind,
+          seq: numberOf(row.seq),
+          eventSeq: optionalNumberOf(row.event_seq) ?? null,
+        };
+        const known = { ...session, incarnation: incarnationIn(row) };
+        return {
+          session,
+          id: numberOf(row.change_id),
+          ...change,
+          position: numberOf(row.position),
+          number: numberOf(row.number),
+          data: decodedData(sql.texts, known, change, optionalTextOf(row.data)),
+          isLate: (optionalNumberOf(row.next_position) ?? Infinity) <= numberOf(row.position),
+        };
+      }),
+    );
   }
 
   /** @returns the number of the last change in front of the event with a position. */
   async changeBefore(sql: Sql, position: number): Promise<number> {
     if (position === 0) return 0;
-    const [row] = await sql.all<{ number: number | string }>(this.#text.selectChangeBefore, [checking(position)]);
+    const [row] = await sql.all<{ number: number | string }>(this.#plain.selectChangeBefore, [checking(position)]);
     return row ? numberOf(row.number) : 0;
   }
 
   /** @returns the number of a session's newest event up to a position; undefined when there is none. */
   async newestAt(sql: Sql, session: SessionKey, position: number): Promise<number | undefined> {
-    const [row] = await sql.all<{ seq: number | null }>(this.#text.selectNewestAt, [
+    const [row] = await sql.all<{ seq: number | null }>(this.#plain.selectNewestAt, [
       ...sessionValues(session),
       position,
     ]);
@@ -89,25 +116,30 @@ export class CompleteLogStore {
     if (sessions.length === 0) return [];
     const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
     const rows = await sql.all<RewritingRow>(
-      `${this.#text.selectRewritings} and (${where}) order by change_id`,
+      `${this.#text(sql).selectRewritings} and (${where}) order by change_id`,
       sessions.flatMap(sessionValues),
     );
-    return rows.map((row) => ({
-      session: sessionKeyOf(row),
-      eventSeq: numberOf(row.event_seq),
-      changeId: numberOf(row.change_id),
-      before: optionalTextOf(row.data),
-    }));
+    return sql.texts.all(() =>
+      rows.map((row) => {
+        const session = sessionKeyOf(row);
+        const eventSeq = numberOf(row.event_seq);
+        const change = { kind: 'rewritten', seq: numberOf(row.seq), eventSeq } as const;
+        const known = { ...session, incarnation: incarnationIn(row) };
+        const before = decodedData(sql.texts, known, change, optionalTextOf(row.data));
+        return { session, eventSeq, changeId: numberOf(row.change_id), before };
+      }),
+    );
   }
 }
 
-interface RewritingRow extends SessionKeyRow {
+interface RewritingRow extends SessionKeyRow, IncarnationRow {
+  seq: number | string;
   change_id: number | string;
   event_seq: number;
   data: string | null;
 }
 
-interface ChangeRow extends SessionKeyRow {
+interface ChangeRow extends SessionKeyRow, IncarnationRow {
   change_id: number | string;
   kind: ChangeKind;
   seq: number;
@@ -119,17 +151,19 @@ interface ChangeRow extends SessionKeyRow {
   next_position: number | string | null;
 }
 
-function texts({ events, changes, select }: Tables) {
-  const changed = `select change_id, ${SESSION_COLUMNS}, kind, seq, event_seq, position, number, ${select.data} as data`;
+/** @param incarnation what is selected as the incarnation of the session. */
+function texts({ events, changes, select }: Tables, incarnation: string) {
+  const changed = `select change_id, ${SESSION_COLUMNS}, ${incarnation} as incarnation, kind, seq, event_seq, position, number,
+    ${select.data} as data`;
   return {
     // The position of the next event is selected for the changes after which an event is not what it was before. Positions
     // of a session's events grow with their numbers, so the first one shows whether there is any.
-    selectChanges: `${changed}, case when kind in ('created', 'deleted', 'rewound') then (
+    selectChanges: `${changed}, case when position <= ? and kind in ('created', 'deleted', 'rewound') then (
         select e.position from ${events} as e where ${isSameSession('e', 'c')} and e.seq > c.seq order by e.seq limit 1)
       end as next_position from ${changes} as c where number > ? and number <= ?`,
     // From the newest one down: a reader that asks reads those that are passed anyway.
     selectChangeBefore: `select number from ${changes} where position < ? and number > 0 order by number desc limit 1`,
     selectNewestAt: `select max(seq) as seq from ${events} where ${SESSION_WHERE} and position <= ?`,
-    selectRewritings: `${changed} from ${changes} where event_seq is not null`,
+    selectRewritings: `${changed} from ${changes} as c where event_seq is not null`,
   };
 }

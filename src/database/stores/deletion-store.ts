@@ -1,15 +1,16 @@
 import type { SessionKey } from '../../model/keys.js';
+import type { Dialect } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { checking, type Sql } from '../sql/sql.js';
-import { SESSION_WHERE, placeholders, sessionValues, type Tables } from '../sql/tables.js';
+import { SESSION_WHERE, isFromNumber, placeholders, sessionValues, type Tables } from '../sql/tables.js';
 import type { StoredSession } from './stored-session.js';
 
 /** The statements that find and delete a session's first events, and the state of users. */
 export class DeletionStore {
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(tables: Tables) {
-    this.#text = texts(tables);
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#text = texts(dialect, tables);
   }
 
   /** @returns the number of the first event, from `firstSeq` on and before a number, that is later than a time. */
@@ -30,16 +31,22 @@ export class DeletionStore {
     return rows.map((row) => numberOf(row.seq));
   }
 
-  /** Drops events, and has the session begin with a number, for the caller that holds the session's lock. */
+  /**
+   * Drops events, and has the session begin with a number, for the caller that holds the session's lock.
+   *
+   * @param numbers in order.
+   */
   async trim(sql: Sql, key: SessionKey, firstSeq: number, numbers: readonly number[]): Promise<void> {
     await sql.run(this.#text.setFirstSeq, [firstSeq, ...sessionValues(key)]);
     // The numbers are listed: at the end of a range InnoDB would lock the gap where another session's events come.
-    if (numbers.length > 0) {
-      await sql.run(`${this.#text.deleteEvents} (${placeholders(numbers.length)})`, [
-        ...sessionValues(key),
-        ...numbers,
-      ]);
-    }
+    const [first, last] = [numbers[0], numbers.at(-1)];
+    if (first === undefined) return;
+    await sql.run(`${this.#text.deleteEvents} (${placeholders(numbers.length)})`, [
+      ...sessionValues(key),
+      ...[key.sessionId, first],
+      ...[first, last],
+      ...numbers,
+    ]);
   }
 
   /** @returns the keys of a user's state in an app, so many of them. */
@@ -59,14 +66,16 @@ export class DeletionStore {
   }
 }
 
-function texts({ sessions, events, userStates }: Tables) {
+function texts({ sql }: Dialect, { sessions, events, userStates }: Tables) {
   const userState = `from ${userStates} where app_name = ? and user_id = ?`;
   return {
     selectFirstLater: `select seq from ${events} where ${SESSION_WHERE}
       and seq >= ? and seq < ? and timestamp > ? order by seq limit 1`,
     selectBefore: `select seq from ${events} where ${SESSION_WHERE} and seq < ? order by seq limit ?`,
     setFirstSeq: `update ${sessions} set first_seq = ? where ${SESSION_WHERE}`,
-    deleteEvents: `delete from ${events} where ${SESSION_WHERE} and seq in`,
+    // With the range PostgreSQL compares the rows in it with the list, and no others.
+    deleteEvents: `${sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE}
+      and ${isFromNumber('', '?', '?')} and seq >= ? and seq <= ? and seq in`,
     selectUserKeys: `select state_key ${userState} order by state_key limit ?`,
     countUserKeys: `select count(*) as total ${userState}`,
     deleteUserState: `delete ${userState} and state_key in`,

@@ -1,10 +1,13 @@
+import { ofEvent, type KnownSession } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import { appendCondition } from '../dialects/session-row.js';
-import type { AppendBatch, Dialect, OneStatementAppend, StoredEvent } from '../dialects/dialect.js';
+import type { AppendBatch, AppendsTogether, Dialect, OneStatementAppend, StoredEvent } from '../dialects/dialect.js';
 import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  incarnationOf,
   insertIntoEvents,
   placeholderRows,
   sessionValues,
@@ -13,9 +16,9 @@ import {
 import { numberOf, optionalTextOf } from '../sql/row-values.js';
 import type { EventParts, UnderLock } from './event-parts.js';
 import { packets } from './packets.js';
-import type { EventContent } from './session-reader.js';
+import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
-import type { StateStore } from './state-store.js';
+import { encodedState, incarnationIn, type StateStore } from './state-store.js';
 
 /** The statements of a session's events. */
 export class EventStore {
@@ -41,7 +44,7 @@ export class EventStore {
   }
 
   /**
-   * Appends under the session's lock. Fails with the database's unique violation when an event is stored already.
+   * Appends under the session's lock what `encodedBatch` gives. Fails with the database's unique violation when an event is stored already.
    *
    * @returns the number of the last event; undefined when the session is missing or not as the batch expects it.
    */
@@ -57,20 +60,35 @@ export class EventStore {
     });
     if (lastSeq === undefined) return undefined;
 
-    await this.insert(sql, session, lastSeq - events.length + 1, events);
-    await this.#state.set(sql, session, state);
+    await this.#insert(sql, session, lastSeq - events.length + 1, events);
+    await this.#state.setEncoded(sql, session, state);
     return lastSeq;
   }
 
-  /** Gives a stored event another content; for the caller that holds the session's lock. */
-  async replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
-    const inParts = this.#parts.areNeededFor(event.json);
-    await sql.run(this.#text.update, [event.timestamp, inParts ? null : event.json, ...sessionValues(session), seq]);
-    await this.#parts.delete(sql, session, seq);
-    if (inParts) await this.#parts.insert(sql, session, seq, event.json);
+  /** What writes a batch together with those of other sessions; undefined where it has to be written alone. */
+  togetherWith(batch: AppendBatch): AppendsTogether | undefined {
+    const together = this.#oneStatement?.together;
+    return together?.takes(batch) ? together : undefined;
   }
 
-  /** Copies a session's events up to a number into a new one. */
+  /** Gives a stored event another content; for the caller that holds the session's lock. */
+  async replace(sql: Sql, session: KnownSession, seq: number, event: StoredEvent): Promise<void> {
+    await this.#replace(
+      sql,
+      session,
+      seq,
+      sql.texts.all(() => encodedEvent(sql.texts, session, event)),
+    );
+  }
+
+  async #replace(sql: Sql, session: SessionKey, seq: number, { timestamp, json }: StoredEvent): Promise<void> {
+    const inParts = this.#parts.areNeededFor(json);
+    await sql.run(this.#text.update, [timestamp, inParts ? null : json, ...sessionValues(session), seq]);
+    await this.#parts.delete(sql, session, seq);
+    if (inParts) await this.#parts.insert(sql, session, seq, json);
+  }
+
+  /** Copies a session's events up to a number into a new one, where nothing is encoded. */
   async copy(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
     for (const text of this.#text.copy) await sql.run(text, [...sessionValues(to), ...sessionValues(from), upTo]);
   }
@@ -99,11 +117,13 @@ export class EventStore {
     eventId: string,
     options: UnderLock = {},
   ): Promise<EventContent | undefined> {
-    const text = options.isLocked ? this.#text.selectOneUnderLock : this.#text.selectOne;
+    const { selectOne } = sql.texts.codec.isNone ? this.#text : this.#text.withIncarnation;
+    const text = options.isLocked ? selectOne + this.#text.underLock : selectOne;
     const [row] = await eventRows(sql, text, [...sessionValues(session), eventId]);
     if (!row) return undefined;
-    const json = row.data ?? (await this.#parts.read(sql, session, row.seq, options));
-    return { seq: row.seq, json: json ?? undefined };
+    const content = row.data ?? (await this.#parts.read(sql, session, row.seq, options)) ?? undefined;
+    const known = { ...session, incarnation: incarnationIn(row) };
+    return sql.texts.all(() => ({ seq: row.seq, id: eventId, ...contentOf(sql.texts, known, eventId, content) }));
   }
 
   /** Whether all of these events are stored, as they are. */
@@ -116,7 +136,12 @@ export class EventStore {
   }
 
   /** Inserts events from a number on, for the caller that holds the session's lock. */
-  async insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
+  async insert(sql: Sql, session: KnownSession, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
+    const encoded = sql.texts.all(() => events.map((event) => encodedEvent(sql.texts, session, event)));
+    await this.#insert(sql, session, firstSeq, encoded);
+  }
+
+  async #insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
     const numbered = events.map((event, i) => ({ ...event, seq: firstSeq + i }));
     for (const packet of packets(
       this.#dialect,
@@ -134,15 +159,42 @@ export class EventStore {
   }
 }
 
+/** Within `texts.all`. */
+function encodedEvent<Event extends StoredEvent>(texts: StoredTexts, session: KnownSession, event: Event): Event {
+  if (texts.codec.isNone) return event;
+  return { ...event, json: texts.encode(event.json, () => ofEvent(session, event.id)) };
+}
+
+/**
+ * A batch as it is stored in the session that it expects.
+ *
+ * @throws TextsAwaited when some of the texts have to be waited for.
+ */
+export function encodedBatch(texts: StoredTexts, batch: AppendBatch): AppendBatch {
+  if (texts.codec.isNone) return batch;
+  const session = { ...batch.session, incarnation: batch.incarnation };
+  return texts.all(() => ({
+    ...batch,
+    events: batch.events.map((event) => encodedEvent(texts, session, event)),
+    state: encodedState(texts, session, batch.state),
+  }));
+}
+
 interface EventRow {
   seq: number;
   /** Null where the event is in parts. */
   data: string | null;
+  /** Without a codec it is not selected. */
+  incarnation: string | null;
 }
 
 async function eventRows(sql: Sql, text: string, values: readonly unknown[]): Promise<EventRow[]> {
-  const rows = await sql.all<EventRow>(text, values);
-  return rows.map((row) => ({ ...row, seq: numberOf(row.seq), data: optionalTextOf(row.data) }));
+  const rows = await sql.all<Omit<EventRow, 'incarnation'> & Partial<EventRow>>(text, values);
+  return rows.map((row) => ({
+    seq: numberOf(row.seq),
+    data: optionalTextOf(row.data),
+    incarnation: row.incarnation ?? null,
+  }));
 }
 
 function texts({ sql }: Dialect, tables: Tables) {
@@ -155,7 +207,11 @@ function texts({ sql }: Dialect, tables: Tables) {
     insert: `${insertIntoEvents(tables)} values`,
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
     selectOne: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
-    selectOneUnderLock: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?${sql.underLock}`,
+    withIncarnation: {
+      selectOne: `select ${event}, ${incarnationOf(tables, 'e')} as incarnation
+        from ${events} as e where ${SESSION_WHERE} and event_id = ?`,
+    },
+    underLock: sql.underLock,
     copy: [copy(events, 'seq, event_id, timestamp, data'), copy(eventParts, 'seq, part, text')],
     deleteAfter: `${sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE} and seq > ?`,
     update: `update ${events} set timestamp = ?, data = ? where ${SESSION_WHERE} and seq = ?`,

@@ -1,3 +1,4 @@
+import { ofEvent, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import { historyText, type CompleteLogPosition, type LogBoundary, type LogPosition } from '../../model/log-history.js';
 import type { Dialect } from '../dialects/dialect.js';
@@ -5,6 +6,7 @@ import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
+  incarnationOf,
   isSameSession,
   sessionKeyOf,
   sessionStillExists,
@@ -25,6 +27,8 @@ export interface LoggedEvent {
   position: number | null;
   /** Null where the row has lost its content; undefined where the event was deleted while it was read, or its session is soft-deleted. */
   json: string | null | undefined;
+  /** Why it cannot be decoded. */
+  undecodable?: Undecodable | undefined;
 }
 
 /** Events of one session, by their numbers. */
@@ -50,12 +54,19 @@ export class LogStore {
   readonly #tables: Tables;
   readonly #parts: EventParts;
   readonly #text: ReturnType<typeof texts>;
+  readonly #withContext: ReturnType<typeof texts>;
 
   constructor(dialect: Dialect, tables: Tables, parts: EventParts) {
     this.#dialect = dialect;
     this.#tables = tables;
     this.#parts = parts;
     this.#text = texts(tables);
+    this.#withContext = texts(tables, `, event_id, ${incarnationOf(tables, 'e')} as incarnation`);
+  }
+
+  /** What is encoded is bound to the id of its event and to the incarnation of its session. */
+  #texts({ texts }: Sql) {
+    return texts.codec.isNone ? this.#text : this.#withContext;
   }
 
   /** What notifications of commits are called; undefined where the database has none. */
@@ -116,12 +127,12 @@ export class LogStore {
 
   /** Events of all sessions, in the order of their positions; those of soft-deleted sessions without their contents. */
   async events(sql: Sql, range: LogRange, columns: LogColumns): Promise<LoggedEvent[]> {
-    return this.#eventsOfAll(sql, this.#text.selectEvents, range, columns);
+    return this.#eventsOfAll(sql, this.#texts(sql).selectEvents, range, columns);
   }
 
   /** The same with the contents of soft-deleted sessions: in the complete log a change says that a session was deleted. */
   async eventsWithSoftDeleted(sql: Sql, range: LogRange, columns: LogColumns): Promise<LoggedEvent[]> {
-    return this.#eventsOfAll(sql, this.#text.selectAllEvents, range, columns);
+    return this.#eventsOfAll(sql, this.#texts(sql).selectAllEvents, range, columns);
   }
 
   #eventsOfAll(
@@ -141,7 +152,7 @@ export class LogStore {
 
   /** @returns one event; undefined when it is gone. */
   async event(sql: Sql, session: SessionKey, seq: number): Promise<LoggedEvent | undefined> {
-    const [event] = await this.#loggedEvents(sql, this.#text.selectEvent, [...sessionValues(session), seq]);
+    const [event] = await this.#loggedEvents(sql, this.#texts(sql).selectEvent, [...sessionValues(session), seq]);
     return event;
   }
 
@@ -152,7 +163,7 @@ export class LogStore {
     { incarnation, after, upTo, limit, afterTimestamp }: SessionLogRange,
   ): Promise<LoggedEvent[]> {
     const { where, values } = conditions({ afterTimestamp });
-    return this.#loggedEvents(sql, `${this.#text.selectSessionEvents}${where} order by seq limit ?`, [
+    return this.#loggedEvents(sql, `${this.#texts(sql).selectSessionEvents}${where} order by seq limit ?`, [
       ...sessionValues(session),
       after,
       upTo,
@@ -165,7 +176,8 @@ export class LogStore {
 
   async #loggedEvents(sql: Sql, text: string, values: readonly unknown[]): Promise<LoggedEvent[]> {
     const events: LoggedEvent[] = [];
-    for (const row of await sql.all<EventRow>(text, values)) {
+    const rows = await sql.all<EventRow>(text, values);
+    for (const row of rows) {
       const session = sessionKeyOf(row);
       const seq = numberOf(row.seq);
       // There is none in the log of one session.
@@ -175,7 +187,20 @@ export class LogStore {
         : (optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq)));
       events.push({ session, seq, position: optionalNumberOf(row.position) ?? null, json });
     }
-    return events;
+    return sql.texts.all(() => {
+      events.forEach((event, i) => {
+        const { session, json: text } = event;
+        const row = rows[i];
+        if (typeof text !== 'string' || !row) return;
+        const json = sql.texts.decode(text, () => {
+          const incarnation = optionalTextOf(row.incarnation ?? null) ?? '';
+          return ofEvent({ ...session, incarnation }, textOf(row.event_id ?? ''));
+        });
+        if (typeof json === 'string') event.json = json;
+        else Object.assign(event, { json: null, undecodable: json });
+      });
+      return events;
+    });
   }
 }
 
@@ -185,12 +210,16 @@ interface EventRow extends SessionKeyRow {
   data: string | null;
   /** Whether the session is soft-deleted; not selected in the log of one session, where it is not needed. */
   is_deleted?: number | string | null;
+  /** These two are not selected without a codec. */
+  event_id?: string;
+  incarnation?: string | null;
 }
 
-function texts(tables: Tables) {
+/** @param more what else is selected of an event. */
+function texts(tables: Tables, more = '') {
   const { sessions, events, changes, counters, select } = tables;
   const counter = `select name, value from ${counters} where name = ?`;
-  const logged = `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data from ${events}`;
+  const logged = `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data${more} from ${events} as e`;
   // Ordered, so that it is read from the index: while much had no position PostgreSQL took statistics by which `exists` would
   // find it sooner in the table, and reads all of the table where nothing is pending.
   const firstOf = (table: string, column: string, next: string) =>
@@ -202,7 +231,7 @@ function texts(tables: Tables) {
       union all select '${PENDING}', case when ${firstOf(events, 'position', 'seq')} is not null or
       ${firstOf(changes, 'number', 'change_id')} is not null then 1 else 0 end`,
     // Selected, not filtered: as a condition it makes servers read the whole log, or all sessions, for one batch.
-    selectEvents: `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data,
+    selectEvents: `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data${more},
       (select case when s.deleted_at is null then 0 else 1 end from ${sessions} as s
         where ${isSameSession('s', 'e')}) as is_deleted
       from ${events} as e where position > ? and position <= ?`,

@@ -111,7 +111,7 @@ export class PendingEntries {
 const sessionIdOf = (row: PendingRow) => sessionIdentity(sessionKeyOf(row));
 
 /**
- * By time across sessions; inside one as it happened, whatever the clocks of its writers.
+ * By time across sessions; inside one as it happened, whatever the clocks of the processes that appended.
  *
  * @param events by number; of each session the first ones.
  * @param changes in the order in which they were made; of each session the first ones.

@@ -34,7 +34,7 @@ export class PositionStore {
   }
 
   /**
-   * Gives positions to events that are committed and have none, in a transaction of its own. Writers don't wait for
+   * Gives positions to events that are committed and have none, in a transaction of its own. Appends don't wait for
    * it: it locks rows that are written already, and the counter, which only readers of the log use.
    *
    * @param writer what the writer left with its last positions, if it is sure of that.

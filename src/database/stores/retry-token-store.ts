@@ -1,7 +1,7 @@
 import { checking, type Sql } from '../sql/sql.js';
 import type { Tables } from '../sql/tables.js';
 
-/** Retry tokens are rows in `adk_counters`. Each stays until the writer of its transaction has learned of the commit. */
+/** Retry tokens are rows in `adk_counters`. Each stays until the caller of its transaction has learned of the commit. */
 export class RetryTokenStore {
   readonly #counters: string;
 

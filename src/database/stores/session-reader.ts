@@ -1,4 +1,6 @@
+import { ofEvent, type KnownSession, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import { gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
@@ -21,8 +23,12 @@ import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 /** A stored event. */
 export interface EventContent {
   seq: number;
-  /** Undefined where the row has lost its content. */
+  /** Undefined where the row has lost its content, or it cannot be decoded. */
   json: string | undefined;
+  /** Why it cannot be decoded. */
+  undecodable?: Undecodable | undefined;
+  /** Its id; empty where there is no codec, and it need not be known. */
+  id: string;
 }
 
 /** Events, and the numbers that are damaged. */
@@ -48,10 +54,17 @@ const MOST = 2 ** 31 - 1;
  * D8).
  */
 export class SessionReader {
-  readonly #statements: ReturnType<typeof statementsOf>;
+  readonly #plain: ReturnType<typeof statementsOf>;
+  readonly #withIds: ReturnType<typeof statementsOf>;
 
   constructor(dialect: Dialect, tables: Tables) {
-    this.#statements = statementsOf(dialect, tables);
+    this.#plain = statementsOf(dialect, tables, "''");
+    this.#withIds = statementsOf(dialect, tables, 'event_id');
+  }
+
+  /** What is encoded is bound to the id of its event. */
+  #statements({ texts }: Sql) {
+    return texts.codec.isNone ? this.#plain : this.#withIds;
   }
 
   /**
@@ -61,26 +74,26 @@ export class SessionReader {
    */
   async read(sql: Sql, session: SessionKey, newest = MOST): Promise<ReadSession | undefined> {
     const most = Math.min(newest, MOST);
-    const found = sorted(await sql.all<Row>(...this.#statements.newest(session, most)));
+    const found = sorted(sql, session, await sql.all<Row>(...this.#statements(sql).newest(session, most)));
     return found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most));
   }
 
   /** Reads a session with its events after a number. */
   async readAfter(sql: Sql, session: SessionKey, seq: number): Promise<ReadSession | undefined> {
-    const found = sorted(await sql.all<Row>(...this.#statements.after(session, seq)));
+    const found = sorted(sql, session, await sql.all<Row>(...this.#statements(sql).after(session, seq)));
     return found && withGaps(found, Math.max(found.head.firstSeq - 1, seq));
   }
 
   /** Reads a session with its events later than a time in ms, or the newest so many of those. */
   async readSince(sql: Sql, session: SessionKey, time: number, newest?: number): Promise<ReadSession | undefined> {
-    const { since, newestSince, whole } = this.#statements;
+    const { since, newestSince, whole } = this.#statements(sql);
     const statement = newest === undefined ? since(session, time) : newestSince(session, time, newest);
-    const found = sorted(await sql.all<Row>(...statement));
+    const found = sorted(sql, session, await sql.all<Row>(...statement));
     if (!found) return undefined;
     const read = sinceTime(found, newest);
     if (read) return read;
     // Something is missing or in parts: what is needed then is read with all the rest, as of one moment.
-    const all = sorted(await sql.all<Row>(...whole(session, time)));
+    const all = sorted(sql, session, await sql.all<Row>(...whole(session, time)));
     return all && wholeSinceTime(all, newest);
   }
 }
@@ -95,6 +108,8 @@ type Row = { seq: number | string } & (
 
 interface EventRow {
   kind: 'event';
+  /** The id of the event; empty without a codec. */
+  state_key: string;
   /** Null where the event is in parts, is not asked for, or has lost its content. */
   value: string | null;
   /** Selected with a filter by time: whether the event is later. */
@@ -116,34 +131,62 @@ interface Found {
 }
 
 /** A union has no order. @returns undefined without the session's row. */
-function sorted(rows: readonly Row[]): Found | undefined {
-  let head: SessionHead | undefined;
+function sorted({ texts }: Sql, key: SessionKey, rows: readonly Row[]): Found | undefined {
+  const head = headIn(rows);
+  if (!head) return undefined;
+  const session = { ...key, incarnation: head.incarnation };
+  return texts.all(() => decoded(texts, session, head, rows));
+}
+
+function headIn(rows: readonly Row[]): SessionHead | undefined {
+  const row = rows.find((each) => each.kind === 'head');
+  return (
+    row && {
+      incarnation: textOf(row.value),
+      firstSeq: numberOf(row.first_seq),
+      lastSeq: numberOf(row.seq),
+      lastUpdateTime: numberOf(row.updated),
+    }
+  );
+}
+
+function decoded(texts: StoredTexts, session: KnownSession, head: SessionHead, rows: readonly Row[]): Found {
   const state: StateValue[] = [];
   const events: FoundEvent[] = [];
   const parts = new Map<number, string[]>();
   for (const row of rows) {
     const seq = numberOf(row.seq);
     if (row.kind === 'event') {
-      const json = optionalTextOf(row.value) ?? undefined;
-      events.push({ seq, json, isLater: booleanOf(row.is_later ?? 1), follows: booleanOf(row.follows ?? 1) });
+      const id = textOf(row.state_key);
+      const content = contentOf(texts, session, id, optionalTextOf(row.value) ?? undefined);
+      events.push({ seq, id, ...content, isLater: booleanOf(row.is_later ?? 1), follows: booleanOf(row.follows ?? 1) });
     } else if (row.kind === 'head') {
-      const { value, first_seq: firstSeq, updated } = row;
-      head = {
-        incarnation: textOf(value),
-        firstSeq: numberOf(firstSeq),
-        lastSeq: seq,
-        lastUpdateTime: numberOf(updated),
-      };
+      continue;
     } else if (row.kind === 'part') {
       const ofEvent = parts.get(seq) ?? [];
       parts.set(seq, ofEvent);
       ofEvent[numberOf(row.first_seq)] = textOf(row.value);
     } else {
-      state.push(stateValueOf(row));
+      state.push(stateValueOf(texts, session, row));
     }
   }
-  for (const event of parts.size > 0 ? events : []) event.json ??= joined(parts.get(event.seq));
-  return head && { head, state, events: events.sort((a, b) => a.seq - b.seq) };
+  for (const event of parts.size > 0 ? events : []) {
+    const text = joined(parts.get(event.seq));
+    if (text !== undefined && event.json === undefined) Object.assign(event, contentOf(texts, session, event.id, text));
+  }
+  return { head, state, events: events.sort((a, b) => a.seq - b.seq) };
+}
+
+/** Within `texts.all`. @param text undefined where there is none. */
+export function contentOf(
+  texts: StoredTexts,
+  session: KnownSession,
+  eventId: string,
+  text: string | undefined,
+): Pick<EventContent, 'json' | 'undecodable'> {
+  if (text === undefined) return { json: undefined };
+  const json = texts.decode(text, () => ofEvent(session, eventId));
+  return typeof json === 'string' ? { json } : { json: undefined, undecodable: json };
 }
 
 /** @returns undefined where a part is missing; a missing last part is noticed when the JSON is parsed. */
@@ -197,10 +240,13 @@ function newestOf(events: readonly FoundEvent[], newest: number | undefined): Fo
   return newest === undefined ? [...events] : events.slice(Math.max(0, events.length - newest));
 }
 
+const plainJoin = (table: string, alias: string, on: string) => `join ${table} as ${alias} on ${on}`;
+
 /** A statement and its values. */
 type Bound = [text: string, values: unknown[]];
 
-function statementsOf({ limits }: Dialect, tables: Tables) {
+/** @param id what is selected as the id of an event. */
+function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
   const { sessions, events, eventParts, select } = tables;
   /** Takes `ofHeadAndState`. @param flags further columns, which only events have. */
   const headAndState = (flags: readonly string[] = []) =>
@@ -218,8 +264,8 @@ function statementsOf({ limits }: Dialect, tables: Tables) {
   ];
   // With the session's row, of which there is one: its numbers limit what is read of the other table's index. SQLite takes
   // one lower limit to the index, and would read all that comes after it.
-  const ofSession = (table: string, alias: string, conditions: string) =>
-    `from ${sessions} as s join ${table} as ${alias} on ${isSameSession(alias, 's')} and ${conditions}
+  const ofSession = (table: string, alias: string, conditions: string, join = sql.joinByNumber ?? plainJoin) =>
+    `from ${sessions} as s ${join(table, alias, `${isSameSession(alias, 's')} and ${conditions}`)}
       where ${whereSession('s')} and s.deleted_at is null`;
   const isKept = (alias: string) => `${alias}.seq >= s.first_seq`;
   const isAfter = (alias: string) => `${alias}.seq > case when ? >= s.first_seq then ? else s.first_seq - 1 end`;
@@ -233,7 +279,7 @@ function statementsOf({ limits }: Dialect, tables: Tables) {
 
   const byNumber = (isAsked: (alias: string) => string) => {
     const text =
-      `${headAndState()} union all select 'event', '', ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
+      `${headAndState()} union all select 'event', ${id}, ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
       partsOf(isAsked('p'));
     return (session: SessionKey, number: number): Bound => {
       const values = [number, number, ...sessionValues(session)];
@@ -245,16 +291,16 @@ function statementsOf({ limits }: Dialect, tables: Tables) {
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
   const FLAGS = ['is_later', 'follows'];
   /** Takes the time twice, the values of the conditions, and those of the session. */
-  const flagged = (conditions: string) =>
-    `select 'event' as kind, '' as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
+  const flagged = (conditions: string, join?: typeof plainJoin) =>
+    `select 'event' as kind, ${id} as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
       0 as updated, case when timestamp > ? then 1 else 0 end as is_later,
       case when exists (select 1 from ${events} as previous where ${isSameEvent('previous', 'e', before)})
         then 1 else 0 end as follows
-      ${ofSession(events, 'e', conditions)}`;
+      ${ofSession(events, 'e', conditions, join)}`;
   const isLater = `exists (select 1 from ${events} as e where ${isSameEvent('e', 'p')} and e.timestamp > ?)`;
   const since = `${headAndState(FLAGS)} union all ${flagged(`${isKept('e')} and (timestamp > ? or seq >= s.last_seq)`)}`;
   const newestSince = `${headAndState(FLAGS)}
-      union all select * from (${flagged(`${isKept('e')} and timestamp > ?`)} order by seq desc limit ?) as newest
+      union all select * from (${flagged(`${isKept('e')} and timestamp > ?`, plainJoin)} order by seq desc limit ?) as newest
       union all ${flagged('seq >= s.last_seq')}`;
   const whole = `${headAndState(FLAGS)} union all ${flagged(isKept('e'))}${partsOf(`${isKept('p')} and ${isLater}`, '0, 0, 0')}`;
   return {

@@ -120,7 +120,13 @@ export class SessionStore {
    */
   async softDelete(sql: Sql, session: SessionKey, { incarnation, lastSeq }: SoftDeletedSession): Promise<void> {
     const { affectedRows } = await sql.run(this.#text.softDelete, [...sessionValues(session), incarnation]);
-    if (affectedRows > 0) await this.#changes.record(sql, { session, kind: 'hidden', seq: lastSeq, data: null });
+    if (affectedRows > 0)
+      await this.#changes.record(sql, {
+        session: { ...session, incarnation },
+        kind: 'hidden',
+        seq: lastSeq,
+        data: null,
+      });
   }
 
   /**
@@ -131,7 +137,7 @@ export class SessionStore {
     const { key, incarnation, lastSeq, deletedAt } = session;
     await sql.run(this.#text.beginDeletion, [incarnationAtDeletion(incarnation), ...sessionValues(key)]);
     if (deletedAt === undefined)
-      await this.#changes.record(sql, { session: key, kind: 'hidden', seq: lastSeq, data: null });
+      await this.#changes.record(sql, { session: { ...key, incarnation }, kind: 'hidden', seq: lastSeq, data: null });
   }
 
   /**
@@ -148,7 +154,8 @@ export class SessionStore {
     if (!stored || hasDeletionBegun(stored)) return undefined;
     if (stored.deletedAt !== undefined) {
       await sql.run(this.#text.restore, sessionValues(session));
-      await this.#changes.record(sql, { session, kind: 'restored', seq: stored.lastSeq, data: null });
+      const { incarnation, lastSeq: seq } = stored;
+      await this.#changes.record(sql, { session: { ...session, incarnation }, kind: 'restored', seq, data: null });
     }
     return stored;
   }

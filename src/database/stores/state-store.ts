@@ -1,9 +1,12 @@
+import { ofState, type KnownSession, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
 import {
   STATE_KEYS,
+  incarnationOf,
   insertIntoState,
   ownerValues,
   ownerWhere,
@@ -21,7 +24,10 @@ import { MOST_ROWS, packets } from './packets.js';
 export interface StateValue {
   scope: Scope;
   key: string;
+  /** No JSON where it cannot be decoded. */
   json: string;
+  /** Why it cannot be decoded. */
+  undecodable?: Undecodable | undefined;
 }
 
 export interface OwnedValue extends StateValue {
@@ -48,8 +54,9 @@ export class StateStore {
   }
 
   /** @returns the state of one scope, without that of the others. */
-  async read(sql: Sql, session: SessionKey, scope: Scope): Promise<StateValue[]> {
-    return (await sql.all<StateRow>(this.#text.select[scope], ownerValues(session, scope))).map(stateValueOf);
+  async read(sql: Sql, session: SessionKey, scope: 'user' | 'app'): Promise<StateValue[]> {
+    const rows = await sql.all<StateRow>(this.#text.select[scope], ownerValues(session, scope));
+    return sql.texts.all(() => rows.map((row) => stateValueOf(sql.texts, { ...session, incarnation: '' }, row)));
   }
 
   /**
@@ -60,7 +67,7 @@ export class StateStore {
   async ofSessions(
     sql: Sql,
     { appName, userId }: { appName: string; userId: string | undefined },
-    sessions: readonly { userId: string; id: string }[],
+    sessions: readonly { userId: string; id: string; incarnation: string }[],
     all: boolean,
   ): Promise<Map<string, StateValue[]>> {
     const states = new Map<string, StateValue[]>();
@@ -83,13 +90,22 @@ export class StateStore {
        union all select 'app', '', '', state_key, ${value} from ${this.#tables.appStates} where app_name = ?`,
       [...owner, ...users, ...ids, ...owner, ...users, appName],
     );
-    for (const row of rows) {
-      const key = ownerKey(row.user_id, row.session_id);
-      const values = states.get(key);
-      if (values) values.push(stateValueOf(row));
-      else states.set(key, [stateValueOf(row)]);
-    }
-    return states;
+    const incarnations = new Map(sessions.map(({ userId, id, incarnation }) => [ownerKey(userId, id), incarnation]));
+    return sql.texts.all(() => {
+      for (const row of rows) {
+        const [user, sessionId] = [textOf(row.user_id), textOf(row.session_id)];
+        const key = ownerKey(user, sessionId);
+        const incarnation = incarnations.get(key);
+        // Of a session that is not listed.
+        if (row.kind === 'session' && incarnation === undefined) continue;
+        const owner = { appName, userId: user, sessionId, incarnation: incarnation ?? '' };
+        const value = stateValueOf(sql.texts, owner, row);
+        const values = states.get(key);
+        if (values) values.push(value);
+        else states.set(key, [value]);
+      }
+      return states;
+    });
   }
 
   /**
@@ -118,25 +134,37 @@ export class StateStore {
       );
       const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
       selects.push(
-        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value from ${stateTable(this.#tables, scope)} where ${where}`,
+        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${this.#incarnation(sql, scope)} as incarnation from ${stateTable(this.#tables, scope)} as state where ${where}`,
       );
       values.push(...[...distinct.values()].flat());
     }
-    const rows = await sql.all<StateRow & SessionKeyRow>(selects.join(' union all '), values);
-    return rows.map((row) => ({ ...stateValueOf(row), owner: sessionKeyOf(row) }));
+    const rows = await sql.all<StateRow & SessionKeyRow & IncarnationRow>(selects.join(' union all '), values);
+    return sql.texts.all(() =>
+      rows.map((row) => {
+        const owner = sessionKeyOf(row);
+        return { ...stateValueOf(sql.texts, { ...owner, incarnation: incarnationIn(row) }, row), owner };
+      }),
+    );
+  }
+
+  /** What is encoded is bound to the incarnation of its session. */
+  #incarnation({ texts }: Sql, scope: Scope): string {
+    return scope === 'session' && !texts.codec.isNone ? incarnationOf(this.#tables, 'state') : "''";
   }
 
   /** @returns the state of one scope by key, each value with the event that wrote it. */
   async written(sql: Sql, session: SessionKey, scope: Scope): Promise<StateEntry[]> {
-    const rows = await sql.all<StateRow & { event_id: string | null }>(
-      this.#text.selectWritten[scope],
+    const text = this.#text.selectWritten(scope, this.#incarnation(sql, scope));
+    const rows = await sql.all<StateRow & IncarnationRow & { event_id: string | null }>(
+      text,
       ownerValues(session, scope),
     );
-    return rows.map(({ state_key, value, event_id }) => ({
-      key: textOf(state_key),
-      json: textOf(value),
-      eventId: optionalTextOf(event_id),
-    }));
+    return sql.texts.all(() =>
+      rows.map((row) => {
+        const { key, json } = stateValueOf(sql.texts, { ...session, incarnation: incarnationIn(row) }, row);
+        return { key, json, eventId: optionalTextOf(row.event_id) };
+      }),
+    );
   }
 
   /** Deletes the session's own state. */
@@ -145,7 +173,12 @@ export class StateStore {
   }
 
   /** @param options.ownOnly overwrite only what the same event wrote. */
-  async set(sql: Sql, session: SessionKey, state: StateEntries, { ownOnly = false } = {}): Promise<void> {
+  async set(sql: Sql, session: KnownSession, state: StateEntries, options?: { ownOnly?: boolean }): Promise<void> {
+    await this.setEncoded(sql, session, encodedState(sql.texts, session, state), options);
+  }
+
+  /** The same with texts as they are stored. */
+  async setEncoded(sql: Sql, session: SessionKey, state: StateEntries, { ownOnly = false } = {}): Promise<void> {
     for (const scope of SCOPES) {
       const upsert = ownOnly ? this.#text.upsertOwn[scope] : this.#text.upsert[scope];
       for (const packet of packets(this.#dialect, session, state[scope])) {
@@ -181,9 +214,36 @@ export function ownerKey(userId: string, sessionId: string): string {
   return `${userId}\0${sessionId}`;
 }
 
-export function stateValueOf({ kind, state_key, value }: StateRow): StateValue {
-  return { scope: kind, key: textOf(state_key), json: textOf(value) };
+/** Within `texts.all`. */
+export function stateValueOf(
+  texts: StoredTexts,
+  owner: KnownSession,
+  { kind: scope, state_key, value }: StateRow,
+): StateValue {
+  const key = textOf(state_key);
+  const json = texts.decode(textOf(value), () => ofState(owner, scope, key));
+  return typeof json === 'string' ? { scope, key, json } : { scope, key, json: '', undecodable: json };
 }
+
+/** @throws TextsAwaited when some of the texts have to be waited for. */
+export function encodedState(texts: StoredTexts, owner: KnownSession, state: StateEntries): StateEntries {
+  if (texts.codec.isNone) return state;
+  return texts.all(() =>
+    perScope((scope) =>
+      state[scope].map((entry) => ({
+        ...entry,
+        json: texts.encode(entry.json, () => ofState(owner, scope, entry.key)),
+      })),
+    ),
+  );
+}
+
+export interface IncarnationRow {
+  incarnation: string | null;
+}
+
+/** Empty where the session is gone, or none is meant. */
+export const incarnationIn = (row: IncarnationRow): string => optionalTextOf(row.incarnation) ?? '';
 
 function texts({ sql }: Dialect, tables: Tables) {
   const value = `${tables.select.value} as value`;
@@ -199,10 +259,9 @@ function texts({ sql }: Dialect, tables: Tables) {
       (scope) =>
         `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
     ),
-    selectWritten: perScope(
-      (scope) =>
-        `select state_key, ${value}, event_id from ${stateTable(tables, scope)} where ${ownerWhere(scope)} order by state_key`,
-    ),
+    selectWritten: (scope: Scope, incarnation: string) =>
+      `select '${scope}' as kind, state_key, ${value}, event_id, ${incarnation} as incarnation
+        from ${stateTable(tables, scope)} as state where ${ownerWhere(scope)} order by state_key`,
     clear: `delete from ${tables.sessionStates} where ${ownerWhere('session')}`,
     delete: perScope((scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in`),
   };

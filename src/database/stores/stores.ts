@@ -1,6 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { Dialect } from '../dialects/dialect.js';
 import { tablesOf, type Tables } from '../sql/tables.js';
+import { BrowsingStore } from './browsing-store.js';
 import { ChangeStore } from './change-store.js';
 import { CompleteLogStore } from './complete-log-store.js';
 import { DeletionStore } from './deletion-store.js';
@@ -12,6 +13,8 @@ import { LeftoverStore } from './leftover-store.js';
 import { LogHistoryStore } from './log-history-store.js';
 import { LogStore } from './log-store.js';
 import { PositionStore } from './position-store.js';
+import { ProjectionStore } from './projection-store.js';
+import { RecodeStore } from './recode-store.js';
 import { RepairStore } from './repair-store.js';
 import { RetryTokenStore } from './retry-token-store.js';
 import { SessionReader } from './session-reader.js';
@@ -45,6 +48,9 @@ export class Stores {
   readonly summaries: SummaryStore;
   readonly transfer: TransferStore;
   readonly retryTokens: RetryTokenStore;
+  readonly projections: ProjectionStore;
+  readonly browsing: BrowsingStore;
+  readonly recode: RecodeStore;
 
   /** The statements for the tables that an `EntityManager` knows. */
   static of(em: EntityManager, dialect: Dialect): Stores {
@@ -67,7 +73,7 @@ export class Stores {
     this.leftovers = new LeftoverStore(dialect, tables);
     this.log = new LogStore(dialect, tables, parts);
     this.walk = new WalkStore(dialect, tables);
-    this.deletion = new DeletionStore(tables);
+    this.deletion = new DeletionStore(dialect, tables);
     this.repair = new RepairStore(dialect.sql, tables);
     this.stats = new StatsStore(dialect.sql, tables);
     this.health = new HealthStore(dialect.sql, tables);
@@ -77,5 +83,8 @@ export class Stores {
     this.summaries = new SummaryStore(dialect, tables);
     this.transfer = new TransferStore(dialect, tables);
     this.retryTokens = new RetryTokenStore(tables);
+    this.projections = new ProjectionStore(dialect.sql, tables);
+    this.browsing = new BrowsingStore(dialect, tables);
+    this.recode = new RecodeStore(dialect, tables, parts);
   }
 }

@@ -58,6 +58,11 @@ export class HeadWatch<Head> {
     this.#stopListening = stopListening;
   }
 
+  /** As of the last poll. */
+  get newest(): Head {
+    return this.#watch.head;
+  }
+
   /** Polls now. @returns the head, which may be the one that the reader has. @throws Aborted when the signal fires. */
   async poll(): Promise<Head> {
     await this.#call.waitOrAbort(() => this.#watch.poll());

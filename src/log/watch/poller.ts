@@ -5,6 +5,7 @@ import type { Database } from '../../database/calls/database.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';
 import { Positions, type Report } from '../positions.js';
+import { detached } from '../../telemetry/telemetry.js';
 import { Waiters } from './waiters.js';
 import { WatchedSessions } from './watched-sessions.js';
 
@@ -154,7 +155,8 @@ export class LogPoller {
   }
 
   #poll(): Promise<void> {
-    return (this.#polling ??= this.#pollNow());
+    // It serves all watchers, and its timer begins the next poll.
+    return (this.#polling ??= detached(() => this.#pollNow()));
   }
 
   async #pollNow(): Promise<void> {

@@ -27,23 +27,25 @@ export async function recognise(sql: Sql, store: ForeignStore, em: EntityManager
     columns.find((each) => each.table === table && each.column === column)?.type;
   const has = (column: string) => typeOf('events', column) !== undefined;
 
-  if (has('actions') && !has('event_data')) {
-    // The first versions of the pickled schema have the columns of adk-go.
-    if (has('input_transcription') || version === '0' || isPickled(await store.someActions(sql))) throw pickledStore();
-    if (has('long_running_tool_ids_json')) return adkGo(typeOf('events', 'content')?.startsWith('json') ?? false);
-  }
+  const hasActions = has('actions') && !has('event_data');
+  // The first versions of the pickled schema have the columns of adk-go.
+  if (hasActions && (has('input_transcription') || version === '0' || isPickled(await store.someActions(sql))))
+    throw pickledStore();
+  if (version !== undefined && version !== '1')
+    throw unknownStore(tables, `Their schema_version is ${version}; only 1 is known.`);
+  if (hasActions && has('long_running_tool_ids_json'))
+    return adkGo(typeOf('events', 'content')?.startsWith('json') ?? false);
   if (version === undefined && has('event_data') && typeOf('sessions', 'create_time') === 'REAL')
     return adkPythonSqlite;
   if (version === undefined || !has('event_data'))
     throw unknownStore(tables, 'Their columns are those of no store that is known.');
-  if (version !== '1') throw unknownStore(tables, `Their schema_version is ${version}; only 1 is known.`);
   return typeOf('sessions', 'id')?.endsWith(PYTHON_ID_LENGTH) ? adkPython : adkJs(em);
 }
 
 async function schemaVersion(sql: Sql, store: ForeignStore): Promise<string | undefined> {
   const rows = await store.metadata(sql);
   const version = rows.find((row) => row['key'] === 'schema_version')?.['value'];
-  return typeof version === 'string' ? version : undefined;
+  return typeof version === 'string' || typeof version === 'number' ? String(version) : undefined;
 }
 
 const isPickled = (actions: unknown) => actions instanceof Uint8Array && actions[0] === PICKLE;

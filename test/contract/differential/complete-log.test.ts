@@ -4,6 +4,7 @@ import { MikroORM } from '@mikro-orm/core';
 import fc from 'fast-check';
 import { adkEntities } from '../../../entities/index.js';
 import {
+  FoldedLog,
   AdkMikroOrmError,
   EventLog,
   MikroOrmSessionService,
@@ -11,7 +12,7 @@ import {
   migrate,
   type SessionKey,
 } from '../../../src/index.js';
-import { Fold, expectSame, tablesOf } from '../../support/fold.js';
+import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
 import { expectOrder, inBatchesOf } from '../../support/positions.js';
 import { availableDatabases, createDatabase } from '../../support/servers.js';
 
@@ -132,7 +133,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
           log: new EventLog(orm.em),
           handles: new Map(),
         };
-        const live = new Fold();
+        const live = new FoldedLog();
         let cursor = await world.log.head({ changes: true });
         let isErased = false;
         for (const [i, each] of sequence.entries()) {
@@ -144,7 +145,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
           }
           if (!isReadAfter(each) && i < sequence.length - 1) continue;
           const tables = await tablesOf(orm, appName);
-          expectSame(await Fold.of(world.log, appName), tables);
+          expectSame(await folded(world.log, appName), tables);
           await expectOrder(orm, appName);
           if (operation !== 'read' && at % 2 === 0) continue;
           // A reader that follows comes to the same; of an erased user it is told nothing.
@@ -153,7 +154,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
             live.add(entry);
             cursor = entry.cursor ?? cursor;
           }
-          if (!isErased) expectSame(live.result, tables);
+          if (!isErased) expectSame(resultOf(live), tables);
         }
         // L1: whatever was done, an export has all of it.
         const records = await all(world.maintenance.exportSessions({ appName }));
@@ -161,7 +162,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
         await copies.importSessions(records);
         expect(await all(copies.exportSessions({ appName }))).toEqual(records);
         const copied = await tablesOf(other, appName);
-        expectSame(await Fold.of(new EventLog(other.em), appName), copied);
+        expectSame(await folded(new EventLog(other.em), appName), copied);
         expectSame(copied, await tablesOf(orm, appName));
       });
       await inBatchesOf(positionedAtOnce, () => fc.assert(property, { seed, numRuns }));

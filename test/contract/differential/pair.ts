@@ -6,6 +6,7 @@ import {
   SessionMaintenance,
   SessionNotFoundError,
 } from '../../../src/index.js';
+import type { CodecOptions } from '../../../src/model/options.js';
 import { SLOTS, type Delta, type EventContent, type Operation, type Slot } from './operations.js';
 import { Reference, isShared } from './reference.js';
 
@@ -42,10 +43,10 @@ export class Pair {
   readonly #lost = new Map<Slot, Set<string>>();
   #count = 0;
 
-  constructor(em: EntityManager, appName: string) {
-    this.#ours = new MikroOrmSessionService(em);
-    this.#oursSoftly = new MikroOrmSessionService(em, { deletion: 'soft' });
-    this.#maintenance = new SessionMaintenance(em);
+  constructor(em: EntityManager, appName: string, options: CodecOptions = {}) {
+    this.#ours = new MikroOrmSessionService(em, options);
+    this.#oursSoftly = new MikroOrmSessionService(em, { ...options, deletion: 'soft' });
+    this.#maintenance = new SessionMaintenance(em, options);
     this.#reference = new Reference(appName);
     this.#appName = appName;
   }

@@ -22,6 +22,7 @@ import {
   unansweredFunctionCalls,
 } from '../../../src/index.js';
 import { plain } from '../tools.js';
+import { ABORTED, NewerRunner } from '../../support/newer-runner.js';
 import { KEY, call, model, text, turn, useDatabase } from '../runner/support.js';
 
 describe('openLongRunningCalls', () => {
@@ -54,6 +55,26 @@ describe('openLongRunningCalls', () => {
       { id: ids[2], name: 'ask_user', args: { of: 'b' }, event },
     ]);
     expect(unansweredFunctionCalls(session)).toEqual([]);
+  });
+
+  test('H4 calls that a newer Runner answers since the run is aborted wait no more', async () => {
+    const { agent, llm } = clerk([...look(), ...approve('a'), ...call('pay'), ...ask('b')], text('Never.'));
+    const abort = new AbortController();
+    const runner = new NewerRunner({ appName: KEY.appName, agent, sessionService: host.service });
+    const newMessage = { role: 'user', parts: text('Go.') };
+    let found: unknown;
+    for await (const event of runner.runAsync({ ...KEY, newMessage, abortSignal: abort.signal })) {
+      if (!event.longRunningToolIds?.length || event.errorCode !== undefined) continue;
+      found ??= await opened();
+      abort.abort();
+    }
+
+    const session = await read();
+    expect([found, llm.requests.length]).toEqual([['approve a', 'ask_user b'], 1]);
+    expect(session.events.at(-1)).toMatchObject({ author: 'clerk', ...ABORTED });
+    expect(openLongRunningCalls(session)).toEqual([]);
+    expect(unansweredFunctionCalls(session)).toEqual([]);
+    expect(interruptedToolResponses(session)).toEqual([]);
   });
 
   test('H4 calls are answered one by one, in any order, and after other turns', async () => {

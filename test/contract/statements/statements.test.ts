@@ -59,6 +59,17 @@ describe.each(harnesses)('%s', (_name, harness) => {
     );
   });
 
+  const testOnPostgresql = harness.dialect === 'postgresql' ? test : test.skip;
+
+  testOnPostgresql('E9 appends to 64 sessions at once are two statements', async () => {
+    const sessions = await Promise.all(
+      Array.from({ length: 64 }, () => store.service.createSession({ appName: 'app', userId: 'alice' })),
+    );
+    const round = () =>
+      Promise.all(sessions.map((at) => store.service.appendEvent({ session: at, event: saying('x', { a: 1 }) })));
+    expect(await statements(round)).toEqual(['with', 'with']);
+  });
+
   test('an append of a hundred events is no more statements than of one', async () => {
     const events = Array.from({ length: 100 }, (_, i) => saying(String(i), { a: i }));
     expect(await statements(() => store.service.appendEvents({ session, events }))).toEqual(append(['session']));

@@ -260,6 +260,43 @@ const COMMIT = /commit\0?$/;
         }
       });
 
+      test('appends to several sessions at once', async () => {
+        const service = new MikroOrmSessionService((await open(2)).em, { timeoutMs: TIMEOUT_MS });
+        const keys = upTo(12).map((n) => keyOf(`${n} ${key.sessionId}`.slice(0, 100)));
+        const sessions = await Promise.all(keys.map((each) => service.createSession(each)));
+        const round = (name: string) =>
+          Promise.all(
+            sessions.map((session, i) =>
+              service.appendEvent({ session, event: eventOf(name, { last: name, [name]: i }) }),
+            ),
+          );
+        const faults = {
+          'answer lost': () => proxy.loseAnswer(appending),
+          'not received': () => proxy.freezeAt(appending),
+          'answer lost, and somebody appends': () =>
+            proxy.loseAnswer(appending, async () => {
+              const session = (await others.getSession(keys[5]!))!;
+              await others.appendEvent({ session, event: eventOf('of somebody else', { else: true }) });
+            }),
+        };
+        await round('first');
+        for (const [name, fault] of Object.entries(faults)) {
+          const met = fault();
+          await round(name);
+          await met;
+        }
+        for (const [i, session] of sessions.entries()) {
+          const stored = await readTables(direct.em, keys[i]!.sessionId);
+          const ids = ['first', ...Object.keys(faults)];
+          expect(stored.ids.filter((id) => id !== 'of somebody else')).toEqual(ids);
+          expect(stored.ids).toHaveLength(i === 5 ? 5 : 4);
+          expect(stored.seqs).toEqual(upTo(stored.ids.length));
+          expect(session.events.map(({ id }) => id)).toEqual(stored.ids);
+          expect(stored.state).toMatchObject(session.state);
+          expect(session.state).toMatchObject({ last: ids.at(-1), [ids.at(-1)!]: i });
+        }
+      });
+
       test('with reject an append that is stored has not failed', async () => {
         const service = new MikroOrmSessionService((await open()).em, { onStaleSession: 'reject' });
         const session = await service.createSession(key);

@@ -18,6 +18,7 @@ export type Message =
 /** An event whose append has resolved. */
 export interface Acknowledgement {
   name: DatabaseName;
+  sessionId: string;
   id: string;
 }
 

@@ -34,8 +34,12 @@ export class WorkerBundle {
       bundle: true,
       platform: 'node',
       format: 'esm',
+      // A large package with files of its own beside its code.
+      external: ['@google/adk-devtools'],
       plugins: [mikroOrmOutside],
-      banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
+      banner: {
+        js: "import { createRequire as newRequire } from 'node:module'; const require = newRequire(import.meta.url);",
+      },
       logLevel: 'error',
     });
   }

@@ -73,21 +73,27 @@ const commands = {
     return (await serviceOn(name).getOrCreateSession({ ...keyOf(sessionId), state: { createdBy: label } })).state;
   },
 
-  /** Appends to a session of each database until the process ends, and reports what was acknowledged. */
-  async appendForever({ sessionId, label }: { sessionId: string; label: string }): Promise<void> {
-    await Promise.all(
-      [...orms.keys()].map(async (name) => {
-        const service = serviceOn(name);
-        const session = (await service.getSession(keyOf(sessionId)))!;
-        for (let n = 0; ; n++) {
-          const id = `${label}-${n}`;
-          await service.appendEvent({ session, event: loopEventOf(id, n) });
-          send({ acknowledged: { name, id } });
-          // better-sqlite3 never waits, and would let none of the others run.
-          await setImmediate();
-        }
-      }),
-    );
+  /**
+   * Appends to a session of each database until the process ends, and reports what was acknowledged.
+   *
+   * @param request.beside other sessions that are appended to at the same time, each with keys of its own alone.
+   */
+  async appendForever(request: { sessionId: string; label: string; beside?: readonly string[] }): Promise<void> {
+    const { sessionId, label, beside = [] } = request;
+    const appendTo = async (name: DatabaseName, to: string) => {
+      const service = serviceOn(name);
+      const session = (await service.getSession(keyOf(to)))!;
+      for (let n = 0; ; n++) {
+        const id = `${label}-${n}`;
+        const event =
+          to === sessionId ? loopEventOf(id, n) : createEvent({ id, actions: { stateDelta: { last: id } } });
+        await service.appendEvent({ session, event });
+        send({ acknowledged: { name, sessionId: to, id } });
+        // better-sqlite3 never waits, and would let none of the others run.
+        await setImmediate();
+      }
+    };
+    await Promise.all([...orms.keys()].flatMap((name) => [sessionId, ...beside].map((to) => appendTo(name, to))));
   },
 };
 

@@ -33,7 +33,7 @@ afterAll(() => orm.close(true));
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   MikroOrmSessionService: {
     known:
-      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError',
+      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, telemetry, codec',
     call: (options) => new MikroOrmSessionService(orm.em, options),
   },
   'retry of MikroOrmSessionService': {
@@ -42,7 +42,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   },
   SessionLeases: {
     known:
-      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, ttlMs',
+      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, telemetry, codec, ttlMs',
     call: (options) => new SessionLeases(orm.em, options),
   },
   'retry of SessionLeases': {
@@ -50,15 +50,15 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
     call: (retry) => new SessionLeases(orm.em, { retry }),
   },
   acquire: {
-    known: 'holder, waitMs',
+    known: 'holder, waitMs, autoCreateSession',
     call: (options: object) => new SessionLeases(orm.em).acquire(ADA, { holder: 'me', ...options }),
   },
   run: {
-    known: 'holder, waitMs',
+    known: 'holder, waitMs, autoCreateSession',
     call: (options: object) => new SessionLeases(orm.em).run(ADA, { holder: 'me', ...options }, async () => undefined),
   },
   EventLog: {
-    known: 'pollIntervalMs, listen, retry, timeoutMs, onError',
+    known: 'pollIntervalMs, listen, retry, timeoutMs, onError, telemetry, codec',
     call: (options) => new EventLog(orm.em, options),
   },
   'retry of EventLog': {

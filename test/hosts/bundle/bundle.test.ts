@@ -48,7 +48,7 @@ test.each(availableDatabases())('a host that is bundled and minified works on %s
   }
 });
 
-test('a host that keeps sessions loads neither the importers of other stores nor the command line', async () => {
+test('a host that keeps sessions loads neither the importers of other stores nor the studio and the command line', async () => {
   const { metafile } = await build({
     entryPoints: ['src/index.ts'],
     bundle: true,
@@ -62,5 +62,5 @@ test('a host that keeps sessions loads neither the importers of other stores nor
   });
   const files = Object.keys(metafile.inputs);
   expect(files).toContain('src/sessions/session-service.ts');
-  expect(files.filter((file) => /transfer\/foreign|src\/cli|import-from/.test(file))).toEqual([]);
+  expect(files.filter((file) => /transfer\/foreign|src\/(cli|studio)|import-from/.test(file))).toEqual([]);
 });

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -14,11 +15,11 @@ import {
   type DatabaseName,
   type TestDatabase,
 } from '../../support/servers.js';
-import { packageVersion } from '../../../src/cli/version.js';
+import { packageVersion } from '../../../src/operations/version.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
 import { until } from '../../contract/tools.js';
 import { Proxy } from '../../faults/fire/proxy.js';
-import { bundle, ended, run, runOnTerminal, start, type Ended } from './command.js';
+import { ended, prepare, remove, run, runAlone, runOnTerminal, start } from './command.js';
 
 /** Those that a URL leads to. */
 const databases = databasesOfUrls();
@@ -27,11 +28,11 @@ const support = { appName: 'support', userId: 'ada' };
 
 let folder: string;
 beforeAll(async () => {
-  await bundle.build();
+  await prepare();
   folder = await mkdtemp(path.join(tmpdir(), 'adk-cli-'));
 });
 afterAll(async () => {
-  await bundle.remove();
+  await remove();
   await rm(folder, { recursive: true });
 });
 
@@ -45,12 +46,9 @@ describe.each(databases)('on %s', (name) => {
     expect(bare).toContainEqual(
       expect.objectContaining({ check: 'tables', state: 'wrong', advice: expect.stringContaining('migration:up') }),
     );
-    expect(await json(['migrate', '--dry-run', '--url', url])).toMatchObject({
-      migrations: [/initial/, /operations/].map((pattern) => expect.stringMatching(pattern)),
-    });
-    expect(await json(['migrate', '--url', url])).toMatchObject({
-      migrations: [expect.any(String), expect.any(String)],
-    });
+    const migrations = [/initial/, /operations/, /projections/].map((pattern) => expect.stringMatching(pattern));
+    expect(await json(['migrate', '--dry-run', '--url', url])).toEqual({ migrations });
+    expect(await json(['migrate', '--url', url])).toEqual({ migrations });
     expect(await json(['migrate', '--url', url])).toEqual({ migrations: [] });
 
     const session = await conversation(orm);
@@ -197,7 +195,7 @@ describe.each(databases)('on %s', (name) => {
       events: 0,
       records: 5,
     });
-    const broken = await run(['import', '-', '--url', other.url], { input: `${piped.out}{"type"` });
+    const broken = await runAlone(['import', '-', '--url', other.url], { input: `${piped.out}{"type"` });
     expect(broken).toMatchObject({ code: 2, err: expect.stringContaining('Line 6 is no JSON') });
 
     expect(await json(['fork', ...key, '--at', '1', '--as', 'what if', '--url', url])).toMatchObject({
@@ -231,6 +229,30 @@ describe.each(databases)('on %s', (name) => {
     expect(taken).toEqual(planned);
     expect(taken).toMatchObject({ events: [{ seq: 2, content: Buffer.from('[]').toString('base64') }] });
     expect(await run(repair)).toMatchObject({ code: 0 });
+  });
+
+  test('recode rewrites what is stored, and the others read it with the codec', async () => {
+    const { orm, url } = await open();
+    const session = await conversation(orm);
+    const codec = path.join(folder, `${name}-codec.mjs`);
+    const reversed = '(data) => ({ data: Uint8Array.from(data).reverse(), key: "k" })';
+    await writeFile(
+      codec,
+      `export default { name: 'reversed', encode: ${reversed}, decode: ({ data }) => Uint8Array.from(data).reverse() };`,
+    );
+    const first = await json(['recode', '--url', url, '--codec', codec, '--batch-size', '2', '--max-batches', '1']);
+    const all = { unreadable: 0, skipped: 0 };
+    expect(first).toEqual({ ...all, texts: 2, rewritten: 2, batches: 1, more: true });
+    const rest: { texts: number } = await json(['recode', '--url', url, '--codec', codec]);
+    expect(rest).toMatchObject({ ...all, rewritten: rest.texts - 2, more: false });
+
+    const key = ['support', 'ada', session.id, '--url', url];
+    const without = await run(['show', ...key]);
+    expect(without).toMatchObject({ code: 1, err: expect.stringContaining('encoded with reversed (key k)') });
+    const shown = await run(['show', ...key, '--codec', codec]);
+    expect(shown).toMatchObject({ code: 0, out: expect.stringContaining('How is the weather?') });
+    const repaired = await run(['repair', ...key, '--dry-run']);
+    expect(repaired).toMatchObject({ code: 1, err: expect.stringContaining('not in the codec option') });
   });
 
   test('tail shows what happens, and ends with Ctrl-C', async () => {
@@ -308,16 +330,16 @@ describe('in general', () => {
     const { orm, url } = await open();
     await conversation(orm);
     const env = { ADK_DATABASE_URL: url };
-    expect(JSON.parse((await run(['stats', '--json'], { env })).out)).toMatchObject({ sessions: 1 });
+    expect(JSON.parse((await runAlone(['stats', '--json'], { env })).out)).toMatchObject({ sessions: 1 });
     const config = 'scripts/mikro-orm-config.js';
-    expect(JSON.parse((await run(['stats', '--json', '--config', config], { env })).out)).toMatchObject({
+    expect(JSON.parse((await runAlone(['stats', '--json', '--config', config], { env })).out)).toMatchObject({
       sessions: 1,
     });
-    expect(await run(['stats', '--config', 'nowhere.js'])).toMatchObject({
+    expect(await runAlone(['stats', '--config', 'nowhere.js'])).toMatchObject({
       code: 2,
       err: expect.stringContaining('There is no file nowhere.js'),
     });
-    expect(await run(['stats', '--config', config, '--url', url])).toMatchObject({ code: 2 });
+    expect(await runAlone(['stats', '--config', config, '--url', url])).toMatchObject({ code: 2 });
   });
 
   test.each([
@@ -343,11 +365,11 @@ describe('in general', () => {
         : '';
       const entities = `require('tsx/cjs'); const entities = require('../../../../entities/index.ts').adkEntities();`;
       await writeFile(path.join(cwd, name), `${require}\n${entities}\n${contentOf(options)}`);
-      const { out, err } = await run(['stats', '--json', '--config', name], { cwd });
+      const { out, err } = await runAlone(['stats', '--json', '--config', name], { cwd });
       expect({ err, ...(out && JSON.parse(out)) }).toMatchObject({ err: '', sessions: 1 });
       if (!isModule) return;
       await writeFile(path.join(cwd, name), 'export const options = {};');
-      expect(await run(['stats', '--config', name], { cwd })).toMatchObject({
+      expect(await runAlone(['stats', '--config', name], { cwd })).toMatchObject({
         code: 2,
         err: expect.stringContaining('no default export'),
       });
@@ -396,7 +418,9 @@ describe('in general', () => {
     expect(code).toBe(0);
     const commands = [...out.matchAll(/^ {2}([a-z][a-z-]*) .*  [a-z]/gm)].map(([, command]) => command!);
     expect(commands).toEqual(
-      'doctor migrate stats list show tail prune trim erase-user export import repair fork rewind help'.split(' '),
+      'doctor migrate stats list show tail studio prune trim erase-user export import repair recode fork rewind web help'.split(
+        ' ',
+      ),
     );
     for (const command of ['prune', 'import', 'rewind']) {
       const help = await run([command, '--help']);
@@ -419,6 +443,34 @@ describe('in general', () => {
     for (const args of [...shown.filter((each) => !isLast(each)), ...shown.filter(isLast)])
       expect({ args, ...(await run([...args, '--url', url], { cwd })) }).toMatchObject({ args, code: 0 });
     expect(await json(['stats', '--url', url])).toMatchObject({ sessions: 0 });
+  });
+
+  test('studio shows sessions, and takes a token on an address that others reach', async () => {
+    const { url, drop } = await createDatabase('sqlite');
+    await run(['migrate', '--url', url]);
+    const opened = async (...args: string[]) => {
+      const child = start(['studio', '--json', '--port', '0', ...args, '--url', url]);
+      const [line] = (await once(child.stdout, 'data')) as [Buffer];
+      return { child, link: new URL((JSON.parse(line.toString()) as { url: string }).url) };
+    };
+    const end = async (child: ReturnType<typeof start>) => {
+      child.kill('SIGINT');
+      expect(await once(child, 'exit')).toEqual([0, null]);
+    };
+    const local = await opened();
+    expect(local.link.hostname).toBe('127.0.0.1');
+    expect(await (await fetch(local.link)).text()).toContain('No sessions yet');
+    await end(local.child);
+
+    const open = await opened('--host', '0.0.0.0');
+    expect(open.link.searchParams.get('token')).toMatch(/^[\w-]{32}$/);
+    open.link.hostname = '127.0.0.1';
+    const answer = await fetch(open.link, { redirect: 'manual' });
+    const [cookie = ''] = (answer.headers.get('set-cookie') ?? '').split(';');
+    expect((await fetch(new URL('/', open.link))).status).toBe(401);
+    expect((await fetch(new URL('/', open.link), { headers: { cookie } })).status).toBe(200);
+    await end(open.child);
+    await drop();
   });
 
   test('import --from copies another ADK session store', async () => {
@@ -477,7 +529,8 @@ async function conversation({ em }: MikroORM, userId = 'ada') {
 
 /** The result of a command that is to end with a code. */
 async function json(args: readonly string[], code = 0, input?: string) {
-  const result: Ended = await run([...args, '--json'], { ...(input !== undefined && { input }) });
+  const line = [...args, '--json'];
+  const result = await (input === undefined ? run(line) : runAlone(line, { input }));
   if (result.code !== code) throw new Error(`${args.join(' ')} ended with ${result.code}: ${result.err}${result.out}`);
   return JSON.parse(result.out);
 }

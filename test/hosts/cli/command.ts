@@ -1,10 +1,26 @@
-import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
+import { fork, spawn, type ChildProcess, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { WorkerBundle } from '../../faults/processes/worker-bundle.js';
+import type { CommandLine } from './commands-process.js';
 
 /** The command line in one file: it starts in a third of the time. */
-export const bundle = new WorkerBundle('../../../src/cli/main.ts');
+const main = new WorkerBundle('../../../src/cli/main.ts');
+const commands = new WorkerBundle('../../hosts/cli/commands-process.ts');
+
+let commandsProcess: ChildProcess | undefined;
+/** The command line that the process of the commands is at. */
+let current: Promise<unknown> = Promise.resolve();
+
+export async function prepare(): Promise<void> {
+  await Promise.all([main.build(), commands.build()]);
+  commandsProcess = fork(commands.path, { execArgv: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+}
+
+export async function remove(): Promise<void> {
+  commandsProcess?.kill();
+  await Promise.all([main.remove(), commands.remove()]);
+}
 
 export interface Ended {
   code: number | null;
@@ -12,15 +28,14 @@ export interface Ended {
   err: string;
 }
 
-interface CommandOptions {
-  input?: string;
+interface ProcessOptions {
   env?: NodeJS.ProcessEnv;
   cwd?: string;
 }
 
 /** Starts the command line as a process, without a terminal. */
-export function start(args: readonly string[], { env, cwd }: CommandOptions = {}): ChildProcessWithoutNullStreams {
-  return spawn(process.execPath, [bundle.path, ...args], { cwd, env: { ...process.env, ...env } });
+export function start(args: readonly string[], { env, cwd }: ProcessOptions = {}): ChildProcessWithoutNullStreams {
+  return spawn(process.execPath, [main.path, ...args], { cwd, env: { ...process.env, ...env } });
 }
 
 export async function ended(child: ChildProcessWithoutNullStreams): Promise<Ended> {
@@ -28,11 +43,34 @@ export async function ended(child: ChildProcessWithoutNullStreams): Promise<Ende
   return { code: code as number | null, out, err };
 }
 
-/** Runs the command line as a process, without a terminal. */
-export function run(args: readonly string[], options: CommandOptions = {}): Promise<Ended> {
+/** Runs the command line as a process of its own, without a terminal. */
+export function runAlone(args: readonly string[], options: ProcessOptions & { input?: string } = {}): Promise<Ended> {
   const child = start(args, options);
   child.stdin.end(options.input ?? '');
   return ended(child);
+}
+
+/** Runs the command line in the process of the commands, without a terminal. */
+export async function run(args: readonly string[], { cwd }: { cwd?: string } = {}): Promise<Ended> {
+  const result = current.then(async () => {
+    const child = commandsProcess;
+    if (!child) throw new Error('prepare() has not run');
+    const line: CommandLine = { args: [...args], cwd };
+    child.send(line);
+    const ends = new AbortController();
+    const { signal } = ends;
+    const exited = once(child, 'exit', { signal }).then(([code]) =>
+      Promise.reject(new Error(`It exited with ${code}`)),
+    );
+    try {
+      const [result] = await Promise.race([once(child, 'message', { signal }), exited]);
+      return result as Ended;
+    } finally {
+      ends.abort();
+    }
+  });
+  current = result.catch(() => undefined);
+  return result;
 }
 
 /** Runs its arguments on a terminal of its own, and passes on what is typed and shown. */
@@ -45,7 +83,7 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], master)))
 /** As `run`, on a terminal. Stdout and stderr come as one. */
 export async function runOnTerminal(args: readonly string[], typed = ''): Promise<Ended> {
   const { NO_COLOR: _, ...env } = process.env;
-  const child = spawn('python3', ['-c', TERMINAL, process.execPath, bundle.path, ...args], { env });
+  const child = spawn('python3', ['-c', TERMINAL, process.execPath, main.path, ...args], { env });
   // Typed when it is asked for: what comes before the question is lost to the line editor.
   let shown = '';
   child.stdout.on('data', (chunk: Buffer) => {

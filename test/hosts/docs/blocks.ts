@@ -8,6 +8,9 @@ import type { Given } from './given.js';
 const OWN_MODULES: Record<string, string> = {
   'adk-mikro-orm': 'src/index',
   'adk-mikro-orm/import': 'src/import',
+  'adk-mikro-orm/testing': 'src/testing/index',
+  'adk-mikro-orm/studio': 'src/studio/index',
+  'adk-mikro-orm/codecs': 'src/codecs/index',
   'adk-mikro-orm/entities': 'entities/index',
   'adk-mikro-orm/migrations': 'migrations/index',
 };
@@ -21,13 +24,22 @@ export interface Block {
   code: string;
 }
 
-/** Pages whose blocks are run elsewhere: by dev-ui.test.ts, by test/hosts/schema, and by test/hosts/package. */
-export const OTHER_PAGES = ['docs/dev-ui.md', 'docs/migrations.md', 'docs/testing.md'];
+/**
+ * Pages whose blocks are run elsewhere: by dev-ui.test.ts, by test/hosts/schema, and by test/hosts/package. That of docs/README.md
+ * is the README's.
+ */
+export const OTHER_PAGES = ['docs/README.md', 'docs/dev-ui.md', 'docs/migrations.md', 'docs/testing.md'];
+
+/** The pages of docs/, by their path in it. */
+export function docsPages(): string[] {
+  const files = readdirSync('docs', { recursive: true, encoding: 'utf8' });
+  return files.filter((file) => file.endsWith('.md')).map((file) => file.replaceAll(path.sep, '/'));
+}
 
 /** The pages whose blocks are run here. */
 export function pages(): string[] {
-  const docs = readdirSync('docs').filter((file) => file.endsWith('.md') && !OTHER_PAGES.includes(`docs/${file}`));
-  return ['README.md', ...docs.map((file) => `docs/${file}`)];
+  const docs = docsPages().map((file) => `docs/${file}`);
+  return ['README.md', ...docs.filter((page) => !OTHER_PAGES.includes(page))];
 }
 
 export function blocksOf(page: string): Block[] {

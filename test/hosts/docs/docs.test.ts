@@ -4,11 +4,13 @@ import { SqliteDriver } from '@mikro-orm/sqlite';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { AdkEvent, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
+import { AdkEvent, AdkProjection, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
 import * as api from '../../../src/index.js';
+import type { Studio } from '../../../src/studio/index.js';
 import { FAILURES, passingOf, type Failure } from '../../../src/model/failures.js';
+import { navigationProblems } from '../../../site/navigation.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
-import { OTHER_PAGES, blocksOf, compile, pages, type Block, type Compiled } from './blocks.js';
+import { OTHER_PAGES, blocksOf, compile, docsPages, pages, type Block, type Compiled } from './blocks.js';
 import { given, type Given } from './given.js';
 
 const root = process.cwd();
@@ -25,6 +27,35 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       [{ text: 'You said: Hello!' }],
     ]);
   },
+  "docs/coming-from.md Coming from ADK's own services": async (_given, { orm, sessionService }) => {
+    await (sessionService as api.MikroOrmSessionService).createSession({ appName: 'support', userId: 'ada' });
+    expect(await (orm as MikroORM).em.fork().count(AdkSession)).toBe(1);
+  },
+  'docs/guides/after-a-crash.md Keep a conversation after a crash': async ({ orm }) => {
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);
+  },
+  'docs/guides/delete-a-person.md Delete a person': async ({ orm }, { copy }) => {
+    const kinds = (copy as string[]).map((line) => (JSON.parse(line) as { type: string }).type);
+    expect(kinds).toEqual(['user', 'session', 'event']);
+    const em = orm.em.fork();
+    expect([await em.count(AdkSession), await em.count(AdkEvent), await em.count(AdkUserState)]).toEqual([0, 0, 0]);
+  },
+  'docs/guides/several-workers.md Several workers': async ({ orm }, { both }) => {
+    expect(both).toMatchObject({ state: { planner: 'ready', writer: 'ready' } });
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ data }) => (data as Event).author).sort()).toEqual(['planner', 'support', 'writer']);
+  },
+  'docs/guides/upgrade.md Upgrade': async ({ orm }) =>
+    expect(await migrationNames(orm)).toEqual([
+      expect.stringContaining('adk_initial'),
+      expect.stringContaining('adk_operations'),
+      expect.stringContaining('adk_projections'),
+    ]),
+  'docs/guides/which-database.md Which database?': async (_given, { orm, sessionService }) => {
+    await (sessionService as api.MikroOrmSessionService).createSession({ appName: 'support', userId: 'ada' });
+    expect(await (orm as MikroORM).em.fork().count(AdkSession)).toBe(1);
+  },
   'docs/event-log.md The event log': (_given, { messages }) =>
     expect(messages).toMatchObject([{ author: 'support', toolCalls: [{ name: 'ask_user' }] }]),
   'docs/event-log.md A database that went back': (_given, { kept, from }) => {
@@ -33,10 +64,23 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
   },
   'docs/event-log.md The complete log': ({ session }, { lines }) =>
     expect(lines).toEqual([`${session.id} was created`, '1: support']),
+  'docs/projections.md Projections of the log': async ({ orm }) => {
+    expect(await orm.em.getConnection().execute('select * from turns')).toEqual([{ app_name: 'support', count: 1 }]);
+    expect(await orm.em.fork().find(AdkProjection, {})).toMatchObject([{ name: 'turns', version: 1 }]);
+  },
+  'docs/projections.md What entries mean for rows that are made of events': (_given, { authors }) =>
+    expect(authors).toEqual(['support']),
+  'docs/session-contract.md Judge a session service': (_given, { broken }) =>
+    expect(broken).toEqual(['B1 createSession gives keys to app, user and session by their prefix']),
   'docs/leases.md Leases': async ({ orm }) => {
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
     expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);
     expect(await orm.em.fork().find(AdkSession, {})).toMatchObject([{ leaseHolder: null, leaseToken: 1 }]);
+  },
+  'docs/telemetry.md Telemetry': async ({ orm, session }) => {
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);
+    expect(session.events).toHaveLength(2);
   },
   'docs/maintenance.md Maintenance': async ({ orm }, { pruned, stats, erased }) => {
     expect(pruned).toMatchObject({ sessions: 0, more: false });
@@ -53,6 +97,13 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(imported).toMatchObject({ sessions: 1, events: 1, refused: 0 });
     const key = { appName: 'shop', userId: 'ada', sessionId: 'old' };
     expect(await service.getSession(key)).toMatchObject({ state: { step: 1 }, events: [{ author: 'user' }] });
+  },
+  'docs/studio.md In your own server': async (_given, { studio }) => {
+    const url = 'http://localhost/studio/sessions?app=support';
+    const { fetch } = studio as Studio;
+    expect((await fetch(new Request(url))).status).toBe(403);
+    const page = await fetch(new Request(url, { headers: { authorization: 'Bearer of-support' } }));
+    expect(await page.text()).toContain('ada');
   },
   'docs/damage.md Repair': (_given, { found, repaired }) => {
     expect(found).toEqual(repaired);
@@ -79,6 +130,17 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     await expect(service.appendEvent({ session: stale!, event: createEvent() })).rejects.toMatchObject({
       code: 'ADK_STALE_SESSION',
     });
+  },
+  'docs/codecs.md Codecs: compression and encryption': async ({ orm, session }, { encrypting }) => {
+    const [row] = await orm.em.fork().find(AdkEvent, {});
+    expect(row!.data).toEqual(['adk-codec', [{ codec: 'aes-256-gcm', key: '2026-11' }], expect.any(String)]);
+    const key = { appName: session.appName, userId: session.userId, sessionId: session.id };
+    expect(await (encrypting as api.MikroOrmSessionService).getSession(key)).toMatchObject({ id: session.id });
+  },
+  'docs/codecs.md Erase a person from backups, too': async ({ orm, wrapped }, { perPerson }) => {
+    const service = new api.MikroOrmSessionService(orm.em, { codec: perPerson as api.Codec });
+    await service.createSession({ appName: 'support', userId: 'bob', state: { a: 1, 'app:b': 2 } });
+    expect([...wrapped.keys()].sort()).toEqual(['app', 'user bob']);
   },
   'docs/recipes.md Your entities, related to ours': (_given, { ofAda }) => expect(ofAda).toEqual([]),
   'docs/recipes.md One transaction with your own rows': async ({ orm, Ticket, event }) => {
@@ -127,6 +189,11 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
   'docs/errors.md Errors': async ({ orm, event }) =>
     expect(await orm.em.fork().count(AdkEvent, { id: event.id })).toBe(1),
 };
+
+async function migrationNames(orm: MikroORM): Promise<string[]> {
+  const rows = await orm.em.getConnection().execute('select name from mikro_orm_migrations order by name');
+  return (rows as { name: string }[]).map(({ name }) => name);
+}
 
 const nameOf = ({ page, heading }: Block) => `${page} ${heading}`;
 
@@ -273,6 +340,22 @@ test('the table of versions in the README has the versions that are required and
       }),
   );
   expect(named.map((list) => list.sort())).toEqual([[...servers[6]].sort(), [...servers[7]].sort()]);
+});
+
+test('the first page of the site shows the code of the README', () => {
+  const codeOf = (page: string) => blocksOf(page).map(({ code }) => code);
+  expect(codeOf('docs/README.md')).toEqual(codeOf('README.md'));
+});
+
+test('every page of docs/ is listed in the navigation of the site', () => {
+  expect(navigationProblems(docsPages())).toEqual([]);
+});
+
+test('a page that is not listed, and one that is missing, is found', () => {
+  expect(navigationProblems([...docsPages(), 'new.md'])).toEqual(['docs/new.md is not listed in site/navigation.ts']);
+  expect(navigationProblems(docsPages().filter((page) => page !== 'tables.md'))).toEqual([
+    'site/navigation.ts lists docs/tables.md, which is missing',
+  ]);
 });
 
 test('the README has 200 lines at most', () => {

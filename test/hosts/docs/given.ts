@@ -55,6 +55,10 @@ export async function given() {
     agent,
     Ticket,
     createEvent,
+    keys: new Map([['2026-11', Buffer.alloc(32, 1)]]),
+    wrapped: new Map<string, Uint8Array>(),
+    // No KMS: it answers with what it was given.
+    kms: { encrypt: async (key: Uint8Array) => key, decrypt: async (key: Uint8Array) => key },
   };
 }
 

@@ -1,13 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { growthTables, type GrowthResults } from '../../../bench/growth/results.js';
 import type { Results } from '../../../bench/results.js';
-import { measurementsTable } from '../../../bench/table.js';
+import { comparisonTable, measurementsTable } from '../../../bench/table.js';
 
 /** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/measurements` writes it anew, after `npm run bench`. */
-test('the measurements in the README are those of the last complete run of the benchmark', async () => {
+test('the measurements in the README and on the first page of the site are those of the last complete run', async () => {
   const results = await resultsOf<Results>('results.json');
   expect(results.isComplete).toBe(true);
   await expectBetween('README.md', 'measurements', measurementsTable(results));
+  await expectBetween('docs/README.md', 'comparison', comparisonTable(results));
 });
 
 /** The same after `npm run bench -- growth --out docs/benchmarks`. */

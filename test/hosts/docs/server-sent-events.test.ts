@@ -4,55 +4,12 @@ import { get, type IncomingMessage, type Server, type ServerResponse } from 'nod
 import type { AddressInfo } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { AdkEvent } from '../../../entities/index.js';
+import { connection, idsOf, take, type Frame } from '../../support/event-source.js';
 import { blocksOf, compile, type Compiled } from './blocks.js';
 import { given, type Given } from './given.js';
 
 const HEADING = 'Events to a browser, with server-sent events';
 
-interface Frame {
-  id: string;
-  event: string;
-  data: unknown;
-}
-
-/** One connection of an `EventSource`; leaving the loop drops it. */
-async function* connection(url: string, lastEventId?: string): AsyncGenerator<Frame> {
-  const request = get(url, { headers: lastEventId === undefined ? {} : { 'last-event-id': lastEventId } });
-  try {
-    const [response] = (await once(request, 'response')) as [IncomingMessage];
-    expect([response.statusCode, response.headers['content-type']]).toEqual([200, 'text/event-stream']);
-    let text = '';
-    for await (const chunk of response.setEncoding('utf8')) {
-      const blocks = (text + String(chunk)).split('\n\n');
-      text = blocks.pop()!;
-      for (const block of blocks) {
-        const fields = block.split('\n').map((line) => line.split(/: ?(.*)/s).slice(0, 2));
-        const { id, event, data } = Object.fromEntries(fields) as Record<string, string>;
-        if (data !== undefined) yield { id: id!, event: event!, data: JSON.parse(data) };
-      }
-    }
-  } finally {
-    request.destroy();
-  }
-}
-
-/** The next frames of a connection that stays. */
-async function take(frames: AsyncGenerator<Frame>, count: number): Promise<Frame[]> {
-  const taken: Frame[] = [];
-  while (taken.length < count) {
-    const { done, value } = await frames.next();
-    if (done) throw new Error('The server has closed the connection.');
-    taken.push(value);
-  }
-  return taken;
-}
-
-/** The number of the event that each id is of. */
-const idsOf = (frames: Frame[]) =>
-  frames.map(({ id }) => {
-    const cursor = JSON.parse(id) as number | { seq: number };
-    return typeof cursor === 'number' ? cursor : cursor.seq;
-  });
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 describe('the recipe for server-sent events', () => {

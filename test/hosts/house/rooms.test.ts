@@ -33,6 +33,8 @@ test('the linter refuses an import of a room above, and of nothing else', () => 
     ['src/log/watch/poller.ts', '../../../migrations/migrate.js'],
     ['src/maintenance/repair.ts', '../sessions/damage.js'],
     ['src/index.ts', './cli/program.js'],
+    ['src/studio/studio.ts', '../cli/run.js'],
+    ['src/operations/doctor.ts', '../studio/html.js'],
     ['entities/columns.ts', '../src/index.js'],
   ] as const;
   const downward = [

@@ -7,8 +7,10 @@ import {
   SessionExistsError, SessionNotFoundError, StaleSessionError, UnserializableValueError,
 } from 'adk-mikro-orm';
 import { adkEntities as sameEntities, AdkSession } from 'adk-mikro-orm/entities';
+import { compression, encryption, type Codec } from 'adk-mikro-orm/codecs';
 import { importFrom } from 'adk-mikro-orm/import';
 import { adkMigrations } from 'adk-mikro-orm/migrations';
+import { createStudio } from 'adk-mikro-orm/studio';
 
 async function main(): Promise<void> {
   const errors: readonly (typeof AdkMikroOrmError | (new (...args: never[]) => AdkMikroOrmError))[] = [
@@ -18,7 +20,8 @@ async function main(): Promise<void> {
   const orm = await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
   await migrate(orm);
 
-  const service = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
+  const codec: Codec[] = [compression(), encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 7) })];
+  const service = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject', codec });
   const session = await service.createSession({ appName: 'shop', userId: 'alice', state: { 'user:name': 'Alice' } });
   await service.appendEvent({ session, event: createEvent({ author: 'user', content: { parts: [{ text: 'hello' }] } }) });
   const missing: unknown = await service
@@ -26,7 +29,9 @@ async function main(): Promise<void> {
     .catch((error: unknown) => error);
 
   const stored = await service.getSession({ appName: 'shop', userId: 'alice', sessionId: session.id });
+  const page = await createStudio(orm.em).fetch(new Request('http://localhost/sessions?app=shop'));
   console.log(JSON.stringify({
+    studio: page.status === 200 && (await page.text()).includes('alice'),
     text: stored?.events[0]?.content?.parts?.[0]?.text,
     state: stored?.state,
     rows: await orm.em.fork().count(AdkSession),
@@ -42,6 +47,7 @@ void main();
 `;
 
 export const PRINTED = {
+  studio: true,
   text: 'hello',
   state: { 'user:name': 'Alice' },
   rows: 1,

@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -73,7 +74,9 @@ describe('npm install in an empty folder', () => {
       const args = ['node_modules/.bin/adk-mikro-orm', command, '--json', '--url', 'sqlite:cli.db'];
       return JSON.parse((await run(process.execPath, args, { cwd: folder })).stdout) as unknown;
     };
-    expect(await cli('migrate')).toMatchObject({ migrations: [expect.anything(), expect.anything()] });
+    expect(await cli('migrate')).toMatchObject({
+      migrations: [expect.anything(), expect.anything(), expect.anything()],
+    });
     expect(await cli('stats')).toMatchObject({ sessions: 0 });
     // Without @mikro-orm/cli, which looks for a config that is not named.
     await writeFile(
@@ -84,6 +87,19 @@ describe('npm install in an empty folder', () => {
     );
     const named = ['node_modules/.bin/adk-mikro-orm', 'stats', '--json', '--config', 'named.mjs'];
     expect(JSON.parse((await run(process.execPath, named, { cwd: folder })).stdout)).toMatchObject({ sessions: 0 });
+    const studio = spawn(
+      process.execPath,
+      ['node_modules/.bin/adk-mikro-orm', 'studio', '--json', '--port', '0', '--url', 'sqlite:cli.db'],
+      { cwd: folder },
+    );
+    try {
+      const [line] = (await once(studio.stdout, 'data')) as [Buffer];
+      const { url } = JSON.parse(line.toString()) as { url: string };
+      expect(await (await fetch(url)).text()).toContain('No sessions yet');
+    } finally {
+      studio.kill('SIGINT');
+    }
+    expect(await once(studio, 'exit')).toEqual([0, null]);
     expect(await cli('doctor')).not.toContainEqual(expect.objectContaining({ state: 'wrong' }));
   });
 });

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import ts from 'typescript';
 import { PRINTED, appOn, errorsOf } from './app.js';
 
 const repository = path.resolve(__dirname, '../../..');
@@ -48,7 +49,7 @@ afterAll(() => rm(project, { recursive: true, force: true }));
 test('the tarball is small and holds what a user needs, and no tests', () => {
   const files = tarball.files.map((file) => file.path);
 
-  expect(tarball.size).toBeLessThan(500_000);
+  expect(tarball.size).toBeLessThan(750_000);
   expect([...new Set(files.map((file) => file.split('/')[0]))].sort()).toEqual([
     'CHANGELOG.md',
     'CONTRIBUTING.md',
@@ -61,7 +62,49 @@ test('the tarball is small and holds what a user needs, and no tests', () => {
     'package.json',
   ]);
   expect(files.filter((file) => /node_modules/.test(file))).toEqual([]);
-  expect(files.filter((file) => file.startsWith('dist/') && /test|bench|example/.test(file))).toEqual([]);
+  expect(files.filter((file) => file.startsWith('dist/') && /\.test\.|\/(test|bench|examples)\//.test(file))).toEqual(
+    [],
+  );
+});
+
+test.each(['esm', 'cjs'])('its declarations of %s are those that an entry leads to', async (format) => {
+  const installed = path.join(project, 'node_modules/adk-mikro-orm');
+  const folder = `dist/${format}/`;
+  const manifest = JSON.parse(await readFile('package.json', 'utf8')) as { exports: Record<string, unknown> };
+  const entries = JSON.stringify(manifest.exports).match(new RegExp(`${folder}[^"]*\\.d\\.ts`, 'g')) ?? [];
+  const program = ts.createProgram(
+    entries.map((entry) => path.join(installed, entry)),
+    { module: ts.ModuleKind.NodeNext, skipLibCheck: true },
+  );
+  const reached = program
+    .getSourceFiles()
+    .map(({ fileName }) => path.relative(installed, fileName))
+    .filter((file) => file.startsWith(folder));
+  const packed = tarball.files
+    .map((file) => file.path)
+    .filter((file) => file.startsWith(folder) && /\.d\.ts$/.test(file));
+  expect(packed.sort()).toEqual(reached.sort());
+});
+
+test('a dependency whose licence is not permissive is refused', async () => {
+  const check = (lock: string) => run(process.execPath, ['scripts/check-licences.js', lock], { cwd: repository });
+  await check('package-lock.json');
+  const lock = path.join(project, 'lock.json');
+  const packages = {
+    'node_modules/a': { license: 'MIT OR GPL-3.0' },
+    'node_modules/b': { license: 'GPL-3.0' },
+    'node_modules/c': {},
+    // Only for work on this package.
+    'node_modules/mariadb': { license: 'LGPL-2.1-or-later' },
+    'node_modules/d/node_modules/mariadb': { license: 'LGPL-2.1-or-later', dev: true },
+  };
+  await writeFile(lock, JSON.stringify({ packages }));
+  await expect(check(lock)).rejects.toMatchObject({
+    code: 1,
+    stderr: ['b: GPL-3.0', 'c: no licence', 'mariadb: LGPL-2.1-or-later', '']
+      .map((each) => each && `node_modules/${each}`)
+      .join('\n'),
+  });
 });
 
 test('every link of its pages leads to a file of the tarball', async () => {
@@ -103,7 +146,51 @@ test('an import loads a few files of the package, and nothing else than ADK and 
   const { stdout } = await run(process.execPath, ['-e', script], { cwd: project });
   const loaded = JSON.parse(stdout) as string[];
   expect(loaded.filter((file) => !file.includes('node_modules/adk-mikro-orm/dist/cjs/'))).toEqual([]);
-  expect(loaded.length).toBeLessThan(12);
+  expect(loaded.length).toBeLessThan(15);
+  expect(loaded.filter((file) => file.includes('codecs'))).toEqual([]);
+});
+
+test('telemetry needs a package, and says which', async () => {
+  const script = `
+    const { MikroOrmSessionService } = <PACKAGE>;
+    const { MikroORM } = <DRIVER>;
+    const { adkEntities } = <ENTITIES>;
+    const orm = await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
+    try {
+      new MikroOrmSessionService(orm.em, { telemetry: true });
+      console.log('loaded');
+    } catch ({ code, message }) {
+      console.log(code, message);
+    }
+    await orm.close();`;
+  const using = (load: (name: string) => string) =>
+    script
+      .replace('<PACKAGE>', load('adk-mikro-orm'))
+      .replace('<DRIVER>', load('@mikro-orm/better-sqlite'))
+      .replace('<ENTITIES>', load('adk-mikro-orm/entities'));
+  await writeFile(
+    path.join(project, 'telemetry.mjs'),
+    using((name) => `await import('${name}')`),
+  );
+  await writeFile(
+    path.join(project, 'telemetry.cjs'),
+    `void (async () => {${using((name) => `require('${name}')`)}})();`,
+  );
+  const printed = async () =>
+    Promise.all(
+      ['telemetry.mjs', 'telemetry.cjs'].map(async (file) => {
+        const { stdout } = await run(process.execPath, [file], { cwd: project });
+        return stdout.trim();
+      }),
+    );
+
+  const missing =
+    "ADK_INVALID_ARGUMENT 'telemetry' needs a package that could not be loaded: npm install @opentelemetry/api";
+  expect(await printed()).toEqual([missing, missing]);
+  const api = path.join(project, 'node_modules/@opentelemetry');
+  await mkdir(api);
+  await symlink(path.join(repository, 'node_modules/@opentelemetry/api'), path.join(api, 'api'), 'junction');
+  expect(await printed()).toEqual(['loaded', 'loaded']);
 });
 
 test('a release without repository, homepage, bugs and author is refused', async () => {

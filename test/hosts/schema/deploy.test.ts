@@ -4,7 +4,7 @@ import { AdkEvent } from '../../../entities/index.js';
 import type * as Migrations from '../../../migrations/index.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { EventLog } from '../../../src/index.js';
-import { Fold, expectSame, tablesOf } from '../../support/fold.js';
+import { expectSame, folded, tablesOf } from '../../support/fold.js';
 import { databasesOfUrls } from '../../support/servers.js';
 import { LineProcess } from './line-process.js';
 import * as previous from './previous-version.js';
@@ -94,7 +94,7 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
       });
       expect(await appliedMigrations(orm)).toEqual([...MIGRATIONS]);
       await expectWhole(orm, works);
-      expectSame(await Fold.of(new EventLog(orm.em), 'app'), await tablesOf(orm, 'app'));
+      expectSame(await folded(new EventLog(orm.em), 'app'), await tablesOf(orm, 'app'));
     },
     300_000,
   );

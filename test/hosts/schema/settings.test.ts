@@ -63,7 +63,7 @@ describe.each(['mysql', 'mariadb'] as const)('%s', (name) => {
     // MikroORM's own table has a primary key as well.
     await execute(set);
     await migrate(orm);
-    expect(await tables()).toHaveLength(8);
+    expect(await tables()).toHaveLength(9);
   });
 
   if (name === 'mariadb') {
@@ -81,6 +81,6 @@ describe.each(['mysql', 'mariadb'] as const)('%s', (name) => {
     const rows = await execute<{ options: string }>(
       "select create_options as options from information_schema.tables where table_schema = database() and table_name like 'adk%'",
     );
-    expect(rows.map(({ options }) => /row_format=dynamic/i.test(options))).toEqual(Array(8).fill(true));
+    expect(rows.map(({ options }) => /row_format=dynamic/i.test(options))).toEqual(Array(9).fill(true));
   });
 });

@@ -13,6 +13,7 @@ export const TABLES = [
   'counters',
   'event_parts',
   'events',
+  'projections',
   'session_states',
   'sessions',
   'user_states',
@@ -107,7 +108,11 @@ export const dropSchema = ({ schema }: MikroORM) => call(schema, 'dropSchema', '
 export const INITIAL = 'Migration20261121000000_adk_initial';
 
 /** Our migrations, oldest first, as MikroORM's table notes them. */
-export const MIGRATIONS = [INITIAL, 'Migration20261122000000_adk_operations'];
+export const MIGRATIONS = [
+  INITIAL,
+  'Migration20261122000000_adk_operations',
+  'Migration20261123000000_adk_projections',
+];
 
 /** The same for another schema or prefix. */
 export const migrationsOf = (location: string) => MIGRATIONS.map((name) => `${name}[${location}]`);

@@ -6,6 +6,8 @@ import { hasEnded } from '../../../src/database/orm/host-transaction.js';
 import { sqlOf } from '../../../src/database/sql/sql.js';
 import type { Statements } from '../../../src/database/sql/statements.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
+import { TextCodec } from '../../../src/model/codec.js';
+import { StoredTexts } from '../../../src/model/stored-texts.js';
 import { errorOf, saying } from '../../contract/tools.js';
 import { createDatabase, type TestDatabase } from '../../support/servers.js';
 
@@ -13,7 +15,11 @@ const KEY = { appName: 'a', userId: 'u', sessionId: 's' };
 
 describe('a result of an unexpected shape is an error', () => {
   test('numbers of a change: none is 0, and none is rounded', async () => {
-    const context = { isInTransaction: false, isInProcess: false, mayPrepare: false, isForeign: false, prefix: '' };
+    const texts = new StoredTexts(new TextCodec([]));
+    const context = {
+      ...{ texts, prefix: '' },
+      ...{ isInTransaction: false, isInProcess: false, mayPrepare: false, isForeign: false },
+    };
     const change = (result: object) => {
       const statements = { send: async () => result } as unknown as Statements;
       return sqlOf(statements, {} as Driver, { around: '?' }, context).run('');

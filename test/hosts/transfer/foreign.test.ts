@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { adkEntities } from '../../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SchemaError, SessionMaintenance, migrate } from '../../../src/index.js';
 import { importFrom as importSessionsFrom, type ImportFromOptions, type RefusedRow } from '../../../src/import.js';
-import { Fold, expectSame, tablesOf } from '../../support/fold.js';
+import { expectSame, folded, tablesOf } from '../../support/fold.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../../support/servers.js';
@@ -170,7 +170,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
           expectSameSession(await ours.getSession(place), await service.getSession(place));
         }
         expect((await ours.listSessions({ appName })).sessions).toHaveLength(sessions.length);
-        expectSame(await Fold.of(new EventLog(target.em), appName), await tablesOf(target, appName));
+        expectSame(await folded(new EventLog(target.em), appName), await tablesOf(target, appName));
       }
       expect(await ours.getUserState({ appName: 'gone', userId: 'gone' })).toEqual({ 'user:a': 1 });
       expect(await ours.getAppState({ appName: 'gone' })).toEqual({ 'app:b': 2 });
@@ -372,6 +372,26 @@ test('L2 a store of @google/adk, on MikroORM 7 as well', async () => {
     events: [{ id: 'e1', invocationId: 'i1', timestamp: 1600000001000.5, actions: { stateDelta: { step: 1 } } }],
     lastUpdateTime: 1600000001000,
   });
+});
+
+test('L2 a store of a schema_version that is not known is refused', async () => {
+  const [source, target] = [await storeOf('sqlite', ADK_JS_ON_SQLITE), await emptyStore()];
+  for (const version of ['2', '1.1', '']) {
+    await execute(source.em, "update adk_internal_metadata set value = ? where key = 'schema_version'", [version]);
+    await expect(importFrom(source, target)).rejects.toMatchObject({
+      code: 'ADK_SCHEMA',
+      message: expect.stringContaining(`schema_version is ${version};`),
+    });
+  }
+  const go = await storeOf('sqlite', [
+    ...goTables('sqlite'),
+    'create table adk_internal_metadata (key text, value integer)',
+    "insert into adk_internal_metadata values ('schema_version', 2)",
+  ]);
+  await expect(importFrom(go, target)).rejects.toMatchObject({
+    message: expect.stringContaining('schema_version is 2;'),
+  });
+  expect(await new SessionMaintenance(target.em).stats()).toMatchObject({ sessions: 0 });
 });
 
 const app = { appName: 'app', userId: 'u' };

@@ -3,6 +3,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { setImmediate } from 'node:timers/promises';
 import { adkEntities } from '../../../entities/index.js';
 import {
+  FoldedLog,
   EventLog,
   MikroOrmSessionService,
   SessionMaintenance,
@@ -15,7 +16,7 @@ import {
 } from '../../../src/index.js';
 import { pastState } from '../../../src/model/past-state.js';
 import { faulty } from '../../contract/tools.js';
-import { Fold, expectSame, tablesOf } from '../../support/fold.js';
+import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
 import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../../support/servers.js';
 
 const open: { orms: MikroORM[]; database: TestDatabase }[] = [];
@@ -108,7 +109,7 @@ describe.each(availableDatabases())('from %s', (source) => {
       expect(written).toMatchObject({ sessions: 20, records: lines.length });
       expect(await linesOf(to)).toEqual(lines);
       for (const appName of ['app', 'App', 'state alone'])
-        expectSame(await Fold.of(new EventLog(to.em), appName), await tablesOf(to, appName));
+        expectSame(await folded(new EventLog(to.em), appName), await tablesOf(to, appName));
       // Again: nothing is new, also for the readers of the log.
       const head = await new EventLog(to.em).head({ changes: true });
       expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0 });
@@ -313,7 +314,7 @@ test('L1 a later import brings what is new, and leaves what has gone on', async 
   await there.appendEvent({ session, event: createEvent({ id: 'e1', actions: { stateDelta: { n: 1 } } }) });
   await importInto(to, await linesOf(from));
   const log = new EventLog(to.em);
-  const reader = new Fold();
+  const reader = new FoldedLog();
   for await (const entry of log.since(0, { appName: 'app', changes: true })) reader.add(entry);
   const seen = await log.head();
   await there.appendEvent({ session, event: createEvent({ id: 'e2', actions: { stateDelta: { n: 2 } } }) });
@@ -324,9 +325,9 @@ test('L1 a later import brings what is new, and leaves what has gone on', async 
     state: { b: 2, n: 2 },
     events: [{ id: 'e1' }, { id: 'e2' }],
   });
-  expectSame(await Fold.of(log, 'app'), await tablesOf(to, 'app'));
+  expectSame(await folded(log, 'app'), await tablesOf(to, 'app'));
   for await (const entry of log.since(seen, { appName: 'app', changes: true })) reader.add(entry);
-  expectSame(reader.result, await tablesOf(to, 'app'));
+  expectSame(resultOf(reader), await tablesOf(to, 'app'));
 
   const gone = (await here.getSession(key))!;
   await here.appendEvent({ session: gone, event: createEvent({ id: 'e3', actions: { stateDelta: { n: 3 } } }) });
@@ -344,7 +345,7 @@ test('J2 what a session that was rewound does not explain any more is in the log
   await there.appendEvent({ session: rewound, event: createEvent({ id: 'e1', actions: { stateDelta: { k: 1 } } }) });
   await there.appendEvent({ session: rewound, event: createEvent({ id: 'e1', author: 'corrected' }) });
   await importInto(to, await linesOf(from));
-  expectSame(await Fold.of(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
+  expectSame(await folded(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
   expect(await linesOf(to)).toEqual(await linesOf(from));
 });
 
@@ -359,7 +360,7 @@ test('L1 a session that is marked as deleted here, and not in the records, is br
   await importInto(to, lines);
   expect(await here.getSession(key)).toMatchObject({ state: { a: 1 } });
   expect(await linesOf(to)).toEqual(lines);
-  expectSame(await Fold.of(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
+  expectSame(await folded(new EventLog(to.em), 'app'), await tablesOf(to, 'app'));
 });
 
 test('L1 what is no record, or another session, is refused', async () => {
@@ -425,6 +426,29 @@ test('L1 what is no record, or another session, is refused', async () => {
   await here.createSession(key);
   await expect(into(records)).rejects.toMatchObject({ code: 'ADK_SESSION_EXISTS' });
   expect((await here.getSession(key))?.events).toEqual([]);
+});
+
+test('L1 what only ADK writes to customMetadata is not taken from a file', async () => {
+  const orm = await emptyStore('sqlite');
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  const service = new MikroOrmSessionService(orm.em);
+  const written = await service.createSession(key);
+  const trusted = { __adk_internal_fc_hmac: 'v1:0' };
+  const events = [
+    createEvent({ id: 'a', author: 'clerk', customMetadata: { ...trusted, request: 1 } }),
+    createEvent({ id: 'b', author: 'clerk', customMetadata: trusted }),
+  ];
+  await service.appendEvents({ session: written, events });
+  const lines = await linesOf(orm);
+  expect(lines.filter((line) => line.includes('__adk_internal_'))).toHaveLength(2);
+
+  const target = await emptyStore('sqlite');
+  await importInto(target, lines);
+  const imported = await new MikroOrmSessionService(target.em).getSession(key);
+  expect(imported?.events.map(({ id, customMetadata }) => [id, customMetadata])).toEqual([
+    ['a', { request: 1 }],
+    ['b', undefined],
+  ]);
 });
 
 test('L1 a damaged session is not exported in part', async () => {

@@ -65,6 +65,4 @@ export interface OwnStore extends Store {
   recorded(work: () => Promise<unknown>): Promise<RecordedStatement[]>;
 }
 
-export function keyOf({ appName, userId, id }: { appName: string; userId: string; id: string }): SessionKey {
-  return { appName, userId, sessionId: id };
-}
+export { keyOf } from '../../../src/testing/rule.js';

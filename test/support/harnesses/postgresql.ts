@@ -140,6 +140,12 @@ export const postgresql: ServerDatabase = {
       const rows = (await explain('explain')) as { 'QUERY PLAN': string }[];
       return rows.map((row) => row['QUERY PLAN']).filter((line) => /Seq Scan on adk_(?!counters)/.test(line));
     },
+    // The next line has what is searched for in the index.
+    async wholeSessions(explain) {
+      const rows = (await explain('explain')) as { 'QUERY PLAN': string }[];
+      const lines = rows.map((row) => row['QUERY PLAN']);
+      return lines.filter((line, i) => / adk_events_event_id /.test(line) && !lines[i + 1]?.includes('event_id'));
+    },
   },
   statements: {
     // One statement does it all.

@@ -82,6 +82,10 @@ export const sqlite: FileDatabase = {
       const rows = (await explain('explain query plan')) as { detail: string }[];
       return rows.map(({ detail }) => detail).filter((line) => /^SCAN (adk_|[ce]$|[ce] )/.test(line));
     },
+    async wholeSessions(explain) {
+      const rows = (await explain('explain query plan')) as { detail: string }[];
+      return rows.map(({ detail }) => detail).filter((line) => /^SEARCH (adk_events|e) .*session_id=\?\)$/.test(line));
+    },
   },
   statements: {
     append: (scopes) => [

@@ -2,6 +2,7 @@
 export const TABLES = [
   'changes',
   'counters',
+  'projections',
   'sessions',
   'events',
   'event_parts',

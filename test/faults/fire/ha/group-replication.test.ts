@@ -2,7 +2,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { MySqlDriver } from '@mikro-orm/mysql';
 import { adkEntities } from '../../../../entities/index.js';
 import { MikroOrmSessionService, migrate } from '../../../../src/index.js';
-import { bundle as command, run } from '../../../hosts/cli/command.js';
+import { prepare, remove, run } from '../../../hosts/cli/command.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
 import { WorkerBundle } from '../../processes/worker-bundle.js';
@@ -56,7 +56,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, all of which t
     await openMigrated('examined');
     const [{ server }] = group.nodes;
     const url = server.url('examined');
-    await command.build();
+    await prepare();
     try {
       const consistency = async () => {
         const { out } = await run(['doctor', '--json', '--url', url]);
@@ -68,7 +68,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, all of which t
       expect(await consistency()).toBe('advice');
     } finally {
       await server.execute("set global group_replication_consistency = 'BEFORE'");
-      await command.remove();
+      await remove();
     }
   });
 

@@ -1,9 +1,9 @@
-import type { EntityMetadata, EntityProperty, MikroORM } from '@mikro-orm/core';
-import { dialectName } from '../../../entities/dialect-name.js';
-import { TABLES, locationFor, locationOf } from '../../../migrations/tables.js';
-import type { DialectSql } from '../../database/dialects/dialect.js';
-import { checking, type Run } from '../../database/sql/sql.js';
-import { textOf } from '../../database/sql/row-values.js';
+import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/core';
+import { dialectName } from '../../entities/dialect-name.js';
+import { TABLES, locationFor, locationOf } from '../../migrations/tables.js';
+import type { DialectSql } from '../database/dialects/dialect.js';
+import { checking, type Run } from '../database/sql/sql.js';
+import { textOf } from '../database/sql/row-values.js';
 
 /** A column, an index or a foreign key that a table has. */
 interface Part {
@@ -33,12 +33,12 @@ const NO_FOREIGN_KEYS_LATER =
  *
  * @returns what puts each difference right, a statement as a rule.
  */
-export async function schemaDifferences(orm: MikroORM, dialect: DialectSql, read: Run): Promise<string[]> {
-  const { schema } = locationFor(orm.config, {
-    dialect: dialectName(orm.em.getPlatform()) ?? 'sqlite',
-    ...locationOf(orm.getMetadata()),
+export async function schemaDifferences(em: EntityManager, dialect: DialectSql, read: Run): Promise<string[]> {
+  const { schema } = locationFor(em.config, {
+    dialect: dialectName(em.getPlatform()) ?? 'sqlite',
+    ...locationOf(em.getMetadata()),
   });
-  const entities = [...orm.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
+  const entities = [...em.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
   const values = [schema ?? null, ...entities.map(({ tableName }) => checking(tableName))];
   const rows = await read((sql) => sql.all<Part>(dialect.catalog(entities.length), [...values, ...values, ...values]));
   const parts = rows.map((row) => ({ ...row, detail: textOf(row.detail), name: textOf(row.name) }));
@@ -46,7 +46,7 @@ export async function schemaDifferences(orm: MikroORM, dialect: DialectSql, read
     const there = parts.filter(({ table_name }) => table_name === meta.tableName);
     // The connection finds the table in a schema that is not its first one.
     if (there.length === 0) return [];
-    return neededBy(meta, orm, schema)
+    return neededBy(meta, em, schema)
       .filter((needed) => !there.some((part) => isMet(needed, part)))
       .flatMap(({ kind, name, drop, statement }) => {
         const isOther = drop !== undefined && there.some((part) => part.kind === kind && part.name === name);
@@ -63,8 +63,8 @@ function isMet(needed: Needed, part: Part): boolean {
   );
 }
 
-function neededBy(meta: EntityMetadata, orm: MikroORM, schema: string | undefined): Needed[] {
-  const platform = orm.em.getPlatform();
+function neededBy(meta: EntityMetadata, em: EntityManager, schema: string | undefined): Needed[] {
+  const platform = em.getPlatform();
   const isSqlite = dialectName(platform) === 'sqlite';
   const isPostgreSql = dialectName(platform) === 'postgresql';
   const isMySql = !isSqlite && !isPostgreSql;

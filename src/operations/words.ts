@@ -1,7 +1,7 @@
 /**
  * Characters that a terminal takes as commands, or that reorder what is shown: somebody may have said them to an agent.
  */
-const COMMANDS = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const COMMANDS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /** @returns a line of text with such characters written out, as `\u001b`; in JSON that means the same. */
 export function printable(text: string): string {

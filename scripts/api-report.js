@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto';
+import path from 'node:path';
+import ts from 'typescript';
+
+/** The entries of package.json, and their sources. */
+const ENTRIES = {
+  'adk-mikro-orm': 'src/index.ts',
+  'adk-mikro-orm/import': 'src/import.ts',
+  'adk-mikro-orm/entities': 'entities/index.ts',
+  'adk-mikro-orm/migrations': 'migrations/index.ts',
+};
+
+/** How long a declaration may be, in characters. */
+const MOST_READABLE = 10_000;
+
+/** Where the declarations would be written; nothing is. */
+const FOLDER = 'dist/api';
+
+/**
+ * Writes the declarations of all public names down, by entry and name, without comments. A test sees that the types that they
+ * mention are public themselves.
+ *
+ * @param {Record<string, string>} sources contents of files to take in place of those on the disk, by their paths in the repository.
+ * @returns {string}
+ */
+export function apiReport(sources = {}) {
+  const read = ts.readConfigFile('tsconfig.build.json', (file) => ts.sys.readFile(file));
+  const { options } = ts.parseJsonConfigFileContent(read.config, ts.sys, '.');
+  const entries = Object.values(ENTRIES).map((file) => path.resolve(file));
+  const replaced = new Map(Object.entries(sources).map(([file, text]) => [path.resolve(file), text]));
+
+  // `npm run typecheck` checks the sources.
+  const declared = programOf(entries, { ...options, noCheck: true, removeComments: true, outDir: FOLDER }, replaced);
+  /** @type {Map<string, string>} */
+  const declarations = new Map();
+  declared.emit(undefined, (file, text) => declarations.set(path.resolve(file), text), undefined, true);
+
+  const files = Object.values(ENTRIES).map((file) => path.resolve(FOLDER, file.replace(/\.ts$/, '.d.ts')));
+  // What they import of other packages stays as it is written.
+  const program = programOf(files, { ...options, noEmit: true, noLib: true, types: [] }, declarations, true);
+  const checker = program.getTypeChecker();
+  const sections = Object.keys(ENTRIES).map((name, i) => {
+    const module = checker.getSymbolAtLocation(/** @type {ts.SourceFile} */ (program.getSourceFile(files[i] ?? '')));
+    if (!module) throw new Error(`${name} exports nothing`);
+    const exported = checker.getExportsOfModule(module).sort((a, b) => (a.name < b.name ? -1 : 1));
+    return { name, text: exported.flatMap((symbol) => textsOf(symbol, checker)).join('\n') };
+  });
+  const parts = sections.map(({ name, text }) => `## ${name}\n\n\`\`\`ts\n${text}\n\`\`\`\n`);
+  return ['# Public declarations\n', 'Written by `npm run api -- --update`, and compared by CI.\n', ...parts].join(
+    '\n',
+  );
+}
+
+/**
+ * @param {string[]} roots
+ * @param {ts.CompilerOptions} options
+ * @param {Map<string, string>} files contents that take the place of those on the disk.
+ * @param {boolean} isAlone whether there are no other files.
+ */
+function programOf(roots, options, files, isAlone = false) {
+  const host = ts.createCompilerHost(options);
+  const disk = { ...host };
+  const own = /** @param {string} file */ (file) => files.get(path.normalize(file));
+  host.readFile = (file) => own(file) ?? disk.readFile(file);
+  host.fileExists = (file) => own(file) !== undefined || (!isAlone && disk.fileExists(file));
+  // Folders of files that are not on the disk.
+  if (isAlone) delete host.directoryExists;
+  host.getSourceFile = (file, version, ...more) => {
+    const text = own(file);
+    return text === undefined
+      ? disk.getSourceFile(file, version, ...more)
+      : ts.createSourceFile(file, text, version, true);
+  };
+  return ts.createProgram(roots, options, host);
+}
+
+/**
+ * @param {ts.Symbol} symbol
+ * @param {ts.TypeChecker} checker
+ */
+function textsOf(symbol, checker) {
+  const declared = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+  return (declared.declarations ?? []).map((declaration) => {
+    const node = ts.isVariableDeclaration(declaration) ? declaration.parent.parent : declaration;
+    const text = node.getText().replace(/^\s*#private;\n/gm, '');
+    if (text.length <= MOST_READABLE) return text;
+    // MikroORM infers the types of entities. Nobody reads them, but whether they change must show.
+    return `// ${declared.name}: inferred, with the checksum ${createHash('sha256').update(text).digest('hex').slice(0, 16)}`;
+  });
+}

@@ -1,0 +1,49 @@
+import { readFileSync } from 'node:fs';
+import { slug } from 'github-slugger';
+import { defineConfig } from 'vitepress';
+
+const sidebar = JSON.parse(readFileSync(new URL('../pages/sidebar.json', import.meta.url), 'utf8'));
+
+export default defineConfig({
+  title: 'adk-mikro-orm',
+  description: "Durable sessions for Google's Agent Development Kit in TypeScript, on your own MikroORM",
+  lang: 'en',
+  srcDir: 'pages',
+  // The path below which GitHub's pages serve the site.
+  base: process.env.SITE_BASE || '/',
+  // check-links.ts follows the others, and their anchors as well.
+  ignoreDeadLinks: 'localhostLinks',
+  markdown: {
+    // Links to headings are the same as on GitHub.
+    anchor: { slugify: slug },
+    toc: { slugify: slug },
+    theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
+    config(markdown) {
+      // A table that scrolls can be reached with the keyboard.
+      markdown.renderer.rules.table_open = () => '<table tabindex="0">\n';
+    },
+  },
+  themeConfig: {
+    nav: [
+      { text: 'Recipes', link: '/recipes' },
+      { text: 'Contract', link: '/contract' },
+      { text: 'Reference', link: '/reference/' },
+      { text: 'Changes', link: '/CHANGELOG' },
+    ],
+    sidebar: [
+      ...sidebar,
+      {
+        text: 'Look up',
+        items: [
+          { text: 'Reference', link: '/reference/' },
+          { text: 'README', link: '/README' },
+          { text: 'Changes', link: '/CHANGELOG' },
+          { text: 'Contributing', link: '/CONTRIBUTING' },
+          { text: 'Security', link: '/SECURITY' },
+        ],
+      },
+    ],
+    outline: [2, 3],
+    search: { provider: 'local' },
+  },
+});

@@ -1,0 +1,134 @@
+// Makes the sources of the site in site/pages: the pages of docs/ with what GitHub alone understands rewritten, the files that
+// they link to, and the reference from the docstrings.
+import { execFileSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { tablesOfDiagram } from './diagram.js';
+import { NAVIGATION, navigationProblems } from './navigation.js';
+
+const SITE = import.meta.dirname;
+const REPOSITORY = path.resolve(SITE, '..');
+const PAGES = path.join(SITE, 'pages');
+const ROOT_PAGES = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'];
+
+/** As docstrings and pages cite the rules of docs/contract.md. */
+const CITED_RULE = /\(contract ([A-O]\d+)\)/g;
+
+const read = (file: string) => readFileSync(path.join(REPOSITORY, file), 'utf8');
+
+rmSync(PAGES, { recursive: true, force: true });
+const docs = readdirSync(path.join(REPOSITORY, 'docs'), { recursive: true, encoding: 'utf8' }).map((file) =>
+  file.replaceAll(path.sep, '/'),
+);
+const pages = docs.filter((file) => file.endsWith('.md'));
+const problems = navigationProblems(pages);
+if (problems.length > 0) throw new Error(problems.join('\n'));
+
+// Pictures become part of pages; other files are given out as they are.
+for (const file of docs.filter((each) => /\.(svg|jpg|json)$/.test(each)))
+  cpSync(path.join(REPOSITORY, 'docs', file), path.join(PAGES, file.endsWith('.json') ? 'public' : '', file));
+
+/** Files that are no pages and that pages link to; each becomes a page that shows it. */
+const sources = new Set<string>();
+for (const page of [...pages.map((file) => `docs/${file}`), ...ROOT_PAGES]) {
+  const target = placeOf(page);
+  const frontMatter = target === 'index.md' ? '---\nsidebar: false\naside: false\npageClass: front\n---\n\n' : '';
+  write(target, frontMatter + markup(linked(read(page), page, target)));
+}
+for (const file of sources) {
+  const language = path.extname(file).slice(1);
+  write(placeOf(file), `# ${file}\n\n\`\`\`\`${language}\n${read(file)}\`\`\`\`\n`);
+}
+reference();
+const titles = Object.fromEntries(pages.map((page) => [page, titleOf(read(`docs/${page}`))]));
+const groups = NAVIGATION.map(({ title, pages }) => ({
+  text: title,
+  items: pages.map((page) => ({
+    text: titles[page],
+    link: `/${placeOf(`docs/${page}`).replace(/(index)?\.md$/, '')}`,
+  })),
+}));
+writeFileSync(path.join(PAGES, 'sidebar.json'), JSON.stringify(groups));
+
+/** Where a file of the repository is on the site. */
+function placeOf(file: string): string {
+  if (file === 'docs/README.md') return 'index.md';
+  if (file.startsWith('docs/')) return file.slice('docs/'.length);
+  if (ROOT_PAGES.includes(file)) return file;
+  sources.add(file);
+  return `source/${file}.md`;
+}
+
+/** The page with its links to files of the repository as links of the site. */
+function linked(markdown: string, page: string, target: string): string {
+  return outsideOfCode(markdown, (text) =>
+    text.replace(/(?<=\]\()(?!\w+:|#)([^)#\s]+)/g, (link: string) => {
+      const file = path.posix.join(path.posix.dirname(page), link);
+      if (!existsSync(path.join(REPOSITORY, file))) throw new Error(`${page} links to ${link}, which is missing`);
+      if (statSync(path.join(REPOSITORY, file)).isDirectory()) throw new Error(`${page} links to ${link}, a folder`);
+      const relative = path.posix.relative(path.posix.dirname(target), placeOf(file));
+      return relative.startsWith('.') ? relative : `./${relative}`;
+    }),
+  );
+}
+
+/** What GitHub shows by itself, in words of the site. */
+function markup(markdown: string): string {
+  const text = outsideOfCode(markdown, (each) => each.replace(CITED_RULE, '(contract [$1](/contract#$1))'));
+  return (
+    text
+      .replace(/^```mermaid\n(erDiagram\n.*?)^```$/gms, (_block, diagram: string) => tablesOfDiagram(diagram))
+      // The site has a switch between light and dark, which `prefers-color-scheme` does not know.
+      .replace(
+        /<picture>\s*<source [^>]*srcset="([^"]*)">\s*<img alt="([^"]*)" src="([^"]*)">\s*<\/picture>/g,
+        '<img class="in-dark" alt="$2" src="./$1"><img class="in-light" alt="$2" src="./$3">',
+      )
+      .replace(/^- \*\*([A-O]\d+)(?=\. )/gm, (_start, rule: string) => `- <span id="${rule}"></span>**${rule}`)
+  );
+}
+
+function outsideOfCode(markdown: string, change: (text: string) => string): string {
+  return markdown
+    .split(/(^```.*?^```$|`[^`\n]*`)/gms)
+    .map((text, i) => (i % 2 === 0 ? change(text) : text))
+    .join('');
+}
+
+/** TypeDoc's pages, of every entry that package.json exports. */
+function reference(): void {
+  const { name, exports } = JSON.parse(read('package.json')) as {
+    name: string;
+    exports: Record<string, Entry | string>;
+  };
+  const entries = Object.entries(exports).flatMap(([key, entry]) =>
+    typeof entry === 'string' ? [] : [{ module: path.posix.join(name, key), file: sourceOf(entry.import.types) }],
+  );
+  const files = entries.map(({ file }) => path.join('..', file));
+  execFileSync(path.join(SITE, 'node_modules/.bin/typedoc'), files, { cwd: SITE, stdio: 'inherit' });
+  for (const file of readdirSync(path.join(PAGES, 'reference'), { recursive: true, encoding: 'utf8' })) {
+    if (file.endsWith('.md'))
+      write(`reference/${file}`, markup(readFileSync(path.join(PAGES, 'reference', file), 'utf8')));
+  }
+  for (const { module, file } of entries)
+    if (!existsSync(path.join(PAGES, 'reference', module)))
+      throw new Error(`${file} has no comment with "@module ${module}", the name that the reference gives it`);
+}
+
+interface Entry {
+  import: { types: string };
+}
+
+function sourceOf(types: string): string {
+  return types.replace('./dist/esm/', '').replace('.d.ts', '.ts');
+}
+
+function titleOf(markdown: string): string {
+  const [, title] = /^# (.*)$/m.exec(markdown) ?? [];
+  if (title === undefined) throw new Error('A page begins with its title: # …');
+  return title.replaceAll('`', '');
+}
+
+function write(file: string, text: string): void {
+  mkdirSync(path.dirname(path.join(PAGES, file)), { recursive: true });
+  writeFileSync(path.join(PAGES, file), text);
+}

@@ -1,0 +1,40 @@
+import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
+import type { ReencodeResult } from '../../model/progress.js';
+import { Progress } from '../progress.js';
+import type { Work } from '../run.js';
+import { UsageError } from '../usage-error.js';
+import { counted } from '../../operations/words.js';
+
+export interface RecodeFlags {
+  app?: string;
+  user?: string;
+  dryRun?: true;
+  batchSize?: number;
+  maxBatches?: number;
+  pause?: number;
+}
+
+export const recode: Work<[RecodeFlags]> = async ({ em, codec, terminal, signal }, flags) => {
+  if (!codec.codec) throw new UsageError('recode needs --codec, a module with the codec of your services.');
+  const { app: appName, user: userId, dryRun, batchSize, maxBatches, pause: pauseMs } = flags;
+  const progress = new Progress(undefined);
+  const result = await new SessionMaintenance(em, codec)
+    .reencode({
+      ...{ appName, userId, dryRun, batchSize, maxBatches, pauseMs, signal },
+      onProgress: (done) => progress.show(done.texts, amount(done)),
+    })
+    .finally(() => progress.end());
+  await terminal.result(result, () => [
+    `${dryRun ? 'This would rewrite' : 'Rewrote'} ${amount(result)}.`,
+    ...(result.unreadable > 0 ? [terminal.red(`Cannot be read: ${counted(result.unreadable, 'text')}.`)] : []),
+  ]);
+  if (result.skipped > 0)
+    terminal.note(
+      `Left: ${counted(result.skipped, 'text')} that somebody has written meanwhile; the same command again takes them up.`,
+    );
+  if (result.more) terminal.note('This is not all: the same command again goes on.');
+  // Asked for with --max-batches it is no failure.
+  return result.unreadable > 0 || (result.more && signal.aborted) ? 'failed' : undefined;
+};
+
+const amount = ({ rewritten, texts }: ReencodeResult) => `${counted(rewritten, 'text')} of ${counted(texts, 'text')}`;

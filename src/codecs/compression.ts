@@ -1,0 +1,101 @@
+import * as zlib from 'node:zlib';
+import { oneOf, object, aWholeNumber } from '../model/arguments.js';
+import type { Codec } from '../model/codec.js';
+import { CodecError, InvalidArgumentError } from '../model/errors.js';
+
+export type CompressionAlgorithm = 'zstd' | 'brotli' | 'gzip';
+
+export interface CompressionOptions {
+  /**
+   * What to write with: by default `zstd` where Node.js has it (22.15 and later), otherwise `gzip`. All of them are read. Where
+   * an older Node.js is to read the same tables, name `gzip` or `brotli`.
+   */
+  algorithm?: CompressionAlgorithm;
+  /** Texts of fewer bytes stay as they are; 512 by default. */
+  minBytes?: number;
+}
+
+const checkOptions = object<CompressionOptions>({
+  algorithm: oneOf('zstd', 'brotli', 'gzip'),
+  minBytes: aWholeNumber,
+});
+
+/** Little text is left of an event below that size, and the names of the codec take some. */
+const MIN_BYTES = 512;
+
+/** JSON that is larger does not fit into a string. */
+const MOST_BYTES = 2 ** 29;
+
+/** What base64 and the name of the codec add. */
+const storedLength = (length: number) => length * (4 / 3) + 64;
+
+interface Algorithm {
+  /** The first byte of what it has written. */
+  mark: number;
+  compress(data: Uint8Array): Buffer;
+  expand(data: Uint8Array): Buffer;
+}
+
+/** Fast, since every append waits for it; docs/codecs.md has what was measured. */
+const BROTLI = { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 4 } };
+const EXPANDED = { maxOutputLength: MOST_BYTES };
+
+const ALGORITHMS: Record<CompressionAlgorithm, Algorithm | undefined> = {
+  gzip: {
+    mark: 1,
+    compress: (data) => zlib.gzipSync(data),
+    expand: (data) => zlib.gunzipSync(data, EXPANDED),
+  },
+  brotli: {
+    mark: 2,
+    compress: (data) => zlib.brotliCompressSync(data, BROTLI),
+    expand: (data) => zlib.brotliDecompressSync(data, EXPANDED),
+  },
+  zstd: zstd(),
+};
+
+/** What the types of Node.js 20 lack. */
+interface Zstd {
+  zstdCompressSync(data: Uint8Array): Buffer;
+  zstdDecompressSync(data: Uint8Array, options: zlib.ZlibOptions): Buffer;
+}
+
+/** @returns undefined where Node.js does not have it. */
+function zstd(): Algorithm | undefined {
+  const { zstdCompressSync, zstdDecompressSync } = zlib as Partial<Zstd>;
+  if (!zstdCompressSync || !zstdDecompressSync) return undefined;
+  return { mark: 3, compress: (data) => zstdCompressSync(data), expand: (data) => zstdDecompressSync(data, EXPANDED) };
+}
+
+/**
+ * A codec that makes large texts smaller. Put it before `encryption`: what is encrypted cannot be compressed. What is stored then
+ * has a length that depends on the content; do not compress where somebody who sees the lengths may choose a part of it.
+ *
+ * @throws InvalidArgumentError for an option that is not known, or an algorithm that this Node.js does not have.
+ */
+export function compression(options: CompressionOptions = {}): Codec {
+  checkOptions(options, 'The options of compression');
+  const { algorithm = ALGORITHMS.zstd ? 'zstd' : 'gzip', minBytes = MIN_BYTES } = options;
+  const chosen = ALGORITHMS[algorithm];
+  if (!chosen) throw new InvalidArgumentError('algorithm must be brotli or gzip: zstd needs Node.js 22.15 or later.');
+  return {
+    name: 'compression',
+    encode(data) {
+      if (data.length < minBytes) return undefined;
+      const compressed = chosen.compress(data);
+      if (storedLength(compressed.length) >= data.length) return undefined;
+      return { data: Buffer.concat([Buffer.of(chosen.mark), compressed]) };
+    },
+    decode({ data }) {
+      const [mark] = data;
+      if (mark === 3 && !ALGORITHMS.zstd)
+        throw new CodecError('What is stored is compressed with zstd, which needs Node.js 22.15 or later.');
+      const algorithm = Object.values(ALGORITHMS).find((each) => each?.mark === mark);
+      try {
+        return algorithm?.expand(data.subarray(1));
+      } catch {
+        return undefined;
+      }
+    },
+  };
+}

@@ -1,0 +1,151 @@
+import { createCipheriv, createDecipheriv, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
+import { aBoolean, aFunction, aWait, anything, object } from '../model/arguments.js';
+import { isPromise, type Codec, type CodecContext, type MaybePromise } from '../model/codec.js';
+import { CodecError, InvalidArgumentError } from '../model/errors.js';
+
+/** What a key is asked for. */
+export type KeyUse = 'encrypt' | 'decrypt';
+
+/**
+ * Gives the 32 bytes of a key.
+ *
+ * @param id the id of the key, as it is stored beside what it has encrypted.
+ * @returns undefined where there is no such key any more. What it has encrypted is damaged then, and nothing else.
+ * @throws whatever keeps it from finding out, such as a KMS that does not answer. The call fails with `CodecError`, and nothing is
+ *   taken for damaged.
+ */
+export type KeyFunction = (id: string, use: KeyUse) => Uint8Array | undefined | Promise<Uint8Array | undefined>;
+
+export interface EncryptionOptions {
+  key: KeyFunction;
+  /**
+   * The id of the key that new texts are encrypted with, or a function that chooses it, for example one for each user. Undefined,
+   * or a function that returns it, leaves texts as they are: what is encrypted is still read.
+   */
+  currentKey: string | ((context: CodecContext) => string | undefined | Promise<string | undefined>) | undefined;
+  /** How long a key is kept in memory, in ms; 300,000 by default, 0 for no longer than a call takes. Then `key` is asked again. */
+  cacheMs?: number;
+  /**
+   * Whether a text that is not encrypted is refused as damaged; false by default. Without it somebody who may write to the tables
+   * can replace an encrypted text by a plain one. Set it when `reencode` has encrypted all that there is.
+   */
+  required?: boolean;
+}
+
+const checkOptions = object<EncryptionOptions>(
+  { key: aFunction, currentKey: anything, cacheMs: aWait, required: aBoolean },
+  'key',
+);
+
+const NAME = 'aes-256-gcm';
+const KEY_BYTES = 32;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const CACHE_MS = 300_000;
+
+/** The most keys in memory; with a key for each user there may be any number. */
+const MOST_KEYS = 10_000;
+
+/**
+ * A codec that encrypts with AES-256-GCM of `node:crypto`. Each text has a random nonce, so that equal values look different. It is
+ * bound to its app, user, session, incarnation and event id or state key, and to its key: what was moved, swapped or changed is
+ * refused as damaged (contract M2).
+ *
+ * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.
+ */
+export function encryption(options: EncryptionOptions): Codec {
+  checkOptions(options, 'The options of encryption');
+  const { key, currentKey, cacheMs = CACHE_MS, required } = options;
+  if (currentKey !== undefined && typeof currentKey !== 'string' && typeof currentKey !== 'function')
+    throw new InvalidArgumentError('currentKey must be the id of a key, or a function that gives one.');
+  const keys = new Keys(key, cacheMs);
+  return {
+    name: NAME,
+    required,
+    encode(data, context) {
+      const current = typeof currentKey === 'function' ? currentKey(context) : currentKey;
+      return after(current, (id) => {
+        if (id === undefined) return undefined;
+        return after(keys.get(id, 'encrypt'), (secret) => {
+          if (!secret) throw new CodecError(`There is no key ${id} to encrypt with.`);
+          return { key: id, data: encrypted(data, secret, boundTo(context, id)) };
+        });
+      });
+    },
+    decode({ data, key: id }, context) {
+      if (id === undefined) return undefined;
+      return after(keys.get(id, 'decrypt'), (secret) => secret && decrypted(data, secret, boundTo(context, id)));
+    },
+  };
+}
+
+/** Goes on with a value, at once where it is there. */
+function after<T, R>(value: MaybePromise<T>, next: (value: T) => MaybePromise<R>): MaybePromise<R> {
+  return isPromise(value) ? value.then(next) : next(value);
+}
+
+function boundTo({ appName, userId, sessionId, incarnation, kind, name }: CodecContext, keyId: string): Buffer {
+  return Buffer.from(JSON.stringify([NAME, keyId, appName, userId, sessionId, incarnation, kind, name]));
+}
+
+function encrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer {
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv(NAME, secret, nonce).setAAD(bound);
+  return Buffer.concat([nonce, cipher.update(data), cipher.final(), cipher.getAuthTag()]);
+}
+
+/** @returns undefined for what another key has encrypted, or was changed, or is bound to something else. */
+function decrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer | undefined {
+  if (data.length < NONCE_BYTES + TAG_BYTES) return undefined;
+  const end = data.length - TAG_BYTES;
+  const decipher = createDecipheriv(NAME, secret, data.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+    .setAAD(bound)
+    .setAuthTag(data.subarray(end));
+  const plain = decipher.update(data.subarray(NONCE_BYTES, end));
+  try {
+    return Buffer.concat([plain, decipher.final()]);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The keys in memory. */
+class Keys {
+  readonly #key: KeyFunction;
+  readonly #cacheMs: number;
+  readonly #known = new Map<string, { secret: KeyObject; until: number }>();
+  /** What `key` has been asked for and has not answered yet. */
+  readonly #asked = new Map<string, Promise<KeyObject | undefined>>();
+
+  constructor(key: KeyFunction, cacheMs: number) {
+    this.#key = key;
+    this.#cacheMs = cacheMs;
+  }
+
+  get(id: string, use: KeyUse): MaybePromise<KeyObject | undefined> {
+    const known = this.#known.get(id);
+    if (known && performance.now() < known.until) return known.secret;
+    this.#known.delete(id);
+    const request = `${use} ${id}`;
+    const asked = this.#asked.get(request);
+    if (asked) return asked;
+    const found = after(this.#key(id, use), (bytes) => this.#remember(id, bytes));
+    if (!isPromise(found)) return found;
+    const answer = Promise.resolve(found).finally(() => this.#asked.delete(request));
+    this.#asked.set(request, answer);
+    return answer;
+  }
+
+  #remember(id: string, bytes: Uint8Array | undefined): KeyObject | undefined {
+    // What is not there may be there the next time.
+    if (bytes === undefined) return undefined;
+    if (bytes.length !== KEY_BYTES) throw new CodecError(`The key ${id} must have ${KEY_BYTES} bytes.`);
+    const secret = createSecretKey(bytes);
+    if (this.#cacheMs > 0) {
+      const [oldest] = this.#known.keys();
+      if (oldest !== undefined && this.#known.size >= MOST_KEYS) this.#known.delete(oldest);
+      this.#known.set(id, { secret, until: performance.now() + this.#cacheMs });
+    }
+    return secret;
+  }
+}

@@ -1,0 +1,52 @@
+import { randomBytes } from 'node:crypto';
+import { aFunction, object } from '../model/arguments.js';
+import { CodecError } from '../model/errors.js';
+import type { KeyFunction } from './encryption.js';
+
+/** How data keys are wrapped, and where they are kept. */
+export interface WrappedKeysOptions {
+  /** Encrypts a data key with a key that never leaves the KMS. */
+  wrap: (key: Uint8Array, id: string) => Uint8Array | Promise<Uint8Array>;
+  /** Decrypts it again. */
+  unwrap: (wrapped: Uint8Array, id: string) => Uint8Array | Promise<Uint8Array>;
+  /** @returns the wrapped key; undefined where there is none, or it was erased. */
+  load: (id: string) => Uint8Array | undefined | Promise<Uint8Array | undefined>;
+  /**
+   * Stores a wrapped key, unless there is one: another process may have been first.
+   *
+   * @returns the one that is stored now.
+   * @throws for an id whose key was erased, if nobody may write for it any more.
+   */
+  save: (id: string, wrapped: Uint8Array) => Uint8Array | Promise<Uint8Array>;
+}
+
+const checkOptions = object<WrappedKeysOptions>(
+  { wrap: aFunction, unwrap: aFunction, load: aFunction, save: aFunction },
+  'wrap',
+  'unwrap',
+  'load',
+  'save',
+);
+
+/**
+ * The `key` of `encryption`, for random data keys that a KMS wraps. The first text that is encrypted with an id makes its key. Erase
+ * the wrapped key, and nobody can read what it has encrypted any more, in no backup either (crypto-shredding): keep wrapped keys
+ * apart from the backups of the sessions.
+ *
+ * @throws InvalidArgumentError for an option that is not known or is missing.
+ */
+export function wrappedKeys(options: WrappedKeysOptions): KeyFunction {
+  checkOptions(options, 'The options of wrappedKeys');
+  const { wrap, unwrap, load, save } = options;
+  return async (id, use) => {
+    const wrapped = await load(id);
+    if (wrapped) return unwrap(wrapped, id);
+    if (use === 'decrypt') return undefined;
+    const key = randomBytes(32);
+    const stored = await save(id, await wrap(key, id));
+    const usable = await unwrap(stored, id);
+    // Encrypting with a key that nobody can get again would lose what it has encrypted.
+    if (usable.length !== key.length) throw new CodecError(`The wrapped key ${id} could not be unwrapped again.`);
+    return usable;
+  };
+}

@@ -1,0 +1,161 @@
+import { SCOPES, type Scope } from '../../model/state.js';
+import {
+  SESSION_COLUMNS,
+  STATE_KEYS,
+  insertIntoEvents,
+  insertIntoState,
+  isSameSession,
+  ownerValues,
+  sessionColumnsOf,
+  sessionValues,
+  stateTable,
+  type Tables,
+} from '../sql/tables.js';
+import { numberOf } from '../sql/row-values.js';
+import { checking } from '../sql/sql.js';
+import type { AppendsTogether, DialectSql, OneStatementAppend } from './dialect.js';
+import { returningSql } from './returning.js';
+import { addToLastSeq, appendCondition, leaseIsFree } from './session-row.js';
+
+/** Writes an append with a `with` whose parts write to one table each. */
+export function appendInOneStatement(tables: Tables, dialectSql: DialectSql): OneStatementAppend {
+  const texts = new Map<string, string>();
+  return {
+    takes: () => true,
+
+    async write(sql, batch) {
+      const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
+      const condition = appendCondition(batch, dialectSql);
+      const variant = `${scopes.join()} ${condition.where}`;
+      let text = texts.get(variant);
+      if (!text) texts.set(variant, (text = appendText(tables, scopes, condition.where)));
+
+      const rows = await sql.all<{ last_seq: number }>(text, [
+        batch.events.length,
+        batch.lastUpdateTime,
+        ...condition.values,
+        ...sessionValues(batch.session),
+        batch.events.length,
+        textArray(batch.events.map((event) => event.id)),
+        textArray(batch.events.map((event) => String(event.timestamp))),
+        textArray(batch.events.map((event) => event.json)),
+        ...scopes.flatMap((scope) => [
+          ...ownerValues(batch.session, scope),
+          textArray(batch.state[scope].map((entry) => entry.key)),
+          textArray(batch.state[scope].map((entry) => entry.json)),
+          textArray(batch.state[scope].map((entry) => entry.eventId)),
+        ]),
+      ]);
+      return rows[0] && numberOf(rows[0].last_seq);
+    },
+
+    together: appendsTogether(tables, dialectSql),
+  };
+}
+
+/** In place of a number that may be any. It is no null, which the host may have switched off in arrays. */
+const ANY = -1;
+
+/** Writes appends to several sessions as `appendInOneStatement` does, and skips the sessions that somebody has locked. */
+function appendsTogether(tables: Tables, dialectSql: DialectSql): AppendsTogether {
+  const text = togetherText(tables, dialectSql);
+  return {
+    // Whoever has locked a row of the user or the app would keep the other sessions waiting.
+    takes: ({ state }) => state.user.length === 0 && state.app.length === 0,
+
+    async write(sql, batches) {
+      const [appNames = '', ...sessions] = columns(
+        10,
+        batches.map(({ session, incarnation, expectedSeq, lease, events, lastUpdateTime }, i) => [
+          ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
+          ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
+          ...[events.length, lastUpdateTime, i],
+        ]),
+      );
+      const events = batches.flatMap(({ events }, i) =>
+        events.map(({ id, timestamp, json }, j) => [i, j + 1, id, timestamp, json]),
+      );
+      const state = batches.flatMap(({ state }, i) =>
+        state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
+      );
+      const values = [checking(appNames), ...sessions, ...columns(5, events), ...columns(4, state)];
+      const rows = await sql.all<{ number: number; last_seq: number }>(text, values);
+      const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
+      return batches.map((_, i) => lastSeqs.get(i));
+    },
+  };
+}
+
+/** Each part selects from `taken`, which has no row when the session is missing or not as expected: nothing is written. */
+function appendText(tables: Tables, scopes: readonly Scope[], where: string): string {
+  const parts = [
+    `taken as (
+      ${addToLastSeq(tables.sessions, where)} returning last_seq
+    )`,
+    `events as (
+      ${insertIntoEvents(tables)}
+      select ?, ?, ?, last_seq - ? + number, id, at, data::json
+      from taken, unnest(?::text[], ?::float8[], ?::text[]) with ordinality as appended (id, at, data, number)
+    )`,
+    ...scopes.map((scope) => {
+      const table = stateTable(tables, scope);
+      const keys = STATE_KEYS[scope];
+      return `${scope}_state as (
+      ${insertIntoState(tables, scope)}
+      select ${'?, '.repeat(keys.length - 1)}key, value::json, event_id
+      from taken, unnest(?::text[], ?::text[], ?::text[]) as written (key, value, event_id)
+      ${returningSql.onConflict(table, keys)}
+    )`;
+    }),
+  ];
+  return `with ${parts.join(', ')} select last_seq from taken`;
+}
+
+/**
+ * The same for several sessions. Each session's row is looked up by itself and updated by its place: in a join the server may
+ * read all sessions, and with a plan that it keeps it goes on doing so when there are many. A row that has changed since the
+ * statement began has another place and is not found.
+ */
+function togetherText(tables: Tables, sql: DialectSql): string {
+  const { sessions, sessionStates } = tables;
+  return `with given as (
+      select * from unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::int[], ?::bigint[], ?::boolean[], ?::int[], ?::float8[], ?::int[])
+        as given (${SESSION_COLUMNS}, expected_incarnation, expected_seq, token, is_unleased, events, time, number)
+    ), locked as (
+      select given.number, given.events, given.time, session.place from given cross join lateral (
+        select s.ctid as place from ${sessions} as s
+        where ${isSameSession('s', 'given')} and incarnation = expected_incarnation
+          and (expected_seq = ${ANY} or last_seq = expected_seq)
+          and (token = ${ANY} or lease_token = token and lease_holder is not null)
+          and (not is_unleased or ${leaseIsFree(sql)})
+        for no key update skip locked
+      ) as session
+    ), taken as (
+      update ${sessions} as s set last_seq = last_seq + events, last_update_time = time
+      from locked where s.ctid = place
+      returning ${sessionColumnsOf('s')}, number, last_seq - events as before, last_seq
+    ), events as (
+      ${insertIntoEvents(tables)}
+      select ${SESSION_COLUMNS}, before + nth, id, at, data::json
+      from taken join unnest(?::int[], ?::int[], ?::text[], ?::float8[], ?::text[])
+        as appended (number, nth, id, at, data) using (number)
+    ), session_state as (
+      ${insertIntoState(tables, 'session')}
+      select ${SESSION_COLUMNS}, key, value::json, event_id
+      from taken join unnest(?::int[], ?::text[], ?::text[], ?::text[]) as written (number, key, value, event_id) using (number)
+      ${returningSql.onConflict(sessionStates, STATE_KEYS.session)}
+    ) select number, last_seq from taken`;
+}
+
+/** @returns an array for each column of the rows. */
+function columns(width: number, rows: readonly (readonly Element[])[]): string[] {
+  return Array.from({ length: width }, (_, i) => textArray(rows.map((row) => row[i] ?? null)));
+}
+
+type Element = string | number | boolean | null;
+
+/** An array literal, so that one statement fits any number of rows. Elements are quoted: a state key can be `NULL`. */
+function textArray(values: readonly Element[]): string {
+  const quoted = values.map((value) => (value === null ? 'null' : `"${String(value).replace(/["\\]/g, '\\$&')}"`));
+  return `{${quoted.join(',')}}`;
+}

@@ -1,0 +1,259 @@
+import type { SessionKey } from '../../model/keys.js';
+import type { Scope } from '../../model/state.js';
+import type { Dialect } from '../dialects/dialect.js';
+import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
+import { checking, type Sql } from '../sql/sql.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  incarnationOf,
+  isSameSession,
+  placeholders,
+  sessionColumnsOf,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+  type Tables,
+} from '../sql/tables.js';
+import { decodedData, type ChangeKind } from './change-store.js';
+import { contentOf } from './session-reader.js';
+
+/** How large a session's newest events are. */
+export interface SampledSize {
+  key: SessionKey;
+  /** How many events were measured: all, or the newest `SAMPLED`. */
+  events: number;
+  /** Of these, as UTF-8. */
+  bytes: number;
+}
+
+/** A change of a session, or of the state of a user or an app, with its time. */
+export interface TimedChange {
+  id: number;
+  kind: ChangeKind;
+  /** The number of the session's newest event at that time. */
+  seq: number;
+  /** The number of the event that was rewritten. */
+  eventSeq: number | null;
+  /** By the database's clock, in ms. */
+  time: number;
+  /** JSON; null where it was not recorded, and of an event that was rewritten. */
+  data: string | null;
+}
+
+/** An event that has written to the state. */
+export interface WritingEvent {
+  session: SessionKey;
+  id: string;
+  seq: number;
+  timestamp: number;
+  /** Null where it is large. */
+  json: string | null;
+}
+
+/** A lease that somebody holds. */
+export interface HeldLease {
+  session: SessionKey;
+  holder: string;
+  token: number;
+  /** In ms, by the database's clock. */
+  remainsMs: number;
+}
+
+/** The rows that a person may look at. */
+export interface VisibleRows {
+  appName?: string | undefined;
+  userId?: string | undefined;
+}
+
+/** How many of a session's events are measured: a page of sessions stays fast, however long they are. */
+export const SAMPLED = 50;
+
+/** In how many of the sessions that were updated last a writer of shared state is looked for. */
+const SEARCHED = 100;
+
+/** The largest event that is read to name its author, in bytes. */
+const MOST_READ = 65_536;
+
+/** The statements for a person who looks at what is stored. */
+export class BrowsingStore {
+  readonly #dialect: Dialect;
+  readonly #tables: Tables;
+  readonly #text: ReturnType<typeof texts>;
+
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#dialect = dialect;
+    this.#tables = tables;
+    this.#text = texts(dialect, tables);
+  }
+
+  /** @returns the next user of an app by id that has sessions, by one search of the index; undefined when there is none. */
+  async nextUser(sql: Sql, appName: string, after: string): Promise<string | undefined> {
+    const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextUser, [checking(appName), after]);
+    return row && (optionalTextOf(row.name) ?? undefined);
+  }
+
+  /** @param keys sessions of one app. */
+  async sizes(sql: Sql, keys: readonly SessionKey[]): Promise<SampledSize[]> {
+    const [first] = keys;
+    if (!first) return [];
+    const where = keys.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
+    const values = [checking(first.appName), ...keys.flatMap(({ userId, sessionId }) => [userId, sessionId])];
+    const sizes = new Map<string, SampledSize>();
+    for (const { select, groupBy } of this.#text.selectSizes) {
+      const rows = await sql.all<SizeRow>(`${select} where s.app_name = ? and (${where}) ${groupBy}`, values);
+      for (const row of rows) {
+        const key = sessionKeyOf(row);
+        const id = JSON.stringify(key);
+        const { events, bytes } = sizes.get(id) ?? { events: numberOf(row.events), bytes: 0 };
+        sizes.set(id, { key, events, bytes: bytes + numberOf(row.bytes) });
+      }
+    }
+    return [...sizes.values()];
+  }
+
+  /**
+   * @param owner a session; with an empty session id, or also an empty user id, the state of the user or of the app.
+   * @returns the newest changes whose `seq` is in a range, in the order in which they were made; so many at most.
+   */
+  async changes(
+    sql: Sql,
+    owner: SessionKey,
+    { from, upTo, limit }: { from: number; upTo: number; limit: number },
+  ): Promise<TimedChange[]> {
+    const rows = await sql.all<ChangeRow>(this.#text.selectChanges, [...sessionValues(owner), from, upTo, limit]);
+    return sql.texts.all(() =>
+      rows.reverse().map((row) => {
+        const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
+        const known = { ...owner, incarnation: row.incarnation ?? '' };
+        const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
+        return { ...change, id: numberOf(row.change_id), time: numberOf(row.changed), data };
+      }),
+    );
+  }
+
+  /**
+   * Finds events by their ids: in the session; of state of a user or an app also in the sessions that were updated last.
+   *
+   * @param visible leaves out what the person may not see.
+   */
+  async writers(
+    sql: Sql,
+    session: SessionKey,
+    scope: Scope,
+    eventIds: readonly string[],
+    visible: VisibleRows,
+  ): Promise<WritingEvent[]> {
+    if (eventIds.length === 0) return [];
+    const ids = placeholders(eventIds.length);
+    const own = await sql.all<WriterRow>(
+      `${this.#text.selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`,
+      [...sessionValues(session), ...eventIds],
+    );
+    const missing = scope === 'session' ? [] : eventIds.filter((id) => !own.some((row) => textOf(row.event_id) === id));
+    const rows =
+      missing.length === 0 ? own : [...own, ...(await this.#elsewhere(sql, session, scope, missing, visible))];
+    return sql.texts.all(() =>
+      rows.map((row) => {
+        const [key, id] = [sessionKeyOf(row), textOf(row.event_id)];
+        const known = { ...key, incarnation: row.incarnation ?? '' };
+        const { json = null } = contentOf(sql.texts, known, id, optionalTextOf(row.data) ?? undefined);
+        return { session: key, id, seq: numberOf(row.seq), timestamp: numberOf(row.happened), json };
+      }),
+    );
+  }
+
+  async #elsewhere(
+    sql: Sql,
+    { appName, userId }: SessionKey,
+    scope: Scope,
+    eventIds: readonly string[],
+    visible: VisibleRows,
+  ): Promise<WriterRow[]> {
+    const ofUser = scope === 'user' ? userId : visible.userId;
+    return sql.all<WriterRow>(
+      `${this.#text.selectElsewhere(ofUser !== undefined)} and e.event_id in (${placeholders(eventIds.length)})`,
+      [checking(appName), ...(ofUser === undefined ? [] : [ofUser]), ...eventIds],
+    );
+  }
+
+  /** Reads the row of every session that the person may see. @returns those that expire next; so many at most. */
+  async heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
+    const { now } = this.#dialect.sql;
+    const where = [
+      appName === undefined ? 'app_name > ?' : 'app_name = ?',
+      ...(userId === undefined ? [] : ['user_id = ?']),
+      `lease_expires > ${now}`,
+    ];
+    const rows = await sql.all<LeaseRow>(
+      `select ${SESSION_COLUMNS}, lease_holder, lease_token, lease_expires as expires, ${now} as now
+        from ${this.#tables.sessions} where ${where.join(' and ')} order by lease_expires limit ?`,
+      [checking(appName ?? ''), ...(userId === undefined ? [] : [userId]), limit],
+    );
+    return rows.map((row) => ({
+      session: sessionKeyOf(row),
+      holder: textOf(row.lease_holder),
+      token: numberOf(row.lease_token),
+      remainsMs: numberOf(row.expires) - numberOf(row.now),
+    }));
+  }
+}
+
+interface SizeRow extends SessionKeyRow {
+  events: number | string;
+  bytes: number | string;
+}
+
+interface ChangeRow {
+  change_id: number | string;
+  kind: ChangeKind;
+  seq: number;
+  event_seq: number | null;
+  changed: number | string;
+  data: string | null;
+  /** Null for the state of a user or an app. */
+  incarnation: string | null;
+}
+
+interface WriterRow extends SessionKeyRow {
+  event_id: string;
+  seq: number;
+  happened: number | string;
+  data: string | null;
+  incarnation: string | null;
+}
+
+interface LeaseRow extends SessionKeyRow {
+  lease_holder: string;
+  lease_token: number | string;
+  expires: number | string;
+  now: number | string;
+}
+
+function texts({ sql, limits }: Dialect, tables: Tables) {
+  const { sessions, events, eventParts, changes, select } = tables;
+  const columns = sessionColumnsOf('s');
+  // The column has no sign on MariaDB.
+  const newest = `case when s.last_seq > ${SAMPLED} then s.last_seq - ${SAMPLED} else 0 end`;
+  const sizes = (table: string, column: string) => ({
+    select: `select ${columns}, count(*) as events, coalesce(sum(${sql.byteLength(`e.${column}`)}), 0) as bytes
+      from ${sessions} as s join ${table} as e on ${isSameSession('e', 's')} and e.seq > ${newest}`,
+    groupBy: `group by ${columns}`,
+  });
+  const writer = `event_id, seq, timestamp as happened,
+    case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,
+    ${incarnationOf(tables, 'e')} as incarnation`;
+  return {
+    selectNextUser: `select min(user_id) as name from ${sessions} where app_name = ? and user_id > ?`,
+    selectSizes: [sizes(events, 'data'), ...(limits ? [sizes(eventParts, 'text')] : [])],
+    selectChanges: `select change_id, kind, seq, event_seq, time as changed,
+      case when kind <> 'rewritten' then ${select.data} end as data, ${incarnationOf(tables, 'c')} as incarnation
+      from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
+    selectWriters: `select ${SESSION_COLUMNS}, ${writer} from ${events} as e`,
+    selectElsewhere: (ofUser: boolean) =>
+      `select ${columns}, ${writer} from (select ${SESSION_COLUMNS} from ${sessions}
+          where app_name = ?${ofUser ? ' and user_id = ?' : ''} and deleted_at is null
+          order by last_update_time desc limit ${SEARCHED}) as s
+        join ${events} as e on ${isSameSession('e', 's')} where 1 = 1`,
+  };
+}

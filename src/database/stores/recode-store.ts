@@ -1,0 +1,205 @@
+import { ofChange, ofEvent, ofState, type CodecContext } from '../../model/codec.js';
+import type { Scope } from '../../model/state.js';
+import type { Dialect } from '../dialects/dialect.js';
+import { keysetAfter } from '../sql/keyset.js';
+import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
+import { checking, type Sql } from '../sql/sql.js';
+import { STATE_KEYS, incarnationOf, stateTable, type Tables } from '../sql/tables.js';
+import { WITH_CONTENT, type ChangeKind } from './change-store.js';
+import type { EventParts } from './event-parts.js';
+
+/** The tables that hold contents; of state those of each scope. */
+export type RecodedTable = 'events' | 'changes' | Scope;
+
+export const RECODED_TABLES: readonly RecodedTable[] = ['events', 'session', 'user', 'app', 'changes'];
+
+/** Whose rows are meant. */
+export interface RecodedOwner {
+  appName: string;
+  userId?: string | undefined;
+}
+
+/** The content of a row, as it is stored. */
+export interface StoredText {
+  table: RecodedTable;
+  /** Its primary key. */
+  key: readonly (string | number)[];
+  /** Undefined where the row has lost a part of it. */
+  text: string | undefined;
+  context: CodecContext;
+}
+
+interface Source {
+  table: string;
+  /** The primary key. */
+  columns: readonly string[];
+  /** In this order pages come, by an index. */
+  order: readonly string[];
+  content: string;
+  /** As it is selected. */
+  selected: string;
+  where: string;
+  more: string;
+}
+
+/** The statements that read texts as they are stored, in the order of their keys, and replace them by the same in another encoding. */
+export class RecodeStore {
+  readonly #sources: Record<RecodedTable, Source>;
+  readonly #parts: EventParts;
+  readonly #lock: string;
+
+  constructor({ sql }: Dialect, tables: Tables, parts: EventParts) {
+    this.#parts = parts;
+    this.#lock = sql.skipLocked ?? '';
+    this.#sources = sourcesOf(tables);
+  }
+
+  /** @param after the last row of the page before. */
+  async page(
+    sql: Sql,
+    table: RecodedTable,
+    { appName, userId }: RecodedOwner,
+    after: StoredText | undefined,
+    limit: number,
+  ): Promise<StoredText[]> {
+    const { table: name, columns, order, selected, where, more } = this.#sources[table];
+    const conditions = ['app_name = ?', ...(userId === undefined ? [] : ['user_id = ?']), ...(where ? [where] : [])];
+    const owner = userId === undefined ? [checking(appName)] : [checking(appName), userId];
+    // What `owner` names is the same in all rows.
+    const rest = order.filter((column) => column !== 'app_name' && (userId === undefined || column !== 'user_id'));
+    const position =
+      after &&
+      keysetAfter(
+        rest,
+        rest.map((column) => after.key[columns.indexOf(column)] ?? ''),
+      );
+    const text = `select ${columns.join(', ')}, ${selected} as content${more} from ${name} as t
+      where ${conditions.join(' and ')}${position ? ` and ${position.where}` : ''} order by ${order.join(', ')} limit ?`;
+    const rows = await sql.all<Row>(text, [...owner, ...(position?.values ?? []), limit]);
+    const texts: StoredText[] = [];
+    for (const row of rows) {
+      const key = columns.map((column) => keyValue(column, row[column as keyof Row]));
+      texts.push({
+        table,
+        key,
+        text: await this.#content(sql, table, key, row.content),
+        context: contextOf(table, row),
+      });
+    }
+    return texts;
+  }
+
+  /**
+   * Replaces a text, for a transaction.
+   *
+   * @returns false where it is not the one that was read any more, or somebody else has locked its row.
+   */
+  async replace(sql: Sql, { table, key, text: read }: StoredText, text: string): Promise<boolean> {
+    const { table: name, columns, content, selected } = this.#sources[table];
+    const values = [checking(key[0] ?? ''), ...key.slice(1)];
+    const where = columns.map((column) => `${column} = ?`).join(' and ');
+    const [row] = await sql.all<{ content: string | null }>(
+      `select ${selected} as content from ${name} where ${where}${this.#lock}`,
+      values,
+    );
+    if (!row || (await this.#content(sql, table, key, row.content)) !== read) return false;
+    const update = `update ${name} set ${content} = ? where ${where}`;
+    if (table !== 'events') {
+      await sql.run(update, [text, ...values]);
+      return true;
+    }
+    const { session, seq } = eventOf(key);
+    const inParts = this.#parts.areNeededFor(text);
+    await sql.run(update, [inParts ? null : text, ...values]);
+    await this.#parts.delete(sql, session, seq);
+    if (inParts) await this.#parts.insert(sql, session, seq, text);
+    return true;
+  }
+
+  async #content(
+    sql: Sql,
+    table: RecodedTable,
+    key: StoredText['key'],
+    content: string | null,
+  ): Promise<string | undefined> {
+    const text = optionalTextOf(content);
+    if (text !== null || table !== 'events') return text ?? undefined;
+    const { session, seq } = eventOf(key);
+    return (await this.#parts.read(sql, session, seq, { isLocked: sql.isInTransaction })) ?? undefined;
+  }
+}
+
+function eventOf([appName, userId, sessionId, seq]: StoredText['key']) {
+  return {
+    session: { appName: String(appName), userId: String(userId), sessionId: String(sessionId) },
+    seq: Number(seq),
+  };
+}
+
+interface Row {
+  content: string | null;
+  app_name: string;
+  user_id?: string;
+  session_id?: string;
+  incarnation?: string | null;
+  seq?: number | string;
+  event_id?: string;
+  state_key?: string;
+  change_id?: number | string;
+  kind?: ChangeKind;
+  event_seq?: number | string | null;
+}
+
+const keyValue = (column: string, value: unknown) =>
+  column === 'seq' || column === 'change_id' ? numberOf(value) : textOf(value);
+
+function contextOf(table: RecodedTable, row: Row): CodecContext {
+  const session = {
+    appName: textOf(row.app_name),
+    userId: textOf(row.user_id ?? ''),
+    sessionId: textOf(row.session_id ?? ''),
+    incarnation: optionalTextOf(row.incarnation ?? null) ?? '',
+  };
+  if (table === 'events') return ofEvent(session, textOf(row.event_id));
+  if (table !== 'changes') return ofState(session, table, textOf(row.state_key));
+  const eventSeq = optionalNumberOf(row.event_seq ?? null);
+  return ofChange(session, { kind: textOf(row.kind), seq: numberOf(row.seq), eventSeq });
+}
+
+function sourcesOf(tables: Tables): Record<RecodedTable, Source> {
+  const { events, changes, select } = tables;
+  const incarnation = `, ${incarnationOf(tables, 't')} as incarnation`;
+  const key = STATE_KEYS.session.slice(0, -1);
+  const state = (scope: Scope): Source => ({
+    table: stateTable(tables, scope),
+    columns: STATE_KEYS[scope],
+    order: STATE_KEYS[scope],
+    content: 'value',
+    selected: select.value,
+    where: '',
+    more: scope === 'session' ? incarnation : '',
+  });
+  const data = { content: 'data', selected: select.data };
+  const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
+  return {
+    events: {
+      ...data,
+      table: events,
+      columns: [...key, 'seq'],
+      order: [...key, 'seq'],
+      where: '',
+      more: `, event_id${incarnation}`,
+    },
+    session: state('session'),
+    user: state('user'),
+    app: state('app'),
+    changes: {
+      ...data,
+      table: changes,
+      columns: ['change_id', ...key],
+      order: [...key, 'change_id'],
+      where: `data is not null and kind in (${kinds})`,
+      more: `, kind, seq, event_seq${incarnation}`,
+    },
+  };
+}

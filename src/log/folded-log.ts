@@ -1,0 +1,172 @@
+import type { Event } from '@google/adk';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import type { LogChange, LogEntry } from './entries.js';
+
+type Values = Map<string, unknown>;
+
+/** What the log says of one session. */
+export interface FoldedSession extends SessionKey {
+  /** By their `seq`, in order. An event that cannot be read is missing. */
+  readonly events: ReadonlyMap<number, Event>;
+  /** The state of its own; `FoldedLog` has that of user and app. */
+  readonly state: ReadonlyMap<string, unknown>;
+  /** Whether it is soft-deleted: it may be restored. */
+  readonly isDeleted: boolean;
+}
+
+/**
+ * What the entries of a complete log say that the tables hold (contract J2). Names of state have no prefix here. It keeps
+ * everything in memory; a `SessionProjection` keeps what the host wants of it in the host's tables.
+ */
+export class FoldedLog {
+  readonly #sessions = new Map<string, FoldingSession>();
+  readonly #users = new Map<string, { appName: string; userId: string; state: Values }>();
+  readonly #apps = new Map<string, { appName: string; state: Values }>();
+
+  /** @returns all sessions, soft-deleted ones among them, in the order in which the log came to them. */
+  sessions(): FoldedSession[] {
+    return [...this.#sessions.values()];
+  }
+
+  /** @returns undefined when the log has no such session. */
+  session(key: SessionKey): FoldedSession | undefined {
+    return this.#sessions.get(sessionIdentity(key));
+  }
+
+  /** @returns the users whose state the log has named, which may be empty by now. */
+  users(): { appName: string; userId: string; state: ReadonlyMap<string, unknown> }[] {
+    return [...this.#users.values()];
+  }
+
+  /** @returns the apps whose state the log has named, which may be empty by now. */
+  apps(): { appName: string; state: ReadonlyMap<string, unknown> }[] {
+    return [...this.#apps.values()];
+  }
+
+  /** Applies the next entry. Its order must be that of the log. */
+  add(entry: LogEntry | LogChange): void {
+    if (!entry.change) {
+      if (entry.event) this.#addEvent(entry, entry.seq, entry.event, entry.superseded);
+      return;
+    }
+    switch (entry.change) {
+      case 'created': {
+        const session = this.#session(entry);
+        // As a rule of a session that is not known any more. Of one that is older than the log, some events are.
+        session.dropEvents((seq) => seq > entry.seq);
+        session.state.clear();
+        session.isDeleted = false;
+        this.#set(entry, entry.state, entry.superseded);
+        return;
+      }
+      case 'state':
+        this.#set(entry, entry.state, entry.superseded);
+        for (const key of entry.removed)
+          if (!entry.superseded.includes(key)) this.#valuesOf(entry, key).delete(bare(key));
+        return;
+      case 'rewritten':
+        this.#addEvent(entry, entry.eventSeq, entry.event, entry.superseded);
+        return;
+      case 'deleted':
+        if (entry.soft) this.#setDeleted(entry, true);
+        else {
+          this.#sessions.delete(sessionIdentity(entry));
+          this.#replace(entry, entry.state);
+        }
+        return;
+      case 'restored':
+        this.#setDeleted(entry, false);
+        return;
+      case 'trimmed':
+        this.#session(entry).dropEvents((seq) => seq < entry.firstSeq);
+        this.#replace(entry, entry.state);
+        return;
+      case 'rewound':
+        this.#session(entry).dropEvents((seq) => seq > entry.seq);
+        this.#replace(entry, entry.state);
+    }
+  }
+
+  #addEvent(entry: LogEntry | LogChange, seq: number, event: Event, superseded: readonly string[] = []): void {
+    this.#session(entry).events.set(seq, event);
+    this.#set(entry, event.actions?.stateDelta ?? {}, superseded);
+  }
+
+  #setDeleted(key: SessionKey, isDeleted: boolean): void {
+    const session = this.#sessions.get(sessionIdentity(key));
+    if (session) session.isDeleted = isDeleted;
+  }
+
+  #session(key: SessionKey): FoldingSession {
+    return kept(this.#sessions, sessionIdentity(key), () => new FoldingSession(key));
+  }
+
+  #set(key: SessionKey, state: Record<string, unknown>, superseded: readonly string[]): void {
+    for (const [name, value] of Object.entries(state)) {
+      if (!superseded.includes(name) && !name.startsWith('temp:')) this.#valuesOf(key, name).set(bare(name), value);
+    }
+  }
+
+  /** Sets all state of user and app, and of the session where it exists. */
+  #replace(key: SessionKey, state: Record<string, unknown>): void {
+    this.#valuesOf(key, 'app:').clear();
+    this.#valuesOf(key, 'user:').clear();
+    this.#sessions.get(sessionIdentity(key))?.state.clear();
+    this.#set(key, state, []);
+  }
+
+  #valuesOf(key: SessionKey, name: string): Values {
+    const { appName, userId } = key;
+    if (name.startsWith('app:'))
+      return kept(this.#apps, appName, () => ({ appName, state: new Map<string, unknown>() })).state;
+    if (!name.startsWith('user:')) return this.#session(key).state;
+    const id = JSON.stringify([appName, userId]);
+    return kept(this.#users, id, () => ({ appName, userId, state: new Map<string, unknown>() })).state;
+  }
+}
+
+/**
+ * Applies the entries of a complete log, from its beginning, to what they say that the tables hold.
+ *
+ * ```ts
+ * const folded = await foldLog(log.since(0, { appName: 'support', changes: true }));
+ * ```
+ *
+ * @param entries with `changes: true`; those of `watch` only until its signal fires.
+ * @param folded what earlier entries gave, to go on from; it is changed.
+ * @throws what reading the log throws, as `LogWentBackError`.
+ */
+export async function foldLog(
+  entries: AsyncIterable<LogEntry | LogChange> | Iterable<LogEntry | LogChange>,
+  folded = new FoldedLog(),
+): Promise<FoldedLog> {
+  for await (const entry of entries) folded.add(entry);
+  return folded;
+}
+
+class FoldingSession implements FoldedSession {
+  readonly appName: string;
+  readonly userId: string;
+  readonly sessionId: string;
+  readonly events = new Map<number, Event>();
+  readonly state: Values = new Map<string, unknown>();
+  isDeleted = false;
+
+  constructor({ appName, userId, sessionId }: SessionKey) {
+    this.appName = appName;
+    this.userId = userId;
+    this.sessionId = sessionId;
+  }
+
+  dropEvents(isDropped: (seq: number) => boolean): void {
+    for (const seq of this.events.keys()) if (isDropped(seq)) this.events.delete(seq);
+  }
+}
+
+const bare = (name: string) => name.replace(/^(app|user):/, '');
+
+function kept<Value>(values: Map<string, Value>, id: string, made: () => Value): Value {
+  const value = values.get(id) ?? made();
+  values.set(id, value);
+  return value;
+}

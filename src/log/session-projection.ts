@@ -1,0 +1,278 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { Database, FromWork } from '../database/calls/database.js';
+import type { StoredProjection } from '../database/stores/projection-store.js';
+import { aFunction, anything, object } from '../model/arguments.js';
+import { AdkMikroOrmError, InvalidArgumentError, LogWentBackError } from '../model/errors.js';
+import { passingOf } from '../model/failures.js';
+import { checkKeys, givenKey } from '../model/keys.js';
+import type { CompleteLogPosition } from '../model/log-history.js';
+import { CompleteLog, type LogPage } from './complete-log.js';
+import { readerCursorOf } from './cursors.js';
+import type { CompleteLogEntry } from './entries.js';
+import {
+  EventLog,
+  LOG_OPTIONS,
+  checkWatchOptions,
+  headsOf,
+  type EventLogOptions,
+  type WatchOptions,
+} from './event-log.js';
+import { checkFilter, type CompleteLogFilter } from './filters.js';
+import { LogReader } from './log-reader.js';
+import { ReaderCall } from './reader-call.js';
+import type { Heads } from './watch/heads.js';
+
+/** Which entries a projection gets. */
+export type ProjectionFilter = Omit<CompleteLogFilter, 'changes' | 'limit'>;
+
+export interface SessionProjectionOptions<Em extends EntityManager = EntityManager> extends EventLogOptions {
+  /** What its cursor is kept under; up to 191 characters. Projections of the same name are one, in whatever process they run. */
+  name: string;
+  /** All entries by default. Another filter needs another name, or `rebuild`. */
+  filter?: ProjectionFilter;
+  /**
+   * Writes what the entries mean for the host's rows. It may be called again with the same entries after its transaction was rolled
+   * back, so it writes with `tx` alone.
+   *
+   * @param entries those of one transaction, in the order of the log: 1 to 400.
+   * @param tx the transaction, as `em.transactional` hands it out.
+   */
+  apply(this: void, entries: readonly CompleteLogEntry[], tx: Em): Promise<void>;
+  /** Deletes all that `apply` has written, in the transaction of `tx`. Entries come from the beginning after that. */
+  clear(this: void, tx: Em): Promise<void>;
+}
+
+/** How far a projection is. */
+export interface ProjectionStatus {
+  name: string;
+  /** Where it continues; undefined where it begins, and after `rebuild`. */
+  cursor: CompleteLogPosition | undefined;
+  /** How many entries of the log come behind its cursor, also those that its filter leaves out. */
+  behind: number;
+  /** When it last wrote, in ms since 1970, by the database's clock. */
+  updateTime: number;
+}
+
+const checkOptions = object<SessionProjectionOptions>(
+  { ...LOG_OPTIONS, name: anything, filter: anything, apply: aFunction, clear: aFunction },
+  'apply',
+  'clear',
+);
+
+/**
+ * Keeps tables of the host's in step with the complete log: a search index, figures. Each transaction writes the projection's
+ * cursor with the rows that `apply` makes, so that each entry is applied exactly once: also when processes run the same
+ * projection at once, when one is killed, and when the answer to a commit is lost (contract J5). When the database went
+ * back, `clear` is called, and the log is read from its beginning.
+ *
+ * ```ts
+ * const search = new SessionProjection(orm.em, { name: 'search', apply, clear });
+ * await search.watch({ signal });
+ * ```
+ *
+ * What `apply` and `clear` throw is thrown by the call that ran them, and their transaction is rolled back.
+ */
+export class SessionProjection<Em extends EntityManager = EntityManager> {
+  readonly #em: Em;
+  readonly #options: SessionProjectionOptions<Em>;
+  readonly #filter: CompleteLogFilter;
+  readonly #database: Database;
+  readonly #heads: Heads;
+
+  /**
+   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`; its tables are in the same database.
+   * @throws InvalidArgumentError when an option is not known, is missing, or has a value that it cannot have.
+   * @throws InvalidKeyError when the name, or a name or an id of the filter, cannot be a key.
+   * @throws SchemaError as `EventLog`.
+   */
+  constructor(em: Em, options: SessionProjectionOptions<Em>) {
+    checkOptions(options, 'The options of SessionProjection');
+    const { name, filter = {} } = options;
+    checkKeys({ projectionName: name });
+    checkFilter({ ...filter, changes: true });
+    if ('limit' in filter) throw new InvalidArgumentError("The filter of SessionProjection may not have 'limit'.");
+    this.#em = em;
+    this.#options = options;
+    this.#filter = { ...filter, changes: true };
+    this.#database = new Database(em, options);
+    this.#heads = headsOf(this.#database, options);
+  }
+
+  /**
+   * @returns all projections of the database, by name, each with how far it is behind.
+   * @throws DatabaseError, SchemaError as `EventLog.head`.
+   */
+  static async list(em: EntityManager): Promise<ProjectionStatus[]> {
+    const database = new Database(em);
+    const { projections } = database.stores;
+    const head = await new EventLog(em).head({ changes: true });
+    const stored = await database.call({ operation: 'list', key: {} }, () =>
+      database.run((sql) => projections.all(sql)),
+    );
+    return stored.map(({ name, cursor: text, updateTime }) => {
+      const cursor = cursorOf(text);
+      const { position, change = 0 } = readerCursorOf(cursor);
+      const behind = Math.max(0, head.position - position) + Math.max(0, head.change - change);
+      return { name, cursor: cursor === 0 ? undefined : cursor, behind, updateTime };
+    });
+  }
+
+  /**
+   * Applies all entries that are committed now, those that other processes apply meanwhile among them.
+   *
+   * @throws InsideTransactionError inside a transaction of the same ORM.
+   * @throws DatabaseError when the database stays away after all retries; the next call continues.
+   */
+  async catchUp(): Promise<void> {
+    await this.#follow('catchUp', undefined, (reader) => reader.since());
+  }
+
+  /**
+   * Applies all entries that are committed, and then those that come.
+   *
+   * @returns when the signal has fired, with no transaction under way.
+   * @throws InvalidArgumentError when an option is not known.
+   * @throws InsideTransactionError, DatabaseError as `catchUp`.
+   */
+  async watch(options: WatchOptions = {}): Promise<void> {
+    checkWatchOptions(options, 'The options of watch');
+    await this.#follow('watch', options.signal, (reader) => reader.watch());
+  }
+
+  /** Calls `clear`, and has the next `catchUp` or `watch` read from the beginning. @throws as `transactional`. */
+  async rebuild(): Promise<void> {
+    await this.#exclusively(
+      'rebuild',
+      () => BEGINNING,
+      (tx) => this.#options.clear(tx),
+    );
+  }
+
+  /**
+   * Deletes rows of the host's in a transaction that no entries are applied beside. Entries that were read before it are read again,
+   * so that what is gone from the log by now is not applied after it. After `eraseUser` delete the person's rows with it.
+   *
+   * @param work may be called again, also after its transaction was committed, where the answer to that was lost.
+   * @throws InsideTransactionError, DatabaseError as `catchUp`; and what `work` throws.
+   */
+  async transactional(work: (tx: Em) => Promise<void>): Promise<void> {
+    await this.#exclusively('transactional', ({ cursor }) => cursor, work);
+  }
+
+  async #follow(
+    operation: string,
+    signal: AbortSignal | undefined,
+    read: (reader: LogReader<LogPage>) => AsyncIterable<LogPage>,
+  ): Promise<void> {
+    const context = { operation, key: givenKey(this.#filter) };
+    for (;;) {
+      let stored = await this.#stored(context);
+      const call = new ReaderCall(this.#database, context, signal);
+      const content = new CompleteLog(call, this.#heads, readerCursorOf(cursorOf(stored.cursor)), this.#filter);
+      try {
+        for await (const { entries, cursor } of read(new LogReader(call, this.#heads, content.pages))) {
+          stored = await this.#write(context, stored, JSON.stringify(cursor), async (tx) => {
+            if (entries.length > 0) await this.#options.apply(entries, tx);
+          });
+        }
+        return;
+      } catch (error) {
+        if (error instanceof LogWentBackError) {
+          await this.#write(context, stored, BEGINNING, (tx) => this.#options.clear(tx)).catch(unlessOvertaken);
+        } else unlessOvertaken(error);
+      }
+    }
+  }
+
+  async #exclusively(
+    operation: string,
+    cursorAfter: (stored: StoredProjection) => string,
+    work: (tx: Em) => Promise<void>,
+  ): Promise<void> {
+    const context = { operation, key: {} };
+    for (;;) {
+      const stored = await this.#stored(context);
+      try {
+        await this.#write(context, stored, cursorAfter(stored), work);
+        return;
+      } catch (error) {
+        unlessOvertaken(error);
+      }
+    }
+  }
+
+  /** Reads the row of the projection; makes one where there is none. */
+  async #stored(context: Context): Promise<StoredProjection> {
+    const { name } = this.#options;
+    const { projections } = this.#database.stores;
+    const read = () => this.#database.run((sql) => projections.read(sql, name));
+    return this.#database.call(context, async () => {
+      const found = await read();
+      if (found) return found;
+      const first = { name, version: 0, cursor: BEGINNING };
+      try {
+        await this.#database.statement((sql) => projections.create(sql, first));
+      } catch (error) {
+        // Another process has made it since, or the answer to this one was lost.
+        const made = this.#database.failureOf(error) === 'duplicate' ? await read() : undefined;
+        if (!made) throw error;
+        return made;
+      }
+      return { ...first, updateTime: 0 };
+    });
+  }
+
+  /**
+   * Sets the cursor and runs work of the host's in one transaction.
+   *
+   * @param stored as it was when the entries were read.
+   * @returns the row as it is then.
+   * @throws Overtaken when the row is another one by now. It may be this call that has written it: the answer to its commit was
+   *   lost.
+   */
+  async #write(
+    context: Context,
+    stored: StoredProjection,
+    cursor: string,
+    work: (tx: Em) => Promise<void>,
+  ): Promise<StoredProjection> {
+    const database = this.#database;
+    const { projections } = database.stores;
+    await database
+      .call(context, () =>
+        database.retried(() =>
+          this.#em.fork().transactional(async (tx) => {
+            const isFirst = await database.join(tx).run((sql) => projections.advance(sql, stored, cursor));
+            if (!isFirst) throw new FromWork(new Overtaken());
+            try {
+              await work(tx);
+              // At the latest `transactional` would do it, and what fails there seems to be a failure of ours.
+              await tx.flush();
+            } catch (error) {
+              // What passes is tried again; the rest is the host's own, and not to be taken for a failure of ours.
+              if (error instanceof AdkMikroOrmError || passingOf(database.failureOf(error))) throw error;
+              throw new FromWork(error);
+            }
+          }),
+        ),
+      )
+      .catch((error: unknown) => {
+        throw error instanceof FromWork ? error.error : error;
+      });
+    return { ...stored, version: stored.version + 1, cursor };
+  }
+}
+
+type Context = ConstructorParameters<typeof ReaderCall>[1];
+
+/** JSON of the cursor of the log's beginning. */
+const BEGINNING = '0';
+
+const cursorOf = (text: string) => JSON.parse(text) as CompleteLogPosition | 0;
+
+/** Another transaction of the projection was first. */
+class Overtaken extends Error {}
+
+function unlessOvertaken(error: unknown): void {
+  if (!(error instanceof Overtaken)) throw error;
+}

@@ -1,0 +1,230 @@
+import { CodecError } from './errors.js';
+import type { SessionKey } from './keys.js';
+import { isObject } from './objects.js';
+import { prefixed, type Scope } from './state.js';
+
+/** Which text a codec has before it. Whoever binds a text to it notices that a row was moved or swapped. */
+export interface CodecContext extends SessionKey {
+  /**
+   * Names one session among those that had its id, one after the other; forks and sessions that are created again have another
+   * one. Empty, as the ids are, for state of a user or of an app.
+   */
+  incarnation: string;
+  /** An event; a value of the state; an entry of the log besides events, which holds state or what a rewritten event had before. */
+  kind: 'event' | 'state' | 'change';
+  /** The event's id; the key of the state, with its prefix; the kind and the numbers of a change. */
+  name: string;
+}
+
+/** What a codec makes of bytes. */
+export interface CodecData {
+  data: Uint8Array;
+  /** The id of the key that is needed to read them, where there is one. It is stored as it is. */
+  key?: string | undefined;
+}
+
+/**
+ * What contents of events and values of state pass through on their way into the database and out of it (contract M1). Several
+ * of them are applied in their order; what is stored names those that were, so that each text is read by its own.
+ *
+ * A codec that has to wait, such as for a key, returns a promise. It is waited for without a connection and without locks, and
+ * the work is begun again with the result.
+ */
+export interface Codec {
+  /** What is stored names it; it must never change. */
+  readonly name: string;
+  /** Whether a text that this codec has not encoded is damage, also one that was stored before there was a codec. */
+  readonly required?: boolean | undefined;
+  /** @returns undefined where the bytes are to stay as they are. */
+  encode(data: Uint8Array, context: CodecContext): CodecData | undefined | Promise<CodecData | undefined>;
+  /**
+   * @returns undefined where they cannot be read: they were changed, or the key is lost. That is damage (contract I1).
+   * @throws whatever keeps it from finding that out. The call fails with `CodecError`.
+   */
+  decode(encoded: CodecData, context: CodecContext): Uint8Array | undefined | Promise<Uint8Array | undefined>;
+}
+
+/** A stored text that cannot be decoded. */
+export class Undecodable {
+  /**
+   * @param encoding the codecs and keys that the text names, or why it is refused; for messages.
+   * @param isUnknown whether the service has no such codec, so that the text may be whole.
+   */
+  constructor(
+    readonly encoding: string,
+    readonly isUnknown: boolean,
+  ) {}
+}
+
+/** The JSON of a text, or why there is none. */
+export type Decoded = string | Undecodable;
+
+/** What one codec has done to a text. */
+interface Step {
+  codec: string;
+  key?: string;
+}
+
+/**
+ * What an encoded text begins with: JSON that `JSON.stringify` never writes, so that no value is taken for one. As a list it is
+ * no event for those who know nothing of codecs.
+ */
+const MARK = '[ "adk-codec", ';
+
+export const isEncoded = (text: string): boolean => text.startsWith(MARK);
+
+/** @returns the part of a text that names its codecs and keys; empty for a text that is not encoded. */
+export const encodingOf = (text: string): string => (isEncoded(text) ? text.slice(0, text.lastIndexOf(', "')) : '');
+
+/** @returns undefined where somebody has changed it. */
+function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | undefined {
+  try {
+    const [, steps, data] = JSON.parse(text) as [mark: string, steps: readonly Step[], data: string];
+    const areSteps = steps.length > 0 && steps.every(({ codec }) => typeof codec === 'string');
+    return areSteps && typeof data === 'string' ? { steps, data: Buffer.from(data, 'base64') } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const shownSteps = (steps: readonly Step[]) =>
+  steps.map(({ codec, key }) => (key === undefined ? codec : `${codec} (key ${key})`)).join(', ');
+
+export type MaybePromise<T> = T | Promise<T>;
+
+/** Not by `instanceof`: a host's promise may be of another realm. */
+export const isPromise = <T>(value: MaybePromise<T>): value is Promise<T> => isObject(value) && 'then' in value;
+
+/** Goes on with a value, at once where it is there. */
+function after<T, R>(value: MaybePromise<T>, next: (value: T) => MaybePromise<R>): MaybePromise<R> {
+  return isPromise(value) ? value.then(next) : next(value);
+}
+
+/** The codecs of a service. */
+export class TextCodec {
+  readonly #codecs: readonly Codec[];
+  readonly #required: readonly string[];
+
+  constructor(codecs: readonly Codec[]) {
+    this.#codecs = codecs;
+    this.#required = codecs.filter(({ required }) => required).map(({ name }) => name);
+  }
+
+  /** Whether there is none, so that texts are stored as they are. */
+  get isNone(): boolean {
+    return this.#codecs.length === 0;
+  }
+
+  encode(text: string, context: CodecContext): MaybePromise<string> {
+    if (this.isNone) return text;
+    const encoded = this.#encodeFrom(0, Buffer.from(text), [], context);
+    return after(encoded, ({ steps, data }) =>
+      steps.length === 0
+        ? text
+        : `${MARK}${JSON.stringify(steps)}, "${Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64')}" ]`,
+    );
+  }
+
+  #encodeFrom(
+    index: number,
+    data: Uint8Array,
+    steps: readonly Step[],
+    context: CodecContext,
+  ): MaybePromise<{ data: Uint8Array; steps: readonly Step[] }> {
+    const codec = this.#codecs[index];
+    if (!codec) return { data, steps };
+    return after(
+      guarded(codec, () => codec.encode(data, context)),
+      (encoded) => {
+        if (!encoded) return this.#encodeFrom(index + 1, data, steps, context);
+        const { data: next, key } = encoded;
+        const step = { codec: codec.name, ...(key !== undefined && { key }) };
+        return this.#encodeFrom(index + 1, next, [...steps, step], context);
+      },
+    );
+  }
+
+  /** @param isLenient whether a text that lacks a codec which is required is read, too: to give it that codec. */
+  decode(text: string, context: CodecContext, isLenient = false): MaybePromise<Decoded> {
+    const required = isLenient ? [] : this.#required;
+    if (!isEncoded(text)) return required.length === 0 ? text : refused(required);
+    const found = parsed(text);
+    if (!found) return new Undecodable('encoded, and changed since', false);
+    const { steps, data } = found;
+    const lacking = required.filter((name) => !steps.some(({ codec }) => codec === name));
+    if (lacking.length > 0) return refused(lacking);
+    const encoding = `encoded with ${shownSteps(steps)}`;
+    if (!steps.every(({ codec }) => this.#find(codec)))
+      return new Undecodable(`${encoding}, a codec that is not in the codec option`, true);
+    return after(this.#decodeFrom(steps, data, context), (decoded) =>
+      decoded ? Buffer.from(decoded).toString() : new Undecodable(encoding, false),
+    );
+  }
+
+  #decodeFrom(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | undefined> {
+    const step = steps.at(-1);
+    if (!step) return data;
+    const codec = this.#find(step.codec);
+    const decoded = codec && guarded(codec, () => codec.decode({ data, key: step.key }, context));
+    return after(decoded, (next) => next && this.#decodeFrom(steps.slice(0, -1), next, context));
+  }
+
+  #find(name: string): Codec | undefined {
+    return this.#codecs.find((codec) => codec.name === name);
+  }
+}
+
+/** @throws CodecError for what a codec throws. */
+function guarded<T>({ name }: Codec, work: () => MaybePromise<T>): MaybePromise<T> {
+  const failed = (error: unknown): never => {
+    if (error instanceof CodecError) throw error;
+    throw new CodecError(`The codec ${name} failed. See onError for the reason.`, error);
+  };
+  try {
+    const result = work();
+    return isPromise(result) ? result.then((value) => value, failed) : result;
+  } catch (error) {
+    return failed(error);
+  }
+}
+
+const refused = (required: readonly string[]) => new Undecodable(`not encoded with ${required.join(', ')}`, false);
+
+/**
+ * The part of an incarnation that a rewind leaves as it is. Rows that a rewind keeps can be decoded after it, and those of an
+ * earlier session of the id cannot. Soft deletion writes dots for the dashes, and the beginning of a deletion another first
+ * character.
+ */
+const ORIGIN_LENGTH = 18;
+
+export const originOf = (incarnation: string): string => incarnation.slice(1, ORIGIN_LENGTH).replaceAll('.', '-');
+
+/** @param fresh a random UUID. @returns the incarnation of a session that is rewound: another one of the same origin. */
+export const rewoundIncarnation = (incarnation: string, fresh: string): string =>
+  incarnation.slice(0, ORIGIN_LENGTH) + fresh.slice(ORIGIN_LENGTH);
+
+/** A session of which it is known which one it is. Of a user or an app the other names are empty. */
+export interface KnownSession extends SessionKey {
+  incarnation: string;
+}
+
+const contextOf = (
+  { appName, userId, sessionId, incarnation }: KnownSession,
+  kind: CodecContext['kind'],
+  name: string,
+): CodecContext => ({ appName, userId, sessionId, incarnation: originOf(incarnation), kind, name });
+
+export const ofEvent = (session: KnownSession, eventId: string): CodecContext => contextOf(session, 'event', eventId);
+
+/** @param owner a session; of state of its user or its app what follows in its key does not count. */
+export function ofState(owner: KnownSession, scope: Scope, key: string): CodecContext {
+  const { appName, userId } = owner;
+  const name = prefixed(scope, key);
+  if (scope === 'session') return contextOf(owner, 'state', name);
+  return contextOf({ appName, userId: scope === 'app' ? '' : userId, sessionId: '', incarnation: '' }, 'state', name);
+}
+
+export const ofChange = (
+  session: KnownSession,
+  { kind, seq, eventSeq }: { kind: string; seq: number; eventSeq?: number | null | undefined },
+): CodecContext => contextOf(session, 'change', `${kind} ${seq} ${eventSeq ?? ''}`);

@@ -1,0 +1,154 @@
+import { version as adkVersion } from '@google/adk';
+import { Utils, type EntityManager } from '@mikro-orm/core';
+import { migrationStatus } from '../../migrations/status.js';
+import type { Dialect } from '../database/dialects/dialect.js';
+import type { ServerSetting } from '../database/dialects/server-settings.js';
+import type { Run } from '../database/sql/sql.js';
+import type { Stores } from '../database/stores/stores.js';
+import { AdkMikroOrmError } from '../model/errors.js';
+import { readerOf } from './reader.js';
+import { schemaDifferences } from './schema-differences.js';
+import { packageVersion } from './version.js';
+import { quoted } from './words.js';
+
+/** What one check found. */
+export interface Finding {
+  check: string;
+  /** `advice`: it costs safety or speed. `wrong`: something does not work. */
+  state: 'ok' | 'advice' | 'wrong';
+  found: string;
+  /** What to do. */
+  advice?: string;
+}
+
+/** What the checks look at. */
+interface Subject {
+  em: EntityManager;
+  read: Run;
+  stores: Stores;
+  dialect: Dialect;
+  poolMax: number;
+}
+
+/** Finds out one thing. @returns the name of the check, too, where it has one of its own. */
+type Check = (subject: Subject) => Promise<Found> | Found;
+type Found = Omit<Finding, 'check'> & Partial<Pick<Finding, 'check'>>;
+
+/** A difference of the clocks that people notice in lists of sessions. */
+const CLOCK_MS = 2_000;
+
+/** How many rows are counted and sessions named at most. */
+const MOST = 10_000;
+const MOST_NAMED = 10;
+
+/** Checks everything that has to be right, and advises what to do about what is not. Nothing is written. */
+export async function* examine(em: EntityManager): AsyncGenerator<Finding> {
+  // It does not retry: whether the server is gone is the question.
+  const { database, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
+  const { dialect, stores } = database;
+  const poolMax = em.config.get('pool')?.max ?? dialect.connections.defaultPoolMax;
+  const subject: Subject = { em, read, stores, dialect, poolMax };
+  for (const [check, examineIt] of checksOf(dialect)) {
+    try {
+      const finding = { check, ...(await examineIt(subject)) };
+      yield finding;
+      // What follows would fail by it.
+      if (finding.state === 'wrong') return;
+    } catch (error) {
+      if (!(error instanceof AdkMikroOrmError)) throw error;
+      yield { check, state: 'wrong', found: 'failed', advice: error.message };
+      return;
+    }
+  }
+}
+
+/** In their order, by the name that a check has where it fails. */
+const checksOf = ({ connections }: Dialect): [string, Check][] => [
+  ['versions', versions],
+  ['connection', connection],
+  ['pool', pool],
+  ...connections.serverSettings.map((setting): [string, Check] => ['settings', serverSetting(setting)]),
+  ['clock', clock],
+  ['tables', tables],
+  ['indexes, keys and collations', schema],
+  ['event log', eventLog],
+  ['leftovers', leftovers],
+  ['sessions', sessions],
+];
+
+const versions: Check = () => {
+  const ours = `adk-mikro-orm ${packageVersion}, @google/adk ${adkVersion}, MikroORM ${Utils.getORMVersion()}`;
+  return { state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };
+};
+
+const connection: Check = async ({ read, stores }) => {
+  const began = performance.now();
+  await read((sql) => stores.health.now(sql));
+  const took = performance.now() - began;
+  return { state: 'ok', found: `answered in ${took.toFixed(took < 10 ? 1 : 0)} ms` };
+};
+
+const pool: Check = ({ poolMax }) => ({ state: 'ok', found: `${poolMax} connections at most` });
+
+const serverSetting =
+  (setting: ServerSetting): Check =>
+  async ({ read, stores, poolMax }) => {
+    const found = await read((sql) => stores.health.serverSetting(sql, setting));
+    const advice = setting.advice(found, poolMax);
+    const state = advice === undefined ? 'ok' : setting.isRequired ? 'wrong' : 'advice';
+    return { check: setting.name, state, found, advice };
+  };
+
+const clock: Check = async ({ read, stores }) => {
+  const before = Date.now();
+  const now = await read((sql) => stores.health.now(sql));
+  const ahead = Math.round(now - (before + Date.now()) / 2);
+  const found = `the database's is ${Math.abs(ahead)} ms ${ahead < 0 ? 'behind' : 'ahead'}`;
+  if (Math.abs(ahead) < CLOCK_MS) return { state: 'ok', found };
+  return { state: 'advice', found, advice: 'Synchronise the clocks: times of both are compared.' };
+};
+
+const tables: Check = async ({ em }) => {
+  const { pending, problem } = await migrationStatus({ em });
+  if (problem !== undefined) return { state: 'wrong', found: 'not as this version needs them', advice: problem };
+  if (pending.length === 0) return { state: 'ok', found: 'as this version needs them' };
+  // Migrations of the host's own, or a schema that was generated.
+  return { state: 'ok', found: `as this version needs them, made without ${pending.join(', ')}` };
+};
+
+const schema: Check = async ({ em, dialect, read }) => {
+  const statements = await schemaDifferences(em, dialect.sql, read);
+  if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
+  const advice = ['Run:', ...statements].join('\n');
+  return { state: 'wrong', found: 'the tables lack what the entities have', advice };
+};
+
+const eventLog: Check = async ({ read, stores }) => {
+  const count = await read((sql) => stores.health.countPending(sql, MOST));
+  return { state: 'ok', found: `${shown(count)} entries have no position yet; the next reader gives it to them` };
+};
+
+const leftovers: Check = async ({ read, stores }) => {
+  const count = await read((sql) => stores.leftovers.count(sql, MOST));
+  if (count === 0) return { state: 'ok', found: 'nothing is left of sessions that were deleted' };
+  return {
+    state: 'advice',
+    found: `the event log has changes, with state, of ${shown(count)} sessions whose rows were deleted without this package`,
+    advice: 'Remove them: prune --idle-for 36500d --yes. Delete sessions with prune and erase-user.',
+  };
+};
+
+const sessions: Check = async ({ read, stores }) => {
+  const damaged = await read((sql) => stores.health.miscounted(sql, MOST_NAMED));
+  if (damaged.length === 0)
+    return { state: 'ok', found: 'each has the events that its row counts (contents were not read)' };
+  const commands = damaged.map(({ appName, userId, sessionId }) =>
+    ['repair', ...[appName, userId, sessionId].map(quoted), '--dry-run'].join(' '),
+  );
+  const most = damaged.length === MOST_NAMED ? 'at least ' : '';
+  const found = `${most}${damaged.length} have other events than their rows count`;
+  return { state: 'wrong', found, advice: ['See what is missing:', ...commands].join('\n') };
+};
+
+/** A number that was counted up to `MOST`. */
+const shown = (count: number) => (count >= MOST ? `${MOST} or more` : String(count));

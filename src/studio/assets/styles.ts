@@ -1,0 +1,211 @@
+/** The look of the pages, light and dark as the visitor's system has it. */
+export const STYLES_TEXT = `
+:root {
+  color-scheme: light dark;
+  --page: #f6f7f9; --card: #fff; --text: #1b1f27; --dim: #5a6372; --line: #dde1e8; --soft: #eef0f4;
+  --accent: #4338ca; --on-accent: #fff; --accent-soft: #eceafd; --good: #14603a; --good-soft: #ddf3e6;
+  --warn: #7a4a06; --warn-soft: #fcefd3; --bad: #a3182b; --bad-soft: #fde8ea; --shadow: 0 1px 2px rgb(20 25 40 / 6%);
+  --mono: ui-monospace, "SF Mono", "Cascadia Code", "DejaVu Sans Mono", Menlo, Consolas, monospace;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #101319; --card: #181c24; --text: #e7eaf0; --dim: #a0a9b8; --line: #2d3340; --soft: #222833;
+    --accent: #a5a0ff; --on-accent: #14122e; --accent-soft: #272548; --good: #7fd6a4; --good-soft: #173326;
+    --warn: #f1c274; --warn-soft: #3a2c12; --bad: #ff9aa6; --bad-soft: #431b22; --shadow: none;
+  }
+}
+*, ::before, ::after { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; scroll-padding-top: 4.5rem; }
+body { margin: 0; background: var(--page); color: var(--text); font: 0.9375rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif; }
+h1, h2, h3, h4, p, ol, ul, dl, dd, figure, pre { margin: 0; }
+h1 { font-size: 1.5rem; line-height: 1.25; letter-spacing: -0.015em; overflow-wrap: anywhere; }
+h2 { font-size: 1.05rem; }
+h3 { font-size: 0.8125rem; margin: 1.1rem 0 0.35rem; }
+h4 { font-size: 0.75rem; color: var(--dim); font-weight: 600; margin: 0.5rem 0 0.2rem; }
+ol, ul { padding: 0; list-style: none; }
+a { color: var(--accent); text-underline-offset: 0.15em; text-decoration-thickness: 1px; }
+a.quiet { color: inherit; text-decoration-color: var(--line); }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 4px; }
+main:focus { outline: none; }
+code, pre { font-family: var(--mono); font-size: 0.8125rem; }
+.dim, .id, .by { color: var(--dim); }
+.id { font-family: var(--mono); font-size: 0.78rem; overflow-wrap: anywhere; }
+.hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+.skip { position: absolute; left: 0.5rem; top: -4rem; background: var(--card); padding: 0.5rem 1rem; border-radius: 6px; z-index: 3; }
+.skip:focus { top: 0.5rem; }
+
+.top { position: sticky; top: 0; z-index: 2; display: flex; align-items: center; gap: 1.75rem; padding: 0 max(1.25rem, calc((100vw - 78rem) / 2)); height: 3.5rem; background: var(--card); border-bottom: 1px solid var(--line); }
+.brand { display: flex; align-items: center; gap: 0.55rem; font-weight: 650; color: var(--text); text-decoration: none; letter-spacing: -0.01em; }
+.brand span { width: 1.1rem; height: 1.1rem; border-radius: 0.35rem; background: linear-gradient(135deg, #4f46e5, #8b5cf6); }
+.top nav { display: flex; gap: 0.25rem; }
+.top nav a { color: var(--dim); text-decoration: none; padding: 0.3rem 0.7rem; border-radius: 6px; }
+.top nav a:hover { background: var(--soft); color: var(--text); }
+.top nav a[aria-current] { color: var(--text); background: var(--soft); font-weight: 550; }
+main { max-width: 78rem; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
+.crumbs ol { display: flex; flex-wrap: wrap; font-size: 0.8125rem; margin-bottom: 0.6rem; }
+.crumbs li { overflow-wrap: anywhere; }
+.crumbs li + li::before { content: "/"; color: var(--dim); margin: 0 0.5rem; }
+.crumbs a { color: var(--dim); text-decoration: none; }
+.crumbs a:hover { color: var(--text); text-decoration: underline; }
+.heading { display: flex; flex-wrap: wrap; justify-content: space-between; align-items: flex-start; gap: 0.75rem 1.5rem; margin-bottom: 1.1rem; }
+main > h1 { margin-bottom: 1.1rem; }
+.facts { display: flex; flex-wrap: wrap; align-items: center; gap: 0.2rem 0.9rem; margin-top: 0.4rem; color: var(--dim); font-size: 0.8125rem; }
+.actions, .pages { display: flex; flex-wrap: wrap; gap: 0.5rem; }
+.pages { margin-top: 1rem; }
+
+button, .button, input, select, textarea { font: inherit; color: inherit; border: 1px solid var(--line); border-radius: 7px; background: var(--card); padding: 0.36rem 0.75rem; min-height: 2.25rem; }
+button, .button { display: inline-flex; align-items: center; text-decoration: none; color: var(--text); cursor: pointer; font-weight: 500; font-size: 0.875rem; box-shadow: var(--shadow); }
+button:hover, .button:hover { background: var(--soft); }
+.button[aria-disabled] { color: var(--dim); cursor: default; background: none; box-shadow: none; }
+button.primary { background: var(--accent); border-color: var(--accent); color: var(--on-accent); }
+button.primary:hover { filter: brightness(1.08); }
+.danger { color: var(--bad); }
+button.danger { background: var(--bad); color: var(--card); border-color: var(--bad); }
+input, select, textarea { border-color: color-mix(in srgb, var(--dim) 70%, var(--card)); }
+input::placeholder { color: var(--dim); opacity: 1; }
+label { display: flex; flex-direction: column; gap: 0.2rem; font-size: 0.8125rem; font-weight: 550; }
+label input, label select, label textarea { font-weight: 400; font-size: 0.9rem; }
+
+.search { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.9rem, 1fr)); gap: 0.75rem; align-items: end; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.9rem 1rem; margin-bottom: 1.1rem; }
+.search label { min-width: 0; }
+.search input, .search select { width: 100%; }
+.search button { justify-content: center; }
+
+.list { width: 100%; border-collapse: separate; border-spacing: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; box-shadow: var(--shadow); }
+.list th, .list td { text-align: left; padding: 0.62rem 1rem; border-top: 1px solid var(--line); vertical-align: baseline; font-weight: 400; overflow-wrap: anywhere; }
+.list thead th { border-top: 0; color: var(--dim); font-size: 0.78rem; font-weight: 550; white-space: nowrap; }
+.list tbody th a { font-weight: 550; text-decoration: none; }
+.list tbody th a:hover { text-decoration: underline; }
+.list tbody tr:hover { background: color-mix(in srgb, var(--soft) 55%, transparent); }
+.list .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.list .id { display: block; }
+.list .chip { margin: 0.2rem 0.3rem 0 0; }
+
+.chip { display: inline-block; border-radius: 999px; padding: 0.05rem 0.6rem; font-size: 0.75rem; line-height: 1.5; background: var(--soft); color: var(--text); overflow-wrap: anywhere; }
+.chip.quiet { background: none; color: var(--dim); padding: 0.05rem 0; }
+.chip.warn { background: var(--warn-soft); color: var(--warn); }
+.chip.bad { background: var(--bad-soft); color: var(--bad); }
+.chip.good { background: var(--good-soft); color: var(--good); }
+.empty { text-align: center; padding: 3.5rem 1rem; border: 1px dashed var(--line); border-radius: 10px; background: var(--card); }
+.block .empty { padding: 1.5rem 1rem; }
+.empty p { color: var(--dim); margin: 0.5rem auto 0; max-width: 34rem; }
+
+.columns { display: grid; grid-template-columns: minmax(0, 1fr) 20.5rem; gap: 1.5rem; align-items: start; }
+aside { position: sticky; top: 4.5rem; max-height: calc(100vh - 5.5rem); overflow-y: auto; }
+.panel, .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem 1.1rem; box-shadow: var(--shadow); }
+.panel > summary { cursor: pointer; }
+.panel > summary h2 { display: inline; }
+.state > div { padding: 0.42rem 0.6rem; margin: 0 -0.6rem; border-radius: 6px; }
+.state > div + div { margin-top: 0.1rem; }
+.state dt { font-family: var(--mono); font-size: 0.8125rem; font-weight: 600; overflow-wrap: anywhere; }
+.state dd code { display: block; overflow-wrap: anywhere; white-space: pre-wrap; max-height: 9rem; overflow: hidden; }
+.state .by { display: block; font-size: 0.75rem; margin-top: 0.1rem; overflow-wrap: anywhere; }
+.state .current { background: var(--accent-soft); }
+
+.timeline { display: flex; flex-wrap: wrap; align-items: center; gap: 0.5rem 0.6rem; margin-bottom: 0.9rem; }
+.timeline ol { display: flex; flex: 1 1 12rem; overflow-x: auto; padding: 2px; min-width: 0; }
+.timeline li { flex: 0 0 auto; }
+.timeline li a { display: flex; align-items: center; justify-content: center; width: 24px; height: 34px; border-radius: 5px; }
+.timeline li a::before { content: ""; width: 8px; height: 14px; border-radius: 4px; background: var(--hue); }
+.timeline li .user::before { height: 24px; }
+.timeline li a:hover, .timeline li a[aria-current] { background: var(--accent-soft); }
+.timeline li a[aria-current] { box-shadow: inset 0 0 0 2px var(--accent); }
+.timeline form { display: flex; gap: 0.4rem; align-items: center; }
+.timeline label { flex-direction: row; align-items: center; gap: 0.4rem; }
+.timeline input { width: 6.2rem; }
+.pager { display: flex; align-items: center; justify-content: center; flex-wrap: wrap; gap: 0.6rem; padding: 0.6rem 0; font-size: 0.8125rem; }
+
+.events { display: flex; flex-direction: column; gap: 0.8rem; }
+.event { background: var(--card); border: 1px solid var(--line); border-left: 3px solid var(--hue); border-radius: 10px; padding: 0.65rem 1rem 0.8rem; width: 100%; max-width: 46rem; box-shadow: var(--shadow); content-visibility: auto; contain-intrinsic-size: auto 7rem; scroll-margin-top: 4.5rem; }
+.event.user { align-self: flex-end; width: fit-content; min-width: min(22rem, 100%); max-width: 40rem; background: var(--accent-soft); border-color: transparent; border-left-color: transparent; }
+.event.current, .event:target { outline: 2px solid var(--accent); outline-offset: 1px; }
+.event.damaged { border-color: var(--bad); color: var(--bad); }
+.depth-1 { margin-left: 1.5rem; width: calc(100% - 1.5rem); } .depth-2 { margin-left: 3rem; width: calc(100% - 3rem); } .depth-3 { margin-left: 4.5rem; width: calc(100% - 4.5rem); }
+.meta { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0.1rem 0.7rem; font-size: 0.78rem; color: var(--dim); margin-bottom: 0.25rem; }
+.event.user .meta, .event.user .dim, .event.user .note { color: color-mix(in srgb, var(--dim) 70%, var(--text)); }
+.author { font-weight: 650; font-size: 0.875rem; color: var(--hue-text); overflow-wrap: anywhere; }
+.event.user .author { color: var(--text); }
+.tools { margin-left: auto; display: flex; gap: 0.75rem; }
+.tools a { color: inherit; text-decoration-color: var(--line); padding: 0.1rem 0; }
+.tools a:hover { color: var(--accent); }
+.body > * + * { margin-top: 0.5rem; }
+.text { white-space: pre-wrap; overflow-wrap: anywhere; }
+.note { font-size: 0.8125rem; color: var(--dim); }
+.error { background: var(--bad-soft); color: var(--bad); border-radius: 7px; padding: 0.4rem 0.7rem; overflow-wrap: anywhere; }
+.chips { display: flex; flex-wrap: wrap; gap: 0.35rem; }
+.fold { border: 1px solid var(--line); border-radius: 8px; background: var(--card); }
+.fold > summary { cursor: pointer; padding: 0.4rem 0.75rem; font-size: 0.875rem; overflow-wrap: anywhere; min-height: 2.1rem; }
+.fold > summary code { font-weight: 600; }
+.fold[open] > summary { border-bottom: 1px solid var(--line); }
+.fold > div { padding: 0.4rem 0.75rem 0.7rem; }
+.fold .what { color: var(--dim); }
+.thought > summary { color: var(--dim); font-style: italic; }
+.thought .text { color: var(--dim); }
+.fold .fold { margin-top: 0.5rem; }
+pre { background: var(--soft); border-radius: 7px; padding: 0.6rem 0.75rem; overflow: auto; max-height: 22rem; white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 2; }
+pre.raw { max-height: none; background: var(--card); border: 1px solid var(--line); }
+figure img { display: block; max-width: min(100%, 24rem); max-height: 20rem; border-radius: 7px; border: 1px solid var(--line); background: repeating-conic-gradient(var(--soft) 0 25%, var(--card) 0 50%) 0 / 16px 16px; }
+figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: anywhere; }
+.delta { border-left: 2px solid var(--line); padding-left: 0.7rem; font-size: 0.8125rem; display: grid; gap: 0.1rem; }
+.delta > div { display: flex; flex-wrap: wrap; gap: 0 0.6rem; }
+.delta dt { font-family: var(--mono); font-weight: 600; overflow-wrap: anywhere; }
+.delta dd { min-width: 0; overflow-wrap: anywhere; }
+.change { align-self: stretch; font-size: 0.8125rem; color: var(--dim); padding: 0 0.25rem; }
+.change > p { display: flex; align-items: center; gap: 0.75rem; }
+.change > p::before, .change > p::after { content: ""; height: 1px; background: var(--line); flex: 1; }
+.change .delta { width: fit-content; max-width: 100%; margin: 0.3rem auto 0; }
+.waiting { margin-top: 1rem; border: 1px solid var(--warn); background: var(--warn-soft); color: var(--warn); border-radius: 10px; padding: 0.7rem 1rem; }
+.live { position: sticky; top: 4rem; z-index: 1; width: fit-content; margin: 0 auto 0.6rem; border-radius: 999px; padding: 0.12rem 0.8rem; font-size: 0.78rem; font-weight: 550; background: var(--good-soft); color: var(--good); }
+.live::before { content: ""; display: inline-block; width: 0.5rem; height: 0.5rem; border-radius: 50%; background: currentcolor; margin-right: 0.45rem; }
+.live[data-state="off"] { background: var(--bad-soft); color: var(--bad); }
+
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: 0.9rem; margin-bottom: 1.5rem; }
+.card dt { color: var(--dim); font-size: 0.8125rem; }
+.card dd { font-size: 1.35rem; font-weight: 600; letter-spacing: -0.01em; font-variant-numeric: tabular-nums; }
+.block { margin-bottom: 1.75rem; }
+.block > h2 { margin-bottom: 0.6rem; }
+.block > p { margin: 0.4rem 0; }
+.finding pre { margin-top: 0.4rem; }
+.tabs { display: flex; gap: 0.35rem; flex-wrap: wrap; margin-bottom: 1.25rem; }
+.tabs a[aria-current] { background: var(--accent-soft); border-color: var(--accent); }
+.form { max-width: 36rem; display: grid; gap: 1rem; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1.25rem; }
+.form .actions { margin-top: 0.25rem; }
+.check { flex-direction: row; align-items: baseline; gap: 0.6rem; font-weight: 400; font-size: 0.9rem; }
+.check input { min-height: 0; width: 1.05rem; height: 1.05rem; }
+
+.hue-0 { --hue: #4f46e5; --hue-text: #4338ca; } .hue-1 { --hue: #0d8a6f; --hue-text: #0a6b56; }
+.hue-2 { --hue: #c2410c; --hue-text: #a83a0c; } .hue-3 { --hue: #be185d; --hue-text: #a81552; }
+.hue-4 { --hue: #0369a1; --hue-text: #075985; } .hue-5 { --hue: #7c3aed; --hue-text: #6d28d9; }
+.hue-6 { --hue: #4d7c0f; --hue-text: #3f6212; } .hue-7 { --hue: #a16207; --hue-text: #854d0e; }
+@media (prefers-color-scheme: dark) {
+  .hue-0 { --hue: #818cf8; --hue-text: #a5b4fc; } .hue-1 { --hue: #34d3a6; --hue-text: #5eead4; }
+  .hue-2 { --hue: #fb923c; --hue-text: #fdba74; } .hue-3 { --hue: #f472b6; --hue-text: #f9a8d4; }
+  .hue-4 { --hue: #38bdf8; --hue-text: #7dd3fc; } .hue-5 { --hue: #a78bfa; --hue-text: #c4b5fd; }
+  .hue-6 { --hue: #a3e635; --hue-text: #bef264; } .hue-7 { --hue: #facc15; --hue-text: #fde047; }
+}
+@media (max-width: 60rem) {
+  .columns { grid-template-columns: minmax(0, 1fr); }
+  aside { position: static; max-height: none; }
+}
+@media (max-width: 40rem) {
+  main { padding: 1.1rem 0.9rem 3rem; }
+  .top { gap: 1rem; padding: 0 0.9rem; }
+  .event.user { max-width: 94%; }
+  .depth-1, .depth-2, .depth-3 { margin-left: 0.75rem; width: calc(100% - 0.75rem); }
+  .timeline ol { flex-basis: 100%; order: -1; }
+  .list thead { display: none; }
+  .list tr { display: block; padding: 0.6rem 0; border-top: 1px solid var(--line); }
+  .list tbody tr:first-child { border-top: 0; }
+  .list th, .list td { display: block; border: 0; padding: 0.1rem 0.9rem; }
+  .list .number { text-align: left; display: inline-block; padding-right: 0; font-size: 0.8125rem; color: var(--dim); }
+  .sessions td { display: inline-block; padding-right: 0; font-size: 0.8125rem; color: var(--dim); }
+  .sessions td::before { content: attr(data-label) " "; }
+}
+@media (prefers-reduced-motion: no-preference) {
+  .event.new { animation: arrive 0.35s ease-out; }
+  @keyframes arrive { from { opacity: 0; transform: translateY(6px); } }
+}
+@media (forced-colors: active) {
+  .timeline li a::before { background: LinkText; }
+}
+`;

@@ -1,0 +1,13 @@
+/**
+ * `adk-mikro-orm/studio`: the stored sessions as pages. `docs/studio.md` says how to run and mount it.
+ *
+ * @module adk-mikro-orm/studio
+ */
+export { createStudio, type Studio, type StudioOptions } from './studio.js';
+export type { StudioScope } from './guard.js';
+export type { LogReaders } from './visit.js';
+export type { LogCursor } from '../log/cursors.js';
+export type { SessionKey } from '../model/keys.js';
+export type { LogPosition } from '../model/log-history.js';
+export type { Codec, CodecContext, CodecData } from '../model/codec.js';
+export type { CodecOptions, ErrorContext } from '../model/options.js';

@@ -1,0 +1,70 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { pipeline } from 'node:stream/promises';
+import { Readable } from 'node:stream';
+import { isRecord } from '../model/objects.js';
+import { SECURITY_HEADERS } from './guard.js';
+
+/** The longest form, in bytes. */
+const MOST = 65_536;
+
+/** A listener for `createServer` of Node.js, and for what passes its requests on. */
+export function listenerOf(answer: (request: Request) => Promise<Response>) {
+  return (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    serve(answer, incoming, outgoing).catch(() => {
+      // The browser has gone, or what came was no request.
+      if (outgoing.headersSent) outgoing.destroy();
+      else outgoing.writeHead(400, SECURITY_HEADERS).end();
+    });
+  };
+}
+
+async function serve(
+  answer: (request: Request) => Promise<Response>,
+  incoming: IncomingMessage & { originalUrl?: string; body?: unknown },
+  outgoing: ServerResponse,
+): Promise<void> {
+  const gone = new AbortController();
+  outgoing.once('close', () => gone.abort());
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(incoming.headersDistinct)) {
+    for (const each of value ?? []) headers.append(name, each);
+  }
+  const { method = 'GET', originalUrl, url = '/' } = incoming;
+  // Express takes the path of the mount out of `url`. What is in `Host` is checked by its header.
+  const request = new Request(new URL(`http://localhost${originalUrl ?? url}`), {
+    method,
+    headers,
+    signal: gone.signal,
+    ...(method !== 'GET' && method !== 'HEAD' && { body: await bodyOf(incoming) }),
+  });
+  const response = await answer(request);
+  for (const [name, value] of response.headers) if (name !== 'set-cookie') outgoing.setHeader(name, value);
+  const cookies = response.headers.getSetCookie();
+  if (cookies.length > 0) outgoing.setHeader('set-cookie', cookies);
+  outgoing.writeHead(response.status);
+  if (!response.body || method === 'HEAD') {
+    await response.body?.cancel();
+    outgoing.end();
+    return;
+  }
+  outgoing.flushHeaders();
+  await pipeline(Readable.fromWeb(response.body), outgoing);
+}
+
+/** @throws Error for a body that is no form's, or is too long. */
+async function bodyOf(incoming: IncomingMessage & { body?: unknown }): Promise<string> {
+  // A parser of the host's has read it.
+  if (isRecord(incoming.body)) {
+    return new URLSearchParams(
+      Object.entries(incoming.body).flatMap(([name, value]): [string, string][] =>
+        typeof value === 'string' ? [[name, value]] : [],
+      ),
+    ).toString();
+  }
+  let text = '';
+  for await (const chunk of incoming.setEncoding('utf8')) {
+    text += String(chunk);
+    if (text.length > MOST) throw new Error('The form is too long');
+  }
+  return text;
+}

@@ -1,0 +1,174 @@
+import { InvalidArgumentError, SessionNotFoundError } from '../../model/errors.js';
+import { decode } from '../../model/event-codec.js';
+import { isRecord } from '../../model/objects.js';
+import type { TransferredSession } from '../../database/stores/transfer-store.js';
+import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
+import { fieldValue, html, type Content, type Html } from '../html.js';
+import { notFound, type Visit } from '../visit.js';
+import { labelsOf } from './lists.js';
+import { page } from './layout.js';
+
+/** A change that a visitor may make to a session: what its form asks, and what it does. */
+interface Change {
+  title: string;
+  /** Whether it is of a soft-deleted session. */
+  isOfDeleted?: boolean;
+  /** What will happen, and the fields of the form. */
+  fields: (session: TransferredSession, visit: Visit) => Content;
+  button: string;
+  /** Whether something is lost. */
+  isDangerous?: boolean;
+  /** @returns where to go on. */
+  apply(visit: Visit, form: URLSearchParams): Promise<string>;
+}
+
+const CHANGES: Readonly<Record<string, Change>> = {
+  '/describe': {
+    title: 'Edit title and labels',
+    fields: ({ title, labels }) => {
+      const parsed = labels === null ? undefined : decode(labels)?.value;
+      const lines = Object.entries(isRecord(parsed) ? parsed : {}).map(([name, value]) => `${name}=${String(value)}`);
+      return html`<label>Title<input name="title" maxlength="255" value="${fieldValue(title ?? '')}" /></label>
+        <label
+          >Labels, one name=value to a line<textarea name="labels" rows="4">
+${fieldValue(`\n${lines.join('\n')}`)}</textarea>
+        </label>`;
+    },
+    button: 'Save',
+    async apply({ reading, session, links }, form) {
+      const lines = (form.get('labels') ?? '').split('\n').map((line) => line.trim());
+      const labels = labelsOf(lines.filter((line) => line !== ''));
+      const title = form.get('title') ?? '';
+      await reading.service.describeSession(session, {
+        title: title === '' ? null : title,
+        labels: Object.keys(labels).length === 0 ? null : labels,
+      });
+      return links.ofSession('/session', session);
+    },
+  },
+  '/delete': {
+    title: 'Delete this session',
+    fields: () =>
+      html`<p>
+        It is gone from lists and for agents, and can be restored until its id is used again or prune deletes it for
+        good.
+      </p>`,
+    button: 'Delete',
+    isDangerous: true,
+    async apply({ reading, session, links }) {
+      await reading.service.deleteSession(session);
+      return links.to('/sessions', { app: session.appName, status: 'deleted' });
+    },
+  },
+  '/restore': {
+    title: 'Restore this session',
+    isOfDeleted: true,
+    fields: () => html`<p>It will be as it was when it was deleted.</p>`,
+    button: 'Restore',
+    async apply({ reading, session, links }) {
+      await reading.service.restoreSession(session);
+      return links.ofSession('/session', session);
+    },
+  },
+  '/fork': {
+    title: 'Fork this session',
+    fields: ({ firstSeq, lastSeq }, visit) =>
+      html`<p>
+          A new session gets the events up to one of them, and the session’s own state as it was then. This session
+          stays as it is.
+        </p>
+        ${pointField(firstSeq, lastSeq, visit.number('at') ?? lastSeq)}
+        <label>Id of the new session, empty for a random one<input name="as" maxlength="191" /></label>`,
+    button: 'Fork',
+    async apply({ reading, session, links }, form) {
+      const as = form.get('as') ?? '';
+      const made = await reading.service.forkSession(session, { at: pointOf(form), ...(as !== '' && { as }) });
+      return links.ofSession('/session', { ...session, sessionId: made.id });
+    },
+  },
+  '/rewind': {
+    title: 'Rewind this session',
+    fields: ({ firstSeq, lastSeq }, visit) =>
+      html`<p>
+          The events after one of them are deleted for good, and the session’s own state becomes what it was then.
+        </p>
+        ${pointField(firstSeq, lastSeq, visit.number('at') ?? lastSeq)}`,
+    button: 'Delete the later events',
+    isDangerous: true,
+    async apply({ reading, session, links }, form) {
+      await reading.service.rewindSession(session, { at: pointOf(form) });
+      return links.ofSession('/session', session);
+    },
+  },
+};
+
+/** The paths of the pages that change something. */
+export const isChange = (path: string) => Object.hasOwn(CHANGES, path);
+
+/** Asks for a change with GET, and makes it with POST. */
+export async function changePage(visit: Visit): Promise<Response> {
+  const change = CHANGES[visit.path];
+  if (!change || !visit.mayChange) throw new Refusal(403, 'Nothing can be changed here. It takes allowChanges.');
+  const { session: key, reading, request } = visit;
+  if (request.method === 'POST') return apply(visit, change);
+  const session = await reading.session(key);
+  if (!session || (session.deletedAt !== undefined) !== (change.isOfDeleted ?? false)) throw notFound();
+  return formPage(visit, change, session);
+}
+
+async function apply(visit: Visit, change: Change): Promise<Response> {
+  const { request, session: key } = visit;
+  if (!/^application\/x-www-form-urlencoded\b/.test(request.headers.get('content-type') ?? ''))
+    throw new Refusal(415, 'This is not a form.');
+  const form = new URLSearchParams(await request.text());
+  checkForm(request, form);
+  if (form.get('confirm') !== key.sessionId) throw new Refusal(400, 'Confirm the change: go back, and set the mark.');
+  try {
+    const location = await change.apply(visit, form);
+    return new Response(null, { status: 303, headers: { ...SECURITY_HEADERS, location } });
+  } catch (error) {
+    if (error instanceof SessionNotFoundError) throw notFound();
+    throw error;
+  }
+}
+
+function formPage(visit: Visit, { title, fields, button, isDangerous }: Change, session: TransferredSession): Response {
+  const { links, path } = visit;
+  const { key } = session;
+  const name = session.title ?? key.sessionId;
+  const back = links.ofSession('/session', key);
+  const body = html`<h1>${title}</h1>
+    <form class="form" method="post" action="${links.ofSession(path, key)}">
+      ${visit.tokenField}
+      <p>
+        <strong><bdi>${name}</bdi></strong> <span class="id"><bdi>${key.sessionId}</bdi></span>
+      </p>
+      ${fields(session, visit)}
+      <label class="check"
+        ><input type="checkbox" name="confirm" value="${fieldValue(key.sessionId)}" required />Yes, change this
+        session</label
+      >
+      <div class="actions">
+        <button class="${isDangerous ? 'danger' : 'primary'}">${button}</button>
+        <a class="button" href="${back}">Cancel</a>
+      </div>
+    </form>`;
+  const crumbs = [
+    { text: 'Apps', href: links.to('/') },
+    { text: key.appName, href: links.sessions(key.appName) },
+    { text: name, href: back },
+  ];
+  return page(visit, { title, crumbs, body });
+}
+
+function pointField(firstSeq: number, lastSeq: number, value: number): Html {
+  return html`<label
+    >Last event to keep<input type="number" name="at" min="${firstSeq - 1}" max="${lastSeq}" value="${value}" required
+  /></label>`;
+}
+
+function pointOf(form: URLSearchParams): number {
+  const text = form.get('at') ?? '';
+  if (!/^\d{1,10}$/.test(text)) throw new InvalidArgumentError('The number of an event must be given.');
+  return Number(text);
+}

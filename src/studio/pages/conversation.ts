@@ -1,0 +1,266 @@
+import { openLongRunningCalls, type OpenLongRunningCall } from '../../conversation/recovery.js';
+import type { TimedChange } from '../../database/stores/browsing-store.js';
+import { decode } from '../../model/event-codec.js';
+import { isRecord } from '../../model/objects.js';
+import { SCOPES, type Scope } from '../../model/state.js';
+import { number } from '../../operations/words.js';
+import { html, type Content, type Html } from '../html.js';
+import { EVENTS, stateOf, type Conversation, type Entry, type ShownValue } from '../reading.js';
+import { notFound, type Visit } from '../visit.js';
+import { eventList } from './event-view.js';
+import { ago, chip, empty, hue, page, time } from './layout.js';
+
+/** A conversation with its state. */
+export async function conversationPage(visit: Visit): Promise<Response> {
+  const { links, reading, scope, session: key } = visit;
+  const part = { before: visit.number('before'), after: visit.number('after'), at: visit.number('at') };
+  const conversation = await reading.conversation(key, scope, part);
+  if (!conversation) throw notFound();
+  const { session } = conversation;
+  const name = session.title ?? key.sessionId;
+  const body = html`${heading(visit, conversation, part.at)}
+    <div class="columns">
+      <section class="conversation" aria-label="Conversation">
+        ${timeLine(visit, conversation, part.at)} ${pager(visit, conversation, 'older')}
+        ${eventsOf(visit, conversation, part.at)} ${pager(visit, conversation, 'newer')}
+      </section>
+      <aside id="state" aria-label="State">${statePanel(visit, conversation, part.at)}</aside>
+    </div>`;
+  const crumbs = [
+    { text: 'Apps', href: links.to('/') },
+    { text: key.appName, href: links.sessions(key.appName) },
+    { text: key.userId, href: links.sessions(key.appName, key.userId) },
+  ];
+  return page(visit, { title: name, crumbs, body });
+}
+
+function heading(visit: Visit, { session, lease }: Conversation, at: number | undefined): Html {
+  const { links } = visit;
+  const { key, title, labels, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt } = session;
+  const action = (path: string, text: string, kind = '') =>
+    html`<a class="button ${kind}" href="${links.ofSession(path, key, { at })}">${text}</a>`;
+  const actions =
+    deletedAt === undefined
+      ? [
+          action('/describe', 'Edit title'),
+          action('/fork', 'Fork'),
+          action('/rewind', 'Rewind'),
+          action('/delete', 'Delete', 'danger'),
+        ]
+      : [action('/restore', 'Restore')];
+  const parsed = labels === null ? undefined : decode(labels)?.value;
+  const chips = Object.entries(isRecord(parsed) ? parsed : {}).map(([name, value]) =>
+    chip(html`<bdi>${name}=${String(value)}</bdi>`),
+  );
+  return html`<div class="heading">
+    <div>
+      <h1><bdi>${title ?? key.sessionId}</bdi></h1>
+      <p class="facts" id="facts">
+        ${title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`} ${chips}
+        <span>${number(lastSeq - firstSeq + 1)} events</span>
+        <span>created ${ago(createTime)}</span> <span>updated ${ago(lastUpdateTime)}</span>
+        ${firstSeq > 1 && html`<span>events before #${firstSeq} were trimmed</span>`}
+        ${lease?.isHeld && chip(html`lease held by <bdi>${lease.holder}</bdi>`, 'good')}
+        ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}
+      </p>
+    </div>
+    ${visit.mayChange && html`<div class="actions">${actions}</div>`}
+  </div>`;
+}
+
+/** The events of the page as steps; each shows the state as of it. */
+function timeLine({ links }: Visit, { session, entries }: Conversation, at: number | undefined): Content {
+  if (entries.length === 0) return undefined;
+  const { key, firstSeq, lastSeq } = session;
+  const step = (seq: number, text: string, isThere: boolean) =>
+    isThere
+      ? html`<a class="button" href="${links.ofSession('/session', key, { at: seq })}#e${seq}">${text}</a>`
+      : html`<span class="button" aria-disabled="true">${text}</span>`;
+  const shown = at ?? lastSeq;
+  const tick = ({ seq, event }: Entry) => {
+    const author = typeof event?.author === 'string' ? event.author : 'damaged';
+    return html`<li>
+      <a
+        class="${author === 'user' ? 'user' : 'agent'} ${hue(author)}"
+        href="${links.ofSession('/session', key, { at: seq })}#e${seq}"
+        ${seq === at && html`aria-current="step"`}
+        ><span class="hidden">State as of event ${seq}, ${author}</span></a
+      >
+    </li>`;
+  };
+  return html`<nav class="timeline" aria-label="Time line">
+    ${step(shown - 1, 'Previous', shown > firstSeq)}
+    <ol>
+      ${entries.map(tick)}
+    </ol>
+    ${step(shown + 1, 'Next', shown < lastSeq)}
+    <form action="${links.to('/session')}">
+      <input type="hidden" name="app" value="${key.appName}" /><input type="hidden" name="user" value="${key.userId}" />
+      <input type="hidden" name="session" value="${key.sessionId}" />
+      <label
+        >Event <input type="number" name="at" min="${firstSeq}" max="${lastSeq}" value="${shown}" required
+      /></label>
+      <button>Go</button>
+    </form>
+  </nav>`;
+}
+
+function pager({ links }: Visit, { session, from, upTo }: Conversation, which: 'older' | 'newer'): Content {
+  const { key, firstSeq, lastSeq } = session;
+  if (which === 'older') {
+    return (
+      from > firstSeq &&
+      html`<p class="pager">
+        <a class="button" href="${links.ofSession('/session', key, { before: from })}" rel="prev">Older events</a>
+        <span class="dim">${number(from - firstSeq)} before these</span>
+      </p>`
+    );
+  }
+  return (
+    upTo < lastSeq &&
+    html`<p class="pager">
+      <a class="button" href="${links.ofSession('/session', key, { after: upTo })}" rel="next">Newer events</a>
+      <a class="button" href="${links.ofSession('/session', key)}">Newest</a>
+      <span class="dim">${number(lastSeq - upTo)} after these</span>
+    </p>`
+  );
+}
+
+function eventsOf(visit: Visit, { session, entries, changes, upTo }: Conversation, at: number | undefined): Html {
+  const { links } = visit;
+  const { key, lastSeq, incarnation, deletedAt } = session;
+  const isNewest = upTo >= lastSeq;
+  const views = eventList(entries, { links, session: key, at, isNewest });
+  const isLive = isNewest && at === undefined && deletedAt === undefined;
+  // The rows in their order: a change comes after the event whose number it has.
+  const rows: [seq: number, row: Content][] = [
+    ...entries.map(({ seq }): [number, Content] => [seq, views.get(seq)]),
+    ...changes.map((change): [number, Content] => [change.seq + 0.5, changeView(change)]),
+  ];
+  rows.sort(([one], [other]) => one - other);
+  const cursor = JSON.stringify({ seq: upTo, incarnation });
+  const live =
+    isLive && html`data-live="${links.ofSession('/live', key)}" data-cursor="${cursor}" data-most="${EVENTS * 3}"`;
+  return html`${isLive && html`<p class="live" id="live" role="status" hidden></p>`}
+    <ol class="events" id="events" ${live}>
+      ${rows.map(([, row]) => row)}
+    </ol>
+    ${entries.length === 0 && empty('No events', 'This conversation has not begun.')}
+    ${isNewest && waitingCalls(entries)}`;
+}
+
+/** The long-running calls of the page that nobody has answered. */
+function waitingCalls(entries: readonly Entry[]): Content {
+  const events = entries.flatMap(({ event }) => event ?? []);
+  let open: OpenLongRunningCall[];
+  try {
+    open = openLongRunningCalls({ events } as Parameters<typeof openLongRunningCalls>[0]);
+  } catch {
+    // An event that holds what no event should: the calls are marked nonetheless.
+    return undefined;
+  }
+  if (open.length === 0) return undefined;
+  const names = open.map(
+    ({ name }) =>
+      html`<li>
+        <code><bdi>${name}</bdi></code>
+      </li>`,
+  );
+  return html`<section class="waiting">
+    <h2>Waits for an answer</h2>
+    <ul>
+      ${names}
+    </ul>
+  </section>`;
+}
+
+const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
+  created: 'Session created',
+  state: 'State changed outside a run',
+  rewritten: 'Event rewritten',
+  deleted: 'An earlier session of this id was deleted',
+  hidden: 'Deleted, may be restored',
+  restored: 'Restored',
+  trimmed: 'Older events trimmed',
+  rewound: 'Rewound',
+};
+
+function changeView(change: TimedChange): Html {
+  const { kind, seq, eventSeq, data } = change;
+  const recorded = data === null ? undefined : decode(data)?.value;
+  const removed =
+    isRecord(recorded) && kind === 'state' && Array.isArray(recorded['removed']) ? recorded['removed'] : [];
+  const set = Object.entries(stateOf(change)).slice(0, 20);
+  const values = [
+    ...set.map(
+      ([key, value]) =>
+        html`<div>
+          <dt><bdi>${key}</bdi></dt>
+          <dd>
+            <code><bdi>${valueText(JSON.stringify(value))}</bdi></code>
+          </dd>
+        </div>`,
+    ),
+    ...removed.slice(0, 20).map(
+      (key) =>
+        html`<div>
+          <dt><bdi>${String(key)}</bdi></dt>
+          <dd>removed</dd>
+        </div>`,
+    ),
+  ];
+  const which = kind === 'rewritten' && eventSeq !== null ? ` #${eventSeq}` : kind === 'rewound' ? ` to #${seq}` : '';
+  return html`<li class="change">
+    <p>${CHANGES[kind]}${which} ${time(change.time)}</p>
+    ${values.length > 0 && html`<dl class="delta">${values}</dl>`}
+  </li>`;
+}
+
+const valueText = (json = '') => (json.length > 200 ? `${json.slice(0, 200)}…` : json);
+
+const SCOPE_NAMES: Readonly<Record<Scope, string>> = { session: 'Session', user: 'User', app: 'App' };
+
+function statePanel(visit: Visit, { session, state }: Conversation, at: number | undefined): Html {
+  const { links } = visit;
+  const now =
+    at !== undefined &&
+    html`<p class="note">
+      The session’s own state as of event #${at}; of user and app as it is now.
+      <a href="${links.ofSession('/session', session.key)}">Now</a>
+    </p>`;
+  const groups = SCOPES.map((scope) => {
+    const values = state.values[scope];
+    return html`<h3>${SCOPE_NAMES[scope]} <span class="dim">${number(values.length + state.more[scope])}</span></h3>
+      ${values.length === 0 && html`<p class="dim">Nothing is set.</p>`}
+      <dl class="state">${values.map((value) => stateValue(visit, session.key, value, at))}</dl>
+      ${state.more[scope] > 0 && html`<p class="dim">and ${number(state.more[scope])} more</p>`}`;
+  });
+  return html`<details class="panel" open>
+    <summary><h2>State</h2></summary>
+    ${now}${groups}
+  </details>`;
+}
+
+function stateValue(
+  { links }: Visit,
+  { sessionId, userId }: Conversation['session']['key'],
+  { key, json, writer, isFromElsewhere, setAt }: ShownValue,
+  at: number | undefined,
+): Html {
+  const isOwn = writer?.session.sessionId === sessionId && writer.session.userId === userId;
+  const written = writer
+    ? html`<a href="${links.ofSession('/session', writer.session, { at: writer.seq })}#e${writer.seq}"
+          >${isOwn ? '' : 'another session, '}#${writer.seq}</a
+        >
+        by <bdi>${writer.author}</bdi>, ${ago(writer.timestamp)}`
+    : isFromElsewhere
+      ? 'by an event of another session'
+      : html`outside a run${setAt !== undefined && html`, ${ago(setAt)}`}`;
+  return html`<div class="${isOwn && writer.seq === at && 'current'}">
+    <dt><bdi>${key}</bdi></dt>
+    <dd>
+      <code><bdi>${valueText(json)}</bdi></code
+      ><span class="by">${written}</span>
+    </dd>
+  </div>`;
+}

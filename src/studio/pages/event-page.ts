@@ -1,0 +1,95 @@
+import { decode } from '../../model/event-codec.js';
+import { isRecord } from '../../model/objects.js';
+import { bytes } from '../../operations/words.js';
+import { Refusal, SECURITY_HEADERS } from '../guard.js';
+import { html } from '../html.js';
+import { notFound, type Visit } from '../visit.js';
+import { IMAGES } from './event-view.js';
+import { page } from './layout.js';
+
+/** How much of an event's JSON a page shows, in characters. */
+const MOST = 200_000;
+
+/** An event as it is stored. */
+export async function eventPage(visit: Visit): Promise<Response> {
+  const { links, session } = visit;
+  const { seq, json } = await storedEvent(visit);
+  const value = decode(json);
+  const text = value ? JSON.stringify(value.value, null, 2) : json;
+  const isCut = text.length > MOST;
+  const raw = links.ofSession('/event.json', session, { seq });
+  const body = html`<div class="heading">
+      <h1>Event #${seq}</h1>
+      <a class="button" href="${raw}" download>Download ${bytes(Buffer.byteLength(json))}</a>
+    </div>
+    ${!value && html`<p class="error">This is not the JSON of an event.</p>`}
+    <pre class="raw" tabindex="0">${text.slice(0, MOST)}${isCut && '…'}</pre>
+    ${isCut && html`<p>Download the event to see all of it.</p>`}`;
+  const crumbs = [
+    { text: 'Apps', href: links.to('/') },
+    { text: session.appName, href: links.sessions(session.appName) },
+    { text: session.sessionId, href: `${links.ofSession('/session', session, { at: seq })}#e${seq}` },
+  ];
+  return page(visit, { title: `Event ${seq}`, crumbs, body });
+}
+
+/** The same as a file. */
+export async function eventFile(visit: Visit): Promise<Response> {
+  const { seq, json } = await storedEvent(visit);
+  return file(Buffer.from(json), 'application/json', `event-${seq}.json`, 'attachment');
+}
+
+/** A file of an event: an image as such, and everything else to be saved. */
+export async function partFile(visit: Visit): Promise<Response> {
+  const { seq, json } = await storedEvent(visit);
+  const part = visit.number('part') ?? 0;
+  const content = recordOf(recordOf(decode(json)?.value)['content']);
+  const parts: unknown[] = Array.isArray(content['parts']) ? content['parts'].filter(isRecord) : [];
+  const { data, mimeType, displayName } = recordOf(recordOf(parts[part])['inlineData']);
+  if (typeof data !== 'string') throw new Refusal(404, 'The event has no such file.');
+  const bytes = Buffer.from(data, 'base64');
+  const name = fileName(displayName) ?? `event-${seq}-file-${part}`;
+  return IMAGES.includes(mimeType)
+    ? file(bytes, String(mimeType), name, 'inline')
+    : file(bytes, 'application/octet-stream', name, 'attachment');
+}
+
+const recordOf = (value: unknown): Readonly<Record<string, unknown>> => (isRecord(value) ? value : {});
+
+/** A name without folders, and nothing that a header or a file system would take for something else. */
+function fileName(given: unknown): string | undefined {
+  if (typeof given !== 'string') return undefined;
+  const [last = ''] = given.split(/[/\\]/).slice(-1);
+  return (
+    last
+      .replace(/[^\w.-]+/g, '_')
+      .replace(/^[._]+/, '')
+      .slice(0, 100) || undefined
+  );
+}
+
+function file(
+  content: Buffer<ArrayBuffer>,
+  type: string,
+  name: string,
+  disposition: 'inline' | 'attachment',
+): Response {
+  return new Response(content, {
+    headers: {
+      ...SECURITY_HEADERS,
+      // Opened as a page of its own it may load and run nothing.
+      'content-security-policy': "default-src 'none'; sandbox",
+      'content-type': type,
+      'content-length': String(content.byteLength),
+      'content-disposition': `${disposition}; filename="${name}"`,
+    },
+  });
+}
+
+async function storedEvent(visit: Visit): Promise<{ seq: number; json: string }> {
+  const { session, reading } = visit;
+  const seq = visit.number('seq') ?? 0;
+  const json = await reading.eventJson(session, seq);
+  if (json === undefined) throw notFound();
+  return { seq, json };
+}

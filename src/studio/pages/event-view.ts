@@ -1,0 +1,337 @@
+import { isRecord } from '../../model/objects.js';
+import { bytes } from '../../operations/words.js';
+import type { SessionKey } from '../../model/keys.js';
+import { html, type Content, type Html } from '../html.js';
+import type { Links } from '../links.js';
+import type { Entry } from '../reading.js';
+import { chip, hue, time } from './layout.js';
+
+/** A stored event may hold anything, whatever the ADK's types promise. */
+type Loose = Readonly<Record<string, unknown>>;
+
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
+const recordOf = (value: unknown): Loose => (isRecord(value) ? value : {});
+const recordsOf = (value: unknown): Loose[] => (Array.isArray(value) ? value.filter(isRecord) : []);
+
+/** How many characters of a text are shown, and of JSON; the page of the event has the rest. */
+const MOST_TEXT = 4_000;
+const MOST_JSON = 1_500;
+
+/** The same, once a page has become large. */
+const FEW = 160;
+
+/** How many parts of an event are shown. */
+const MOST_PARTS = 20;
+
+/** The markup of the events of a page, from which on they are shown in brief. */
+const LARGE_PAGE = 150_000;
+
+/** Images that a browser shows without running anything. SVG is none: it may have scripts. */
+export const IMAGES: readonly unknown[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
+
+/** The largest image that is shown, in bytes. */
+const LARGEST_IMAGE = 512 * 1024;
+
+/** The answer to a call. */
+interface Answer {
+  seq: number;
+  response: unknown;
+}
+
+/** What the view of an event has to know besides it. */
+interface Surroundings {
+  links: Links;
+  session: SessionKey;
+  /** The event whose state is shown. */
+  at?: number | undefined;
+  /** Whether the events are the newest ones: a call without an answer has none. */
+  isNewest: boolean;
+}
+
+/** The events of a page, with the answers in their calls. */
+export function eventList(entries: readonly Entry[], surroundings: Surroundings): Map<number, Html> {
+  const answers = new Map<string, Answer>();
+  const answeredByUser = new Set<string>();
+  const calls = new Map<string, number>();
+  for (const { seq, event } of entries) {
+    const loose = recordOf(event);
+    for (const { functionCall, functionResponse } of partsOf(loose)) {
+      const call = textOf(recordOf(functionCall)['id']);
+      if (call !== undefined) {
+        calls.set(call, seq);
+        answers.delete(call);
+        answeredByUser.delete(call);
+      }
+      const { id, response } = recordOf(functionResponse);
+      const answered = textOf(id);
+      if (answered === undefined || !calls.has(answered)) continue;
+      answers.set(answered, { seq, response });
+      if (loose['author'] === 'user') answeredByUser.add(answered);
+    }
+  }
+  let length = 0;
+  const views = new Map<number, Html>();
+  for (const entry of entries) {
+    const view = new EventView(surroundings, { calls, answers, answeredByUser }, length > LARGE_PAGE).view(entry);
+    length += view.text.length;
+    views.set(entry.seq, view);
+  }
+  return views;
+}
+
+interface Calls {
+  /** By id, the number of the event that made it. */
+  calls: ReadonlyMap<string, number>;
+  answers: ReadonlyMap<string, Answer>;
+  answeredByUser: ReadonlySet<string>;
+}
+
+class EventView {
+  readonly #around: Surroundings;
+  readonly #calls: Calls;
+  readonly #isBrief: boolean;
+  #seq = 0;
+
+  constructor(around: Surroundings, calls: Calls, isBrief: boolean) {
+    this.#around = around;
+    this.#calls = calls;
+    this.#isBrief = isBrief;
+  }
+
+  view({ seq, to, event }: Entry): Html {
+    this.#seq = seq;
+    if (!event) {
+      const numbers = to === seq ? `Event ${seq}` : `Events ${seq} to ${to}`;
+      return html`<li class="event damaged" id="e${seq}" data-seq="${to}">
+        <p>${numbers} cannot be read. <a href="${this.#link('/repair')}">See what is damaged</a></p>
+      </li>`;
+    }
+    const loose = recordOf(event);
+    const author = textOf(loose['author']) ?? 'unknown';
+    const isUser = author === 'user';
+    const branch = textOf(loose['branch']);
+    const depth = branch === undefined ? 0 : Math.min(branch.split('.').length - 1, 3);
+    const parts = partsOf(loose);
+    const content = [
+      ...this.#compaction(loose),
+      ...parts.slice(0, MOST_PARTS).map((part, i) => this.#part(part, i, loose)),
+    ];
+    const isCurrent = this.#around.at === seq;
+    return html`<li
+      class="event ${isUser ? 'user' : 'agent'} depth-${depth} ${hue(author)} ${isCurrent && 'current'}"
+      id="e${seq}"
+      data-seq="${seq}"
+    >
+      <div class="meta">
+        <span class="author"><bdi>${author}</bdi></span>
+        ${branch !== undefined && chip(html`<bdi>${branch}</bdi>`, 'branch')} ${time(numberOf(loose['timestamp']))}
+        <span class="tools">
+          <a href="${this.#link('/session', { at: seq })}#e${seq}" title="The state as of this event">#${seq}</a>
+          <a href="${this.#link('/event', { seq })}">JSON<span class="hidden"> of event ${seq}</span></a>
+        </span>
+      </div>
+      <div class="body">
+        ${content} ${parts.length > MOST_PARTS && this.#rest(`${parts.length - MOST_PARTS} more parts`)}
+        ${this.#transcription(loose)}${this.#error(loose)}${this.#actions(loose)}
+      </div>
+    </li>`;
+  }
+
+  #link(path: string, query?: Record<string, number>): string {
+    return this.#around.links.ofSession(path, this.#around.session, query);
+  }
+
+  #rest(text: string): Html {
+    return html`<p><a href="${this.#link('/event', { seq: this.#seq })}">${text}</a></p>`;
+  }
+
+  #compaction({ isCompacted, compactedContent, startTime, endTime }: Loose): Html[] {
+    if (isCompacted !== true) return [];
+    const span = html`${time(numberOf(startTime))} to ${time(numberOf(endTime))}`;
+    return [
+      html`<p class="note">Compaction: for the model this replaces the events from ${span}.</p>`,
+      this.#text(textOf(compactedContent) ?? ''),
+    ];
+  }
+
+  #part(part: Loose, index: number, { longRunningToolIds }: Loose): Html {
+    const { text, thought, functionCall, functionResponse, inlineData, fileData, executableCode, codeExecutionResult } =
+      part;
+    if (isRecord(functionCall)) return this.#call(functionCall, longRunningToolIds);
+    if (isRecord(functionResponse)) return this.#response(functionResponse);
+    if (typeof text === 'string')
+      return thought === true ? fold('thought', 'Thought', this.#text(text)) : this.#text(text);
+    if (isRecord(inlineData)) return this.#file(inlineData, index);
+    if (isRecord(fileData)) return this.#reference(fileData);
+    if (isRecord(executableCode))
+      return fold(
+        'code',
+        html`Code <bdi>${textOf(executableCode['language'])}</bdi>`,
+        this.#pre(String(executableCode['code'])),
+      );
+    if (isRecord(codeExecutionResult))
+      return fold(
+        'code',
+        html`Result of the code: <bdi>${textOf(codeExecutionResult['outcome'])}</bdi>`,
+        this.#pre(String(codeExecutionResult['output'])),
+      );
+    return this.#json(part);
+  }
+
+  #call({ id, name, args }: Loose, longRunningToolIds: unknown): Html {
+    const callId = textOf(id) ?? '';
+    const answer = this.#calls.calls.get(callId) === this.#seq ? this.#calls.answers.get(callId) : undefined;
+    const isLongRunning = callId !== '' && Array.isArray(longRunningToolIds) && longRunningToolIds.includes(callId);
+    const waits = isLongRunning && !this.#calls.answeredByUser.has(callId);
+    const status = waits
+      ? chip(this.#around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
+      : answer
+        ? isFailed(answer.response) && chip('failed', 'bad')
+        : chip(this.#around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
+    return fold(
+      'call',
+      html`<span class="what">Call</span> <code><bdi>${textOf(name) ?? 'a function'}</bdi></code> ${status}`,
+      html`<h4>Arguments</h4>
+        ${this.#json(args ?? {})}
+        ${
+          answer &&
+          html`<h4>Answer <span class="dim">#${answer.seq}</span></h4>
+            ${this.#json(answer.response)}`
+        }`,
+      callId,
+    );
+  }
+
+  #response({ id, name, response }: Loose): Html {
+    const callId = textOf(id) ?? '';
+    const call = this.#calls.calls.get(callId);
+    if (call !== undefined && call < this.#seq)
+      return html`<p class="note">
+        Answer of <code><bdi>${textOf(name)}</bdi></code> to <a href="#e${call}">#${call}</a>
+      </p>`;
+    return html`<div class="answer" data-answer="${callId}">
+      ${fold(
+        'call',
+        html`<span class="what">Answer of</span>
+          <code><bdi>${textOf(name) ?? 'a function'}</bdi></code> ${isFailed(response) && chip('failed', 'bad')}`,
+        this.#json(response),
+      )}
+    </div>`;
+  }
+
+  #file({ mimeType, data, displayName }: Loose, index: number): Html {
+    const length = typeof data === 'string' ? Math.floor((data.length * 3) / 4) : 0;
+    const name = textOf(displayName) ?? textOf(mimeType) ?? 'File';
+    const href = this.#link('/part', { seq: this.#seq, part: index });
+    const link = html`<a href="${href}" download>Download <bdi>${name}</bdi></a>
+      <span class="dim">${bytes(length)}</span>`;
+    if (!IMAGES.includes(mimeType) || length > LARGEST_IMAGE) return html`<p class="file">${link}</p>`;
+    return html`<figure>
+      <img src="${href}" alt="${name}" loading="lazy" />
+      <figcaption>${link}</figcaption>
+    </figure>`;
+  }
+
+  #reference({ fileUri, mimeType, displayName }: Loose): Html {
+    const uri = textOf(fileUri) ?? '';
+    const name = html`<bdi>${textOf(displayName) ?? uri}</bdi>`;
+    // Any other scheme may run something.
+    const link = /^https?:\/\//i.test(uri)
+      ? html`<a href="${uri}" rel="noreferrer noopener nofollow" target="_blank">${name}</a>`
+      : name;
+    return html`<p class="file">File ${link} <span class="dim">${textOf(mimeType)}</span></p>`;
+  }
+
+  #transcription({ inputTranscription, outputTranscription }: Loose): Content {
+    const text = textOf(recordOf(inputTranscription)['text']) ?? textOf(recordOf(outputTranscription)['text']);
+    return (
+      text !== undefined &&
+      html`<p class="note">Spoken:</p>
+        ${this.#text(text)}`
+    );
+  }
+
+  #error({ errorCode, errorMessage, interrupted }: Loose): Content {
+    const what = [textOf(errorCode), textOf(errorMessage)].filter((text) => text !== undefined).join(': ');
+    return [
+      what !== '' && html`<p class="error"><strong>Error</strong> <bdi>${cut(what, MOST_JSON)[0]}</bdi></p>`,
+      interrupted === true && chip('interrupted', 'warn'),
+    ];
+  }
+
+  #actions({ actions, usageMetadata }: Loose): Content {
+    const {
+      stateDelta,
+      artifactDelta,
+      transferToAgent,
+      escalate,
+      requestedAuthConfigs,
+      requestedToolConfirmations,
+      endOfAgent,
+    } = recordOf(actions);
+    const chips = [
+      textOf(transferToAgent) !== undefined && chip(html`hands over to <bdi>${textOf(transferToAgent)}</bdi>`),
+      escalate === true && chip('escalates'),
+      endOfAgent === true && chip('agent has ended'),
+      Object.keys(recordOf(requestedToolConfirmations)).length > 0 && chip('asks for a confirmation', 'warn'),
+      Object.keys(recordOf(requestedAuthConfigs)).length > 0 && chip('asks for a login', 'warn'),
+      ...Object.entries(recordOf(artifactDelta))
+        .slice(0, MOST_PARTS)
+        .map(([name, version]) => chip(html`artifact <bdi>${name}</bdi> ${String(version)}`)),
+      numberOf(recordOf(usageMetadata)['totalTokenCount']) !== undefined &&
+        chip(`${String(recordOf(usageMetadata)['totalTokenCount'])} tokens`, 'quiet'),
+    ];
+    const delta = Object.entries(recordOf(stateDelta));
+    const state = delta.slice(0, MOST_PARTS).map(
+      ([key, value]) =>
+        html`<div>
+          <dt><bdi>${key}</bdi></dt>
+          <dd>
+            <code><bdi>${cut(JSON.stringify(value) ?? '', FEW)[0]}</bdi></code>
+          </dd>
+        </div>`,
+    );
+    return [
+      chips.some((each) => each !== false) && html`<p class="chips">${chips}</p>`,
+      delta.length > 0 && html`<dl class="delta" aria-label="State written">${state}</dl>`,
+      delta.length > MOST_PARTS && this.#rest(`${delta.length - MOST_PARTS} more keys of the state`),
+    ];
+  }
+
+  #text(text: string): Html {
+    const [shown, isCut] = cut(text, this.#isBrief ? FEW : MOST_TEXT);
+    return html`<div class="text" dir="auto">${shown}${isCut && '…'}</div>
+      ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
+  }
+
+  #json(value: unknown): Html {
+    return this.#pre(JSON.stringify(value, null, 2) ?? 'undefined');
+  }
+
+  #pre(text: string): Html {
+    const [shown, isCut] = cut(text, this.#isBrief ? FEW : MOST_JSON);
+    return html`<pre tabindex="0" dir="auto">${shown}${isCut && '…'}</pre>
+      ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
+  }
+}
+
+function partsOf({ content }: Loose): Loose[] {
+  return recordsOf(recordOf(content)['parts']);
+}
+
+const numberOf = (value: unknown) => (typeof value === 'number' ? value : undefined);
+
+/** Tools report errors to the model in this way. */
+const isFailed = (response: unknown) => recordOf(response)['error'] !== undefined;
+
+function fold(kind: string, summary: Content, content: Html, call?: string): Html {
+  return html`<details class="fold ${kind}" ${call !== undefined && call !== '' && html`data-call="${call}"`}>
+    <summary>${summary}</summary>
+    <div>${content}</div>
+  </details>`;
+}
+
+/** @returns the first characters of a text, and whether that is not all. */
+function cut(text: string, length: number): [string, boolean] {
+  return text.length <= length ? [text, false] : [text.slice(0, length), true];
+}

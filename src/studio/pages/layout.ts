@@ -1,0 +1,127 @@
+import { bytes, shownTime } from '../../operations/words.js';
+import { SCRIPT, STYLES } from '../assets/assets.js';
+import { SECURITY_HEADERS, setFormCookie } from '../guard.js';
+import { html, type Content, type Html } from '../html.js';
+import type { Links } from '../links.js';
+import type { Visit } from '../visit.js';
+
+/** A link above the heading, to where one has come from. */
+export interface Crumb {
+  text: string;
+  href: string;
+}
+
+export interface Page {
+  title: string;
+  crumbs?: readonly Crumb[];
+  /** Marks the page's part of the studio. */
+  section?: 'sessions' | 'operations';
+  status?: number;
+  body: Html;
+}
+
+/** A page for a visitor. */
+export function page(visit: Visit, { title, crumbs = [], section = 'sessions', status = 200, body }: Page): Response {
+  const { links, cookie } = visit;
+  const current = (name: Page['section']) => name === section && html` aria-current="true"`;
+  const nav = html`<nav aria-label="Studio">
+    <a href="${links.to('/')}" ${current('sessions')}>Sessions</a>
+    <a href="${links.to('/operations')}" ${current('operations')}>Operations</a>
+  </nav>`;
+  const path =
+    crumbs.length > 0 &&
+    html`<nav class="crumbs" aria-label="Breadcrumbs">
+      <ol>
+        ${crumbs.map(
+          ({ text, href }) =>
+            html`<li>
+              <a href="${href}"><bdi>${text}</bdi></a>
+            </li>`,
+        )}
+      </ol>
+    </nav>`;
+  const response = documentOf(links, { title, status, nav, main: html`${path}${body}` });
+  if (cookie !== undefined) response.headers.append('set-cookie', setFormCookie(cookie, links.base));
+  return response;
+}
+
+/** A page that says what is wrong, for a visitor or for nobody. */
+export function errorPage(links: Links, status: number, title: string, message: string): Response {
+  const main = html`<section class="empty" role="alert">
+    <h1>${title}</h1>
+    <p>${message}</p>
+    <p><a class="button" href="${links.to('/')}">All sessions</a></p>
+  </section>`;
+  return documentOf(links, { title, status, main });
+}
+
+function documentOf(
+  links: Links,
+  { title, status, nav, main }: { title: string; status: number; nav?: Html; main: Html },
+): Response {
+  const text = html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        <title>${title} – adk-mikro-orm studio</title>
+        <link rel="icon" href="${links.to('/assets/icon.svg')}" type="image/svg+xml" />
+        <link rel="stylesheet" href="${links.to(STYLES.path)}" />
+        <script src="${links.to(SCRIPT.path)}" defer></script>
+      </head>
+      <body>
+        <a class="skip" href="#main">Skip to the content</a>
+        <header class="top">
+          <a class="brand" href="${links.to('/')}"><span aria-hidden="true"></span>Studio</a>${nav}
+        </header>
+        <main id="main" tabindex="-1">${main}</main>
+      </body>
+    </html> `.text;
+  return new Response(text, { status, headers: { ...SECURITY_HEADERS, 'content-type': 'text/html; charset=utf-8' } });
+}
+
+/** A time as a person reads it; what it is exactly is in the title. */
+export function time(ms: number | undefined, text = shownTime(ms)): Html {
+  const date = new Date(ms ?? NaN);
+  if (ms === undefined || Number.isNaN(date.getTime())) return html`<span class="dim">–</span>`;
+  return html`<time datetime="${date.toISOString()}" title="${shownTime(ms)} UTC">${text}</time>`;
+}
+
+const STEPS: readonly [ms: number, name: string][] = [
+  [86_400_000, 'day'],
+  [3_600_000, 'hour'],
+  [60_000, 'minute'],
+  [1_000, 'second'],
+];
+
+/** How long ago something was, and after a month when it was. */
+export function ago(ms: number | undefined): Html {
+  if (ms === undefined) return time(ms);
+  const passed = Date.now() - ms;
+  if (passed < 1_000 || passed > 30 * 86_400_000)
+    return time(ms, passed < 1_000 && passed > -60_000 ? 'just now' : undefined);
+  const [unit, name] = STEPS.find(([each]) => passed >= each) ?? [1_000, 'second'];
+  const count = Math.floor(passed / unit);
+  return time(ms, `${count} ${name}${count === 1 ? '' : 's'} ago`);
+}
+
+export const size = (count: number, isEstimate = false): Html => html`${isEstimate && '≈ '}${bytes(count)}`;
+
+/** Where there is nothing to show. */
+export function empty(title: string, ...text: readonly Content[]): Html {
+  return html`<section class="empty">
+    <h2>${title}</h2>
+    <p>${text}</p>
+  </section>`;
+}
+
+/** A badge with a few words. */
+export const chip = (text: Content, kind = ''): Html => html`<span class="chip ${kind}">${text}</span>`;
+
+/** One of eight colors for a name, the same on every page. */
+export function hue(name: string): string {
+  let sum = 0;
+  for (const character of name) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 9_973;
+  return `hue-${sum % 8}`;
+}

@@ -1,0 +1,243 @@
+import { examine, type Finding } from '../../operations/doctor.js';
+import { SessionMaintenance, type SessionStats } from '../../index.js';
+import { LeaseHeldError } from '../../model/errors.js';
+import { bytes, number } from '../../operations/words.js';
+import { html, type Content, type Html } from '../html.js';
+import { notFound, type Visit } from '../visit.js';
+import { ago, chip, empty, page } from './layout.js';
+
+/** How many leases and damaged sessions are shown. */
+const MOST = 100;
+
+const TABS: readonly [path: string, text: string, isForAll: boolean][] = [
+  ['/operations', 'Now', true],
+  ['/operations/stats', 'Statistics', true],
+  ['/operations/doctor', 'Doctor', false],
+];
+
+function operationsPage(visit: Visit, title: string, body: Html): Response {
+  const { links, path } = visit;
+  const tabs = TABS.filter(([, , isForAll]) => isForAll || visit.isUnlimited).map(
+    ([to, text]) =>
+      html`<a class="button" href="${links.to(to)}" ${to === path && html`aria-current="page"`}>${text}</a>`,
+  );
+  const main = html`<h1>Operations</h1>
+    <nav class="tabs" aria-label="Operations">${tabs}</nav>
+    ${body}`;
+  return page(visit, { title, section: 'operations', body: main });
+}
+
+/** Leases that are held; for those who see everything also the log, its readers, and damaged sessions. */
+export async function nowPage(visit: Visit): Promise<Response> {
+  const { reading, scope, links } = visit;
+  const leases = await reading.heldLeases(scope, MOST);
+  const rows = leases.map(
+    ({ session, holder, token, remainsMs }) =>
+      html`<tr>
+        <th scope="row">
+          <a href="${links.ofSession('/session', session)}"><bdi>${session.sessionId}</bdi></a>
+        </th>
+        <td><bdi>${session.appName}</bdi> / <bdi>${session.userId}</bdi></td>
+        <td><bdi>${holder}</bdi></td>
+        <td class="number">${number(token)}</td>
+        <td class="number">${number(Math.round(remainsMs / 1_000))} s</td>
+      </tr>`,
+  );
+  const held = html`<section class="block">
+    <h2>Leases held <span class="dim">${leases.length === MOST ? `${MOST} or more` : leases.length}</span></h2>
+    ${
+      leases.length === 0
+        ? empty('No lease is held', 'Nobody runs a session with a lease at this moment.')
+        : table(['Session', 'App / user', 'Holder', '#Token', '#Expires in'], rows)
+    }
+  </section>`;
+  const rest = visit.isUnlimited ? [await logSection(visit), await damageSection(visit)] : [];
+  return operationsPage(visit, 'Operations', html`${rest[0]}${held}${rest[1]}`);
+}
+
+async function logSection({ reading, readers }: Visit): Promise<Html> {
+  const { position, epoch } = await reading.log.head();
+  const rows = Object.entries(await readers()).map(([name, cursor]) => {
+    const at = typeof cursor === 'number' ? cursor : cursor.position;
+    const behind = position - at;
+    const isOther = typeof cursor !== 'number' && cursor.epoch !== epoch;
+    const sign = isOther
+      ? chip('of another epoch', 'bad')
+      : behind < 0
+        ? chip('ahead of the log', 'bad')
+        : behind === 0 && chip('up to date', 'good');
+    return html`<tr>
+      <th scope="row"><bdi>${name}</bdi></th>
+      <td class="number">${number(at)}</td>
+      <td class="number">${number(Math.max(behind, 0))} ${sign}</td>
+    </tr>`;
+  });
+  return html`<section class="block">
+    <h2>Event log</h2>
+    <dl class="cards">${card('Position of the newest event', number(position))} ${card('Epoch', number(epoch))}</dl>
+    ${rows.length > 0 && table(['Reader', '#Position', '#Behind'], rows)}
+  </section>`;
+}
+
+async function damageSection({ reading, links }: Visit): Promise<Html> {
+  const damaged = await reading.miscounted(MOST);
+  const rows = damaged.map(
+    (key) =>
+      html`<tr>
+        <th scope="row">
+          <a href="${links.ofSession('/session', key)}"><bdi>${key.sessionId}</bdi></a>
+        </th>
+        <td><bdi>${key.appName}</bdi> / <bdi>${key.userId}</bdi></td>
+        <td><a href="${links.ofSession('/repair', key)}">What repair would do</a></td>
+      </tr>`,
+  );
+  return html`<section class="block">
+    <h2>Damaged sessions <span class="dim">${damaged.length}</span></h2>
+    ${
+      damaged.length === 0
+        ? empty('Nothing is missing', 'Each session has the events that its row counts. Contents were not read.')
+        : table(['Session', 'App / user', 'Repair'], rows)
+    }
+  </section>`;
+}
+
+/** What is stored, in numbers: for each app, or of what the visitor may see. */
+export async function statsPage(visit: Visit): Promise<Response> {
+  const { reading, scope, links } = visit;
+  const maintenance = new SessionMaintenance(reading.em, reading.options);
+  if (!visit.isUnlimited) {
+    const stats = await maintenance.stats(scope);
+    return operationsPage(visit, 'Statistics', cards(stats));
+  }
+  const apps = await maintenance.stats({ groupBy: 'app' });
+  const rows = apps.map(
+    (stats) =>
+      html`<tr>
+        <th scope="row">
+          <a href="${links.sessions(stats.appName)}"><bdi>${stats.appName}</bdi></a>
+        </th>
+        <td class="number">${number(stats.sessions)}</td>
+        <td class="number">${number(stats.users)}</td>
+        <td class="number">${number(stats.events)}</td>
+        <td class="number">${number(stats.eventsPerSession.median)} / ${number(stats.eventsPerSession.largest)}</td>
+        <td class="number">${bytes(stats.eventBytes + stats.stateBytes)}</td>
+        <td class="number">${ago(stats.newestUpdate)}</td>
+      </tr>`,
+  );
+  const head = ['App', '#Sessions', '#Users', '#Events', '#Median / largest', '#Size', '#Last update'];
+  const sum = (of: (stats: SessionStats) => number) => apps.reduce((total, stats) => total + of(stats), 0);
+  const totals = html`<dl class="cards">
+    ${card('Sessions', number(sum((stats) => stats.sessions)))}
+    ${card('Soft-deleted', number(sum((stats) => stats.deletedSessions)))}
+    ${card('Events', number(sum((stats) => stats.events)))}
+    ${card('Size', bytes(sum((stats) => stats.eventBytes + stats.stateBytes)))}
+  </dl>`;
+  const body =
+    apps.length > 0 ? html`${totals}${table(head, rows)}` : empty('Nothing is stored', 'There are no sessions yet.');
+  return operationsPage(visit, 'Statistics', body);
+}
+
+function cards({ sessions, deletedSessions, events, eventBytes, stateBytes, newestUpdate }: SessionStats): Html {
+  return html`<dl class="cards">
+    ${card('Sessions', number(sessions))} ${card('Soft-deleted', number(deletedSessions))}
+    ${card('Events', number(events))} ${card('Size', bytes(eventBytes + stateBytes))}
+    ${card('Last update', ago(newestUpdate))}
+  </dl>`;
+}
+
+const STATES: Readonly<Record<Finding['state'], Html>> = {
+  ok: chip('ok', 'good'),
+  advice: chip('advice', 'warn'),
+  wrong: chip('wrong', 'bad'),
+};
+
+/** What `doctor` of the command line finds. */
+export async function doctorPage(visit: Visit): Promise<Response> {
+  visit.checkUnlimited();
+  const findings: Finding[] = [];
+  for await (const finding of examine(visit.reading.em)) findings.push(finding);
+  const rows = findings.map(
+    ({ check, state, found, advice }) =>
+      html`<tr class="finding">
+        <th scope="row">${check}</th>
+        <td>${STATES[state]}</td>
+        <td>${found}${advice !== undefined && html`<pre>${advice}</pre>`}</td>
+      </tr>`,
+  );
+  return operationsPage(visit, 'Doctor', table(['Check', 'State', 'Found'], rows));
+}
+
+/** What `repair` would take out of a session. */
+export async function repairPage(visit: Visit): Promise<Response> {
+  const { session: key, links, reading } = visit;
+  if (!(await reading.session(key))) throw notFound();
+  const maintenance = new SessionMaintenance(reading.em, reading.options);
+  let body: Html;
+  try {
+    const { damage, events, stateValues } = await maintenance.repair(key, { dryRun: true });
+    const rows = [
+      ...damage.map(
+        ({ from, to, problem }) =>
+          html`<tr>
+            <th scope="row">${from === to ? `Event ${from}` : `Events ${from} to ${to}`}</th>
+            <td>${problem}</td>
+          </tr>`,
+      ),
+      ...stateValues.map(
+        ({ key: name }) =>
+          html`<tr>
+            <th scope="row">State <bdi>${name}</bdi></th>
+            <td>unreadable</td>
+          </tr>`,
+      ),
+    ];
+    body =
+      rows.length === 0
+        ? empty('Nothing is damaged', 'All of this session can be read.')
+        : html`${table(['What', 'Problem'], rows)}
+            <section class="block">
+              <p>
+                repair takes ${events.length} events and ${stateValues.length} values of the state out, and returns
+                them. An empty event takes the place of each that is lost, so that the others keep their numbers. Run it
+                with a file for what it takes out:
+              </p>
+              <pre tabindex="0">npx adk-mikro-orm repair APP USER SESSION --save taken.jsonl</pre>
+            </section>`;
+  } catch (error) {
+    if (!(error instanceof LeaseHeldError)) throw error;
+    body = empty('Somebody runs this session', error.message);
+  }
+  const crumbs = [
+    { text: 'Apps', href: links.to('/') },
+    { text: key.appName, href: links.sessions(key.appName) },
+    { text: key.sessionId, href: links.ofSession('/session', key) },
+  ];
+  const main = html`<h1>Repair of <bdi>${key.sessionId}</bdi></h1>
+    ${body}`;
+  return page(visit, { title: 'Repair', crumbs, section: 'operations', body: main });
+}
+
+const card = (name: string, value: Content) =>
+  html`<div class="card">
+    <dt>${name}</dt>
+    <dd>${value}</dd>
+  </div>`;
+
+/** @param head the columns; `#` begins those of numbers. */
+function table(head: readonly string[], rows: readonly Html[]): Html {
+  const columns = head.map((name) =>
+    name.startsWith('#')
+      ? html`<th scope="col" class="number">${name.slice(1)}</th>`
+      : html`<th scope="col">${name}</th>`,
+  );
+  return html`<table class="list">
+    <thead>
+      <tr>
+        ${columns}
+      </tr>
+    </thead>
+    <tbody>
+      ${rows}
+    </tbody>
+  </table>`;
+}

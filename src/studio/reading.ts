@@ -1,0 +1,312 @@
+import type { Event } from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import type { Database } from '../database/calls/database.js';
+import type { Run, Sql } from '../database/sql/sql.js';
+import { SAMPLED, type HeldLease, type TimedChange, type WritingEvent } from '../database/stores/browsing-store.js';
+import type { StoredLease } from '../database/stores/lease-store.js';
+import type { TransferredSession } from '../database/stores/transfer-store.js';
+import { EventLog } from '../index.js';
+import { decode, decodeEvent } from '../model/event-codec.js';
+import type { SessionKey } from '../model/keys.js';
+import { isRecord } from '../model/objects.js';
+import type { CodecOptions, ReportingOptions } from '../model/options.js';
+import { gapsIn } from '../model/seq-ranges.js';
+import { SCOPES, prefixed, type Scope, type StateEntry } from '../model/state.js';
+import { readerOf } from '../operations/reader.js';
+import { readPast } from '../sessions/history.js';
+import { MikroOrmSessionService } from '../sessions/session-service.js';
+import type { StudioScope } from './guard.js';
+
+/** How many rows a page of a list has. */
+export const PAGE = 50;
+
+/** How many events a page of a conversation has. */
+export const EVENTS = 40;
+
+/** How many changes without an event a page has at most. */
+const CHANGES = 200;
+
+/** How many keys of each scope of the state are shown. */
+const KEYS = 200;
+
+export interface AppRow {
+  appName: string;
+  lastUpdateTime: number | undefined;
+}
+
+export interface UserRow {
+  userId: string;
+  lastUpdateTime: number | undefined;
+}
+
+/** What is measured of a session, of its newest events where it has many. */
+export interface Size {
+  bytes: number;
+  isEstimate: boolean;
+}
+
+/** An event of a conversation, or the numbers of events that cannot be read. */
+export type Entry = { seq: number; event: Event; to?: undefined } | { seq: number; to: number; event?: undefined };
+
+/** A value of the state, and who wrote it. */
+export interface ShownValue {
+  /** With its prefix. */
+  key: string;
+  json: string;
+  /** Absent where it was set outside a run. */
+  writer?: { session: SessionKey; seq: number; timestamp: number; author: string };
+  /** Whether an event wrote it that was not found. */
+  isFromElsewhere: boolean;
+  /** When it was set outside a run. */
+  setAt?: number;
+}
+
+export interface ShownState {
+  values: Record<Scope, ShownValue[]>;
+  /** How many keys of each scope are not shown. */
+  more: Record<Scope, number>;
+}
+
+export interface Conversation {
+  session: TransferredSession;
+  lease: StoredLease | undefined;
+  /** The first and the last number that the page is about. */
+  from: number;
+  upTo: number;
+  entries: Entry[];
+  changes: TimedChange[];
+  state: ShownState;
+}
+
+/** Which part of a conversation is read. */
+export interface Part {
+  /** The events before this number. */
+  before?: number | undefined;
+  /** The events after this number. */
+  after?: number | undefined;
+  /** The event whose state is shown; its page is read where neither of the others is given. */
+  at?: number | undefined;
+}
+
+/** Reads what the pages show. */
+export class Reading {
+  readonly service: MikroOrmSessionService;
+  readonly log: EventLog;
+  readonly database: Database;
+  readonly #read: Run;
+
+  constructor(
+    readonly em: EntityManager,
+    readonly options: ReportingOptions & CodecOptions,
+  ) {
+    // A page deletes what can be restored.
+    this.service = new MikroOrmSessionService(em, { ...options, deletion: 'soft' });
+    this.log = new EventLog(em, options);
+    const { database, read } = readerOf(em, 'studio', options);
+    this.database = database;
+    this.#read = read;
+  }
+
+  /** @returns a page of the apps that may be seen, and one more where there are more. */
+  apps(scope: StudioScope, after: string): Promise<AppRow[]> {
+    return this.#read(async (sql) => {
+      if (scope.appName !== undefined) return [await this.#app(sql, scope.appName, scope.userId)];
+      const { walk } = this.database.stores;
+      const apps: AppRow[] = [];
+      for (let name = after; apps.length <= PAGE;) {
+        const next = await walk.nextApp(sql, name, 'sessions');
+        if (next === undefined) break;
+        name = next;
+        const app = await this.#app(sql, name, scope.userId);
+        // An app without sessions of the one user who may be seen is none of the visitor's.
+        if (scope.userId === undefined || app.lastUpdateTime !== undefined) apps.push(app);
+      }
+      return apps;
+    });
+  }
+
+  async #app(sql: Sql, appName: string, userId: string | undefined): Promise<AppRow> {
+    return { appName, lastUpdateTime: await this.#lastUpdate(sql, appName, userId) };
+  }
+
+  async #lastUpdate(sql: Sql, appName: string, userId: string | undefined): Promise<number | undefined> {
+    const filter = { appName, userId, isSoftDeleted: false, labels: [] };
+    const page = { after: undefined, isDescending: true, limit: 1 };
+    const [newest] = await this.database.stores.summaries.find(sql, filter, page);
+    return newest?.lastUpdateTime;
+  }
+
+  /** @returns a page of the users of an app, and one more where there are more. */
+  users(appName: string, { userId: only }: StudioScope, after: string): Promise<UserRow[]> {
+    return this.#read(async (sql) => {
+      const { browsing } = this.database.stores;
+      const row = async (userId: string) => ({ userId, lastUpdateTime: await this.#lastUpdate(sql, appName, userId) });
+      if (only !== undefined) return [await row(only)];
+      const users: UserRow[] = [];
+      for (let name = after; users.length <= PAGE;) {
+        const next = await browsing.nextUser(sql, appName, name);
+        if (next === undefined) break;
+        name = next;
+        users.push(await row(name));
+      }
+      return users;
+    });
+  }
+
+  /** @returns the size of each session, by its user and id. */
+  async sizes(
+    sessions: readonly (SessionKey & { eventCount: number })[],
+  ): Promise<(key: SessionKey) => Size | undefined> {
+    const sizes = await this.#read((sql) => this.database.stores.browsing.sizes(sql, sessions));
+    const idOf = ({ userId, sessionId }: SessionKey) => JSON.stringify([userId, sessionId]);
+    const counts = new Map(sessions.map((session) => [idOf(session), session.eventCount]));
+    const measured = new Map(
+      sizes.map(({ key, events, bytes }): [string, Size] => {
+        const count = counts.get(idOf(key)) ?? events;
+        const isEstimate = count > SAMPLED && events > 0;
+        return [idOf(key), { bytes: isEstimate ? (bytes / events) * count : bytes, isEstimate }];
+      }),
+    );
+    return (key) => measured.get(idOf(key));
+  }
+
+  /** @returns the row of a session, soft-deleted or not; undefined when there is none. */
+  session(key: SessionKey): Promise<TransferredSession | undefined> {
+    return this.#read((sql) => this.database.stores.transfer.session(sql, key));
+  }
+
+  /** @returns one event as its JSON; undefined when it is not there. */
+  eventJson(key: SessionKey, seq: number): Promise<string | undefined> {
+    return this.#read(async (sql) => (await this.database.stores.log.event(sql, key, seq))?.json ?? undefined);
+  }
+
+  /** @returns a page of a conversation; undefined when there is no such session. */
+  async conversation(key: SessionKey, scope: StudioScope, part: Part): Promise<Conversation | undefined> {
+    const read = await this.#read(async (sql) => {
+      const { transfer, leases, browsing } = this.database.stores;
+      const session = await transfer.session(sql, key);
+      if (!session) return undefined;
+      const { from, upTo } = rangeOf(session, part);
+      const entries = await this.#entries(sql, session, from, upTo);
+      // A change follows the event whose number it has; the first page has those before any event, too.
+      const first = from <= session.firstSeq ? 0 : from;
+      const changes = await browsing.changes(sql, key, { from: first, upTo, limit: CHANGES });
+      const lease = await leases.current(sql, key);
+      return { session, lease, from, upTo, entries, changes };
+    });
+    if (!read) return undefined;
+    const state = await this.#state(key, scope, read.session.deletedAt === undefined ? part.at : undefined);
+    return { ...read, state };
+  }
+
+  async #entries(sql: Sql, session: TransferredSession, from: number, upTo: number): Promise<Entry[]> {
+    const range = { incarnation: session.incarnation, after: from - 1, upTo, limit: EVENTS };
+    const events = await this.database.stores.log.sessionEvents(sql, session.key, range);
+    const numbers = events.map(({ seq }) => seq);
+    const missing = gapsIn(numbers, from - 1, upTo).map((gap): Entry => ({ seq: gap.from, to: gap.to }));
+    const entries = events.map(({ seq, json }): Entry => {
+      const event = decodeEvent(json ?? undefined);
+      return event ? { seq, event } : { seq, to: seq };
+    });
+    return [...entries, ...missing].sort((a, b) => a.seq - b.seq);
+  }
+
+  /** The state now, or of the session's own as it was after an event. */
+  async #state(key: SessionKey, scope: StudioScope, at: number | undefined): Promise<ShownState> {
+    const { stores } = this.database;
+    const past =
+      at === undefined
+        ? undefined
+        : await this.database.call({ operation: 'studio', key }, () =>
+            this.database.snapshot((sql) => readPast(sql, stores, key, { at })),
+          );
+    return this.#read(async (sql) => {
+      const values: Record<Scope, ShownValue[]> = { session: [], user: [], app: [] };
+      const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };
+      for (const each of SCOPES) {
+        const stored = each === 'session' && past ? past.state : await stores.state.written(sql, key, each);
+        const entries = stored.toSorted((a, b) => (a.key < b.key ? -1 : 1)).slice(0, KEYS);
+        more[each] = stored.length - entries.length;
+        values[each] = await this.#withWriters(sql, key, each, entries, scope);
+      }
+      return { values, more };
+    });
+  }
+
+  async #withWriters(
+    sql: Sql,
+    key: SessionKey,
+    scope: Scope,
+    entries: readonly StateEntry[],
+    visible: StudioScope,
+  ): Promise<ShownValue[]> {
+    const { browsing } = this.database.stores;
+    const ids = [...new Set(entries.flatMap(({ eventId }) => eventId ?? []))];
+    const writers = new Map((await browsing.writers(sql, key, scope, ids, visible)).map((event) => [event.id, event]));
+    const isSetOutside = entries.some(({ eventId }) => eventId === null);
+    const times = isSetOutside ? await this.#timesOfChanges(sql, key, scope) : new Map<string, number>();
+    return entries.map(({ key: name, json, eventId }): ShownValue => {
+      const event = eventId === null ? undefined : writers.get(eventId);
+      const setAt = eventId === null ? times.get(prefixed(scope, name)) : undefined;
+      return {
+        key: prefixed(scope, name),
+        json,
+        isFromElsewhere: eventId !== null && !event,
+        ...(event && { writer: writerOf(event) }),
+        ...(setAt !== undefined && { setAt }),
+      };
+    });
+  }
+
+  /** When keys were set outside a run, as far as the newest changes say. */
+  async #timesOfChanges(sql: Sql, key: SessionKey, scope: Scope): Promise<Map<string, number>> {
+    const owners: SessionKey[] = [key];
+    // A session that is created with state of user and app records it, too.
+    if (scope !== 'session') owners.unshift({ ...key, sessionId: '', ...(scope === 'app' && { userId: '' }) });
+    const times = new Map<string, number>();
+    for (const owner of owners) {
+      const range = { from: 0, upTo: 2 ** 31 - 1, limit: CHANGES };
+      for (const change of await this.database.stores.browsing.changes(sql, owner, range)) {
+        for (const name of Object.keys(stateOf(change))) times.set(name, Math.max(change.time, times.get(name) ?? 0));
+      }
+    }
+    return times;
+  }
+
+  heldLeases(scope: StudioScope, limit: number): Promise<HeldLease[]> {
+    return this.#read((sql) => this.database.stores.browsing.heldLeases(sql, scope, limit));
+  }
+
+  /** @returns sessions whose row counts other events than there are. */
+  miscounted(limit: number): Promise<SessionKey[]> {
+    return this.#read((sql) => this.database.stores.health.miscounted(sql, limit));
+  }
+}
+
+/** The state that a change has set, with prefixes. */
+export function stateOf({ kind, data }: TimedChange): Record<string, unknown> {
+  const recorded = data === null ? undefined : decode(data)?.value;
+  const set = kind === 'state' && isRecord(recorded) ? recorded['set'] : recorded;
+  return isRecord(set) && (kind === 'state' || kind === 'created' || kind === 'rewound') ? set : {};
+}
+
+function writerOf({ session, seq, timestamp, json }: WritingEvent): ShownValue['writer'] {
+  const author: unknown = decodeEvent(json ?? undefined)?.author;
+  return { session, seq, timestamp, author: typeof author === 'string' ? author : '' };
+}
+
+function rangeOf(
+  session: Pick<TransferredSession, 'firstSeq' | 'lastSeq'>,
+  { before, after, at }: Part,
+): { from: number; upTo: number } {
+  const { firstSeq, lastSeq } = session;
+  const ending = (upTo: number) => ({ from: Math.max(firstSeq, upTo - EVENTS + 1), upTo });
+  if (before !== undefined) return ending(Math.max(firstSeq - 1, Math.min(before - 1, lastSeq)));
+  if (after !== undefined) {
+    const from = Math.max(firstSeq, after + 1);
+    return { from, upTo: Math.min(lastSeq, from + EVENTS - 1) };
+  }
+  // Where the event is among the newest, its page is the one that people know.
+  if (at !== undefined && at <= lastSeq - EVENTS) return rangeOf(session, { after: at - EVENTS / 2 });
+  return ending(lastSeq);
+}

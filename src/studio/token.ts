@@ -1,0 +1,36 @@
+import { Refusal, SECURITY_HEADERS, checkHost, isSame, type StudioScope } from './guard.js';
+
+const COOKIE = 'adk_studio_token';
+
+/** Lets those in who have opened a link with the token; from then on a cookie has it. */
+export class TokenDoor {
+  readonly #token: string;
+
+  constructor(token: string) {
+    this.#token = token;
+  }
+
+  /** For `authorize` of a studio. @throws Refusal of 401 without the token. */
+  readonly authorize = (request: Request): StudioScope => {
+    const cookies = (request.headers.get('cookie') ?? '').split(';').map((cookie) => cookie.trim());
+    const given = cookies.find((cookie) => cookie.startsWith(`${COOKIE}=`))?.slice(COOKIE.length + 1) ?? '';
+    if (!isSame(given, this.#token))
+      throw new Refusal(401, 'Open the link that the command has printed: it has the token.');
+    return {};
+  };
+
+  /** Answers the link, and leaves everything else to the studio. */
+  guard(fetch: (request: Request) => Promise<Response>): (request: Request) => Promise<Response> {
+    return async (request) => {
+      const url = new URL(request.url);
+      const given = url.searchParams.get('token');
+      // A form has its token in its body.
+      if (given === null || request.method !== 'GET' || !isSame(given, this.#token)) return fetch(request);
+      checkHost(request, undefined);
+      url.searchParams.delete('token');
+      const cookie = `${COOKIE}=${this.#token}; Path=/; HttpOnly; SameSite=Strict`;
+      const headers = { ...SECURITY_HEADERS, location: url.pathname + url.search, 'set-cookie': cookie };
+      return new Response(null, { status: 303, headers });
+    };
+  }
+}

@@ -1,0 +1,91 @@
+import type { LogCursor } from '../log/cursors.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import { checkKeys, type SessionKey } from '../model/keys.js';
+import { Refusal, formToken, type StudioScope } from './guard.js';
+import { html, type Html } from './html.js';
+import type { Links } from './links.js';
+import type { Reading } from './reading.js';
+
+/** Where readers of the event log are, by the names that the host gives them. */
+export type LogReaders = Readonly<Record<string, LogCursor>>;
+
+/** A request that is answered: who asks for what. */
+export class Visit {
+  readonly params: URLSearchParams;
+
+  constructor(
+    readonly request: Request,
+    /** Without the path that the studio is mounted at. */
+    readonly path: string,
+    readonly scope: StudioScope,
+    readonly links: Links,
+    readonly reading: Reading,
+    /** Where the host's readers of the event log are. */
+    readonly readers: () => LogReaders | Promise<LogReaders>,
+    /** Undefined where nothing may be changed. */
+    readonly cookie: string | undefined,
+  ) {
+    this.params = new URL(request.url).searchParams;
+  }
+
+  get mayChange(): boolean {
+    return this.cookie !== undefined;
+  }
+
+  /** A field that each form has which changes something. */
+  get tokenField(): Html {
+    return html`<input type="hidden" name="token" value="${formToken(this.cookie ?? '')}" />`;
+  }
+
+  /** @throws Refusal of 404 for an app of somebody else. */
+  get appName(): string {
+    const appName = this.#name('app');
+    checkKeys({ appName });
+    if (this.scope.appName !== undefined && this.scope.appName !== appName) throw notFound();
+    return appName;
+  }
+
+  /** The user whose sessions are listed: the one asked for, or the only one that may be seen. */
+  get userId(): string | undefined {
+    const { scope } = this;
+    const userId = this.params.get('user') || scope.userId;
+    if (userId !== undefined) checkKeys({ userId });
+    if (scope.userId !== undefined && scope.userId !== userId) throw notFound();
+    return userId;
+  }
+
+  /** @throws Refusal of 404 for a session of somebody else, as for one that is not there. */
+  get session(): SessionKey {
+    const { appName } = this;
+    const key = { appName, userId: this.#name('user'), sessionId: this.#name('session') };
+    checkKeys(key);
+    if (this.scope.userId !== undefined && this.scope.userId !== key.userId) throw notFound();
+    return key;
+  }
+
+  /** A number of the query. @throws InvalidArgumentError when it is none. */
+  number(name: string): number | undefined {
+    const text = this.params.get(name);
+    if (text === null || text === '') return undefined;
+    if (!/^\d{1,10}$/.test(text)) throw new InvalidArgumentError(`${name} must be a whole number.`);
+    return Number(text);
+  }
+
+  /** What the operator of the whole database sees. @throws Refusal of 403 for others. */
+  checkUnlimited(): void {
+    if (!this.isUnlimited) throw new Refusal(403, 'This page is for those who may see all apps and users.');
+  }
+
+  get isUnlimited(): boolean {
+    return this.scope.appName === undefined && this.scope.userId === undefined;
+  }
+
+  #name(param: string): string {
+    const value = this.params.get(param);
+    if (value === null) throw new Refusal(404, 'There is no such page.');
+    return value;
+  }
+}
+
+/** The same answer whether it is not there or not to be seen. */
+export const notFound = () => new Refusal(404, 'There is no such session. It was never created, or it was deleted.');

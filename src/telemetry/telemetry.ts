@@ -1,0 +1,272 @@
+import type { Counter, Histogram, MeterProvider, Span } from '@opentelemetry/api';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { createRequire } from 'node:module';
+import type { DialectName } from '../../entities/dialect-name.js';
+import { AdkMikroOrmError, DatabaseError, InvalidArgumentError } from '../model/errors.js';
+import type { Failure } from '../model/failures.js';
+import type { ErrorContext } from '../model/options.js';
+
+type Api = typeof import('@opentelemetry/api');
+
+/** What a call waits for: the calls before it to the same session, a connection of the pool, a lock of the database. */
+export type Wait = 'queue' | 'connection' | 'lock';
+
+/** What is measured of all calls. */
+interface Instruments {
+  readonly duration: Histogram;
+  readonly events: Counter;
+  readonly bytes: Counter;
+  readonly conflicts: Counter;
+  readonly retries: Counter;
+  readonly rebases: Counter;
+  readonly staleHandles: Counter;
+  readonly lostLeases: Counter;
+}
+
+/** A watcher of the log of all sessions. */
+interface Reader {
+  readonly system: DialectName;
+  /** @returns how many positions the log is ahead of it. */
+  lag(): number;
+}
+
+const SCOPE = 'adk-mikro-orm';
+
+/** Those of the semantic conventions for `db.client.operation.duration`, in s. */
+const BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10];
+
+let loaded: Telemetry | undefined;
+
+/**
+ * What `telemetry: true` stands for. The API of OpenTelemetry is loaded here, by whoever asks for it first.
+ *
+ * @throws InvalidArgumentError when it is not installed.
+ */
+export function telemetryOf(isOn: boolean | undefined): Telemetry | undefined {
+  if (!isOn) return undefined;
+  return (loaded ??= new Telemetry(loadApi()));
+}
+
+/**
+ * Runs work that goes on after the call that begins it, such as timers: it would put what it does under the span of that call.
+ */
+export function detached<T>(work: () => T): T {
+  return loaded ? loaded.detached(work) : work();
+}
+
+function loadApi(): Api {
+  // Constructors cannot wait for `import()`. In CommonJS there is no `import.meta`.
+  const require = createRequire(typeof __filename === 'string' ? __filename : import.meta.url);
+  try {
+    return require('@opentelemetry/api') as Api;
+  } catch (cause) {
+    throw Object.assign(
+      new InvalidArgumentError("'telemetry' needs a package that could not be loaded: npm install @opentelemetry/api"),
+      { cause },
+    );
+  }
+}
+
+/** Spans and metrics of the calls, by the providers that the host has registered (contract N1). */
+export class Telemetry {
+  readonly #api: Api;
+  readonly #calls = new AsyncLocalStorage<ObservedCall | undefined>();
+  readonly #readers = new Set<Reader>();
+  #instruments: { of: MeterProvider; all: Instruments } | undefined;
+
+  /** @internal Declarations that a host compiles must do without the types of the API. */
+  constructor(api: Api) {
+    this.#api = api;
+  }
+
+  /** The call that goes on where this is asked; undefined beside of calls. */
+  get current(): ObservedCall | undefined {
+    const call = this.#calls.getStore();
+    // A timer that a call has started has the call, too, and may fire when it is over.
+    return call?.isOver ? undefined : call;
+  }
+
+  /** Runs a call under a span of its own. A call that consists of several is one. */
+  async observe<T>(system: DialectName, about: ErrorContext, work: () => Promise<T>): Promise<T> {
+    if (this.current?.isAbout(about)) return work();
+    const { context, trace, SpanKind, SpanStatusCode } = this.#api;
+    const { operation, key } = about;
+    const named = { 'db.system.name': system, 'db.operation.name': operation };
+    const attributes = { ...named, ...(key.sessionId && { 'gen_ai.conversation.id': key.sessionId }) };
+    const span = trace.getTracer(SCOPE).startSpan(operation, { kind: SpanKind.INTERNAL, attributes });
+    const call = new ObservedCall(about, span);
+    let error: { 'error.type': string } | undefined;
+    try {
+      return await context.with(trace.setSpan(context.active(), span), () => this.#calls.run(call, work));
+    } catch (thrown) {
+      error = { 'error.type': typeOf(thrown) };
+      // Without the message: it may name a state key or a user.
+      span.setStatus({ code: SpanStatusCode.ERROR });
+      span.setAttributes({ ...error, ...detailsOf(thrown) });
+      throw thrown;
+    } finally {
+      const { duration, staleHandles } = this.#metrics();
+      duration.record(call.end(), { ...named, ...error });
+      if (error?.['error.type'] === 'ADK_STALE_SESSION') staleHandles.add(1, named);
+    }
+  }
+
+  /** Runs work beside of calls: without a span above it. */
+  detached<T>(work: () => T): T {
+    const { context, ROOT_CONTEXT } = this.#api;
+    return context.with(ROOT_CONTEXT, () => this.#calls.run(undefined, work));
+  }
+
+  /**
+   * An attempt failed.
+   *
+   * @param call whose attempt it was, if any.
+   * @param isConflict whether other transactions are the reason.
+   * @param isRetried whether there is another attempt.
+   */
+  failed(
+    system: DialectName,
+    call: ObservedCall | undefined,
+    failure: Failure,
+    { isConflict, isRetried }: { isConflict: boolean; isRetried: boolean },
+  ): void {
+    const attributes = { 'db.system.name': system, 'error.type': failure };
+    if (isConflict) this.#metrics().conflicts.add(1, attributes);
+    if (!isRetried) return;
+    this.#metrics().retries.add(1, attributes);
+    call?.retried(failure);
+  }
+
+  /** Events were appended. @param json the content of each. */
+  appended(system: DialectName, json: readonly string[]): { events: number; bytes: number } {
+    const attributes = { 'db.system.name': system };
+    const bytes = json.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+    this.#metrics().events.add(json.length, attributes);
+    this.#metrics().bytes.add(bytes, attributes);
+    return { events: json.length, bytes };
+  }
+
+  /** A handle that was behind was brought up to date. */
+  rebased(system: DialectName): void {
+    this.#metrics().rebases.add(1, { 'db.system.name': system });
+  }
+
+  lostLease(system: DialectName): void {
+    this.#metrics().lostLeases.add(1, { 'db.system.name': system });
+  }
+
+  /** Measures how far a reader is behind. @returns what ends that. */
+  follow(reader: Reader): () => void {
+    this.#metrics();
+    this.#readers.add(reader);
+    return () => this.#readers.delete(reader);
+  }
+
+  #metrics(): Instruments {
+    const of = this.#api.metrics.getMeterProvider();
+    // Instruments of before the host has registered its provider would record nothing for ever.
+    if (this.#instruments?.of !== of) this.#instruments = { of, all: this.#instrumentsOf(of) };
+    return this.#instruments.all;
+  }
+
+  #instrumentsOf(provider: MeterProvider): Instruments {
+    const meter = provider.getMeter(SCOPE);
+    const counter = (name: string, unit: string, description: string) =>
+      meter.createCounter(`adk_mikro_orm.${name}`, { unit, description });
+    const lag = meter.createObservableGauge('adk_mikro_orm.log.lag', {
+      unit: '{event}',
+      description: 'How many positions the event log is ahead of the slowest watcher of this process',
+    });
+    lag.addCallback((result) => {
+      const bySystem = new Map<DialectName, number>();
+      for (const reader of this.#readers)
+        bySystem.set(reader.system, Math.max(bySystem.get(reader.system) ?? 0, reader.lag()));
+      for (const [system, value] of bySystem) result.observe(value, { 'db.system.name': system });
+    });
+    return {
+      duration: meter.createHistogram('db.client.operation.duration', {
+        unit: 's',
+        description: 'Duration of calls, with their retries and waits',
+        advice: { explicitBucketBoundaries: BOUNDARIES },
+      }),
+      events: counter('append.events', '{event}', 'Events that were appended'),
+      bytes: counter('append.bytes', 'By', 'JSON of the events that were appended'),
+      conflicts: counter('conflicts', '{conflict}', 'Attempts that failed because of other transactions'),
+      retries: counter('retries', '{retry}', 'Attempts that were made again'),
+      rebases: counter(
+        'rebases',
+        '{rebase}',
+        'Appends to a Session object that was behind, and was brought up to date',
+      ),
+      staleHandles: counter('stale_handles', '{handle}', 'Appends refused because the Session object was behind'),
+      lostLeases: counter('leases.lost', '{lease}', 'Leases that were lost'),
+    };
+  }
+}
+
+/** One call while it runs. */
+export class ObservedCall {
+  readonly #about: ErrorContext;
+  readonly #span: Span;
+  readonly #start = performance.now();
+  readonly #waits = new Map<Wait, number>();
+  #retries = 0;
+  isOver = false;
+
+  /** @internal As that of `Telemetry`. */
+  constructor(about: ErrorContext, span: Span) {
+    this.#about = about;
+    this.#span = span;
+  }
+
+  isAbout({ operation, key }: ErrorContext): boolean {
+    return operation === this.#about.operation && key.sessionId === this.#about.key.sessionId;
+  }
+
+  /** It may have to wait. @returns what ends the wait; without it none is recorded. */
+  waiting(what: Wait): () => void {
+    const start = performance.now();
+    return () => this.#waits.set(what, (this.#waits.get(what) ?? 0) + performance.now() - start);
+  }
+
+  retried(failure: Failure): void {
+    this.#retries++;
+    this.#span.addEvent('retry', { 'error.type': failure });
+  }
+
+  /**
+   * It has appended events.
+   *
+   * @param batch how many events were written together with them, these included, and the call that wrote them all.
+   */
+  appended(
+    { events, bytes }: { events: number; bytes: number },
+    batch: { size: number; writer: ObservedCall | undefined },
+  ): void {
+    this.#span.setAttributes({ 'adk_mikro_orm.append.events': events, 'adk_mikro_orm.append.bytes': bytes });
+    // By the semantic conventions one is no batch.
+    if (batch.size > 1) this.#span.setAttribute('db.operation.batch.size', batch.size);
+    if (batch.writer && batch.writer !== this) this.#span.addLink({ context: batch.writer.#span.spanContext() });
+  }
+
+  /** @returns how long it took, in s. */
+  end(): number {
+    this.isOver = true;
+    if (this.#retries > 0) this.#span.setAttribute('adk_mikro_orm.retries', this.#retries);
+    for (const [what, ms] of this.#waits) this.#span.setAttribute(`adk_mikro_orm.wait.${what}`, ms / 1_000);
+    this.#span.end();
+    return (performance.now() - this.#start) / 1_000;
+  }
+}
+
+/** The code of our errors; of others the name, as the semantic conventions have it. */
+function typeOf(error: unknown): string {
+  if (error instanceof AdkMikroOrmError) return error.code;
+  return error instanceof Error ? error.name : '_OTHER';
+}
+
+function detailsOf(error: unknown) {
+  if (!(error instanceof DatabaseError)) return {};
+  const { driverCode, outcome } = error;
+  return { 'adk_mikro_orm.outcome': outcome, ...(driverCode && { 'db.response.status_code': driverCode }) };
+}

@@ -1,0 +1,264 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { EventLog, SessionMaintenance, SessionProjection, type CompleteLogEntry } from '../../src/index.js';
+import { Backup } from '../support/backup.js';
+import type { OwnStore } from '../support/harnesses/harness.js';
+import { HostNote } from '../support/harnesses/host-note.js';
+import { observed } from './log-tools.js';
+import { Suite, withConnections, type OwnContext } from './rule.js';
+import { count, errorOf, expectCode, range, saying, until } from './tools.js';
+
+/** Of section J what a host makes of the complete log in tables of its own. */
+export const projectionSuite = new Suite();
+
+type Query = OwnStore['query'];
+
+/** A ledger of what was applied, in which an entry that was applied twice is there twice. */
+const ledgerOf = (query: Query) => ({
+  make: () => query('create table ledger (entry varchar(60) not null)'),
+  add: async (entries: readonly CompleteLogEntry[], tx: EntityManager) => {
+    const rows = entries.map(() => '(?)').join(', ');
+    await query(`insert into ledger (entry) values ${rows}`, entries.map(textOf), tx);
+  },
+  clear: async (tx: EntityManager) => {
+    await query('delete from ledger', [], tx);
+  },
+  rows: async () => (await query<{ entry: string }>('select entry from ledger order by entry')).map((row) => row.entry),
+});
+
+const textOf = ({ sessionId, change, seq }: CompleteLogEntry) => `${sessionId} ${change ?? seq}`;
+
+/** What the ledger has when each entry of some sessions was applied once. */
+const expected = (sessions: readonly string[], events: number) =>
+  sessions.flatMap((id) => [`${id} created`, ...range(events).map((i) => `${id} ${i + 1}`)]).sort();
+
+const filled = async ({ service }: Pick<OwnStore, 'service'>, sessionId: string, events: number) => {
+  const session = await service.createSession({ appName: 'app', userId: 'alice', sessionId });
+  return count(service, session, events);
+};
+
+/** A store of its own, with a projection into its ledger. */
+async function projecting({ scratch }: Pick<OwnContext, 'scratch'>) {
+  const store = await scratch();
+  const ledger = ledgerOf(store.query);
+  await ledger.make();
+  const options = { name: 'ledger', apply: ledger.add, clear: ledger.clear };
+  const on = (em: EntityManager, changed: Partial<typeof options> = {}) =>
+    new SessionProjection(em, { ...options, ...changed });
+  return {
+    store,
+    ledger,
+    on,
+    get projection() {
+      return on(store.orm.em);
+    },
+  };
+}
+
+/** An `EntityManager` whose transactions, of forks that are made of it, call a function after their commit. */
+function afterCommit(em: EntityManager, called: () => void): EntityManager {
+  const own = em.fork();
+  own.fork = (options) => {
+    const fork = em.fork(options);
+    const transactional = fork.transactional.bind(fork);
+    fork.transactional = async (work, of) => {
+      const result = await transactional(work, of);
+      called();
+      return result;
+    };
+    return fork;
+  };
+  return own;
+}
+
+projectionSuite.own('J5', 'a projection applies each entry once, and goes on from its cursor', async (context) => {
+  const { store, ledger, on, projection } = await projecting(context);
+  await filled(store, 'a', 3);
+  await projection.catchUp();
+  expect(await ledger.rows()).toEqual(expected(['a'], 3));
+  await filled(store, 'b', 2);
+  await on(store.orm.em).catchUp();
+  await projection.catchUp();
+  expect(await ledger.rows()).toEqual([...expected(['a'], 3), ...expected(['b'], 2)]);
+});
+
+projectionSuite.own('J5', 'two that run at once apply each entry once between them', async (context) => {
+  const { store, ledger, on } = await projecting(context);
+  // A connection that waits for a lock in the process stops the other one, which has it.
+  const canWait = context.harness.hasConnections && !context.harness.isSynchronous;
+  const other = canWait ? await store.connect() : store.orm;
+  const ems = [store.orm.em, other.em];
+  const sessions = range(5).map(String);
+  for (const sessionId of sessions) {
+    const session = await store.service.createSession({ appName: 'app', userId: 'alice', sessionId });
+    await store.service.appendEvents({ session, events: range(100).map((i) => saying(String(i))) });
+  }
+  await Promise.all(ems.map((em) => on(em).catchUp()));
+  expect(await ledger.rows()).toEqual(expected(sessions, 100));
+});
+
+projectionSuite.own('J5', 'a transaction whose answer is lost is not done again', async (context) => {
+  const { store, ledger, on } = await projecting(context);
+  await filled(store, 'a', 3);
+  let commits = 0;
+  const lost = Object.assign(new Error('lost'), { code: 'ECONNRESET' });
+  await on(
+    afterCommit(store.orm.em, () => {
+      if (commits++ === 0) throw lost;
+    }),
+  ).catchUp();
+  expect(commits).toBe(1);
+  expect(await ledger.rows()).toEqual(expected(['a'], 3));
+});
+
+projectionSuite.own(
+  'J5',
+  'what apply throws is thrown as it is, and nothing of its transaction stays',
+  async (context) => {
+    const { store, ledger, on, projection } = await projecting(context);
+    await filled(store, 'a', 3);
+    const mistake = new Error('a mistake of the host');
+    const failing = on(store.orm.em, {
+      apply: async (entries, tx) => {
+        await ledger.add(entries, tx);
+        throw mistake;
+      },
+    });
+    expect(await errorOf(failing.catchUp())).toBe(mistake);
+    expect(await ledger.rows()).toEqual([]);
+    await projection.catchUp();
+    expect(await ledger.rows()).toEqual(expected(['a'], 3));
+  },
+);
+
+projectionSuite.own('J5', 'entities of the host are written with the cursor', async (context) => {
+  const { store, on } = await projecting(context);
+  await filled(store, 'a', 2);
+  const apply = async (entries: readonly CompleteLogEntry[], tx: EntityManager) => {
+    for (const entry of entries) tx.persist(tx.create(HostNote, { id: entry.seq, text: textOf(entry) }));
+  };
+  await on(store.orm.em, { apply }).catchUp();
+  await on(store.orm.em, { apply }).catchUp();
+  expect(await store.query('select text from host_notes order by id')).toEqual([
+    { text: 'a created' },
+    { text: 'a 1' },
+    { text: 'a 2' },
+  ]);
+});
+
+projectionSuite.own('J5', 'when the log went back, the rows are cleared and made anew', async (context) => {
+  const { store, ledger, projection } = await projecting(context);
+  const session = await store.service.createSession({ appName: 'app', userId: 'alice', sessionId: 'a' });
+  await count(store.service, session, 2);
+  await new EventLog(store.orm.em).head();
+  const backup = await Backup.of(store);
+  await store.service.appendEvent({ session, event: saying('lost') });
+  await projection.catchUp();
+  // Not all tables are restored: with the host's, the cursor would be that of the rows.
+  const [row] = await store.query<{ log_cursor: string }>('select log_cursor from adk_projections');
+  await backup.restore();
+  await store.query("insert into adk_projections (name, version, log_cursor, update_time) values ('ledger', 9, ?, 0)", [
+    row!.log_cursor,
+  ]);
+  await filled(store, 'b', 1);
+  await projection.catchUp();
+  expect(await ledger.rows()).toEqual([...expected(['a'], 2), ...expected(['b'], 1)]);
+
+  await new SessionMaintenance(store.orm.em).beginLogEpoch();
+  await store.query("insert into ledger (entry) values ('left behind')");
+  await projection.catchUp();
+  expect(await ledger.rows()).toEqual([...expected(['a'], 2), ...expected(['b'], 1)]);
+});
+
+projectionSuite.own('J5', 'rebuild clears the rows, and makes them anew', async (context) => {
+  const { store, ledger, projection } = await projecting(context);
+  await filled(store, 'a', 3);
+  await projection.catchUp();
+  await projection.rebuild();
+  expect(await ledger.rows()).toEqual([]);
+  expect(await SessionProjection.list(store.orm.em)).toMatchObject([{ cursor: undefined, behind: 4 }]);
+  await projection.catchUp();
+  expect(await ledger.rows()).toEqual(expected(['a'], 3));
+});
+
+projectionSuite.own(
+  'J5',
+  'entries that were read before a deletion of the host are read again',
+  async (context) => {
+    const { store, ledger, on } = await projecting(context);
+    await filled(store, 'a', 3);
+    let heads = 0;
+    // The user is erased after the entries were read: then the log asks for its head once more.
+    const before = async (text: string) => {
+      if (!text.includes("'pending'") || ++heads !== 2) return;
+      await new SessionMaintenance(store.peer.em).eraseUser({ userId: 'alice' });
+      await on(store.peer.em).transactional(ledger.clear);
+    };
+    await on(observed(store.orm.em, before).em).catchUp();
+    expect(heads).toBeGreaterThan(2);
+    expect((await ledger.rows()).filter((entry) => entry.startsWith('a '))).toEqual([]);
+  },
+  withConnections,
+);
+
+projectionSuite.own('J5', 'watch applies what comes until its signal fires', async (context) => {
+  const { store, ledger, on } = await projecting(context);
+  const stop = new AbortController();
+  const watching = on(store.orm.em).watch({ signal: stop.signal });
+  await filled(store, 'a', 2);
+  await until(async () => (await ledger.rows()).length === 3);
+  stop.abort();
+  await watching;
+  await filled(store, 'b', 1);
+  expect(await ledger.rows()).toEqual(expected(['a'], 2));
+});
+
+projectionSuite.own('J5', 'list says how far each projection is behind, whatever its filter', async (context) => {
+  const { store, ledger, projection } = await projecting(context);
+  const filter = { appName: 'another' };
+  const filtered = new SessionProjection(store.orm.em, {
+    name: 'filtered',
+    filter,
+    apply: ledger.add,
+    clear: ledger.clear,
+  });
+  expect(await SessionProjection.list(store.orm.em)).toEqual([]);
+  await filled(store, 'a', 3);
+  await filtered.catchUp();
+  await projection.catchUp();
+  await filled(store, 'b', 1);
+  const head = await new EventLog(store.orm.em).head();
+  const all = await SessionProjection.list(store.orm.em);
+  expect(all).toMatchObject([
+    { name: 'filtered', behind: 2, cursor: { position: 3 } },
+    { name: 'ledger', behind: 2, cursor: { position: 3 } },
+  ]);
+  expect(all.every(({ updateTime }) => updateTime > 0)).toBe(true);
+  expect(head.position).toBe(4);
+  expect(await ledger.rows()).toEqual(expected(['a'], 3));
+});
+
+projectionSuite.own('J5', 'a projection that cannot be one is refused', async ({ orm, service }) => {
+  const parts = { name: 'x', apply: async () => {}, clear: async () => {} };
+  for (const [changed, code] of [
+    [{ name: '' }, 'ADK_INVALID_KEY'],
+    [{ name: undefined }, 'ADK_INVALID_KEY'],
+    [{ apply: undefined }, 'ADK_INVALID_ARGUMENT'],
+    [{ clear: 1 }, 'ADK_INVALID_ARGUMENT'],
+    [{ other: 1 }, 'ADK_INVALID_ARGUMENT'],
+    [{ filter: { limit: 1 } }, 'ADK_INVALID_ARGUMENT'],
+    [{ filter: { user: 'alice' } }, 'ADK_INVALID_ARGUMENT'],
+    [{ filter: { appName: '' } }, 'ADK_INVALID_KEY'],
+  ] as const) {
+    await expectCode(
+      Promise.resolve().then(() => new SessionProjection(orm.em, { ...parts, ...changed } as never)),
+      code,
+    );
+  }
+  const projection = new SessionProjection(orm.em, { ...parts, filter: { appName: 'none' } });
+  await orm.em.fork().transactional(async (tx) => {
+    for (const call of [() => projection.catchUp(), () => projection.watch(), () => projection.rebuild()])
+      await expectCode(call(), 'ADK_INSIDE_TRANSACTION');
+    // The host's own transaction goes on.
+    await service.withEntityManager(tx).createSession({ appName: 'refused', userId: 'alice' });
+  });
+});

@@ -1,0 +1,707 @@
+import { createHash } from 'node:crypto';
+import { BaseAgent, Runner, type Event, type InvocationContext, type Session } from '@google/adk';
+import { compression, encryption, wrappedKeys, type Codec, type KeyFunction } from '../../src/codecs/index.js';
+import {
+  DamagedSessionError,
+  EventLog,
+  MikroOrmSessionService,
+  SessionMaintenance,
+  type MikroOrmSessionServiceOptions,
+} from '../../src/index.js';
+import { Backup } from '../support/backup.js';
+import { expectSame, folded as foldOf } from '../support/fold.js';
+import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
+import { read, upTo } from './log-tools.js';
+import { Suite, type OwnContext } from './rule.js';
+import { errorOf, eventOf, expectCode, idsOf, plain, range, saying, textsOf } from './tools.js';
+
+export const codecSuite = new Suite();
+
+/** What no column may hold in plain text. */
+const SECRET = 'the launch code is 0451';
+
+const OF_SESSION = 'app_name = ? and user_id = ? and session_id = ?';
+const valuesOf = (session: Session) => [session.appName, session.userId, session.id];
+
+const bytesOf = (id: string) => createHash('sha256').update(id).digest();
+
+/** A codec with one key; `key` answers later, as a KMS does. */
+const encrypting = (currentKey: string | undefined, key: KeyFunction = async (id) => bytesOf(id)): Codec =>
+  encryption({ currentKey, key });
+
+/** Compresses what is long, and encrypts with a key. */
+const both = (key = 'k1'): Codec[] => [compression({ minBytes: 200 }), encrypting(key)];
+
+const serviceOf = ({ orm }: Pick<OwnStore, 'orm'>, options: MikroOrmSessionServiceOptions) =>
+  new MikroOrmSessionService(orm.em, options);
+
+/** All texts with contents that the tables have of an app. */
+async function textsIn({ query, app }: Pick<OwnContext, 'query' | 'app'>): Promise<string[]> {
+  const columns = {
+    events: 'data',
+    event_parts: 'text',
+    session_states: 'value',
+    user_states: 'value',
+    app_states: 'value',
+    changes: 'data',
+  };
+  const texts: string[] = [];
+  for (const [table, column] of Object.entries(columns)) {
+    const where = table === 'changes' ? ` and kind <> 'trimmed'` : '';
+    const rows = await query<{ content: unknown }>(
+      `select ${column} as content from adk_${table} where app_name = ? and ${column} is not null${where}`,
+      [app],
+    );
+    // Drivers parse the column of PostgreSQL.
+    texts.push(...rows.map(({ content }) => (typeof content === 'string' ? content : JSON.stringify(content))));
+  }
+  return texts;
+}
+
+/** Copies one event's stored text to another row, by a statement of somebody who may write to the tables. */
+async function copyEvent(
+  { query }: Pick<OwnStore, 'query'>,
+  [from, seq]: [Session, number],
+  [to, toSeq]: [Session, number],
+) {
+  // MySQL does not select from the table that it updates.
+  const text = `(select kept.data from (select data from adk_events where ${OF_SESSION} and seq = ?) as kept)`;
+  await query(`update adk_events set data = ${text} where ${OF_SESSION} and seq = ?`, [
+    ...valuesOf(from),
+    seq,
+    ...valuesOf(to),
+    toSeq,
+  ]);
+}
+
+/** A session of three events and some state of every scope. */
+async function three(
+  service: MikroOrmSessionService,
+  app: string,
+  options: { userId?: string; sessionId?: string } = {},
+) {
+  const session = await service.createSession({
+    appName: app,
+    userId: 'alice',
+    state: { given: SECRET, 'user:u': SECRET, 'app:x': SECRET },
+    ...options,
+  });
+  for (const n of upTo(3)) {
+    const event = saying(SECRET, { id: `e${n}`, timestamp: n, actions: { stateDelta: { n: { n, SECRET } } } });
+    await service.appendEvent({ session, event });
+  }
+  return session;
+}
+
+const again = (service: MikroOrmSessionService, session: Session) => service.getSession(keyOf(session));
+
+/** Expects that a session is reported as damaged, and returns the error. */
+async function damageOf(service: MikroOrmSessionService, session: Session): Promise<DamagedSessionError> {
+  const error = await errorOf(again(service, session));
+  expect(error).toBeInstanceOf(DamagedSessionError);
+  return error as DamagedSessionError;
+}
+
+/** Lives as a session does, with all that writes contents. */
+async function live(service: MikroOrmSessionService, maintenance: SessionMaintenance, app: string) {
+  const session = await three(service, app, { sessionId: 's' });
+  const key = keyOf(session);
+  await service.appendEvents({
+    session,
+    events: [
+      saying(SECRET.repeat(50), { id: 'long', timestamp: 4 }),
+      eventOf({ id: 'plain', timestamp: 5, actions: { stateDelta: { [SECRET.slice(0, 3)]: SECRET } } }),
+    ],
+  });
+  await service.updateState({ ...key, set: { outside: SECRET, 'user:o': SECRET, 'app:o': SECRET }, remove: ['given'] });
+  // Again with another content, and again with the same.
+  for (const _ of range(2))
+    await service.appendEvent({ session, event: saying(`${SECRET}!`, { id: 'e2', timestamp: 2 }) });
+  await service.forkSession(key, { at: 4, as: 'fork' });
+  await service.forkSession(key, { as: 'whole' });
+  await service.rewindSession({ ...key, sessionId: 'whole' }, { at: 2 });
+  const rewound = (await service.getSession({ ...key, sessionId: 'whole' }))!;
+  await service.appendEvent({ session: rewound, event: saying('after', { id: 'after', timestamp: 9 }) });
+  await maintenance.trim({ ...key, keepLast: 3 });
+  await service.forkSession(key, { at: 4, as: 'fork of trimmed' });
+  const deleted = await service.createSession({ appName: app, userId: 'bob', sessionId: 'gone', state: { a: SECRET } });
+  await service.deleteSession(keyOf(deleted));
+  await service.createSession({ appName: app, userId: 'bob', sessionId: 'gone', state: { b: SECRET } });
+}
+
+/** What everybody sees of an app. */
+async function shown(service: MikroOrmSessionService, app: string) {
+  const { sessions } = await service.listSessions({ appName: app });
+  const whole = await Promise.all(sessions.map((session) => again(service, session)));
+  const without = ({ appName: _, lastUpdateTime: __, ...rest }: Session) => plain(rest);
+  const own = [sessions, whole].map((each) => each.map((session) => without(session!)).sort(byId));
+  return [
+    ...own,
+    await service.getAppState({ appName: app }),
+    await service.getUserState({ appName: app, userId: 'alice' }),
+  ];
+}
+
+const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
+
+codecSuite.own(
+  'M1',
+  'what is stored is encoded, and everything that reads shows it as without a codec',
+  async (context) => {
+    const { orm, app, another } = context;
+    const codec = both();
+    const service = serviceOf(context, { codec });
+    const maintenance = new SessionMaintenance(orm.em, { codec });
+    await live(service, maintenance, app);
+    await live(another, new SessionMaintenance(orm.em), `${app} plain`);
+    expect(await shown(service, app)).toEqual(await shown(another, `${app} plain`));
+
+    const texts = await textsIn(context);
+    expect(texts.length).toBeGreaterThan(30);
+    for (const text of texts) {
+      const [mark, steps, data] = JSON.parse(text) as [string, { codec: string; key?: string }[], string];
+      expect([mark, steps.at(-1)]).toEqual(['adk-codec', { codec: 'aes-256-gcm', key: 'k1' }]);
+      expect(data).not.toMatch(/launch|0451/);
+    }
+    // The long event was compressed first.
+    expect(texts.filter((text) => text.includes('compression')).length).toBeGreaterThan(0);
+
+    // J2 with a codec: the log says what the service shows.
+    const log = new EventLog(orm.em, { codec });
+    const [folded, plainly] = [await foldOf(log, app), await foldOf(new EventLog(orm.em), `${app} plain`)];
+    const renamed = JSON.parse(JSON.stringify(folded).replaceAll(app, `${app} plain`)) as typeof folded;
+    expectSame(renamed, plainly);
+    const ofSession = await read(log.session({ appName: app, userId: 'alice', sessionId: 'fork' }).since(0));
+    expect(ofSession.map(({ event }) => event?.id)).toEqual(['e1', 'e2', 'e3', 'long']);
+  },
+);
+
+codecSuite.own('M1', 'rows of before, of another codec and of another key are read side by side', async (context) => {
+  const { app, another } = context;
+  const keys = [undefined, [compression({ minBytes: 100 })], both('k1'), both('k2')];
+  const session = await another.createSession({ appName: app, userId: 'alice' });
+  for (const [i, codec] of keys.entries()) {
+    const service = codec ? serviceOf(context, { codec }) : another;
+    const handle = i === 0 ? session : (await again(serviceOf(context, { codec: both('k2') }), session))!;
+    const delta = { [`k${i}`]: SECRET, [`user:k${i}`]: 'x'.repeat(1_000) };
+    await service.appendEvent({
+      session: handle,
+      event: saying(SECRET.repeat(20), { actions: { stateDelta: delta } }),
+    });
+  }
+  const whole = (await again(serviceOf(context, { codec: both('k3') }), session))!;
+  expect(textsOf(whole)).toEqual(Array(4).fill(SECRET.repeat(20)));
+  expect(Object.keys(whole.state).sort()).toEqual(
+    range(4)
+      .flatMap((i) => [`k${i}`, `user:k${i}`])
+      .sort(),
+  );
+  const stored = await textsIn(context);
+  for (const named of ['"k1"', '"k2"', '"compression"', '"content"'])
+    expect(stored.some((text) => text.includes(named))).toBe(true);
+});
+
+codecSuite.own(
+  'M1',
+  'without the codec its rows are damage that names codec and key, and nobody takes them out',
+  async (context) => {
+    const { orm, app, another } = context;
+    const service = serviceOf(context, { codec: both() });
+    const session = await three(service, app);
+    const before = await textsIn(context);
+    const error = await damageOf(another, session);
+    expect(error).toMatchObject({
+      events: [{ from: 1, to: 3, problem: 'unreadable' }],
+      stateKeys: expect.arrayContaining(['given', 'n', 'user:u', 'app:x']),
+      encodings: expect.arrayContaining([expect.stringContaining('aes-256-gcm (key k1)')]),
+    });
+    expect(error.message).toMatch(/encoded with .*aes-256-gcm \(key k1\), a codec that is not in the codec option/);
+    // The others go on past it.
+    const reported: DamagedSessionError[] = [];
+    const skipping = serviceOf(context, { onDamagedEvent: 'skip', onDamage: (error) => reported.push(error) });
+    expect((await skipping.listSessions({ appName: app })).sessions).toHaveLength(1);
+    expect(await again(skipping, session)).toMatchObject({ events: [], state: {} });
+    expect(reported.length).toBeGreaterThan(0);
+    const entries = await read(new EventLog(orm.em).since(0, { appName: app }));
+    expect(entries.map(({ event, error }) => event ?? error?.message)).toEqual(
+      Array(3).fill(expect.stringContaining('aes-256-gcm (key k1)')),
+    );
+    await expectCode(new SessionMaintenance(orm.em).repair(keyOf(session)), 'ADK_CODEC', 'not in the codec option');
+    await expectCode(another.forkSession(keyOf(session)), 'ADK_DAMAGED_SESSION');
+    expect(await textsIn(context)).toEqual(before);
+    expect(textsOf((await again(service, session))!)).toEqual([SECRET, SECRET, SECRET]);
+  },
+);
+
+codecSuite.own(
+  'M1',
+  'the same event appended again changes no row, and another content is a conflict',
+  async (context) => {
+    const { app } = context;
+    const service = serviceOf(context, { codec: both(), onRewrittenEvent: 'reject' });
+    const session = await three(service, app);
+    const before = await textsIn(context);
+    await service.appendEvent({ session, event: session.events[1]! });
+    const fresh = (await again(service, session))!;
+    await service.appendEvent({ session: fresh, event: fresh.events[0]! });
+    expect(await textsIn(context)).toEqual(before);
+    await expectCode(
+      service.appendEvent({ session, event: saying('other', { id: 'e2', timestamp: 2 }) }),
+      'ADK_EVENT_CONFLICT',
+    );
+  },
+);
+
+codecSuite.own('M1', 'a key is waited for without a connection and without a lock', async (context) => {
+  const { orm, app, query } = context;
+  const asked: string[] = [];
+  // With the connections of the same ORM; on SQLite there is one. Nothing is kept in memory.
+  const key: KeyFunction = async (id, use) => {
+    await orm.em.fork().getConnection().execute('select 1');
+    asked.push(`${use} ${id}`);
+    return bytesOf(id);
+  };
+  const service = serviceOf(context, {
+    codec: encryption({ currentKey: ({ userId }) => `of ${userId}`, key, cacheMs: 0 }),
+  });
+  const session = await three(service, app);
+  await service.updateState({ ...keyOf(session), set: { more: 1, 'app:y': 2 } });
+  const stale = (await again(service, session))!;
+  await service.appendEvent({ session, event: saying('four') });
+  await service.appendEvent({ session: stale, event: saying('five') });
+  await service.appendEvent({ session, event: { ...session.events[0]!, customMetadata: { x: 1 } } });
+  await service.forkSession(keyOf(session), { as: 'fork' });
+  asked.length = 0;
+  expect(textsOf((await again(service, session))!)).toEqual([SECRET, SECRET, SECRET, 'four', 'five']);
+  // One question for all texts of a key.
+  expect(asked.sort()).toEqual(['decrypt of ', 'decrypt of alice']);
+  // In a transaction of the host's the connection is the host's. A key that is at hand is not waited for.
+  const kept = serviceOf(context, { codec: encrypting('k1') });
+  const handle = await three(kept, `${app} 2`);
+  await orm.em.fork().transactional(async (tx) => {
+    await kept.withEntityManager(tx).appendEvent({ session: handle, event: saying('inside', { id: 'inside' }) });
+  });
+  const rows = await query(`select event_id from adk_events where app_name = ? and event_id = 'inside'`, [`${app} 2`]);
+  expect(rows).toHaveLength(1);
+});
+
+codecSuite.own('M1', 'a key function that fails is no damage, and nothing is written', async (context) => {
+  const { orm, app } = context;
+  const session = await three(serviceOf(context, { codec: encrypting('k1') }), app);
+  const before = await textsIn(context);
+  const failing: KeyFunction = async () => {
+    throw new Error('the KMS said: secret detail');
+  };
+  const reasons: unknown[] = [];
+  const onError = (error: unknown) => void reasons.push(error);
+  const codec = encrypting('k1', failing);
+  const service = serviceOf(context, { codec, onDamagedEvent: 'skip', onError });
+  const calls = [
+    () => again(service, session),
+    () => service.listSessions({ appName: app }),
+    () => service.createSession({ appName: app, userId: 'carol', state: { a: 1 } }),
+    () => service.appendEvent({ session, event: saying('new') }),
+    () => service.updateState({ ...keyOf(session), set: { a: 1 } }),
+    () => new SessionMaintenance(orm.em, { codec, onError }).repair(keyOf(session)),
+    () => read(new EventLog(orm.em, { codec, onError }).since(0, { appName: app })),
+  ];
+  for (const call of calls) {
+    const error = await errorOf(call());
+    expect(error).toMatchObject({ code: 'ADK_CODEC' });
+    expect(JSON.stringify([error.message, error])).not.toContain('secret detail');
+  }
+  expect(reasons.map(String)).toEqual(calls.map(() => 'Error: the KMS said: secret detail'));
+  expect(await textsIn(context)).toEqual(before);
+  // One that never answers ends, too.
+  const silent = serviceOf(context, { codec: encrypting('k1', () => new Promise<never>(() => {})), timeoutMs: 50 });
+  await expectCode(again(silent, session), 'ADK_CODEC', 'within 50 ms');
+});
+
+codecSuite.own('M1', 'an event of several megabytes is encoded, rewritten, forked and read', async (context) => {
+  const { app } = context;
+  const service = serviceOf(context, { codec: encrypting('k1') });
+  const session = await service.createSession({ appName: app, userId: 'alice', sessionId: 's' });
+  const large = (letter: string) => letter.repeat(3_000_000);
+  await service.appendEvent({ session, event: saying(large('é'), { id: 'large', timestamp: 1 }) });
+  await service.appendEvent({ session, event: saying('small', { id: 'small', timestamp: 2 }) });
+  await service.appendEvent({ session, event: saying(large('b'), { id: 'large', timestamp: 1 }) });
+  const fork = await service.forkSession(keyOf(session), { as: 'fork' });
+  for (const one of [fork, (await again(service, session))!]) expect(textsOf(one)).toEqual([large('b'), 'small']);
+});
+
+codecSuite.own('M1', 'maxEventBytes counts what is stored', async (context) => {
+  const { app } = context;
+  const text = SECRET.repeat(500);
+  const compressing = serviceOf(context, { codec: compression(), maxEventBytes: 2_000 });
+  const session = await compressing.createSession({ appName: app, userId: 'alice' });
+  await compressing.appendEvent({ session, event: saying(text) });
+  const encrypting = serviceOf(context, { codec: encryption({ currentKey: 'k', key: bytesOf }), maxEventBytes: 2_000 });
+  await expectCode(encrypting.appendEvent({ session, event: saying('x'.repeat(1_500)) }), 'ADK_EVENT_TOO_LARGE');
+  expect(textsOf((await again(compressing, session))!)).toEqual([text]);
+});
+
+/** Says how many events it sees, and keeps what it was told. */
+class Keeper extends BaseAgent {
+  protected override async *runAsyncImpl({
+    invocationId,
+    session,
+  }: InvocationContext): AsyncGenerator<Event, void, void> {
+    const stateDelta = { told: session.events.length, 'user:secret': SECRET };
+    yield saying(`${session.events.length} events`, { invocationId, author: this.name, actions: { stateDelta } });
+  }
+
+  protected override async *runLiveImpl(): AsyncGenerator<Event, void, void> {}
+}
+
+codecSuite.own('M1', 'a Runner keeps a conversation over several turns', async (context) => {
+  const { app } = context;
+  const sessionService = serviceOf(context, { codec: both() });
+  const session = await sessionService.createSession({ appName: app, userId: 'alice' });
+  const runner = new Runner({ appName: app, agent: new Keeper({ name: 'keeper' }), sessionService });
+  for (const text of [SECRET, 'again']) {
+    const newMessage = { role: 'user', parts: [{ text }] };
+    for await (const _ of runner.runAsync({ userId: 'alice', sessionId: session.id, newMessage })) continue;
+  }
+  const read = (await again(serviceOf(context, { codec: both() }), session))!;
+  expect(textsOf(read)).toEqual([SECRET, '1 events', 'again', '3 events']);
+  expect(read.state).toEqual({ told: 3, 'user:secret': SECRET });
+  expect((await textsIn(context)).join()).not.toMatch(/launch|0451/);
+});
+
+codecSuite.own('M1', 'an export is plain, and an import encodes with its own key', async (context) => {
+  const { orm, app, scratch } = context;
+  const codec = both();
+  await live(serviceOf(context, { codec }), new SessionMaintenance(orm.em, { codec }), app);
+  const records = await read(new SessionMaintenance(orm.em, { codec }).exportSessions({ appName: app }));
+  expect(JSON.stringify(records)).toContain(SECRET);
+  const target = await scratch();
+  const maintenance = new SessionMaintenance(target.orm.em, { codec: both('k2') });
+  await maintenance.importSessions(records);
+  expect((await textsIn({ ...target, app })).join()).not.toMatch(/launch|0451|"k1"/);
+  expect(await read(maintenance.exportSessions({ appName: app }))).toEqual(records);
+  expect(await maintenance.importSessions(records)).toMatchObject({ sessions: 0, events: 0 });
+});
+
+codecSuite.own('M2', 'a row that was moved, swapped or changed is damage', async (context) => {
+  const { query } = context;
+  const codec = encrypting('k1');
+  const service = serviceOf(context, { codec });
+  const at = (session: Session, seq: number): [Session, number] => [session, seq];
+  const update = (session: Session, set: string, values: unknown[] = []) =>
+    query(`update adk_events set ${set} where ${OF_SESSION} and seq = 2`, [...values, ...valuesOf(session)]);
+  const textAt = async (session: Session): Promise<string> => {
+    const rows = await query<{ data: unknown }>(
+      `select data from adk_events where ${OF_SESSION} and seq = 2`,
+      valuesOf(session),
+    );
+    const data = rows[0]!.data;
+    // As it is stored, with the space that marks it.
+    return typeof data === 'string' ? data : JSON.stringify(data).replace('["adk-codec",', '[ "adk-codec", ');
+  };
+  const damagings: Record<string, (session: Session, other: Session) => Promise<unknown>> = {
+    'another event of the session': (session) => copyEvent(context, at(session, 1), at(session, 2)),
+    'the event of another session': (session, other) => copyEvent(context, at(other, 2), at(session, 2)),
+    'another id': (session) => update(session, `event_id = 'other'`),
+    'a changed byte': async (session) => {
+      const text = await textAt(session);
+      const middle = text.length - 40;
+      const letter = text[middle] === 'A' ? 'B' : 'A';
+      await update(session, 'data = ?', [text.slice(0, middle) + letter + text.slice(middle + 1)]);
+    },
+    'another key': async (session) => update(session, 'data = ?', [(await textAt(session)).replace('"k1"', '"k2"')]),
+    'a codec that is not named': async (session) =>
+      update(session, 'data = ?', [(await textAt(session)).replace('"aes-256-gcm"', '"none"')]),
+    'no data': async (session) =>
+      update(session, 'data = ?', [(await textAt(session)).replace(/"[^"]*" ?\]$/, '"" ]')]),
+  };
+  for (const [name, damage] of Object.entries(damagings)) {
+    const app = `${context.app} ${name}`;
+    const session = await three(service, app);
+    const other = await three(service, app, { userId: 'bob' });
+    await damage(session, other);
+    const { events, stateKeys } = await damageOf(service, session);
+    const expected = { name, events: [{ from: 2, to: 2, problem: 'unreadable' }], stateKeys: [] };
+    expect({ name, events, stateKeys }).toEqual(expected);
+    expect(textsOf((await again(service, other))!)).toHaveLength(3);
+  }
+});
+
+codecSuite.own('M2', 'a value of the state that was moved is damage', async (context) => {
+  const { query } = context;
+  const service = serviceOf(context, { codec: encrypting('k1') });
+  const copy = (table: string, where: string, to: string) =>
+    query(
+      `update adk_${table} set value = (select kept.value from (select value from adk_${table} where ${where}) as kept) where ${to}`,
+    );
+  const session = await three(service, context.app);
+  await service.updateState({ ...keyOf(session), set: { twin: 1, 'user:twin': 1, 'app:twin': 1 } });
+  const app = `app_name = '${context.app}'`;
+  await copy('session_states', `${app} and state_key = 'n'`, `${app} and state_key = 'twin'`);
+  await copy('user_states', `${app} and state_key = 'u'`, `${app} and state_key = 'twin'`);
+  await copy('app_states', `${app} and state_key = 'x'`, `${app} and state_key = 'twin'`);
+  const error = await damageOf(service, session);
+  expect([...error.stateKeys].sort()).toEqual(['app:twin', 'twin', 'user:twin']);
+  expect(error.events).toEqual([]);
+  await expectCode(service.getUserState({ appName: context.app, userId: 'alice' }), 'ADK_DAMAGED_SESSION', 'user:twin');
+});
+
+codecSuite.own(
+  'M2',
+  'a row of the session that had the id before is damage, and one of before a rewind is not',
+  async (context) => {
+    const { query, app } = context;
+    const service = serviceOf(context, { codec: encrypting('k1') });
+    const former = await three(service, app, { sessionId: 's' });
+    await query(`create table kept_rows as select data, seq from adk_events where ${OF_SESSION}`, valuesOf(former));
+    try {
+      await service.rewindSession(keyOf(former), { at: 2 });
+      expect(idsOf((await again(service, former))!)).toEqual(['e1', 'e2']);
+      await service.deleteSession(keyOf(former));
+      const session = await three(service, app, { sessionId: 's' });
+      await query(
+        `update adk_events set data = (select data from kept_rows where seq = 2) where ${OF_SESSION} and seq = 2`,
+        valuesOf(session),
+      );
+      expect((await damageOf(service, session)).events).toEqual([{ from: 2, to: 2, problem: 'unreadable' }]);
+    } finally {
+      await query('drop table kept_rows');
+    }
+  },
+);
+
+codecSuite.own('M2', 'a plain row is read, and with required it is damage', async (context) => {
+  const { query, app } = context;
+  const service = serviceOf(context, { codec: encrypting('k1') });
+  const session = await three(service, app);
+  const forged = JSON.stringify(saying('forged', { id: 'e2', timestamp: 2 }));
+  await query(`update adk_events set data = ? where ${OF_SESSION} and seq = 2`, [forged, ...valuesOf(session)]);
+  expect(textsOf((await again(service, session))!)).toEqual([SECRET, 'forged', SECRET]);
+  const strict = serviceOf(context, { codec: encryption({ currentKey: 'k1', key: bytesOf, required: true }) });
+  const error = await damageOf(strict, session);
+  expect(error.events).toEqual([{ from: 2, to: 2, problem: 'unreadable' }]);
+  expect(error.message).toContain('not encoded with aes-256-gcm');
+});
+
+codecSuite.own('M2', 'equal values look different', async (context) => {
+  const { app } = context;
+  const service = serviceOf(context, { codec: encrypting('k1') });
+  for (const n of upTo(3)) await service.createSession({ appName: app, userId: `u${n}`, state: { same: 1 } });
+  const texts = await textsIn(context);
+  expect(new Set(texts).size).toBe(texts.length);
+});
+
+codecSuite.own(
+  'M3',
+  'a lost key damages what it has encrypted and nothing else, and repair returns that byte for byte',
+  async (context) => {
+    const { orm, app } = context;
+    const key: KeyFunction = (id) => (id === 'lost' ? undefined : bytesOf(id));
+    const kept = serviceOf(context, { codec: encrypting('kept') });
+    const losing = serviceOf(context, { codec: encrypting('lost') });
+    const session = await three(kept, app);
+    const handle = (await again(kept, session))!;
+    await losing.appendEvent({
+      session: handle,
+      event: saying('lost', { id: 'e4', actions: { stateDelta: { gone: 1 } } }),
+    });
+    await kept.appendEvent({ session: handle, event: saying('after', { id: 'e5' }) });
+    const other = await three(kept, app, { userId: 'bob' });
+
+    const codec = encryption({ currentKey: 'kept', key });
+    const service = serviceOf(context, { codec });
+    const error = await damageOf(service, session);
+    expect(error).toMatchObject({ events: [{ from: 4, to: 4, problem: 'unreadable' }], stateKeys: ['gone'] });
+    expect(error.message).toContain('aes-256-gcm (key lost)');
+    expect(textsOf((await again(service, other))!)).toHaveLength(3);
+    // I4: new events are stored all the same.
+    await service.appendEvent({ session: handle, event: saying('new', { id: 'e6' }) });
+    const maintenance = new SessionMaintenance(orm.em, { codec });
+    const taken = await maintenance.repair(keyOf(session));
+    expect(
+      taken.events.map(({ seq, content, parts }) => [seq, content?.toString().includes('"key":"lost"'), parts]),
+    ).toEqual([[4, true, []]]);
+    expect(taken.stateValues.map(({ key, content }) => [key, content.toString().includes('"key":"lost"')])).toEqual([
+      ['gone', true],
+    ]);
+    expect(textsOf((await again(service, session))!)).toEqual([SECRET, SECRET, SECRET, undefined, 'after', 'new']);
+  },
+);
+
+codecSuite.own(
+  'M3',
+  'without a person’s data key their rows in a backup cannot be read, and those of others can',
+  async (context) => {
+    const store = await context.scratch();
+    const { orm } = store;
+    const app = 'shop';
+    const kept = new Map<string, Uint8Array>();
+    const kms = encryptionKey('kms');
+    const codec = () =>
+      encryption({
+        currentKey: ({ userId }) => (userId === '' ? 'app' : `user ${userId}`),
+        key: wrappedKeys({
+          wrap: async (key) => xor(key, kms),
+          unwrap: async (wrapped) => xor(wrapped, kms),
+          load: async (id) => kept.get(id),
+          save: async (id, wrapped) => {
+            if (!kept.has(id)) kept.set(id, wrapped);
+            return kept.get(id)!;
+          },
+        }),
+      });
+    const service = serviceOf(store, { codec: codec() });
+    const alice = await three(service, app);
+    const bob = await three(service, app, { userId: 'bob' });
+    expect([...kept.keys()].sort()).toEqual(['app', 'user alice', 'user bob']);
+    const backup = await Backup.of(store);
+
+    kept.delete('user alice');
+    await new SessionMaintenance(orm.em).eraseUser({ userId: 'alice' });
+    await backup.restore();
+    const restored = serviceOf(store, { codec: codec() });
+    expect((await damageOf(restored, alice)).events).toEqual([{ from: 1, to: 3, problem: 'unreadable' }]);
+    expect((await textsIn({ ...store, app })).join()).not.toMatch(/launch|0451/);
+    const whole = (await again(restored, bob))!;
+    expect(textsOf(whole)).toEqual([SECRET, SECRET, SECRET]);
+    expect(whole.state).toMatchObject({ 'user:u': SECRET, 'app:x': SECRET });
+    // Reading makes no key anew.
+    expect(kept.has('user alice')).toBe(false);
+  },
+);
+
+codecSuite.own(
+  'M3',
+  'reencode brings rows of before and of an old key to the current one, and changes nothing else',
+  async (context) => {
+    const { orm, app, another, query } = context;
+    await live(another, new SessionMaintenance(orm.em), app);
+    const large = await another.createSession({ appName: app, userId: 'alice', sessionId: 'large' });
+    await another.appendEvent({ session: large, event: saying('y'.repeat(2_000_000), { id: 'large', timestamp: 1 }) });
+    const before = await shown(another, app);
+    const ofRows = () =>
+      query(
+        `select user_id, session_id, seq, event_id, timestamp, position from adk_events where app_name = ? order by user_id, session_id, seq`,
+        [app],
+      );
+    const folded = await foldOf(new EventLog(orm.em), app);
+    const rows = await ofRows();
+    const texts = await textsIn(context);
+
+    const only = (current: string, ...ids: string[]): Codec =>
+      encryption({
+        currentKey: current,
+        key: (id) => ([current, ...ids].includes(id) ? bytesOf(id) : undefined),
+        required: true,
+      });
+    for (const codec of [only('k1'), only('k2', 'k1')]) {
+      const maintenance = new SessionMaintenance(orm.em, { codec });
+      const counted = await maintenance.reencode({ appName: app, dryRun: true });
+      expect(counted).toMatchObject({ rewritten: counted.texts, unreadable: 0, skipped: 0, more: false });
+      expect(await maintenance.reencode({ appName: app, batchSize: 7 })).toMatchObject({
+        ...{ texts: counted.texts, rewritten: counted.texts, unreadable: 0, skipped: 0, more: false },
+      });
+      expect(await maintenance.reencode({ appName: app })).toEqual({
+        ...{ texts: counted.texts, rewritten: 0, unreadable: 0, skipped: 0, batches: 0, more: false },
+      });
+    }
+    // The first key is not needed any more.
+    const codec = only('k2');
+    expect(await shown(serviceOf(context, { codec }), app)).toEqual(before);
+    expectSame(await foldOf(new EventLog(orm.em, { codec }), app), folded);
+    expect(await ofRows()).toEqual(rows);
+    // A part of a large event does not begin anew.
+    const encoded = (await textsIn(context)).filter((text) => text.startsWith('['));
+    expect(encoded).toHaveLength(texts.filter((text) => !text.startsWith('y')).length);
+    expect(encoded.filter((text) => !/^\[ ?"adk-codec", ?\[\{[^\]]*"key":"k2"/.test(text))).toEqual([]);
+
+    // And back to plain texts.
+    const plainly = encryption({ currentKey: undefined, key: bytesOf });
+    await new SessionMaintenance(orm.em, { codec: plainly }).reencode({ appName: app });
+    expect((await textsIn(context)).sort()).toEqual(texts.sort());
+  },
+);
+
+codecSuite.own(
+  'M3',
+  'reencode that is ended between two batches is continued, and others read and write meanwhile',
+  async (context) => {
+    const { orm, app } = context;
+    const old = serviceOf(context, { codec: encrypting('k1') });
+    const session = await three(old, app);
+    for (const n of range(20))
+      await old.appendEvent({ session, event: saying(String(n), { id: `n${n}`, timestamp: n }) });
+    const codec = encrypting('k2');
+    const service = serviceOf(context, { codec });
+    const maintenance = new SessionMaintenance(orm.em, { codec });
+    const options = { appName: app, batchSize: 5, pauseMs: 0 };
+
+    // A process that ends here has done this much.
+    const crash = new RangeError('killed');
+    const error = await errorOf(
+      maintenance.reencode({
+        ...options,
+        onProgress: ({ batches }) => {
+          if (batches === 2) throw crash;
+        },
+      }),
+    );
+    expect(error).toBe(crash);
+    const keys = async () => (await textsIn(context)).map((text) => /"key":"(.*?)"/.exec(text)?.[1]);
+    const countOf = async (key: string) => (await keys()).filter((each) => each === key).length;
+    expect(await countOf('k2')).toBe(10);
+
+    expect(await maintenance.reencode({ ...options, maxBatches: 1 })).toMatchObject({
+      rewritten: 5,
+      batches: 1,
+      more: true,
+    });
+    const aborted = new AbortController();
+    const ended = await maintenance.reencode({ ...options, signal: aborted.signal, onProgress: () => aborted.abort() });
+    expect(ended).toMatchObject({ rewritten: 5, batches: 1, more: true });
+
+    // Everybody reads and writes, with either key as the current one.
+    const handle = (await again(service, session))!;
+    expect(handle.events).toHaveLength(23);
+    const appended = (async () => {
+      for (const n of range(10)) await old.appendEvent({ session, event: saying('more', { id: `m${n}` }) });
+      for (const n of range(5))
+        await old.appendEvent({ session, event: saying('again', { id: `n${n}`, timestamp: n }) });
+    })();
+    let { rewritten } = await maintenance.reencode({ ...options, batchSize: 2 });
+    await appended;
+    for (; rewritten > 0; { rewritten } = await maintenance.reencode(options));
+    expect(await countOf('k1')).toBe(0);
+    const whole = (await again(service, session))!;
+    expect(whole.events).toHaveLength(33);
+    expect(textsOf(whole).filter((text) => text === 'again')).toHaveLength(5);
+  },
+);
+
+codecSuite.own(
+  'M3',
+  'reencode leaves and counts what cannot be read, and refuses what it does not know',
+  async (context) => {
+    const { orm, app } = context;
+    const losing = serviceOf(context, { codec: encrypting('lost') });
+    const session = await three(losing, app);
+    const handle = (await again(losing, session))!;
+    await serviceOf(context, { codec: encrypting('k1') }).appendEvent({ session: handle, event: saying('readable') });
+    const before = await textsIn(context);
+    const codec = encryption({ currentKey: 'k2', key: (id) => (id === 'lost' ? undefined : bytesOf(id)) });
+    const result = await new SessionMaintenance(orm.em, { codec }).reencode({ appName: app });
+    expect(result).toMatchObject({ texts: before.length, rewritten: 1, unreadable: before.length - 1, skipped: 0 });
+    const lost = (texts: string[]) => texts.filter((text) => text.includes('"lost"')).sort();
+    expect(lost(await textsIn(context))).toEqual(lost(before));
+    const nothing = await new SessionMaintenance(orm.em).reencode({ appName: app });
+    expect(nothing).toMatchObject({ rewritten: 0, unreadable: before.length });
+    const maintenance = new SessionMaintenance(orm.em, { codec });
+    await expectCode(maintenance.reencode({ batchSize: 0 }), 'ADK_INVALID_ARGUMENT', 'batchSize');
+    await expectCode(maintenance.reencode({ appName: '' }), 'ADK_INVALID_KEY');
+  },
+);
+
+const encryptionKey = bytesOf;
+
+/** Stands in for a KMS. */
+const xor = (bytes: Uint8Array, key: Uint8Array) =>
+  Uint8Array.from(bytes, (byte, i) => byte ^ (key[i % key.length] ?? 0));

@@ -1,0 +1,175 @@
+import { createEvent } from '@google/adk';
+import { MikroORM } from '@mikro-orm/core';
+import type { BrowserContextOptions, Page } from 'playwright-core';
+import { adkEntities, MikroOrmSessionService } from '../../../src/index.js';
+import { accessibilityProblems, describeInChromium } from '../../support/chromium.js';
+import { KEY, tellStory } from './conversation.js';
+import { Served, query, type Site } from './served.js';
+
+const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
+const STORY = query('/session', OF_STORY);
+const PAGES = [
+  '/',
+  '/sessions?app=support',
+  '/sessions?app=support&title=nothing',
+  '/users?app=support',
+  STORY,
+  `${STORY}&at=4`,
+  query('/event', { ...OF_STORY, seq: 2 }),
+  query('/rewind', OF_STORY),
+  query('/describe', OF_STORY),
+  '/operations',
+  '/operations/stats',
+  '/operations/doctor',
+  '/nothing',
+];
+
+describeInChromium('the studio in Chromium', (browser) => {
+  let served: Served;
+  let site: Site;
+  beforeAll(async () => {
+    served = await Served.open('sqlite');
+    site = await served.studio({ allowChanges: true });
+    await tellStory(served.service);
+  });
+  afterAll(() => served.close());
+
+  /** Opens a page, and fails for what the browser has refused. */
+  async function visit<T>(options: BrowserContextOptions, work: (page: Page) => Promise<T>): Promise<T> {
+    const context = await browser().newContext({ viewport: { width: 1280, height: 860 }, ...options });
+    const refused: string[] = [];
+    try {
+      const page = await context.newPage();
+      page.on('console', (message) => {
+        if (message.text().includes('Content Security Policy')) refused.push(message.text());
+      });
+      page.on('pageerror', (error) => refused.push(String(error)));
+      const result = await work(page);
+      expect(refused).toEqual([]);
+      return result;
+    } finally {
+      await context.close();
+    }
+  }
+
+  const phone = { viewport: { width: 390, height: 844 } };
+  test.each<{ how: string; options: BrowserContextOptions }>([
+    { how: 'wide', options: {} },
+    { how: 'on a phone', options: phone },
+    { how: 'in the dark', options: { colorScheme: 'dark' } },
+  ])('every page meets WCAG AA and fits, $how', async ({ options }) => {
+    await visit({ ...options, reducedMotion: 'reduce' }, async (page) => {
+      for (const path of PAGES) {
+        await page.goto(site.origin + path);
+        for (const fold of await page.locator('details.fold').all())
+          await fold.evaluate('(each) => { each.open = true; }');
+        expect([path, await accessibilityProblems(page)]).toEqual([path, []]);
+        const width = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+        expect([path, width]).toEqual([path, 0]);
+      }
+    });
+  });
+
+  test('is used with the keyboard alone, and shows where it is', async () => {
+    await visit({}, async (page) => {
+      await page.goto(site.origin + STORY);
+      const focused = () =>
+        page.evaluate<{ text: string; outline: string }>(
+          '({ text: document.activeElement.textContent.trim(), outline: getComputedStyle(document.activeElement).outlineStyle })',
+        );
+      const reach = async (text: RegExp) => {
+        for (let stops = 0; stops < 60; stops++) {
+          await page.keyboard.press('Tab');
+          const focus = await focused();
+          expect(focus).not.toMatchObject({ outline: 'none' });
+          if (text.test(focus.text)) return;
+        }
+        throw new Error(`Tab does not reach ${text.source}`);
+      };
+      await reach(/^Call\s+find_order$/);
+      await page.keyboard.press('Enter');
+      expect(await page.getByText('"Desk lamp"').isVisible()).toBe(true);
+      await reach(/^JSON/);
+      await page.keyboard.press('Enter');
+      await page.waitForURL(/\/event\?/);
+    });
+  });
+
+  test('is read without JavaScript', async () => {
+    await visit({ javaScriptEnabled: false }, async (page) => {
+      await page.goto(site.origin);
+      await page.getByRole('link', { name: 'support' }).click();
+      await page.getByLabel('Title').fill('Refund');
+      await page.getByRole('button', { name: 'Search' }).click();
+      await page.getByRole('link', { name: 'Refund of order 17' }).click();
+      await page.getByText('Call find_order').click();
+      expect(await page.getByText('"Desk lamp"').isVisible()).toBe(true);
+      expect(await page.getByRole('status').isVisible()).toBe(false);
+      await page.getByTitle('The state as of this event').nth(3).click();
+      expect(await page.getByText('as of event #4').isVisible()).toBe(true);
+    });
+  });
+
+  test('shows what another connection appends, once, also after the connection was lost', async () => {
+    const { driver, dbName } = served.orm.config.getAll();
+    const other = await MikroORM.init({ driver, dbName, entities: adkEntities() });
+    const service = new MikroOrmSessionService(other.em);
+    const key = { ...KEY, sessionId: 'live' };
+    const session = await service.createSession(key);
+    const append = (event: Parameters<typeof createEvent>[0]) =>
+      service.appendEvent({ session, event: createEvent({ author: 'agent', ...event }) });
+    const call = (id: string) => ({ content: { parts: [{ functionCall: { id, name: 'look_up', args: {} } }] } });
+    await visit({}, async (page) => {
+      await page.goto(site.origin + query('/session', { ...OF_STORY, session: 'live' }));
+      await page.getByText('Live', { exact: true }).waitFor();
+      await append(call('c1'));
+      await page.getByText('no answer yet').waitFor();
+      await append({
+        content: { parts: [{ functionResponse: { id: 'c1', name: 'look_up', response: { found: 'a needle' } } }] },
+      });
+      await page.locator('[data-call="c1"] [data-answer="c1"]').waitFor({ state: 'attached' });
+      expect(await page.getByText('no answer yet').count()).toBe(0);
+
+      // The server closes the connection, and refuses the next ones.
+      await page.context().setOffline(true);
+      served.dropConnections();
+      await page.getByText('Connection lost').waitFor();
+      await append({
+        content: { parts: [{ text: 'said meanwhile' }] },
+        actions: { stateDelta: { mood: 'fine' } },
+      });
+      await page.context().setOffline(false);
+      await page.getByText('said meanwhile').waitFor();
+      await page.getByText('Live', { exact: true }).waitFor();
+      expect(await page.getByText('said meanwhile').count()).toBe(1);
+      // The state follows.
+      await page.locator('#state').getByText('mood').waitFor();
+      expect(await page.locator('.event').count()).toBe(3);
+    });
+    await other.close(true);
+  });
+
+  test('a change is confirmed, and made', async () => {
+    await served.service.createSession({ ...KEY, sessionId: 'named' });
+    await visit({}, async (page) => {
+      await page.goto(site.origin + query('/session', { ...OF_STORY, session: 'named' }));
+      await page.getByRole('link', { name: 'Edit title' }).click();
+      await page.getByLabel('Title').fill('A new name');
+      await page.getByRole('button', { name: 'Save' }).click();
+      // The browser asks for the mark.
+      expect(page.url()).toContain('/describe');
+      await page.getByLabel('Yes, change this session').check();
+      await page.getByRole('button', { name: 'Save' }).click();
+      await page.getByRole('heading', { name: 'A new name' }).waitFor();
+    });
+  });
+
+  // ADK_TEST_UPDATE takes it.
+  (process.env['ADK_TEST_UPDATE'] === undefined ? test.skip : test)('the picture of docs/studio.md', async () => {
+    await visit({ viewport: { width: 1100, height: 720 } }, async (page) => {
+      await page.goto(site.origin + STORY);
+      await page.getByText('Call find_order').click();
+      await page.screenshot({ path: 'docs/studio.jpg', type: 'jpeg', quality: 70 });
+    });
+  });
+});

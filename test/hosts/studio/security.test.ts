@@ -1,0 +1,325 @@
+import { createEvent } from '@google/adk';
+import { AdkSession } from '../../../entities/index.js';
+import { createStudio } from '../../../src/studio/index.js';
+import { listenerOf } from '../../../src/studio/listener.js';
+import { TokenDoor } from '../../../src/studio/token.js';
+import { KEY, tellStory } from './conversation.js';
+import { Served, linksOf, query, shown, type Answer } from './served.js';
+
+const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
+const STORY = query('/session', OF_STORY);
+
+/** Every page that takes a session. */
+const OF_SESSION = ['/session', '/event', '/event.json', '/part', '/live', '/repair'];
+const CHANGES = ['/describe', '/delete', '/restore', '/fork', '/rewind'];
+
+let served: Served;
+beforeAll(async () => {
+  served = await Served.open('sqlite');
+  await tellStory(served.service);
+  await served.service.createSession({ appName: 'support', userId: 'grace', sessionId: 'secret' });
+  await served.service.createSession({ appName: 'travel', userId: 'ada', sessionId: 'secret' });
+});
+afterAll(() => served.close());
+
+test('a name that leads here from another site is not answered, and neither is another site', async () => {
+  const site = await served.studio();
+  const status = async (headers: Record<string, string>) => (await site.get('/', { headers })).status;
+  for (const host of ['evil.example', `evil.example:${site.port}`, '127.0.0.1.evil.example', '127.0.0.1@evil.example'])
+    expect(await status({ host })).not.toBe(200);
+  for (const host of ['localhost', `127.0.0.1:${site.port}`, '[::1]:80']) expect(await status({ host })).toBe(200);
+  expect(await status({ origin: 'http://evil.example' })).toBe(403);
+  expect(await status({ origin: 'null' })).toBe(403);
+  expect(await status({ origin: site.origin })).toBe(200);
+  const named = await served.studio({ hosts: ['studio.example'] });
+  expect((await named.get('/', { headers: { host: 'studio.example' } })).status).toBe(200);
+  expect((await named.get('/')).status).toBe(403);
+});
+
+test('every answer says what a browser may do with it', async () => {
+  const site = await served.studio();
+  const answers: Answer[] = [];
+  for (const path of [
+    '/',
+    STORY,
+    '/nothing',
+    query('/event', { ...OF_STORY, seq: 1 }),
+    query('/session', { app: '', user: 'a', session: 'b' }),
+  ])
+    answers.push(await site.get(path));
+  answers.push(await site.get('/', { method: 'DELETE' }), await site.get('/', { headers: { host: 'evil.example' } }));
+  for (const { headers, body } of answers) {
+    expect(headers).toMatchObject({
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'same-origin',
+      'x-frame-options': 'DENY',
+    });
+    expect(headers['content-security-policy']).toContain("default-src 'none'; script-src 'self'; style-src 'self'");
+    expect(body).not.toMatch(/<script(?! src="\/assets\/)|<style|\sstyle=|\son\w+=/i);
+  }
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 404, 200, 400, 405, 403]);
+  // The files of the pages are kept for ever, under a name that changes with them.
+  const [script = ''] = answers[0]!.body.match(/\/assets\/studio-[^"]*\.js/) ?? [];
+  expect((await site.get(script)).headers).toMatchObject({
+    'cache-control': expect.stringContaining('immutable'),
+    'content-type': expect.stringContaining('text/javascript'),
+  });
+});
+
+test('whatever was said to an agent is text', async () => {
+  const evil = `<script>alert(1)</script><img src=x onerror=alert(2)>"'>&`;
+  const key = { appName: `${evil}<b>`, userId: '../../x', sessionId: '..' };
+  const session = await served.service.createSession({ ...key, state: { [evil]: evil, [`user:${evil}`]: evil } });
+  await served.service.describeSession(key, { title: evil, labels: { a: evil } });
+  const event = createEvent({
+    author: evil,
+    branch: evil,
+    errorCode: evil,
+    errorMessage: evil,
+    longRunningToolIds: [evil],
+    content: {
+      role: 'model',
+      parts: [
+        { text: `${evil} \u202egnp.exe \u001b[31mred\u0007` },
+        { text: evil, thought: true },
+        { functionCall: { id: evil, name: evil, args: { [evil]: evil } } },
+        { functionResponse: { id: 'other', name: evil, response: { error: evil } } },
+        { fileData: { fileUri: 'javascript:alert(3)', mimeType: evil } },
+        { fileData: { fileUri: 'https://files.example/"onclick="x', displayName: evil } },
+        {
+          inlineData: {
+            mimeType: 'image/svg+xml',
+            data: Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"><script>alert(4)</script></svg>').toString(
+              'base64',
+            ),
+            displayName: '../../x',
+          },
+        },
+        {
+          inlineData: {
+            mimeType: 'text/html',
+            data: Buffer.from(evil).toString('base64'),
+            displayName: `a"\r\nset-cookie: x=1`,
+          },
+        },
+      ],
+    },
+  });
+  event.actions.stateDelta['k'] = evil;
+  event.actions.artifactDelta[evil] = 1;
+  await served.service.appendEvent({ session, event });
+  // Events may have been stored by others, and hold anything.
+  await served.service.appendEvent({ session, event: createEvent({ author: 'x' }) });
+  const odd = JSON.stringify({
+    author: 7,
+    branch: {},
+    timestamp: 'never',
+    content: { parts: [null, 5, { text: 7 }, { functionCall: 'x' }, { inlineData: 1 }] },
+    actions: [evil],
+    longRunningToolIds: 'x',
+  });
+  await served.orm.em
+    .getConnection()
+    .execute(`update adk_events set data = ? where session_id = '..' and seq = 2`, [odd]);
+
+  const site = await served.studio({ allowChanges: true });
+  const of = { app: key.appName, user: key.userId, session: key.sessionId };
+  const pages = await Promise.all(
+    [
+      '/',
+      query('/sessions', { app: key.appName, title: evil }),
+      query('/users', { app: key.appName }),
+      query('/session', of),
+      query('/session', { ...of, at: 1 }),
+      query('/event', { ...of, seq: 1 }),
+      query('/describe', of),
+      query('/repair', of),
+      '/operations/stats',
+    ].map((path) => site.get(path)),
+  );
+  for (const { status, body } of pages) {
+    expect(status).toBe(200);
+    expect(body).not.toMatch(/<script>|<img src=x|<b>|<svg|href="javascript:/i);
+    // Values in quotes may say what they like.
+    expect(body.replace(/"[^"]*"/g, '""')).not.toMatch(/<[^>]+\son(error|click)=/i);
+    expect(body).not.toMatch(/[\u202e\u001b\u0007]/);
+  }
+  const text = shown(pages[3]!);
+  expect(text).toContain(evil);
+  expect(text).toContain('\\u202egnp.exe \\u001b[31mred\\u0007');
+
+  const part = (index: number) => site.get(query('/part', { ...of, seq: 1, part: index }));
+  expect(pages[3]!.body).not.toContain('<img');
+  const asFile = {
+    'content-type': 'application/octet-stream',
+    'content-security-policy': "default-src 'none'; sandbox",
+  };
+  expect((await part(6)).headers).toMatchObject({ ...asFile, 'content-disposition': 'attachment; filename="x"' });
+  expect((await part(7)).headers).toMatchObject({
+    ...asFile,
+    'content-disposition': 'attachment; filename="a_set-cookie_x_1"',
+  });
+  expect((await part(7)).headers['set-cookie']).toBeUndefined();
+  expect((await part(99)).status).toBe(404);
+});
+
+describe('authorize', () => {
+  test.each([
+    {
+      what: 'a user of an app',
+      scope: { appName: 'support', userId: 'ada' },
+      hidden: [
+        { app: 'support', user: 'grace' },
+        { app: 'travel', user: 'ada' },
+      ],
+    },
+    { what: 'an app', scope: { appName: 'support' }, hidden: [{ app: 'travel', user: 'ada' }] },
+    { what: 'a user', scope: { userId: 'ada' }, hidden: [{ app: 'support', user: 'grace' }] },
+  ])('limits every page to $what', async ({ scope, hidden }) => {
+    const site = await served.studio({ authorize: () => scope, allowChanges: true });
+    expect((await site.get(STORY)).status).toBe(200);
+    for (const owner of hidden) {
+      const of = { ...owner, session: 'secret', seq: 1 };
+      for (const path of [...OF_SESSION, ...CHANGES])
+        expect([path, (await site.get(query(path, of))).status]).toEqual([path, 404]);
+      for (const path of CHANGES) {
+        const sent = await site.get(query(path, of), { form: { token: 'x' }, headers: { origin: site.origin } });
+        expect([path, sent.status]).toEqual([path, 404]);
+      }
+      expect((await site.get(query('/sessions', owner))).status).toBe(404);
+    }
+    for (const path of ['/', '/sessions?app=support', '/users?app=support', '/operations', '/operations/stats']) {
+      const { status, body } = await site.get(path);
+      expect([path, status]).toEqual([path, 200]);
+      if ('userId' in scope) expect(body).not.toMatch(/grace|secret/);
+      if ('appName' in scope) expect(body).not.toContain('travel');
+    }
+    expect((await site.get('/operations/doctor')).status).toBe(403);
+    expect(shown(await site.get('/operations'))).not.toContain('Position of the newest event');
+  });
+
+  test('that returns false lets nobody in, and what is no scope is an error that is reported', async () => {
+    const closed = await served.studio({ authorize: () => Promise.resolve(false as const) });
+    expect((await closed.get(STORY)).status).toBe(403);
+    for (const scope of [
+      undefined,
+      null,
+      true,
+      { app: 'support' },
+      { appName: undefined },
+      { userId: '' },
+      { appName: 7 },
+    ]) {
+      const reported: unknown[] = [];
+      const site = await served.studio({ authorize: () => scope as never, onError: (error) => reported.push(error) });
+      const { status, body } = await site.get(STORY);
+      expect([status, body.includes('refund')]).toEqual([500, false]);
+      expect(reported).toEqual([expect.any(TypeError)]);
+    }
+  });
+});
+
+describe('a change', () => {
+  const path = query('/delete', OF_STORY);
+  const isThere = async () =>
+    (await served.orm.em.fork().findOneOrFail(AdkSession, { appName: 'support', id: KEY.sessionId })).deletedAt ===
+    null;
+
+  test('takes a form of the studio, from its own pages', async () => {
+    const site = await served.studio({ allowChanges: true });
+    const asked = await site.get(path);
+    const [set = ''] = asked.headers['set-cookie'] ?? [];
+    expect(set).toMatch(/; HttpOnly; SameSite=Strict$/);
+    const [cookie = ''] = set.split(';');
+    const [, token = ''] = /name="token" value="([^"]*)"/.exec(asked.body) ?? [];
+    expect(asked.body).not.toContain(cookie.split('=')[1]);
+    const form = { token, confirm: KEY.sessionId };
+    const own = { cookie, origin: site.origin };
+    for (const [given, headers] of [
+      [{ confirm: KEY.sessionId }, own],
+      [{ ...form, token: 'x' }, own],
+      [form, { origin: site.origin }],
+      [form, { ...own, cookie: `adk_studio=${'a'.repeat(43)}` }],
+      [form, { cookie }],
+      [form, { cookie, origin: 'http://evil.example' }],
+      [form, { cookie, origin: 'null' }],
+      [form, { ...own, host: 'evil.example' }],
+    ] as const) {
+      expect((await site.get(path, { form: given, headers })).status).toBe(403);
+      expect(await isThere()).toBe(true);
+    }
+    expect((await site.get(path, { form, headers: { ...own, 'content-type': 'text/plain' } })).status).toBe(415);
+    expect((await site.get(path, { method: 'PUT', headers: own })).status).toBe(405);
+    expect(await isThere()).toBe(true);
+  });
+
+  test('is refused where it is not allowed', async () => {
+    const site = await served.studio();
+    expect((await site.get(path)).status).toBe(403);
+    expect(
+      (await site.get(path, { form: { token: 'x', confirm: KEY.sessionId }, headers: { origin: site.origin } })).status,
+    ).toBe(403);
+    expect(await isThere()).toBe(true);
+    expect(linksOf(await site.get(STORY), '/delete')).toEqual([]);
+  });
+});
+
+test('an error tells nothing of statements, values and credentials', async () => {
+  const broken = await Served.open('sqlite');
+  const reported: unknown[] = [];
+  const site = await broken.studio({ onError: (error) => reported.push(error) });
+  await broken.orm.em.getConnection().execute('drop table adk_changes');
+  await broken.service.createSession({ appName: 'a', userId: 'u', sessionId: 's' }).catch(() => undefined);
+  await broken.orm.em.getConnection().execute('alter table adk_sessions rename to gone');
+  const { status, body } = await site.get('/sessions?app=hidden-name');
+  expect(status).toBe(503);
+  expect(body).not.toMatch(/select |adk_sessions|hidden-name/);
+  expect(String(reported[0])).toContain('adk_sessions');
+  await broken.close();
+});
+
+test('is mounted below a path, also where a framework has taken it out of the URL or has read the body', async () => {
+  const { listener, fetch } = createStudio(served.orm.em, { basePath: '/tools/studio', allowChanges: true });
+  const express = await served.listen((request, response) => {
+    Object.assign(request, { originalUrl: request.url, url: request.url?.replace('/tools/studio', '') });
+    listener(request, response);
+  });
+  const page = await express.get(`/tools/studio${STORY}`);
+  expect(page.status).toBe(200);
+  expect(linksOf(page, '/').filter((href) => !href.startsWith('/tools/studio'))).toEqual([]);
+  expect((await express.get('/tools/studio')).status).toBe(200);
+  expect((await express.get('/tools/studiox')).status).toBe(404);
+  const head = await express.get(`/tools/studio${STORY}`, { method: 'HEAD' });
+  expect([head.status, head.body]).toEqual([200, '']);
+  const next = await fetch(new Request(`http://localhost:3000/tools/studio${STORY}`));
+  expect(await next.text()).toContain('Refund of order 17');
+
+  const parsing = await served.listen((request, response) => {
+    Object.assign(request, { body: { token: 'x', confirm: KEY.sessionId } });
+    listener(request, response);
+  });
+  const sent = await parsing.get(`/tools/studio${query('/delete', OF_STORY)}`, {
+    form: { a: 'b' },
+    headers: { origin: parsing.origin },
+  });
+  expect([sent.status, shown(sent)]).toEqual([403, expect.stringContaining('This form was not sent by the studio')]);
+  expect(() => createStudio(served.orm.em, { basePath: 'studio/' })).toThrow('basePath must be a path');
+});
+
+test('the token of the command line is in the link alone, then in a cookie', async () => {
+  const door = new TokenDoor('0123456789abcdef');
+  const studio = createStudio(served.orm.em, { authorize: door.authorize });
+  const site = await served.listen(listenerOf(door.guard(studio.fetch)));
+  const status = async (path: string, cookie?: string) =>
+    (await site.get(path, cookie === undefined ? {} : { headers: { cookie } })).status;
+  expect([
+    await status(STORY),
+    await status(`${STORY}&token=wrong`),
+    await status(STORY, 'adk_studio_token=wrong'),
+  ]).toEqual([401, 401, 401]);
+  const opened = await site.get(`${STORY}&token=0123456789abcdef`);
+  expect([opened.status, opened.headers.location]).toEqual([303, STORY]);
+  const [cookie = ''] = (opened.headers['set-cookie']?.[0] ?? '').split(';');
+  expect(await status(STORY, cookie)).toBe(200);
+});

@@ -1,0 +1,276 @@
+import { createEvent } from '@google/adk';
+import { AdkChange, AdkEvent, AdkSession } from '../../../entities/index.js';
+import { encryption } from '../../../src/codecs/index.js';
+import { EventLog, MikroOrmSessionService, SessionLeases } from '../../../src/index.js';
+import { availableDatabases } from '../../support/servers.js';
+import { KEY, tellStory } from './conversation.js';
+import { Served, linksOf, query, shown, type Answer, type Site } from './served.js';
+
+const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
+const STORY = query('/session', OF_STORY);
+
+/** The numbers of the events of a page. */
+const eventsOf = ({ body }: Answer) =>
+  [...body.matchAll(/class="event [^"]*"\s+id="e(\d+)"/g)].map(([, seq]) => Number(seq));
+
+/** The values of the state of a page. */
+const stateOf = (answer: Answer) =>
+  shown({ ...answer, body: `<main>${answer.body.slice(answer.body.indexOf('<aside'))}` });
+
+describe.each(availableDatabases())('on %s', (name) => {
+  let served: Served;
+  let site: Site;
+  beforeAll(async () => {
+    served = await Served.open(name);
+    site = await served.studio();
+    await tellStory(served.service);
+  });
+  afterAll(() => served.close());
+
+  test('lists apps, users and sessions, finds sessions, and pages', async () => {
+    const { service } = served;
+    for (let i = 0; i < 52; i++)
+      await service.createSession({ appName: 'many', userId: `user ${i % 3}`, sessionId: `s${i}` });
+    await service.describeSession(
+      { appName: 'many', userId: 'user 1', sessionId: 's1' },
+      { title: 'The first', labels: { team: 'red' } },
+    );
+    const apps = await site.get('/');
+    expect(linksOf(apps, '/sessions')).toEqual(['/sessions?app=many', '/sessions?app=support']);
+    expect(linksOf(await site.get('/users?app=many'), '/sessions?app=many&')).toEqual(
+      [0, 1, 2].map((i) => `/sessions?app=many&user=user+${i}`),
+    );
+
+    const list = await site.get('/sessions?app=support');
+    expect(shown(list)).toMatch(/Refund of order 17 refund-17 team=billing tier=gold ada 9 \d+(\.\d)? kB/);
+    const first = await site.get('/sessions?app=many');
+    const [next = ''] = linksOf(first, '/sessions?app=many&after=');
+    const second = await site.get(next);
+    const found = [first, second].map((page) => linksOf(page, '/session?'));
+    expect(found.map((links) => links.length)).toEqual([50, 2]);
+    expect(new Set(found.flat()).size).toBe(52);
+    expect(linksOf(second, '/sessions?app=many&after=')).toEqual([]);
+
+    const sessionsOf = async (filters: Record<string, string>) =>
+      linksOf(await site.get(query('/sessions', { app: 'many', ...filters })), '/session?').map((link) =>
+        new URLSearchParams(link.split('?')[1]).get('session'),
+      );
+    expect(await sessionsOf({ title: 'first' })).toEqual(['s1']);
+    expect(await sessionsOf({ labels: 'team=red' })).toEqual(['s1']);
+    expect(await sessionsOf({ labels: 'team=blue' })).toEqual([]);
+    expect(await sessionsOf({ user: 'user 2' })).toHaveLength(17);
+    expect(await sessionsOf({ to: '2020-01-01' })).toEqual([]);
+    expect(await sessionsOf({ from: '2020-01-01', order: 'asc' })).toHaveLength(50);
+    expect(shown(await site.get('/sessions?app=many&title=nowhere'))).toContain('No session fits');
+    expect((await site.get('/sessions?app=many&labels=red')).status).toBe(400);
+  });
+
+  test('shows what a codec has encoded, with who wrote it', async () => {
+    const encoded = await Served.open(name);
+    try {
+      const codec = encryption({ currentKey: 'first', key: () => Buffer.alloc(32, 1) });
+      await tellStory(new MikroOrmSessionService(encoded.orm.em, { codec }));
+      const rows = await encoded.orm.em.fork().find(AdkEvent, {});
+      expect(JSON.stringify(rows)).not.toContain('refund"');
+      const text = shown(await (await encoded.studio({ codec })).get(STORY));
+      for (const part of [/topic "refund"/, /Call find_order Arguments \{ "order": 17/, /#4 by orders/])
+        expect(text).toMatch(part);
+      const timeless = (page: string) => page.replace(/\d{4}-\d\d-\d\d [\d:]{8}|just now|\d+ \w+ ago/g, 'time');
+      expect(timeless(text)).toBe(timeless(shown(await site.get(STORY))));
+      expect(shown(await (await encoded.studio()).get(STORY))).not.toContain('find_order');
+    } finally {
+      await encoded.close();
+    }
+  });
+
+  test('shows a conversation as a person reads it', async () => {
+    const answer = await site.get(STORY);
+    const text = shown(answer);
+    expect(eventsOf(answer)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    for (const part of [
+      /Refund of order 17 .* team=billing tier=gold 9 events/,
+      /Session created .* topic "refund" user:language "English" app:shop "open" user 2026-11-22 12:00:04 #1/,
+      /Thought The person wants a refund/,
+      // The answer is in its call.
+      /Call find_order Arguments \{ "order": 17, "customer": "ada" \} Answer #3 \{ "order": 17, "item": "Desk lamp"/,
+      /Answer of find_order to #2/,
+      /orders concierge\.orders .* Code PYTHON print\(59\.90 \* 1\.0\) Result of the code: OUTCOME_OK 59\.9/,
+      /Call charge_back failed/,
+      /Error MODEL_OVERLOADED: The model is overloaded/,
+      /State changed outside a run .* escalated true user:vip true concierge/,
+      /Call ask_approval waits for an answer .* step "approval"/,
+      /Waits for an answer ask_approval/,
+      /order \{"id":17,"total":59\.9\} #2 by concierge/,
+      /topic "refund" outside a run, \d+ seconds? ago|topic "refund" outside a run, just now/,
+      /user:refunds 1 #8 by concierge/,
+    ])
+      expect(text).toMatch(part);
+    const [picture = ''] = answer.body.match(/\/part\?[^"]*/) ?? [];
+    expect((await site.get(picture.replaceAll('&amp;', '&'))).headers).toMatchObject({
+      'content-type': 'image/png',
+      'content-disposition': 'inline; filename="lamp.png"',
+    });
+    const raw = await site.get(query('/event.json', { ...OF_STORY, seq: 2 }));
+    const stored = await served.orm.em.fork().findOneOrFail(AdkEvent, { session: { id: KEY.sessionId }, seq: 2 });
+    expect(JSON.parse(raw.body)).toEqual(stored.data);
+    expect(shown(await site.get(query('/event', { ...OF_STORY, seq: 2 })))).toContain('"name": "find_order"');
+  });
+
+  test('shows the state as of each event, and who wrote it', async () => {
+    const before = stateOf(await site.get(`${STORY}&at=1`));
+    expect(before).toContain('topic "refund"');
+    expect(before).not.toMatch(/ order |refundable|escalated/);
+    const then = stateOf(await site.get(`${STORY}&at=4`));
+    expect(then).toMatch(/refundable true #4 by orders/);
+    expect(then).not.toMatch(/escalated|step "/);
+    expect((await site.get(`${STORY}&at=10`)).status).toBe(400);
+    // A value that an event of another session of the user has written.
+    const other = await served.service.createSession({ ...KEY, sessionId: 'other' });
+    const event = createEvent({ author: 'elsewhere' });
+    event.actions.stateDelta['user:mood'] = 'fine';
+    await served.service.appendEvent({ session: other, event });
+    expect(stateOf(await site.get(STORY))).toMatch(/user:mood "fine" another session, #1 by elsewhere/);
+  });
+
+  test('has a page of a long session in the document, and links to the others', async () => {
+    const key = { appName: 'long', userId: 'ada', sessionId: 'long' };
+    const session = await served.service.createSession(key);
+    const large = '<&"'.repeat(3_000);
+    for (let i = 0; i < 6; i++) {
+      const events = Array.from({ length: 20 }, () =>
+        createEvent({
+          author: 'agent',
+          content: { parts: [{ text: large }, { functionCall: { id: 'c', name: 'f', args: { large } } }] },
+        }),
+      );
+      await served.service.appendEvents({ session, events });
+    }
+    const path = query('/session', { app: 'long', user: 'ada', session: 'long' });
+    const newest = await site.get(path);
+    const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => from + i);
+    expect(eventsOf(newest)).toEqual(numbers(81, 120));
+    expect(newest.body.length).toBeLessThan(300_000);
+    const [older = ''] = linksOf(newest, `${path}&before=`);
+    const middle = await site.get(older);
+    expect(eventsOf(middle)).toEqual(numbers(41, 80));
+    expect(eventsOf(await site.get(linksOf(middle, `${path}&after=`)[0] ?? ''))).toEqual(numbers(81, 120));
+    expect(eventsOf(await site.get(`${path}&at=7`))).toContain(7);
+    // Of the size of many events the newest are measured.
+    expect(shown(await site.get('/sessions?app=long'))).toContain('≈');
+    await served.orm.em
+      .getConnection()
+      .execute('delete from adk_events where session_id = ? and seq in (100, 101)', ['long']);
+    expect(shown(await site.get(path))).toContain('Events 100 to 101 cannot be read');
+  });
+
+  test('sends what comes, from where the browser was', async () => {
+    const key = { ...KEY, sessionId: 'live' };
+    const session = await served.service.createSession(key);
+    const append = (text: string) =>
+      served.service.appendEvent({ session, event: createEvent({ author: 'agent', content: { parts: [{ text }] } }) });
+    await append('one');
+    const page = await site.get(query('/session', { ...OF_STORY, session: 'live' }));
+    const [, cursor = ''] = /data-cursor="([^"]*)"/.exec(page.body) ?? [];
+    const path = query('/live', { ...OF_STORY, session: 'live', cursor: cursor.replaceAll('&quot;', '"') });
+    await append('two');
+    const read = async (lastEventId: string | undefined, count: number) => {
+      const response = await site.open(
+        path,
+        lastEventId === undefined ? {} : { headers: { 'last-event-id': lastEventId } },
+      );
+      expect(response.headers['content-type']).toBe('text/event-stream');
+      let text = '';
+      for await (const chunk of response.setEncoding('utf8')) {
+        text += String(chunk);
+        if (text.split('\n\n').filter((frame) => frame.startsWith('id: ')).length >= count) break;
+      }
+      return text
+        .split('\n\n')
+        .filter((frame) => frame.startsWith('id: '))
+        .map((frame) => frame.split('\n'));
+    };
+    const [[id = '', data = ''] = []] = await read(undefined, 1);
+    expect(data).toContain('two');
+    expect(data).not.toContain('one');
+    await append('three');
+    const [[, next = ''] = []] = await read(id.slice(4), 1);
+    expect(next).toContain('three');
+    await served.service.rewindSession(key, { at: 1 });
+    expect((await read(id.slice(4), 1))[0]).toContain('event: reset');
+    expect((await site.get(`${path.split('&cursor')[0]}&cursor=nonsense`)).status).toBe(400);
+  });
+
+  test('shows leases, readers of the log, statistics, and what is damaged', async () => {
+    const { orm, service } = served;
+    const lease = await new SessionLeases(orm.em).acquire(KEY, { holder: 'worker 7' });
+    const { position } = await new EventLog(orm.em).head();
+    const withReaders = await served.studio({ readers: () => ({ mailer: position - 2 }) });
+    const now = shown(await withReaders.get('/operations'));
+    expect(now).toMatch(/refund-17 support \/ ada worker 7/);
+    expect(now).toContain(`mailer ${position - 2} 2`);
+    await lease.release();
+    expect(shown(await site.get('/operations/stats'))).toMatch(/support \d+ 1 \d+/);
+    expect(shown(await site.get('/operations/doctor'))).toMatch(/connection ok answered in/);
+
+    const session = await service.createSession({ ...KEY, sessionId: 'damaged' });
+    await service.appendEvents({ session, events: [1, 2, 3].map(() => createEvent({ author: 'agent' })) });
+    await orm.em.getConnection().execute('delete from adk_events where session_id = ? and seq = 2', ['damaged']);
+    const operations = await site.get('/operations');
+    const repair = query('/repair', { ...OF_STORY, session: 'damaged' });
+    expect(linksOf(operations, '/repair')).toContain(repair);
+    const count = () => orm.em.fork().count(AdkEvent, { session: { id: 'damaged' } });
+    expect(shown(await site.get(repair))).toContain('Event 2 missing');
+    expect(await count()).toBe(2);
+    expect(shown(await site.get(query('/session', { ...OF_STORY, session: 'damaged' })))).toContain(
+      'Event 2 cannot be read',
+    );
+  });
+
+  test('changes title and labels, deletes, restores, forks and rewinds where that is allowed', async () => {
+    const changing = await served.studio({ allowChanges: true });
+    const key = { ...KEY, sessionId: 'changed' };
+    const session = await served.service.createSession(key);
+    await served.service.appendEvents({
+      session,
+      events: [1, 2, 3].map((step) => {
+        const event = createEvent({ author: 'agent' });
+        event.actions.stateDelta['step'] = step;
+        return event;
+      }),
+    });
+    const of = { ...OF_STORY, session: 'changed' };
+    const send = async (path: string, fields: Record<string, string>) => {
+      const asked = await changing.get(query(path, of));
+      const [cookie = ''] = (asked.headers['set-cookie']?.[0] ?? '').split(';');
+      const [, token = ''] = /name="token" value="([^"]*)"/.exec(asked.body) ?? [];
+      const form = { token, confirm: 'changed', ...fields };
+      return changing.get(query(path, of), { form, headers: { cookie, origin: changing.origin } });
+    };
+    const row = (sessionId = 'changed') =>
+      served.orm.em.fork().findOne(AdkSession, { appName: KEY.appName, id: sessionId });
+    expect((await send('/describe', { title: 'New', labels: 'a=1\nb=2' })).status).toBe(303);
+    expect(await row()).toMatchObject({ title: 'New', labels: { a: '1', b: '2' } });
+    expect((await send('/describe', { title: '', labels: 'nonsense' })).status).toBe(400);
+    expect(await row()).toMatchObject({ title: 'New' });
+
+    const forked = await send('/fork', { at: '2', as: 'forked' });
+    expect(forked.headers.location).toBe(query('/session', { ...OF_STORY, session: 'forked' }));
+    expect(await row('forked')).toMatchObject({ lastSeq: 2 });
+    expect((await send('/fork', { at: '2', as: 'forked' })).status).toBe(409);
+    // Without the mark nothing is done.
+    expect((await send('/rewind', { at: '1', confirm: '' })).status).toBe(400);
+    expect(await row()).toMatchObject({ lastSeq: 3 });
+    expect((await send('/rewind', { at: '1' })).status).toBe(303);
+    expect(await row()).toMatchObject({ lastSeq: 1 });
+    expect(stateOf(await site.get(query('/session', of)))).toMatch(/step 1 #1/);
+
+    expect((await send('/delete', {})).status).toBe(303);
+    expect((await row())?.deletedAt).not.toBeNull();
+    const deleted = await changing.get('/sessions?app=support&status=deleted');
+    expect(linksOf(deleted, '/session?')).toContain(query('/session', of));
+    expect(linksOf(await changing.get(query('/session', of)), '/restore')).toHaveLength(1);
+    expect((await send('/restore', {})).status).toBe(303);
+    expect((await row())?.deletedAt).toBeNull();
+    expect(await served.orm.em.fork().count(AdkChange, { sessionId: 'changed', kind: 'restored' })).toBe(1);
+  });
+});
