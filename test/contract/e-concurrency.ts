@@ -676,6 +676,35 @@ concurrencySuite.own(
 
 concurrencySuite.own(
   'E6',
+  'a connection on which a statement met a lock serves the next try, and the calls after it',
+  async ({ scratch }) => {
+    const { orm, peer, service, query } = await scratch();
+    const session = await service.createSession({ appName: 'a', userId: 'u', sessionId: 's' });
+    const holding = peer.em.fork();
+    let tries = 0;
+    const before = async (text: string) => {
+      if (takesLock(text) && ++tries === 3) await holding.commit();
+    };
+    const waiting = new MikroOrmSessionService(faulty(orm.em, { before }));
+    // The first call sets the connection up.
+    await waiting.getSession(keyOf(session));
+    await query('pragma busy_timeout = 0', [], orm.em.fork());
+    await holding.begin();
+    await query('update adk_sessions set last_seq = last_seq', [], holding);
+    await waiting.appendEvent({ session, event: saying('x', { id: 'x' }) });
+    expect(tries).toBe(3);
+    // It sees what others commit.
+    const theirs = new MikroOrmSessionService(peer.em);
+    const handle = (await theirs.getSession(keyOf(session)))!;
+    await theirs.appendEvent({ session: handle, event: saying('y', { id: 'y' }) });
+    await waiting.appendEvent({ session, event: saying('z', { id: 'z' }) });
+    expect(idsOf((await theirs.getSession(keyOf(session)))!)).toEqual(['x', 'y', 'z']);
+  },
+  (harness) => onSqlite(harness) && withConnections(harness),
+);
+
+concurrencySuite.own(
+  'E6',
   'a write waits for a lock without stopping the process, and the host’s own timeout stays',
   async ({ scratch }) => {
     const { orm, peer, service, query } = await scratch();

@@ -1,4 +1,5 @@
 import { LastUsed } from '../../model/last-used.js';
+import { driverCodeOf } from '../../model/errors.js';
 import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
 import { isObject } from '../../model/objects.js';
 
@@ -14,6 +15,7 @@ interface SynchronousStatement {
   /** Whether it gives rows. */
   readonly reader: boolean;
   all(values: readonly unknown[]): object[];
+  get(values: readonly unknown[]): unknown;
   run(values: readonly unknown[]): { changes: number };
   safeIntegers?(isOn: boolean): unknown;
 }
@@ -22,7 +24,6 @@ export function isSynchronousSqlite(raw: unknown): raw is SynchronousSqlite {
   return isObject(raw) && 'pragma' in raw && 'prepare' in raw;
 }
 
-/** libSQL leaves a statement that has failed open until it is collected. */
 export function isLibSql(raw: object): boolean {
   return 'sync' in raw;
 }
@@ -46,7 +47,24 @@ export class SynchronousDriver implements Driver {
       return { rows: [], affectedRows: statement.run(values).changes, insertId: undefined };
     } catch (error) {
       this.#statements.delete(text);
+      if (isLibSql(this.#database) && driverCodeOf(error)?.startsWith('SQLITE_BUSY')) this.#reset(statement, values);
       throw error;
+    }
+  }
+
+  /**
+   * Ends a statement that met a lock. libSQL leaves it open until it is collected (tursodatabase/libsql-js#237), and until
+   * then the connection reads what was there before, and every commit on it fails. What runs it again ends it; with
+   * `query_only` it fails before it waits for the lock or writes anything.
+   */
+  #reset(statement: SynchronousStatement, values: readonly unknown[]): void {
+    this.#database.pragma('query_only = on');
+    try {
+      statement.get(values);
+    } catch {
+      // As it should: it is ended by that.
+    } finally {
+      this.#database.pragma('query_only = off');
     }
   }
 
