@@ -1,0 +1,103 @@
+import type { Event, Session } from '@google/adk';
+import { inspect } from 'node:util';
+import { InvalidArgumentError } from '../model/errors.js';
+import { isObject } from '../model/objects.js';
+
+/** What an event of a session should have; what is not named may be anything. */
+export interface ExpectedEvent extends Partial<Event> {
+  /** Its texts, one behind the other, without the model's thoughts. */
+  text?: string;
+  /** The functions that it calls. */
+  calls?: { name: string; args: unknown }[];
+  /** What functions have returned. */
+  responses?: { name: string; response: unknown }[];
+}
+
+declare global {
+  // @types/jest declares it with these parameters, and Vitest takes it over.
+  // eslint-disable-next-line @typescript-eslint/no-namespace
+  namespace jest {
+    // eslint-disable-next-line @typescript-eslint/no-empty-object-type, @typescript-eslint/no-unused-vars
+    interface Matchers<R, T = {}> {
+      /** The session has this state, and no other key. */
+      toHaveState(expected: Record<string, unknown>): R;
+      /** The session has as many events, in this order, each with what is named. */
+      toHaveEvents(expected: readonly ExpectedEvent[]): R;
+    }
+  }
+}
+
+/** What is used of jest's and Vitest's `this`. */
+export interface MatcherContext {
+  equals(actual: unknown, expected: unknown): boolean;
+  utils: { diff(expected: unknown, actual: unknown): string | null | undefined };
+}
+
+/** What jest and Vitest make of a matcher. */
+export interface MatcherResult {
+  pass: boolean;
+  message: () => string;
+}
+
+/**
+ * Matchers for sessions, for `expect.extend` of jest and Vitest: `toHaveState` and `toHaveEvents`. What is expected may have
+ * `expect.any(…)` and the like in it.
+ *
+ * ```ts
+ * expect.extend(sessionMatchers);
+ * expect(session).toHaveState({ answer: 'Yes' });
+ * expect(session).toHaveEvents([{ author: 'user' }, { author: 'assistant', text: 'Yes' }]);
+ * ```
+ *
+ * They throw InvalidArgumentError where the value is no session, also after `.not`.
+ */
+export const sessionMatchers = {
+  toHaveState(this: MatcherContext, session: unknown, expected: Record<string, unknown>): MatcherResult {
+    return resultOf(this, 'state', sessionOf(session, 'toHaveState').state, expected);
+  },
+
+  toHaveEvents(this: MatcherContext, session: unknown, expected: readonly ExpectedEvent[]): MatcherResult {
+    const { events } = sessionOf(session, 'toHaveEvents');
+    // Of each event what is expected of it, so that the difference shows nothing else.
+    const actual = events.map((event, i) => {
+      const all: Record<string, unknown> = { ...event, ...contentsOf(event) };
+      const names = Object.keys(expected[i] ?? { author: true, text: true });
+      return Object.fromEntries(names.map((name) => [name, all[name]]));
+    });
+    return resultOf(this, 'events', actual, expected);
+  },
+};
+
+function resultOf(context: MatcherContext, what: string, actual: unknown, expected: unknown): MatcherResult {
+  const pass = context.equals(actual, expected);
+  return {
+    pass,
+    message: () =>
+      pass
+        ? `The session should not have the ${what} that it has.`
+        : `The session should have other ${what}:\n\n${context.utils.diff(expected, actual) ?? ''}`,
+  };
+}
+
+function sessionOf(value: unknown, matcher: string): Pick<Session, 'state' | 'events'> {
+  if (isSession(value)) return value;
+  throw new InvalidArgumentError(
+    `${matcher} needs a session, such as getSession returns for one that exists, and was given ${inspect(value, { depth: 0 })}.`,
+  );
+}
+
+const isSession = (value: unknown): value is Pick<Session, 'state' | 'events'> =>
+  isObject(value) && 'state' in value && isObject(value.state) && 'events' in value && Array.isArray(value.events);
+
+function contentsOf({ content }: Event): Required<Pick<ExpectedEvent, 'text' | 'calls' | 'responses'>> {
+  const parts = content?.parts ?? [];
+  return {
+    text: parts.map(({ text, thought }) => (thought ? '' : (text ?? ''))).join(''),
+    calls: parts.flatMap(({ functionCall }) =>
+      functionCall ? [{ name: functionCall.name ?? '', args: functionCall.args ?? {} }] : [],
+    ),
+    responses: parts.flatMap(({ functionResponse }) =>
+      functionResponse ? [{ name: functionResponse.name ?? '', response: functionResponse.response }] : [],
+    ),
+  };
+}

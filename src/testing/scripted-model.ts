@@ -1,0 +1,61 @@
+import { BaseLlm, type BaseLlmConnection, type Event, type LlmRequest, type LlmResponse } from '@google/adk';
+
+/** What the model answers to one request: a text, a call of a function by its name, a content as it is, or an error that it throws. */
+export type ScriptedAnswer =
+  string | { name: string; args?: Record<string, unknown>; id?: string } | NonNullable<Event['content']> | Error;
+
+/** A model that needs no key and no network. */
+export interface ScriptedModel extends BaseLlm {
+  /** What it was asked, in order. */
+  readonly requests: readonly LlmRequest[];
+}
+
+/**
+ * Makes a model that gives the answers in their order, one to each request.
+ *
+ * ```ts
+ * const model = scriptedModel([{ name: 'weather', args: { city: 'Oslo' } }, 'It rains in Oslo.']);
+ * ```
+ *
+ * @param answers texts, calls of functions (`{ name, args }`), contents (`{ role, parts }`), or errors, which are thrown.
+ * @returns a model for `LlmAgent`. A request after the last answer throws an Error that says so; ADK makes an event of it, with
+ *   its words in `errorMessage`. `connect` throws, too.
+ */
+export function scriptedModel(answers: readonly ScriptedAnswer[]): ScriptedModel {
+  return new Scripted(answers);
+}
+
+class Scripted extends BaseLlm implements ScriptedModel {
+  readonly requests: LlmRequest[] = [];
+  readonly #answers: readonly ScriptedAnswer[];
+
+  constructor(answers: readonly ScriptedAnswer[]) {
+    super({ model: 'scripted' });
+    // A list that grows later is not what the error counts.
+    this.#answers = [...answers];
+  }
+
+  // eslint-disable-next-line @typescript-eslint/require-await -- ADK iterates asynchronously
+  override async *generateContentAsync(request: LlmRequest): AsyncGenerator<LlmResponse, void> {
+    const answer = this.#answers[this.requests.length];
+    this.requests.push(request);
+    if (answer === undefined)
+      throw new Error(
+        `The scripted model was asked ${this.requests.length} times, and has answers for ${this.#answers.length}. ` +
+          'Give scriptedModel one more answer, or look at what it was asked in its requests.',
+      );
+    if (answer instanceof Error) throw answer;
+    yield { content: contentOf(answer) };
+  }
+
+  override connect(): Promise<BaseLlmConnection> {
+    return Promise.reject(new Error('A scripted model has no live connection.'));
+  }
+}
+
+function contentOf(answer: Exclude<ScriptedAnswer, Error>): NonNullable<Event['content']> {
+  if (typeof answer === 'string') return { role: 'model', parts: [{ text: answer }] };
+  // A copy: ADK gives a call an id, and the same script may be used again.
+  if ('name' in answer) return { role: 'model', parts: [{ functionCall: { ...answer } }] };
+  return { role: 'model', ...answer };
+}

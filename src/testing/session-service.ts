@@ -1,0 +1,86 @@
+import { Utils, type MikroORM, type Options } from '@mikro-orm/core';
+import { MikroOrmSessionService, adkEntities, migrate } from '../index.js';
+import { SchemaError, driverCodeOf } from '../model/errors.js';
+import type { ServiceStore } from './rule.js';
+
+/** A session service for one test, with a database of its own. */
+export interface TestSessionService extends ServiceStore {
+  service: MikroOrmSessionService;
+  /** Of the database, to read its tables, or to make another service with options of your own. */
+  orm: MikroORM;
+  /** Closes the ORM. The database is gone then. */
+  close(): Promise<void>;
+}
+
+/**
+ * Makes a session service on a new SQLite database in memory, with the tables as `migrate` makes them. The first call of a process
+ * runs the migrations; those after it copy their result, which takes a few milliseconds.
+ *
+ * The driver is the one that is installed: `@mikro-orm/sqlite`, `@mikro-orm/better-sqlite` or `@mikro-orm/libsql`, in this order.
+ *
+ * ```ts
+ * const { service, orm, close } = await testSessionService();
+ * ```
+ *
+ * @returns the service, its ORM, and what closes both. The caller closes it.
+ * @throws SchemaError when none of the drivers is installed, and what `migrate` throws.
+ */
+export async function testSessionService(): Promise<TestSessionService> {
+  template ??= makeTemplate();
+  const [statements, orm] = await Promise.all([template, openInMemory()]);
+  const connection = orm.em.getConnection();
+  for (const { sql, values } of statements) await connection.execute(sql, values);
+  return { service: new MikroOrmSessionService(orm.em), orm, close: () => orm.close(true) };
+}
+
+/** What makes the tables, and fills those that are not empty. */
+type Template = readonly { sql: string; values?: unknown[] }[];
+
+let template: Promise<Template> | undefined;
+
+async function makeTemplate(): Promise<Template> {
+  const orm = await openInMemory();
+  try {
+    await migrate(orm);
+    const connection = orm.em.getConnection();
+    const made = (await connection.execute(
+      "select type, name, sql from sqlite_master where sql is not null and name not like 'sqlite_%' order by rowid",
+    )) as { type: string; name: string; sql: string }[];
+    const statements: { sql: string; values?: unknown[] }[] = made.map(({ sql }) => ({ sql }));
+    // MikroORM's notes of what was run: without them `migrate` would run it again.
+    for (const { name } of made.filter(({ type }) => type === 'table')) {
+      for (const row of (await connection.execute(`select * from "${name}"`)) as object[]) {
+        const values: unknown[] = Object.values(row);
+        statements.push({ sql: `insert into "${name}" values (${values.map(() => '?').join(', ')})`, values });
+      }
+    }
+    return statements;
+  } finally {
+    await orm.close(true);
+  }
+}
+
+/** What a driver's package exports; not all of them exist for each version of MikroORM. */
+interface SqlitePackage {
+  MikroORM: { init(options: Partial<Options>): Promise<MikroORM> };
+}
+
+const PACKAGES = ['@mikro-orm/sqlite', '@mikro-orm/better-sqlite', '@mikro-orm/libsql'];
+
+async function openInMemory(): Promise<MikroORM> {
+  let cause: unknown;
+  for (const name of PACKAGES) {
+    try {
+      const { MikroORM } = (await import(name)) as SqlitePackage;
+      return await MikroORM.init({ dbName: ':memory:', entities: adkEntities() });
+    } catch (error) {
+      const code = driverCodeOf(error);
+      if (code !== 'ERR_MODULE_NOT_FOUND' && code !== 'MODULE_NOT_FOUND') throw error;
+      cause = error;
+    }
+  }
+  throw new SchemaError(
+    `testSessionService needs a driver for SQLite. Run: npm install --save-dev @mikro-orm/sqlite@${Utils.getORMVersion()}`,
+    { cause },
+  );
+}
