@@ -1,7 +1,6 @@
 /** What differs in the command lines of MikroORM 6 and 7. */
 import type { MikroORM } from '@mikro-orm/core';
-import path from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { defaultExportOf } from './default-export.js';
 import { UsageError } from './usage-error.js';
 import { isObject } from '../model/objects.js';
 
@@ -32,9 +31,7 @@ const PLAIN = /\.[cm]?js$/;
  */
 async function plainOrm(file: string, context: string): Promise<MikroORM> {
   const { MikroORM } = await import('@mikro-orm/core');
-  const loaded = (await import(pathToFileURL(file).href)) as { default?: unknown };
-  // Node.js puts the exports of a file in CommonJS into `default`, and so does TypeScript.
-  const exported = isObject(loaded.default) && 'default' in loaded.default ? loaded.default.default : loaded.default;
+  const exported = await defaultExportOf(file);
   const given: unknown = isFunction(exported) ? await exported(context) : await exported;
   const options: unknown = Array.isArray(given) ? given.find((each) => contextOf(each) === context) : given;
   if (!isObject(options)) throw new UsageError(`${file} has no default export with options for MikroORM.`);
@@ -54,7 +51,7 @@ const contextOf = (options: unknown): unknown =>
  */
 export async function hostOrm(config: string | undefined): Promise<MikroORM> {
   const context = process.env['MIKRO_ORM_CONTEXT_NAME'] ?? 'default';
-  if (config !== undefined && PLAIN.test(config)) return plainOrm(path.resolve(config), context);
+  if (config !== undefined && PLAIN.test(config)) return plainOrm(config, context);
   const cli = await load();
   // Sets up the loading of TypeScript; the commands that it also makes are not used.
   await (cli.configure ? cli.configure() : cli.CLIConfigurator?.configure());

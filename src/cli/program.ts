@@ -1,4 +1,5 @@
 import { Command, CommanderError, Option } from 'commander';
+import { checkService } from './commands/check-service.js';
 import { doctor } from './commands/doctor.js';
 import { fork } from './commands/fork.js';
 import { list, show, stats, tail } from './commands/inspect.js';
@@ -10,7 +11,8 @@ import { rewind } from './commands/rewind.js';
 import { studio } from './commands/studio.js';
 import { exportSessions, importSessions } from './commands/transfer.js';
 import { web } from './commands/web.js';
-import { action, fail, sessionAction } from './run.js';
+import { LEVELS } from '../testing/rule.js';
+import { action, actionAlone, fail, sessionAction } from './run.js';
 import { duration, label, logCursor, time, wholeNumber } from './values.js';
 import { packageVersion } from '../operations/version.js';
 
@@ -166,6 +168,11 @@ function program(): Command {
     .argument('[folder]', 'where the agents are', '.')
     .option('--port <n>', 'the port of localhost (default: 8000)', wholeNumber)
     .action(action(web));
+
+  command('check-service', 'judges a session service by rules of the contract', 'check-service ./my-service.mjs')
+    .argument('<file>', 'a JavaScript module whose default export is { name, open }, as for checkSessionService')
+    .addOption(new Option('--level <level>', 'the rules up to this one, each of which has to be held').choices(LEVELS))
+    .action(actionAlone(checkService));
 
   return program;
 }

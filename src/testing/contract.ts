@@ -1,5 +1,13 @@
+import { InvalidArgumentError } from '../model/errors.js';
 import { helpersOf } from './context.js';
-import type { Level, RuleContext, ServiceHarness, ServiceRule, ServiceStore } from './rule.js';
+import {
+  LEVELS,
+  type Level,
+  type RuleContext,
+  type ServiceHarness,
+  type ServiceRule,
+  type ServiceStore,
+} from './rule.js';
 import { STATE_RULES } from './state-rules.js';
 
 /** The rules that are published. */
@@ -26,7 +34,7 @@ export interface Verdict {
   rule: string;
   title: string;
   level: Level;
-  /** `left out`: the harness has no other service, or the caller wants no more. */
+  /** `left out`: the store lacks what the level needs, or the caller wants a lower one. */
   result: 'held' | 'broken' | 'left out';
   /** What was thrown where it is broken. */
   error?: unknown;
@@ -57,10 +65,16 @@ export function describeSessionServiceContract(harness: ServiceHarness, globals:
     for (const rule of SERVICE_RULES) {
       test(`${rule.rule} ${rule.title}`, async () => {
         if (!store) throw new Error('The store of the service was not opened.');
-        if (applies(rule, store)) await rule.test(contextOf(store));
+        if (allows(store, rule.level)) await rule.test(contextOf(store));
       });
     }
   });
+}
+
+/** What `checkSessionService` judges by. */
+export interface CheckOptions {
+  /** The rules of this level and of those before it. By default it is all that the store has what they need for. */
+  level?: Level;
 }
 
 /**
@@ -68,13 +82,26 @@ export function describeSessionServiceContract(harness: ServiceHarness, globals:
  *
  * @param harness how to open the service.
  * @returns what became of each rule, in the order of docs/contract.md.
- * @throws what opening or closing the store throws.
+ * @throws InvalidArgumentError when the store lacks what the rules of the level need, and what opening or closing it throws.
  */
-export async function checkSessionService(harness: ServiceHarness): Promise<Verdict[]> {
+export async function checkSessionService(harness: ServiceHarness, { level }: CheckOptions = {}): Promise<Verdict[]> {
+  if (level !== undefined && !LEVELS.includes(level))
+    throw new InvalidArgumentError(`level has to be one of ${LEVELS.join(', ')}.`);
   const store = await harness.open();
   try {
+    const wanted = LEVELS.slice(0, level === undefined ? undefined : LEVELS.indexOf(level) + 1);
+    const lacking = level && wanted.find((each) => !allows(store, each));
+    if (lacking !== undefined)
+      throw new InvalidArgumentError(
+        `The rules of the level ${lacking} need ${NEEDED[lacking] ?? ''} of what open() returns. Or choose a lower level.`,
+      );
     const verdicts: Verdict[] = [];
-    for (const rule of SERVICE_RULES) verdicts.push(await verdictOf(rule, store));
+    for (const rule of SERVICE_RULES)
+      verdicts.push(
+        wanted.includes(rule.level) && allows(store, rule.level)
+          ? await verdictOf(rule, store)
+          : { ...described(rule), result: 'left out' },
+      );
     return verdicts;
   } finally {
     await store.close?.();
@@ -82,18 +109,23 @@ export async function checkSessionService(harness: ServiceHarness): Promise<Verd
 }
 
 async function verdictOf(rule: ServiceRule, store: ServiceStore): Promise<Verdict> {
-  const { rule: number, title, level } = rule;
-  const of = { rule: number, title, level };
-  if (!applies(rule, store)) return { ...of, result: 'left out' };
   try {
     await rule.test(contextOf(store));
-    return { ...of, result: 'held' };
+    return { ...described(rule), result: 'held' };
   } catch (error) {
-    return { ...of, result: 'broken', error };
+    return { ...described(rule), result: 'broken', error };
   }
 }
 
-const applies = ({ level }: ServiceRule, { another }: ServiceStore) => level === 'every' || another !== undefined;
+const described = ({ rule, title, level }: ServiceRule) => ({ rule, title, level });
+
+/** What the rules of a level need of the store besides the service. */
+const NEEDED: Record<Level, keyof ServiceStore | undefined> = { every: undefined, shared: 'another' };
+
+function allows(store: ServiceStore, level: Level): boolean {
+  const needed = NEEDED[level];
+  return needed === undefined || store[needed] !== undefined;
+}
 
 function contextOf({ service, another = service }: ServiceStore): RuleContext {
   return { service, another, ...helpersOf(service, another), stored: (key) => another.getSession(key) };

@@ -4,7 +4,13 @@
  *
  * @module adk-mikro-orm/testing
  */
-export { checkSessionService, describeSessionServiceContract, type TestGlobals, type Verdict } from './contract.js';
+export {
+  checkSessionService,
+  describeSessionServiceContract,
+  type CheckOptions,
+  type TestGlobals,
+  type Verdict,
+} from './contract.js';
 export { sessionMatchers, type ExpectedEvent, type MatcherContext, type MatcherResult } from './matchers.js';
 export type { Level, ServiceHarness, ServiceStore } from './rule.js';
 export { scriptedModel, type ScriptedAnswer, type ScriptedModel } from './scripted-model.js';

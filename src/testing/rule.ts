@@ -24,8 +24,11 @@ export interface ServiceHarness {
   open(): Promise<ServiceStore>;
 }
 
+/** From those that every service must keep to those that only some must. */
+export const LEVELS = ['every', 'shared'] as const;
+
 /** Who must keep a rule: every service; or one that several processes share a store with. */
-export type Level = 'every' | 'shared';
+export type Level = (typeof LEVELS)[number];
 
 /** A rule of docs/contract.md and one test that holds it. */
 export interface ServiceRule {

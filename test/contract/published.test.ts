@@ -58,6 +58,23 @@ test('a rule for several instances is left out where there is one, and an error 
   });
 });
 
+test('level says up to which level rules are judged, and is refused where the store lacks what they need', async () => {
+  const service = new InMemorySessionService();
+  const close = jest.fn(() => Promise.resolve());
+  const harness = (another?: InMemorySessionService) => ({
+    name: 'x',
+    open: async () => ({ service, ...(another && { another }), close }),
+  });
+  const every = await checkSessionService(harness(service), { level: 'every' });
+  expect(every.map(({ level, result }) => (level === 'every') === (result !== 'left out'))).not.toContain(false);
+  await expect(checkSessionService(harness(), { level: 'shared' })).rejects.toThrow(
+    'The rules of the level shared need another of what open() returns. Or choose a lower level.',
+  );
+  expect(close).toHaveBeenCalledTimes(2);
+  const wrong = { level: 'all' as 'every' };
+  await expect(checkSessionService(harness(), wrong)).rejects.toMatchObject({ code: 'ADK_INVALID_ARGUMENT' });
+});
+
 test.each([
   [{ it: true, before: true }, ['before', 'after']],
   [{ test: true, beforeAll: true }, ['beforeAll', 'afterAll']],
