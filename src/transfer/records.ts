@@ -16,7 +16,7 @@ import {
 import { checkLabels, checkTitle } from '../model/description.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
 import { encode } from '../model/event-codec.js';
-import { isRecord } from '../model/objects.js';
+import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 
@@ -199,22 +199,11 @@ function storable(record: TransferRecord): StorableRecord {
       aTime(event.timestamp, 'event.timestamp');
       const owner = ownerOf(record);
       checkKeys({ ...owner, eventId: event.id });
-      const { json } = encode(withoutInternal(event), 'event');
+      // Whoever makes a file or another store could write what ADK trusts. ADK takes it from events of another store, too.
+      const { json } = encode(withoutInternalMetadata(event), 'event');
       return { type, owner, event: { seq, id: event.id, timestamp: event.timestamp, json } };
     }
   }
-}
-
-/** Keys of `customMetadata` that ADK's own parts trust: whoever makes a file or another store could write them. */
-const INTERNAL_PREFIX = '__adk_internal_';
-
-/** ADK takes them from events of another store, too. */
-function withoutInternal(event: EventRecord['event']): EventRecord['event'] {
-  const { customMetadata, ...rest } = event;
-  if (!isRecord(customMetadata)) return event;
-  const kept = Object.entries(customMetadata).filter(([key]) => !key.startsWith(INTERNAL_PREFIX));
-  if (kept.length === Object.keys(customMetadata).length) return event;
-  return kept.length === 0 ? rest : { ...event, customMetadata: Object.fromEntries(kept) };
 }
 
 function ownerOf({ appName, userId, sessionId }: SessionKey): SessionKey {

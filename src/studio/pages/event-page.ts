@@ -1,4 +1,5 @@
 import { decode } from '../../model/event-codec.js';
+import { INTERNAL_PREFIX, withoutInternalMetadata } from '../../model/internal-metadata.js';
 import { isRecord } from '../../model/objects.js';
 import { bytes } from '../../operations/words.js';
 import { Refusal, SECURITY_HEADERS } from '../guard.js';
@@ -10,7 +11,7 @@ import { page } from './layout.js';
 /** How much of an event's JSON a page shows, in characters. */
 const MOST = 200_000;
 
-/** An event as it is stored. */
+/** An event as it is stored, but for what ADK alone may know. */
 export async function eventPage(visit: Visit): Promise<Response> {
   const { links, session } = visit;
   const { seq, json } = await storedEvent(visit);
@@ -91,5 +92,13 @@ async function storedEvent(visit: Visit): Promise<{ seq: number; json: string }>
   const seq = visit.number('seq') ?? 0;
   const json = await reading.eventJson(session, seq);
   if (json === undefined) throw notFound();
-  return { seq, json };
+  return { seq, json: withoutInternal(json) };
+}
+
+/** ADK trusts an event for these keys: whoever sees one could make another event that is trusted. */
+function withoutInternal(json: string): string {
+  const value = decode(json)?.value;
+  if (!isRecord(value)) return json.includes(INTERNAL_PREFIX) ? '' : json;
+  const event = withoutInternalMetadata(value);
+  return event === value ? json : JSON.stringify(event);
 }

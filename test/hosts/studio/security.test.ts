@@ -164,6 +164,45 @@ test('whatever was said to an agent is text', async () => {
   expect((await part(99)).status).toBe(404);
 });
 
+test('what ADK trusts in customMetadata is on no page and in no file', async () => {
+  const key = { ...KEY, sessionId: 'trusted' };
+  const session = await served.service.createSession(key);
+  const trusted = { __adk_internal_fc_hmac: 'v1:0' };
+  for (const customMetadata of [{ ...trusted, request: 1 }, trusted, { request: 2 }, trusted])
+    await served.service.appendEvent({ session, event: createEvent({ author: 'agent', customMetadata }) });
+  const of = { ...OF_STORY, session: 'trusted' };
+  const execute = (text: string) => served.orm.em.getConnection().execute(text, ['trusted']);
+  await execute(`update adk_events set data = data || '}' where session_id = ? and seq = 4`);
+  const stored = await served.orm.em
+    .getConnection()
+    .execute('select data from adk_events where session_id = ?', ['trusted']);
+  expect(JSON.stringify(stored).match(/__adk_internal_fc_hmac/g)).toHaveLength(3);
+
+  const site = await served.studio();
+  const paths = [1, 2, 3, 4].flatMap((seq) =>
+    ['/event', '/event.json', '/part'].map((path) => query(path, { ...of, seq })),
+  );
+  for (const path of [query('/session', of), query('/repair', of), ...paths]) {
+    const { body } = await site.get(path);
+    expect([path, /__adk_internal_|v1:0/.test(body)]).toEqual([path, false]);
+  }
+  const events = await Promise.all([1, 2, 3].map((seq) => site.get(query('/event.json', { ...of, seq }))));
+  expect(events.map(({ body }) => (JSON.parse(body) as { customMetadata?: unknown }).customMetadata)).toEqual([
+    { request: 1 },
+    undefined,
+    { request: 2 },
+  ]);
+  expect(shown(await site.get(query('/event', { ...of, seq: 1 })))).toContain('"request": 1');
+
+  const live = await site.open(query('/live', of));
+  let text = '';
+  for await (const chunk of live.setEncoding('utf8')) {
+    text += String(chunk);
+    if (text.includes('id=\\"e4\\"')) break;
+  }
+  expect(text).not.toMatch(/__adk_internal_|v1:0/);
+});
+
 describe('authorize', () => {
   test.each([
     {

@@ -1,0 +1,15 @@
+import { isRecord } from './objects.js';
+
+type EventData = Readonly<Record<string, unknown>>;
+
+/** How keys of `customMetadata` begin that ADK's own parts write, and trust. */
+export const INTERNAL_PREFIX = '__adk_internal_';
+
+/** @returns an event without such keys; the same object where it has none. */
+export function withoutInternalMetadata(event: EventData): EventData {
+  const { customMetadata, ...rest } = event;
+  if (!isRecord(customMetadata)) return event;
+  const kept = Object.entries(customMetadata).filter(([key]) => !key.startsWith(INTERNAL_PREFIX));
+  if (kept.length === Object.keys(customMetadata).length) return event;
+  return kept.length === 0 ? rest : { ...event, customMetadata: Object.fromEntries(kept) };
+}
