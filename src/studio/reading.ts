@@ -6,6 +6,7 @@ import { SAMPLED, type HeldLease, type TimedChange, type WritingEvent } from '..
 import type { StoredLease } from '../database/stores/lease-store.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
 import { EventLog } from '../index.js';
+import { InvalidArgumentError } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
@@ -13,9 +14,9 @@ import type { CodecOptions, ReportingOptions } from '../model/options.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../model/state.js';
 import { readerOf } from '../operations/reader.js';
-import { readPast } from '../sessions/history.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
 import type { StudioScope } from './guard.js';
+import { pastStateOf } from './past-state.js';
 
 /** How many rows a page of a list has. */
 export const PAGE = 50;
@@ -65,6 +66,10 @@ export interface ShownState {
   values: Record<Scope, ShownValue[]>;
   /** How many keys of each scope are not shown. */
   more: Record<Scope, number>;
+  /** Of the session's own state as of an event, the keys whose value then would take reading too much of its history. */
+  unread: readonly string[];
+  /** Whether other keys may have been removed since that event. */
+  isPartial: boolean;
 }
 
 export interface Conversation {
@@ -195,7 +200,11 @@ export class Reading {
       return { session, lease, from, upTo, entries, changes };
     });
     if (!read) return undefined;
-    const state = await this.#state(key, scope, read.session.deletedAt === undefined ? part.at : undefined);
+    const { session } = read;
+    const at = session.deletedAt === undefined ? part.at : undefined;
+    if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
+      throw new InvalidArgumentError(`There are the events ${session.firstSeq} to ${session.lastSeq}.`);
+    const state = await this.#state(session, scope, at);
     return { ...read, state };
   }
 
@@ -212,24 +221,26 @@ export class Reading {
   }
 
   /** The state now, or of the session's own as it was after an event. */
-  async #state(key: SessionKey, scope: StudioScope, at: number | undefined): Promise<ShownState> {
+  async #state(session: TransferredSession, scope: StudioScope, at: number | undefined): Promise<ShownState> {
+    const { key } = session;
     const { stores } = this.database;
     const past =
       at === undefined
         ? undefined
         : await this.database.call({ operation: 'studio', key }, () =>
-            this.database.snapshot((sql) => readPast(sql, stores, key, { at })),
+            this.database.snapshot((sql) => pastStateOf(sql, stores, session, at)),
           );
     return this.#read(async (sql) => {
       const values: Record<Scope, ShownValue[]> = { session: [], user: [], app: [] };
       const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };
       for (const each of SCOPES) {
-        const stored = each === 'session' && past ? past.state : await stores.state.written(sql, key, each);
+        const isPast = each === 'session' && past !== undefined;
+        const stored = isPast ? past.values : await stores.state.written(sql, key, each);
         const entries = stored.toSorted((a, b) => (a.key < b.key ? -1 : 1)).slice(0, KEYS);
-        more[each] = stored.length - entries.length;
+        more[each] = stored.length - entries.length + (isPast ? past.more : 0);
         values[each] = await this.#withWriters(sql, key, each, entries, scope);
       }
-      return { values, more };
+      return { values, more, unread: past?.unread ?? [], isPartial: past?.isPartial ?? false };
     });
   }
 

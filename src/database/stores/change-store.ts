@@ -133,19 +133,14 @@ export class ChangeStore {
   /** @returns what was recorded of a session's state, in the order in which it was made. */
   async history(sql: Sql, session: SessionKey): Promise<StateHistory> {
     const history: StateHistory = { created: undefined, changes: [], isComplete: true };
-    for (const { kind, data, seq } of await this.#recorded(sql, session)) {
-      const recorded: unknown = data === null ? undefined : JSON.parse(data);
-      const value = isRecord(recorded) ? recorded : undefined;
-      const set = isRecord(value?.['set']) ? value['set'] : undefined;
+    for (const change of await this.#recorded(sql, session)) {
+      const { kind, data } = change;
+      const value = recordedIn(data);
       // Too large to be recorded, older than the record, or an event that was rewritten.
-      if (kind === 'state' ? !set : !value) history.isComplete = false;
+      if (kind === 'state' ? !isRecord(value?.['set']) : !value) history.isComplete = false;
       if (kind === 'created') history.created = value;
-      else if (kind === 'rewound') history.changes.push({ kind, seq, ...(value && { state: value }) });
-      else if (kind === 'state') {
-        const removed = Array.isArray(value?.['removed']) ? value['removed'] : [];
-        const names = removed.filter((key) => typeof key === 'string');
-        history.changes.push({ kind, seq, ...(set && { set }), removed: names });
-      }
+      const past = pastChangeOf(change);
+      if (past) history.changes.push(past);
     }
     return history;
   }
@@ -229,6 +224,21 @@ export interface StateHistory {
    * change may have been too large to be recorded.
    */
   isComplete: boolean;
+}
+
+/** @returns what a change did to the state; undefined for one that did nothing to it. */
+export function pastChangeOf({ kind, seq, data }: Pick<NewChange, 'kind' | 'seq' | 'data'>): PastChange | undefined {
+  const value = recordedIn(data);
+  if (kind === 'rewound') return { kind, seq, ...(value && { state: value }) };
+  if (kind !== 'state') return undefined;
+  const set = isRecord(value?.['set']) ? value['set'] : undefined;
+  const removed = Array.isArray(value?.['removed']) ? value['removed'] : [];
+  return { kind, seq, ...(set && { set }), removed: removed.filter((key) => typeof key === 'string') };
+}
+
+function recordedIn(data: string | null): Record<string, unknown> | undefined {
+  const recorded: unknown = data === null ? undefined : JSON.parse(data);
+  return isRecord(recorded) ? recorded : undefined;
 }
 
 interface HistoryRow {

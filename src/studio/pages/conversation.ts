@@ -5,7 +5,7 @@ import { isRecord } from '../../model/objects.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import { number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
-import { EVENTS, stateOf, type Conversation, type Entry, type ShownValue } from '../reading.js';
+import { EVENTS, stateOf, type Conversation, type Entry, type ShownState, type ShownValue } from '../reading.js';
 import { notFound, type Visit } from '../visit.js';
 import { eventList } from './event-view.js';
 import { ago, chip, empty, hue, page, time } from './layout.js';
@@ -237,8 +237,18 @@ function statePanel(visit: Visit, { session, state }: Conversation, at: number |
   });
   return html`<details class="panel" open>
     <summary><h2>State</h2></summary>
-    ${now}${groups}
+    ${now}${unread(state)}${groups}
   </details>`;
+}
+
+function unread({ unread: keys, isPartial }: ShownState): Content {
+  return [
+    keys.length > 0 &&
+      html`<p class="note">
+        Not known without the older events: <bdi>${keys.join(', ')}</bdi>. What is stored of them was written later.
+      </p>`,
+    isPartial && html`<p class="note">Much was changed later outside a run: keys that this removed may be missing.</p>`,
+  ];
 }
 
 function stateValue(
