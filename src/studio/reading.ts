@@ -2,7 +2,14 @@ import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql } from '../database/sql/sql.js';
-import { SAMPLED, type HeldLease, type TimedChange, type WritingEvent } from '../database/stores/browsing-store.js';
+import {
+  SAMPLED,
+  type HeldLease,
+  type NamedUpdate,
+  type TimedChange,
+  type WritingEvent,
+} from '../database/stores/browsing-store.js';
+import type { CheckedSessions } from '../database/stores/health-store.js';
 import type { StoredLease } from '../database/stores/lease-store.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
 import { EventLog } from '../index.js';
@@ -29,16 +36,6 @@ const CHANGES = 200;
 
 /** How many keys of each scope of the state are shown. */
 const KEYS = 200;
-
-export interface AppRow {
-  appName: string;
-  lastUpdateTime: number | undefined;
-}
-
-export interface UserRow {
-  userId: string;
-  lastUpdateTime: number | undefined;
-}
 
 /** What is measured of a session, of its newest events where it has many. */
 export interface Size {
@@ -113,49 +110,37 @@ export class Reading {
   }
 
   /** @returns a page of the apps that may be seen, and one more where there are more. */
-  apps(scope: StudioScope, after: string): Promise<AppRow[]> {
+  apps({ appName, userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
     return this.#read(async (sql) => {
-      if (scope.appName !== undefined) return [await this.#app(sql, scope.appName, scope.userId)];
-      const { walk } = this.database.stores;
-      const apps: AppRow[] = [];
+      const { browsing, walk } = this.database.stores;
+      if (appName !== undefined) return [await this.#update(sql, appName, { appName, userId })];
+      if (userId === undefined) return browsing.apps(sql, after, PAGE + 1);
+      const apps: NamedUpdate[] = [];
       for (let name = after; apps.length <= PAGE;) {
         const next = await walk.nextApp(sql, name, 'sessions');
         if (next === undefined) break;
         name = next;
-        const app = await this.#app(sql, name, scope.userId);
+        const app = await this.#update(sql, name, { appName: name, userId });
         // An app without sessions of the one user who may be seen is none of the visitor's.
-        if (scope.userId === undefined || app.lastUpdateTime !== undefined) apps.push(app);
+        if (app.lastUpdateTime !== undefined) apps.push(app);
       }
       return apps;
     });
   }
 
-  async #app(sql: Sql, appName: string, userId: string | undefined): Promise<AppRow> {
-    return { appName, lastUpdateTime: await this.#lastUpdate(sql, appName, userId) };
-  }
-
-  async #lastUpdate(sql: Sql, appName: string, userId: string | undefined): Promise<number | undefined> {
-    const filter = { appName, userId, isSoftDeleted: false, labels: [] };
-    const page = { after: undefined, isDescending: true, limit: 1 };
-    const [newest] = await this.database.stores.summaries.find(sql, filter, page);
-    return newest?.lastUpdateTime;
-  }
-
   /** @returns a page of the users of an app, and one more where there are more. */
-  users(appName: string, { userId: only }: StudioScope, after: string): Promise<UserRow[]> {
-    return this.#read(async (sql) => {
-      const { browsing } = this.database.stores;
-      const row = async (userId: string) => ({ userId, lastUpdateTime: await this.#lastUpdate(sql, appName, userId) });
-      if (only !== undefined) return [await row(only)];
-      const users: UserRow[] = [];
-      for (let name = after; users.length <= PAGE;) {
-        const next = await browsing.nextUser(sql, appName, name);
-        if (next === undefined) break;
-        name = next;
-        users.push(await row(name));
-      }
-      return users;
-    });
+  users(appName: string, { userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
+    return this.#read(async (sql) =>
+      userId === undefined
+        ? this.database.stores.browsing.users(sql, appName, after, PAGE + 1)
+        : [await this.#update(sql, userId, { appName, userId })],
+    );
+  }
+
+  async #update(sql: Sql, name: string, of: { appName: string; userId: string | undefined }): Promise<NamedUpdate> {
+    const page = { after: undefined, isDescending: true, limit: 1 };
+    const [newest] = await this.database.stores.summaries.find(sql, { ...of, isSoftDeleted: false, labels: [] }, page);
+    return { name, lastUpdateTime: newest?.lastUpdateTime };
   }
 
   /** @returns the size of each session, by its user and id. */
@@ -288,9 +273,9 @@ export class Reading {
     return this.#read((sql) => this.database.stores.browsing.heldLeases(sql, scope, limit));
   }
 
-  /** @returns sessions whose row counts other events than there are. */
-  miscounted(limit: number): Promise<SessionKey[]> {
-    return this.#read((sql) => this.database.stores.health.miscounted(sql, limit));
+  /** Looks at so many sessions behind one. @returns those whose row counts other events than there are. */
+  miscounted(after: SessionKey | undefined): Promise<CheckedSessions> {
+    return this.#read((sql) => this.database.stores.health.miscountedAfter(sql, after));
   }
 }
 

@@ -37,7 +37,7 @@ interface SelectedColumns {
   labels: string;
 }
 
-const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
+export const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
 
 export const SESSION_COLUMNS = SESSION_KEY.join(', ');
 

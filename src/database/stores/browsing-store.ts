@@ -18,6 +18,13 @@ import {
 import { decodedData, type ChangeKind } from './change-store.js';
 import { contentOf } from './session-reader.js';
 
+/** An app or a user. */
+export interface NamedUpdate {
+  name: string;
+  /** Of the session that was updated last; undefined where all are soft-deleted. */
+  lastUpdateTime: number | undefined;
+}
+
 /** How large a session's newest events are. */
 export interface SampledSize {
   key: SessionKey;
@@ -87,10 +94,16 @@ export class BrowsingStore {
     this.#text = texts(dialect, tables);
   }
 
-  /** @returns the next user of an app by id that has sessions, by one search of the index; undefined when there is none. */
-  async nextUser(sql: Sql, appName: string, after: string): Promise<string | undefined> {
-    const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextUser, [checking(appName), after]);
-    return row && (optionalTextOf(row.name) ?? undefined);
+  /** @returns the next apps by name that have sessions, by some searches of the index each; so many at most. */
+  async apps(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
+    const rows = await sql.all<NamedRow>(this.#text.selectApps, [checking(after), limit]);
+    return rows.map(namedUpdateOf);
+  }
+
+  /** @returns the next users of an app by id that have sessions, in the same way. */
+  async users(sql: Sql, appName: string, after: string, limit: number): Promise<NamedUpdate[]> {
+    const app = checking(appName);
+    return (await sql.all<NamedRow>(this.#text.selectUsers, [app, after, app, limit, app])).map(namedUpdateOf);
   }
 
   /** @param keys sessions of one app. */
@@ -100,8 +113,8 @@ export class BrowsingStore {
     const where = keys.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
     const values = [checking(first.appName), ...keys.flatMap(({ userId, sessionId }) => [userId, sessionId])];
     const sizes = new Map<string, SampledSize>();
-    for (const { select, groupBy } of this.#text.selectSizes) {
-      const rows = await sql.all<SizeRow>(`${select} where s.app_name = ? and (${where}) ${groupBy}`, values);
+    for (const select of this.#text.selectSizes) {
+      const rows = await sql.all<SizeRow>(`${select} where s.app_name = ? and (${where})`, values);
       for (const row of rows) {
         const key = sessionKeyOf(row);
         const id = JSON.stringify(key);
@@ -199,6 +212,16 @@ export class BrowsingStore {
   }
 }
 
+interface NamedRow {
+  name: string;
+  updated: number | string | null;
+}
+
+const namedUpdateOf = ({ name, updated }: NamedRow): NamedUpdate => ({
+  name: textOf(name),
+  lastUpdateTime: optionalNumberOf(updated),
+});
+
 interface SizeRow extends SessionKeyRow {
   events: number | string;
   bytes: number | string;
@@ -235,16 +258,29 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
   const columns = sessionColumnsOf('s');
   // The column has no sign on MariaDB.
   const newest = `case when s.last_seq > ${SAMPLED} then s.last_seq - ${SAMPLED} else 0 end`;
-  const sizes = (table: string, column: string) => ({
-    select: `select ${columns}, count(*) as events, coalesce(sum(${sql.byteLength(`e.${column}`)}), 0) as bytes
-      from ${sessions} as s join ${table} as e on ${isSameSession('e', 's')} and e.seq > ${newest}`,
-    groupBy: `group by ${columns}`,
-  });
+  const count = 's.last_seq - s.first_seq + 1';
+  // For each session by the index. PostgreSQL would read all events of a long one for a join.
+  const sizes = (table: string, column: string) => `select ${columns},
+      case when ${count} > ${SAMPLED} then ${SAMPLED} else ${count} end as events,
+      (select coalesce(sum(${sql.byteLength(`e.${column}`)}), 0) from ${table} as e
+        where ${isSameSession('e', 's')} and e.seq > ${newest}) as bytes
+    from ${sessions} as s`;
+  // From name to name by the index, in one statement: as statements of their own, each waits for the server.
+  const names = (column: string, where: string) => {
+    const next = `select min(${column}) from ${sessions} where ${where}${column} >`;
+    return `with recursive names (name, step) as (
+        select min(${column}), 1 from ${sessions} where ${where}${column} > ?
+        union all select (${next} names.name), step + 1 from names where name is not null and step < ?)
+      select name, (select last_update_time from ${sessions} where ${where}${column} = names.name and deleted_at is null
+        order by last_update_time desc limit 1) as updated
+      from names where name is not null order by name`;
+  };
   const writer = `event_id, seq, timestamp as happened,
     case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,
     ${incarnationOf(tables, 'e')} as incarnation`;
   return {
-    selectNextUser: `select min(user_id) as name from ${sessions} where app_name = ? and user_id > ?`,
+    selectApps: names('app_name', ''),
+    selectUsers: names('user_id', 'app_name = ? and '),
     selectSizes: [sizes(events, 'data'), ...(limits ? [sizes(eventParts, 'text')] : [])],
     selectChanges: `select change_id, kind, seq, event_seq, time as changed,
       case when kind <> 'rewritten' then ${select.data} end as data, ${incarnationOf(tables, 'c')} as incarnation

@@ -11,14 +11,14 @@ export async function appsPage(visit: Visit): Promise<Response> {
   const { links, reading, scope } = visit;
   const found = await reading.apps(scope, visit.params.get('after') ?? '');
   const apps = found.slice(0, PAGE);
-  const more = found.length > PAGE ? apps.at(-1)?.appName : undefined;
+  const more = found.length > PAGE ? apps.at(-1)?.name : undefined;
   const rows = apps.map(
-    ({ appName, lastUpdateTime }) =>
+    ({ name, lastUpdateTime }) =>
       html`<tr>
         <th scope="row">
-          <a href="${links.sessions(appName)}"><bdi>${appName}</bdi></a>
+          <a href="${links.sessions(name)}"><bdi>${name}</bdi></a>
         </th>
-        <td><a href="${links.to('/users', { app: appName })}">Users</a></td>
+        <td><a href="${links.to('/users', { app: name })}">Users</a></td>
         <td class="number">${ago(lastUpdateTime)}</td>
       </tr>`,
   );
@@ -53,12 +53,12 @@ export async function usersPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, appName } = visit;
   const found = await reading.users(appName, scope, visit.params.get('after') ?? '');
   const users = found.slice(0, PAGE);
-  const more = found.length > PAGE ? users.at(-1)?.userId : undefined;
+  const more = found.length > PAGE ? users.at(-1)?.name : undefined;
   const rows = users.map(
-    ({ userId, lastUpdateTime }) =>
+    ({ name, lastUpdateTime }) =>
       html`<tr>
         <th scope="row">
-          <a href="${links.sessions(appName, userId)}"><bdi>${userId}</bdi></a>
+          <a href="${links.sessions(appName, name)}"><bdi>${name}</bdi></a>
         </th>
         <td class="number">${ago(lastUpdateTime)}</td>
       </tr>`,

@@ -1,12 +1,12 @@
 import { examine, type Finding } from '../../operations/doctor.js';
 import { SessionMaintenance, type SessionStats } from '../../index.js';
 import { LeaseHeldError } from '../../model/errors.js';
-import { bytes, number } from '../../operations/words.js';
+import { bytes, counted, number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import { notFound, type Visit } from '../visit.js';
 import { ago, chip, empty, page } from './layout.js';
 
-/** How many leases and damaged sessions are shown. */
+/** How many leases are shown. */
 const MOST = 100;
 
 const TABS: readonly [path: string, text: string, isForAll: boolean][] = [
@@ -79,9 +79,11 @@ async function logSection({ reading, readers }: Visit): Promise<Html> {
   </section>`;
 }
 
-async function damageSection({ reading, links }: Visit): Promise<Html> {
-  const damaged = await reading.miscounted(MOST);
-  const rows = damaged.map(
+/** Some of the sessions at a time: it takes reading the keys of their events. */
+async function damageSection(visit: Visit): Promise<Html> {
+  const { reading, links, params } = visit;
+  const { miscounted, checked, last } = await reading.miscounted(params.has('session') ? visit.session : undefined);
+  const rows = miscounted.map(
     (key) =>
       html`<tr>
         <th scope="row">
@@ -91,19 +93,28 @@ async function damageSection({ reading, links }: Visit): Promise<Html> {
         <td><a href="${links.ofSession('/repair', key)}">What repair would do</a></td>
       </tr>`,
   );
-  return html`<section class="block">
-    <h2>Damaged sessions <span class="dim">${damaged.length}</span></h2>
+  const text = 'Each of these sessions has the events that its row counts. Contents were not read.';
+  return html`<section class="block" id="damaged">
+    <h2>Damaged sessions <span class="dim">${miscounted.length} of ${counted(checked, 'session')}</span></h2>
+    ${miscounted.length === 0 ? empty('Nothing is missing', text) : table(['Session', 'App / user', 'Repair'], rows)}
     ${
-      damaged.length === 0
-        ? empty('Nothing is missing', 'Each session has the events that its row counts. Contents were not read.')
-        : table(['Session', 'App / user', 'Repair'], rows)
+      last &&
+      html`<p class="pager">
+        <a class="button" href="${links.ofSession('/operations', last)}#damaged" rel="next"
+          >Look at the next sessions</a
+        >
+        <span class="dim"
+          >after <bdi>${last.appName}</bdi> / <bdi>${last.userId}</bdi>; doctor looks at all of them</span
+        >
+      </p>`
     }
   </section>`;
 }
 
 /** What is stored, in numbers: for each app, or of what the visitor may see. */
 export async function statsPage(visit: Visit): Promise<Response> {
-  const { reading, scope, links } = visit;
+  const { reading, scope, links, params } = visit;
+  if (params.get('count') !== '1') return operationsPage(visit, 'Statistics', uncounted(visit));
   const maintenance = new SessionMaintenance(reading.em, reading.options);
   if (!visit.isUnlimited) {
     const stats = await maintenance.stats(scope);
@@ -137,6 +148,14 @@ export async function statsPage(visit: Visit): Promise<Response> {
   return operationsPage(visit, 'Statistics', body);
 }
 
+/** Nobody who looks around makes the database read so much. */
+const uncounted = ({ links }: Visit) =>
+  empty(
+    'Count what is stored',
+    'The database reads the sizes of all events for it, as for the command stats. With millions of them that takes a while. ',
+    html`<a class="button" href="${links.to('/operations/stats', { count: 1 })}">Count</a>`,
+  );
+
 function cards({ sessions, deletedSessions, events, eventBytes, stateBytes, newestUpdate }: SessionStats): Html {
   return html`<dl class="cards">
     ${card('Sessions', number(sessions))} ${card('Soft-deleted', number(deletedSessions))}
@@ -151,11 +170,11 @@ const STATES: Readonly<Record<Finding['state'], Html>> = {
   wrong: chip('wrong', 'bad'),
 };
 
-/** What `doctor` of the command line finds. */
+/** What `doctor` of the command line finds, but for damaged sessions, which have a list of their own. */
 export async function doctorPage(visit: Visit): Promise<Response> {
   visit.checkUnlimited();
   const findings: Finding[] = [];
-  for await (const finding of examine(visit.reading.em)) findings.push(finding);
+  for await (const finding of examine(visit.reading.em, { countsEvents: false })) findings.push(finding);
   const rows = findings.map(
     ({ check, state, found, advice }) =>
       html`<tr class="finding">

@@ -105,4 +105,22 @@ describe.each(availableDatabases())('on %s', (name) => {
     // State, changes twice, writers, and the steps: 40 / 7, or 6 / 3.
     expect(Math.max(...statements)).toBeLessThanOrEqual(4 + 6);
   });
+
+  test('an event that cannot be read may have written anything', async () => {
+    const key = { appName: 'app', userId: 'u', sessionId: 'damaged' };
+    const session = await served.service.createSession({ ...key, state: { given: 0, kept: 0 } });
+    for (const stateDelta of [{ given: 1 }, { given: 2 }, {}, { given: 4 }]) {
+      const event = createEvent({ author: 'agent' });
+      Object.assign(event.actions.stateDelta, stateDelta);
+      await served.service.appendEvent({ session, event });
+    }
+    const execute = (text: string) => served.orm.em.getConnection().execute(text, ['damaged']);
+    await execute('delete from adk_events where session_id = ? and seq = 2');
+    const { database } = readerOf(served.orm.em, 'studio');
+    const past = await database.snapshot(async (sql) => {
+      const row = await database.stores.transfer.session(sql, key);
+      return row && pastStateOf(sql, database.stores, row, 3);
+    });
+    expect(past).toMatchObject({ values: [{ key: 'kept', json: '0' }], unread: ['given'] });
+  });
 });

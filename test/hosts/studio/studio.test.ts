@@ -2,6 +2,8 @@ import { createEvent } from '@google/adk';
 import { AdkChange, AdkEvent, AdkSession } from '../../../entities/index.js';
 import { encryption } from '../../../src/codecs/index.js';
 import { EventLog, MikroOrmSessionService, SessionLeases } from '../../../src/index.js';
+import type { SessionKey } from '../../../src/model/keys.js';
+import { readerOf } from '../../../src/operations/reader.js';
 import { availableDatabases } from '../../support/servers.js';
 import { KEY, tellStory } from './conversation.js';
 import { Served, linksOf, query, shown, type Answer, type Site } from './served.js';
@@ -209,7 +211,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(now).toMatch(/refund-17 support \/ ada worker 7/);
     expect(now).toContain(`mailer ${position - 2} 2`);
     await lease.release();
-    expect(shown(await site.get('/operations/stats'))).toMatch(/support \d+ 1 \d+/);
+    expect(shown(await site.get('/operations/stats?count=1'))).toMatch(/support \d+ 1 \d+/);
     expect(shown(await site.get('/operations/doctor'))).toMatch(/connection ok answered in/);
 
     const session = await service.createSession({ ...KEY, sessionId: 'damaged' });
@@ -224,6 +226,67 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get(query('/session', { ...OF_STORY, session: 'damaged' })))).toContain(
       'Event 2 cannot be read',
     );
+  });
+
+  test('looks at some sessions at a time for what is damaged, and reads apps and users in one statement', async () => {
+    const { orm, service } = served;
+    const { database } = readerOf(orm.em, 'studio');
+    const { browsing, health } = database.stores;
+    const before: SessionKey[] = [];
+    for (let i = 0; i < 9; i++) {
+      const key = { appName: `damage ${i % 3}`, userId: `u${i % 2}`, sessionId: `d${i}` };
+      const session = await service.createSession(key);
+      await service.appendEvents({ session, events: [1, 2].map(() => createEvent({ author: 'agent' })) });
+      if (i % 4 === 0) before.push(key);
+    }
+    for (const { sessionId } of before)
+      await orm.em.getConnection().execute('delete from adk_events where session_id = ? and seq = 2', [sessionId]);
+    const stored = await orm.em.fork().count(AdkSession, {});
+    const { lastUpdateTime } = await orm.em.fork().findOneOrFail(AdkSession, { appName: 'damage 1', id: 'd7' });
+    await database.run(async (sql) => {
+      let statements = 0;
+      const counting: typeof sql = {
+        ...sql,
+        all: (text, values) => {
+          statements++;
+          return sql.all(text, values);
+        },
+      };
+      // So many sessions, or as many as have so many events.
+      for (const atOnce of [
+        { sessions: 4, events: 1_000 },
+        { sessions: 1_000, events: 3 },
+      ]) {
+        const found: SessionKey[] = [];
+        let [checked, pages] = [0, 0];
+        let after: SessionKey | undefined;
+        do {
+          const page = await health.miscountedAfter(counting, after, atOnce);
+          found.push(...page.miscounted);
+          expect(page.checked).toBeLessThan(stored);
+          checked += page.checked;
+          pages++;
+          after = page.last;
+        } while (after);
+        expect(checked).toBe(stored);
+        expect(statements).toBe(2 * pages);
+        statements = 0;
+        const ofThese = found.filter(({ appName }) => appName.startsWith('damage'));
+        const ordered = before.toSorted((a, b) => (a.appName < b.appName ? -1 : 1));
+        expect(ofThese).toEqual(ordered);
+      }
+      const apps = await browsing.apps(counting, 'damage 0', 2);
+      expect(apps.map((app) => app.name)).toEqual(['damage 1', 'damage 2']);
+      const users = await browsing.users(counting, 'damage 1', '', 50);
+      expect(users.map((user) => user.name)).toEqual(['u0', 'u1']);
+      expect(users[1]).toEqual({ name: 'u1', lastUpdateTime });
+      expect(statements).toBe(2);
+    });
+    const operations = await site.get('/operations');
+    expect(linksOf(operations, '/repair')).toContain(query('/repair', { app: 'damage 0', user: 'u0', session: 'd0' }));
+    const later = await site.get(query('/operations', { app: 'damage 0', user: 'u0', session: 'd0' }));
+    expect(linksOf(later, '/repair')).not.toContain(query('/repair', { app: 'damage 0', user: 'u0', session: 'd0' }));
+    expect(linksOf(later, '/repair')).toContain(query('/repair', { app: 'damage 1', user: 'u0', session: 'd4' }));
   });
 
   test('changes title and labels, deletes, restores, forks and rewinds where that is allowed', async () => {
