@@ -10,12 +10,14 @@ import { USAGE, benchOptions, commandOf, type BenchOptions } from './options.js'
 import { printCases, printHeader, printComparisons, printHeading, printHeadline, showProgress } from './report.js';
 import { caseResult, comparisonResults, titleOf, type Results } from './results.js';
 import { write } from './write.js';
+import { runStudio } from './studio/run.js';
 import { WORKLOADS } from './workloads/index.js';
 import type { Open, Workload } from './workloads/workload.js';
 
 const args = process.argv.slice(2);
 
 if (args[0] === 'growth') await runGrowth(args.slice(1));
+else if (args[0] === 'studio') await runStudio(args.slice(1));
 else await run(benchOptions(args));
 
 async function run(options: BenchOptions): Promise<void> {

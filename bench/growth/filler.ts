@@ -190,7 +190,7 @@ function texts({ hex, text, json }: Functions, { insertMissing }: BareDriver) {
   const event = `replace(replace(replace(t.text, '@id', ${idOf('n.n')}), '@invocation', ${invocation}), '@time', ${text(time)})`;
   return {
     createTables: [
-      `create table growth_sessions (ordinal int primary key, app_name varchar(128) not null, user_id varchar(191) not null,
+      `create table growth_sessions (ordinal bigint primary key, app_name varchar(128) not null, user_id varchar(191) not null,
         session_id varchar(191) not null, incarnation varchar(36) not null, length int not null, create_time bigint not null,
         step bigint not null, title varchar(255), labels varchar(255))`,
       'create table growth_numbers (n int primary key)',
