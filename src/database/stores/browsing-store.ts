@@ -259,11 +259,11 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
   // The column has no sign on MariaDB.
   const newest = `case when s.last_seq > ${SAMPLED} then s.last_seq - ${SAMPLED} else 0 end`;
   const count = 's.last_seq - s.first_seq + 1';
-  // For each session by the index. PostgreSQL would read all events of a long one for a join.
+  // For each session by the index. PostgreSQL reads all events of a long one for a join, and without the upper end of the range.
   const sizes = (table: string, column: string) => `select ${columns},
       case when ${count} > ${SAMPLED} then ${SAMPLED} else ${count} end as events,
       (select coalesce(sum(${sql.byteLength(`e.${column}`)}), 0) from ${table} as e
-        where ${isSameSession('e', 's')} and e.seq > ${newest}) as bytes
+        where ${isSameSession('e', 's')} and e.seq > ${newest} and e.seq <= s.last_seq) as bytes
     from ${sessions} as s`;
   // From name to name by the index, in one statement: as statements of their own, each waits for the server.
   const names = (column: string, where: string) => {

@@ -7,7 +7,7 @@ import { number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import { EVENTS, stateOf, type Conversation, type Entry, type ShownState, type ShownValue } from '../reading.js';
 import { notFound, type Visit } from '../visit.js';
-import { eventList } from './event-view.js';
+import { authorOf, eventList } from './event-view.js';
 import { ago, chip, empty, hue, page, time } from './layout.js';
 
 /** A conversation with its state. */
@@ -78,7 +78,7 @@ function timeLine({ links }: Visit, { session, entries }: Conversation, at: numb
       : html`<span class="button" aria-disabled="true">${text}</span>`;
   const shown = at ?? lastSeq;
   const tick = ({ seq, event }: Entry) => {
-    const author = typeof event?.author === 'string' ? event.author : 'damaged';
+    const author = event ? authorOf(event) : 'damaged';
     return html`<li>
       <a
         class="${author === 'user' ? 'user' : 'agent'} ${hue(author)}"
@@ -135,7 +135,10 @@ function eventsOf(visit: Visit, { session, entries, changes, upTo }: Conversatio
   // The rows in their order: a change comes after the event whose number it has.
   const rows: [seq: number, row: Content][] = [
     ...entries.map(({ seq }): [number, Content] => [seq, views.get(seq)]),
-    ...changes.map((change): [number, Content] => [change.seq + 0.5, changeView(change)]),
+    ...upToSize(changes.map(changeView), LARGEST).map((view, i): [number, Content] => [
+      (changes[i]?.seq ?? 0) + 0.5,
+      view,
+    ]),
   ];
   rows.sort(([one], [other]) => one - other);
   const cursor = JSON.stringify({ seq: upTo, incarnation });
@@ -185,6 +188,15 @@ const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
   rewound: 'Rewound',
 };
 
+/** The most markup of changes, and of the state, that a page has. */
+const LARGEST = 40_000;
+
+/** @returns the first of them, as long as they are not larger together. */
+function upToSize(views: readonly Html[], most: number): Html[] {
+  let length = 0;
+  return views.filter(({ text }) => (length += text.length) <= most);
+}
+
 function changeView(change: TimedChange): Html {
   const { kind, seq, eventSeq, data } = change;
   const recorded = data === null ? undefined : decode(data)?.value;
@@ -230,10 +242,13 @@ function statePanel(visit: Visit, { session, state }: Conversation, at: number |
     </p>`;
   const groups = SCOPES.map((scope) => {
     const values = state.values[scope];
+    const views = values.map((value) => stateValue(visit, session.key, value, at));
+    const shown = upToSize(views, LARGEST / SCOPES.length);
+    const more = values.length - shown.length + state.more[scope];
     return html`<h3>${SCOPE_NAMES[scope]} <span class="dim">${number(values.length + state.more[scope])}</span></h3>
       ${values.length === 0 && html`<p class="dim">Nothing is set.</p>`}
-      <dl class="state">${values.map((value) => stateValue(visit, session.key, value, at))}</dl>
-      ${state.more[scope] > 0 && html`<p class="dim">and ${number(state.more[scope])} more</p>`}`;
+      <dl class="state">${shown}</dl>
+      ${more > 0 && html`<p class="dim">and ${number(more)} more</p>`}`;
   });
   return html`<details class="panel" open>
     <summary><h2>State</h2></summary>

@@ -9,7 +9,7 @@ import { IMAGES } from './event-view.js';
 import { page } from './layout.js';
 
 /** How much of an event's JSON a page shows, in characters. */
-const MOST = 200_000;
+const MOST = 40_000;
 
 /** An event as it is stored, but for what ADK alone may know. */
 export async function eventPage(visit: Visit): Promise<Response> {

@@ -26,11 +26,19 @@ const MOST_PARTS = 20;
 /** The markup of the events of a page, from which on they are shown in brief. */
 const LARGE_PAGE = 150_000;
 
+/** The most of it: an event with more is a link to its page. */
+const LARGEST_PAGE = 190_000;
+
 /** Images that a browser shows without running anything. SVG is none: it may have scripts. */
 export const IMAGES: readonly unknown[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 /** The largest image that is shown, in bytes. */
 const LARGEST_IMAGE = 512 * 1024;
+
+/** @returns who has written an event, as far as a page shows that. */
+export function authorOf(event: unknown): string {
+  return cut(textOf(recordOf(event)['author']) ?? 'unknown', FEW)[0];
+}
 
 /** The answer to a call. */
 interface Answer {
@@ -72,7 +80,9 @@ export function eventList(entries: readonly Entry[], surroundings: Surroundings)
   let length = 0;
   const views = new Map<number, Html>();
   for (const entry of entries) {
-    const view = new EventView(surroundings, { calls, answers, answeredByUser }, length > LARGE_PAGE).view(entry);
+    const around = new EventView(surroundings, { calls, answers, answeredByUser }, length > LARGE_PAGE);
+    const whole = around.view(entry);
+    const view = length + whole.text.length > LARGEST_PAGE ? around.link(entry) : whole;
     length += view.text.length;
     views.set(entry.seq, view);
   }
@@ -107,7 +117,7 @@ class EventView {
       </li>`;
     }
     const loose = recordOf(event);
-    const author = textOf(loose['author']) ?? 'unknown';
+    const author = authorOf(event);
     const isUser = author === 'user';
     const branch = textOf(loose['branch']);
     const depth = branch === undefined ? 0 : Math.min(branch.split('.').length - 1, 3);
@@ -134,6 +144,22 @@ class EventView {
         ${content} ${parts.length > MOST_PARTS && this.#rest(`${parts.length - MOST_PARTS} more parts`)}
         ${this.#transcription(loose)}${this.#error(loose)}${this.#actions(loose)}
       </div>
+    </li>`;
+  }
+
+  /** In place of one that is too large for the page. */
+  link({ seq, event }: Entry): Html {
+    this.#seq = seq;
+    const author = authorOf(event);
+    return html`<li
+      class="event ${author === 'user' ? 'user' : 'agent'} depth-0 ${hue(author)}"
+      id="e${seq}"
+      data-seq="${seq}"
+    >
+      <div class="meta">
+        <span class="author"><bdi>${author}</bdi></span>
+      </div>
+      <div class="body">${this.#rest(`Show event #${seq}`)}</div>
     </li>`;
   }
 

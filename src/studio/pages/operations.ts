@@ -170,11 +170,11 @@ const STATES: Readonly<Record<Finding['state'], Html>> = {
   wrong: chip('wrong', 'bad'),
 };
 
-/** What `doctor` of the command line finds, but for damaged sessions, which have a list of their own. */
+/** What `doctor` of the command line finds without reading the keys of all events. */
 export async function doctorPage(visit: Visit): Promise<Response> {
   visit.checkUnlimited();
   const findings: Finding[] = [];
-  for await (const finding of examine(visit.reading.em, { countsEvents: false })) findings.push(finding);
+  for await (const finding of examine(visit.reading.em, { readsAll: false })) findings.push(finding);
   const rows = findings.map(
     ({ check, state, found, advice }) =>
       html`<tr class="finding">
@@ -183,7 +183,12 @@ export async function doctorPage(visit: Visit): Promise<Response> {
         <td>${found}${advice !== undefined && html`<pre>${advice}</pre>`}</td>
       </tr>`,
   );
-  return operationsPage(visit, 'Doctor', table(['Check', 'State', 'Found'], rows));
+  const body = html`${table(['Check', 'State', 'Found'], rows)}
+    <p class="dim">
+      The command <code>npx adk-mikro-orm doctor</code> also looks for what is left of sessions that were deleted, and
+      for damage in all sessions.
+    </p>`;
+  return operationsPage(visit, 'Doctor', body);
 }
 
 /** What `repair` would take out of a session. */
