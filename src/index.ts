@@ -106,7 +106,8 @@ export type {
 } from './sessions/summaries.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';
-export type { ExportFilter } from './transfer/export.js';
+export type { TextBinding, TransferTexts } from './transfer/bound-texts.js';
+export type { ExportOptions } from './transfer/export.js';
 export type {
   AppRecord,
   EventRecord,

@@ -126,10 +126,12 @@ function program(): Command {
     .argument('[file]', 'the standard output by default')
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user, without the state of apps')
+    .option('--as-stored', 'what a codec has encoded stays encoded; needs no codec')
     .action(action(exportSessions));
 
   command('import', 'writes what export has read, or copies another ADK session store', 'import support.jsonl')
     .argument('[file]', 'lines of JSON; - for the standard input')
+    .option('--as-stored', 'also take what was exported with --as-stored')
     .option('--from <url>', 'a database of a session service of ADK for TypeScript, Python or Go')
     .option('--dry-run', 'with --from: only count, and report what cannot be taken')
     .option('--batch-size <n>', 'how many events a transaction writes at most (default: 500)', wholeNumber)

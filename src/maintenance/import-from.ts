@@ -17,7 +17,7 @@ import {
   type SessionMaintenanceOptions,
 } from './options.js';
 
-export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress'>, SessionMaintenanceOptions {
+export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress' | 'texts'>, SessionMaintenanceOptions {
   /** Of any MikroORM on the database with ADK's store; it need not know the tables. */
   from: EntityManager;
   /** Of the MikroORM with our tables. It may be the same one. */

@@ -22,7 +22,8 @@ import {
   type RetryOptions,
 } from '../model/options.js';
 import type { ImportProgress, MaintenanceProgress, ReencodeResult } from '../model/progress.js';
-import type { ExportFilter } from '../transfer/export.js';
+import type { TransferTexts } from '../transfer/bound-texts.js';
+import type { ExportOptions } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
 
 export interface SessionMaintenanceOptions extends ReportingOptions, CodecOptions {
@@ -119,6 +120,11 @@ export interface ImportOptions {
   /** Ends the import before the next record when it fires. Nothing is thrown. */
   signal?: AbortSignal;
   onProgress?: (progress: ImportProgress) => void;
+  /**
+   * `'plain'` by default. `'asStored'` also takes records of an export with `texts: 'asStored'`: what is encoded in them is written as
+   * it is, and not looked into, so take them from whom you trust.
+   */
+  texts?: TransferTexts;
 }
 
 /** A statement that names each of its rows by a value takes so many on every database. */
@@ -140,7 +146,11 @@ export const MAINTENANCE_OPTIONS: Known<SessionMaintenanceOptions> = {
   ...REPORTING_OPTIONS,
   ...CODEC_OPTIONS,
 };
-export const IMPORT_OPTIONS: Known<ImportOptions> = { batchSize: aCount, signal: anAbortSignal, onProgress: aFunction };
+export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
+  batchSize: aCount,
+  signal: anAbortSignal,
+  onProgress: aFunction,
+};
 
 /** `checkKeys` checks the names. */
 const OWNER: Known<StatsOptions> = { appName: anything, userId: anything };
@@ -155,7 +165,8 @@ const BATCH_OPTIONS: Known<BatchOptions> = {
 };
 
 export const checkOptions = object<SessionMaintenanceOptions>(MAINTENANCE_OPTIONS);
-export const checkImport = object<ImportOptions>(IMPORT_OPTIONS);
+const someTexts = oneOf('plain', 'asStored');
+export const checkImport = object<ImportOptions>({ ...IMPORT_OPTIONS, texts: someTexts });
 export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
 
 const pruneOptions = object<PruneOptions>({
@@ -221,11 +232,11 @@ export function checkReencode(options: ReencodeOptions): void {
   checkKeys(givenKey(options));
 }
 
-const exportFilter = object<ExportFilter>(OWNER);
+const exportOptions = object<ExportOptions>({ ...OWNER, texts: someTexts });
 
-export function checkExport(filter: ExportFilter): void {
-  exportFilter(filter, 'The filter');
-  checkKeys(givenKey(filter));
+export function checkExport(options: ExportOptions): void {
+  exportOptions(options, 'The options of exportSessions');
+  checkKeys(givenKey(options));
 }
 
 const statsOptions = object<StatsOptions & { groupBy?: 'app' }>({ ...OWNER, groupBy: oneOf('app') });

@@ -7,7 +7,7 @@ import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogPosition } from '../model/log-history.js';
 import type { ErrorContext } from '../model/options.js';
 import type { EraseUserResult, ImportProgress, MaintenanceResult, ReencodeResult } from '../model/progress.js';
-import { exportRecords, type ExportFilter } from '../transfer/export.js';
+import { exportRecords, type ExportOptions } from '../transfer/export.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
 import { CallInParts } from './call-in-parts.js';
@@ -147,15 +147,17 @@ export class SessionMaintenance {
    * database. Leases, positions and contents that were rewritten are not part of it. While others write, each session is whole and
    * as of one moment; one that is deleted before it is read is left out.
    *
+   * With `texts: 'asStored'` what a codec has encoded stays encoded (contract M4): no key is needed, and a lost key is no damage.
+   *
    * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` mends it.
    */
-  exportSessions(filter: ExportFilter = {}): AsyncIterable<TransferRecord> {
-    checkExport(filter);
-    const call: ErrorContext = { operation: 'exportSessions', key: givenKey(filter) };
+  exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
+    checkExport(options);
+    const call: ErrorContext = { operation: 'exportSessions', key: givenKey(options) };
     const run = <T>(work: (sql: Sql) => Promise<T>) => this.#read(call, work);
     const snapshot = <T>(work: (sql: Sql) => Promise<T>) =>
       this.#database.call(call, () => this.#database.snapshot(work));
-    return exportRecords({ run, snapshot }, this.#stores, filter);
+    return exportRecords({ run, snapshot }, this.#stores, options);
   }
 
   /**
@@ -166,9 +168,11 @@ export class SessionMaintenance {
    *
    * @param records what `exportSessions` gives, or its lines, each parsed.
    * @param options.onProgress called after each record with what has been written in all.
+   * @param options.texts `'asStored'` to take records of an export of texts as they are stored, too.
    * @returns what was written; what was there already does not count.
    * @throws InvalidArgumentError with the number of the record, for what is no record, has values or names that cannot be
-   *   stored, or comes in another order. What came before it is written.
+   *   stored, or comes in another order; also for texts as they are stored without `texts: 'asStored'`, or under other names than
+   *   they were stored under. What came before it is written.
    * @throws SessionExistsError when another session has the id of one of the records.
    */
   async importSessions(
@@ -177,7 +181,8 @@ export class SessionMaintenance {
   ): Promise<ImportProgress> {
     checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
-    const target = new Import(call.write, this.#stores, { batchSize: importBatchSize(options) });
+    const { texts } = options;
+    const target = new Import(call.write, this.#stores, { batchSize: importBatchSize(options), texts });
     return call.run(
       () => target.progress,
       () => target.addAll(records, options),

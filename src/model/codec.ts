@@ -87,6 +87,9 @@ function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | un
   }
 }
 
+/** Whether a text is one that a codec can have made, so that every database takes it; what it says is not looked into. */
+export const isWhole = (text: string): boolean => isEncoded(text) && parsed(text) !== undefined;
+
 const shownSteps = (steps: readonly Step[]) =>
   steps.map(({ codec, key }) => (key === undefined ? codec : `${codec} (key ${key})`)).join(', ');
 
@@ -202,6 +205,10 @@ export const originOf = (incarnation: string): string => incarnation.slice(1, OR
 /** @param fresh a random UUID. @returns the incarnation of a session that is rewound: another one of the same origin. */
 export const rewoundIncarnation = (incarnation: string, fresh: string): string =>
   incarnation.slice(0, ORIGIN_LENGTH) + fresh.slice(ORIGIN_LENGTH);
+
+/** @param fresh a random UUID. @returns an incarnation of an origin, for a session that is written with texts bound to it. */
+export const incarnationWith = (origin: string, fresh: string): string =>
+  fresh.slice(0, 1) + origin + fresh.slice(ORIGIN_LENGTH);
 
 /** A session of which it is known which one it is. Of a user or an app the other names are empty. */
 export interface KnownSession extends SessionKey {

@@ -1,4 +1,4 @@
-import { isEncoded, isPromise, type CodecContext, type Decoded, type MaybePromise, type TextCodec } from './codec.js';
+import { TextCodec, isEncoded, isPromise, type CodecContext, type Decoded, type MaybePromise } from './codec.js';
 
 /** Thrown out of work that has met texts which have to be waited for. The work is run again when they are there. */
 export class TextsAwaited extends Error {
@@ -17,9 +17,12 @@ export class StoredTexts {
   /** What was waited for in earlier runs of the call's work. */
   readonly #results = new Map<string, Decoded>();
   #awaited: Promise<unknown>[] = [];
+  readonly #areAsStored: boolean;
 
-  constructor(codec: TextCodec) {
+  /** @param areAsStored whether what is encoded is read as it is. */
+  constructor(codec: TextCodec, areAsStored = false) {
     this.codec = codec;
+    this.#areAsStored = areAsStored;
   }
 
   /**
@@ -45,7 +48,7 @@ export class StoredTexts {
 
   /** Within `all`. @param of what the text is; called where it is needed alone. */
   decode(text: string, of: () => CodecContext): Decoded {
-    if (this.codec.isNone && !isEncoded(text)) return text;
+    if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
     const context = of();
     return this.#result('decode', text, context, () => this.codec.decode(text, context));
   }
@@ -55,9 +58,9 @@ export class StoredTexts {
     return this.#result('decode', text, context, () => this.codec.decode(text, context, true));
   }
 
-  /** Within `all`. */
+  /** Within `all`. A text that is encoded stays as it is: it comes from an export of texts as they are stored. */
   encode(text: string, of: () => CodecContext): string {
-    if (this.codec.isNone) return text;
+    if (this.codec.isNone || isEncoded(text)) return text;
     const context = of();
     const encoded = this.#result('encode', text, context, () => this.codec.encode(text, context));
     return typeof encoded === 'string' ? encoded : '';
@@ -73,6 +76,9 @@ export class StoredTexts {
     return '';
   }
 }
+
+/** Reads texts as they are stored, without a codec. */
+export const AS_STORED = new StoredTexts(new TextCodec([]), true);
 
 const identity = (what: string, text: string, context: CodecContext) =>
   [what, ...Object.values<string>({ ...context }), text].join('\0');

@@ -2,14 +2,18 @@ import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
 import type { Run, Sql } from '../database/sql/sql.js';
 import type { StateHistory } from '../database/stores/change-store.js';
+import type { LoggedEvent } from '../database/stores/log-store.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
 import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
+import { isEncoded, isWhole } from '../model/codec.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn } from '../model/seq-ranges.js';
+import { AS_STORED } from '../model/stored-texts.js';
 import { type Scope, type StateEntry } from '../model/state.js';
+import { bindingOf, type TextBinding, type TransferTexts } from './bound-texts.js';
 import type { EventRecord, SessionRecord, StateChangeRecord, StateRecord, TransferRecord } from './records.js';
 import { isRecord } from '../model/objects.js';
 
@@ -23,11 +27,16 @@ interface Reading {
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
 const inflate = promisify<Buffer, Buffer>(inflateRaw);
 
-/** What to export; all conditions given must hold. */
-export interface ExportFilter {
+/** What to export, all conditions given must hold, and how. */
+export interface ExportOptions {
   appName?: string;
   /** Without the state of apps (`app:`), which is nobody's. */
   userId?: string;
+  /**
+   * `'plain'` by default. With `'asStored'` what a codec has encoded stays encoded, and no key is needed. It can be imported under
+   * the same names alone, and read with the same codecs and keys.
+   */
+  texts?: TransferTexts;
 }
 
 /** How many sessions one query reads. */
@@ -38,10 +47,11 @@ const BATCH = 200;
 
 /** Reads what is stored, in an order that is the same on every database. */
 export async function* exportRecords(
-  reading: Reading,
+  plain: Reading,
   stores: Stores,
-  { appName, userId }: ExportFilter,
+  { appName, userId, texts }: ExportOptions,
 ): AsyncGenerator<TransferRecord> {
+  const reading = texts === 'asStored' ? { run: asStored(plain.run), snapshot: asStored(plain.snapshot) } : plain;
   const nextApp = (after: string) => reading.run((sql) => stores.transfer.nextApp(sql, after));
   for (let app = appName ?? (await nextApp('')); app !== undefined;) {
     yield* exportApp(reading, stores, app, userId);
@@ -49,23 +59,35 @@ export async function* exportRecords(
   }
 }
 
+const asStored =
+  (run: Run): Run =>
+  (work) =>
+    run((sql) => work({ ...sql, texts: AS_STORED }));
+
+/** What the texts that are read are bound to; nothing where they are not as they are stored. */
+const boundIn = ({ texts }: Sql, owner: SessionKey, incarnation = ''): { bound?: TextBinding } =>
+  texts === AS_STORED ? { bound: bindingOf(owner, incarnation) } : {};
+
 async function* exportApp(
   { run, snapshot }: Reading,
   stores: Stores,
   appName: string,
   userId: string | undefined,
 ): AsyncGenerator<TransferRecord> {
-  const stateOf = async (owner: SessionKey, scope: Scope) =>
-    (await run((sql) => stores.state.written(sql, owner, scope))).map((entry) => stateRecord(entry, owner));
+  const stateOf = (owner: SessionKey, scope: Scope) =>
+    run(async (sql) => {
+      const entries = await stores.state.written(sql, owner, scope);
+      return { ...boundIn(sql, owner), state: entries.map((entry) => stateRecord(entry, owner)) };
+    });
   const app = { appName, userId: '', sessionId: '' };
   if (userId === undefined) {
-    const state = await stateOf(app, 'app');
-    if (state.length > 0) yield { type: 'app', appName, state };
+    const found = await stateOf(app, 'app');
+    if (found.state.length > 0) yield { type: 'app', appName, ...found };
   }
   const nextUser = (after: string) => run((sql) => stores.transfer.nextUser(sql, appName, after));
   for (let user = userId ?? (await nextUser('')); user !== undefined;) {
-    const state = await stateOf({ ...app, userId: user }, 'user');
-    if (state.length > 0) yield { type: 'user', appName, userId: user, state };
+    const found = await stateOf({ ...app, userId: user }, 'user');
+    if (found.state.length > 0) yield { type: 'user', appName, userId: user, ...found };
     user = userId === undefined ? await nextUser(user) : undefined;
   }
   let after: KeptSession | undefined;
@@ -80,7 +102,7 @@ async function* exportApp(
 /** A session, while it is in memory. */
 interface WholeSession {
   record: SessionRecord;
-  /** Its events in their order, JSON of an array each, compressed. */
+  /** What the records of its events have besides its key and their numbers, in their order, JSON of an array each, compressed. */
   batches: Buffer[];
 }
 
@@ -101,8 +123,8 @@ async function* exportSession(
   yield record;
   let seq = record.firstSeq;
   for (const batch of batches) {
-    const events = JSON.parse((await inflate(batch)).toString()) as EventRecord['event'][];
-    for (const event of events) yield { type: 'event', ...key, seq: seq++, event };
+    const events = JSON.parse((await inflate(batch)).toString()) as Pick<EventRecord, 'event' | 'encoded'>[];
+    for (const event of events) yield { type: 'event', ...key, seq: seq++, ...event };
   }
 }
 
@@ -123,10 +145,12 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
     ...(deletedAt !== undefined && { deletedAt }),
     ...(title !== null && { title }),
     ...(labels !== null && { labels: labelsOf(labels) }),
+    ...boundIn(sql, key, incarnation),
     state: state.map((entry) => stateRecord(entry, key)),
     // Left out where it does not explain the session's state: the log takes that state from the tables then, also after an
     // import.
     ...(history.created && history.isComplete && { created: history.created }),
+    ...(history.encodedCreated && history.isComplete && { encodedCreated: history.encodedCreated }),
     ...(history.changes.length > 0 && { changes: changesOf(history, lastSeq) }),
   };
   const batches: Buffer[] = [];
@@ -139,23 +163,45 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
       key,
       gapsIn(numbers, after, upTo).map((gap) => ({ ...gap, problem: 'missing' })),
     );
-    for (const { seq, json } of events)
-      if (!decodeEvent(json ?? undefined)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
-    batches.push(await deflate(`[${events.map(({ json }) => json).join()}]`, { level: constants.Z_BEST_SPEED }));
+    const contents = await eventContents(sql, stores, key, events);
+    batches.push(await deflate(`[${contents.join()}]`, { level: constants.Z_BEST_SPEED }));
     after = upTo;
   }
   return { record, batches };
 }
 
+/** @returns JSON of what the records of events say besides whose they are. */
+async function eventContents(
+  sql: Sql,
+  stores: Stores,
+  key: SessionKey,
+  events: readonly LoggedEvent[],
+): Promise<string[]> {
+  const encoded = events.filter(({ json }) => typeof json === 'string' && isEncoded(json));
+  const heads = await stores.transfer.eventHeads(
+    sql,
+    key,
+    encoded.map(({ seq }) => seq),
+  );
+  return events.map(({ seq, json }) => {
+    const text = json ?? undefined;
+    const head = heads.get(seq);
+    if (text !== undefined && head && isWhole(text)) return JSON.stringify({ event: head, encoded: text });
+    if (!decodeEvent(text)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
+    return `{"event":${text}}`;
+  });
+}
+
 /** The changes; at their end one that has the log take the state from the tables, where a rewind would hide it otherwise. */
 function changesOf({ changes, isComplete }: StateHistory, seq: number): StateChangeRecord[] {
-  const lastRead = changes.findLastIndex((change) => change.kind === 'state' && !change.set);
+  const lastRead = changes.findLastIndex((change) => change.kind === 'state' && !change.set && !change.encoded);
   const lastRewound = changes.findLastIndex(({ kind }) => kind === 'rewound');
   return isComplete || lastRewound <= lastRead ? changes : [...changes, { kind: 'state', seq, removed: [] }];
 }
 
 function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): StateRecord {
-  const value = decode(json);
+  if (isWhole(json)) return { key, encoded: json, eventId };
+  const value = isEncoded(json) ? undefined : decode(json);
   if (!value) refuse(owner, [], [key]);
   return { key, value: value?.value, eventId };
 }

@@ -1,5 +1,6 @@
 import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
+import { originOf } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
 import type { NumberedEvent, StorableRecord } from './records.js';
 
@@ -66,6 +67,8 @@ export class ImportPlanner {
   /** The number of the newest event that is here. */
   readonly #knownSeq: number;
   readonly #isForeign: boolean;
+  /** What encoded texts that are written must be bound to; undefined where the session is made for them. */
+  readonly #origin: string | undefined;
 
   /** @param isForeign see `ImportMode`. */
   constructor(batch: SessionBatch, { row, drySeq }: StoredHere, isForeign = false) {
@@ -79,6 +82,7 @@ export class ImportPlanner {
     this.#row = here ?? { key, firstSeq, lastSeq: firstSeq - 1, createTime, lastUpdateTime, ...described };
     this.#knownSeq = Math.max(this.#row.lastSeq, drySeq ?? 0);
     this.#isForeign = isForeign;
+    this.#origin = here && originOf(here.incarnation);
   }
 
   /** The numbers of the events that are here already; `plan` needs the ids that they have here. */
@@ -93,6 +97,11 @@ export class ImportPlanner {
     if (this.#row.createTime !== session.session.createTime)
       return refusal(new SessionExistsError(sessionId, 'It was created at another time.'));
 
+    const { bound } = session.session;
+    if (bound && this.#origin !== undefined && this.#origin !== bound.origin) {
+      const what = 'The records have texts as they are stored, which are bound to the other one.';
+      return refusal(new SessionExistsError(sessionId, what));
+    }
     const other = events.find(({ seq, id }) => seq <= this.#knownSeq && (ids.get(seq) ?? id) !== id);
     if (other) {
       const what = `Its event ${other.seq} has another id than the one that was to be written.`;

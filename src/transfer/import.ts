@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { Run, Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { KnownSession } from '../model/codec.js';
+import { incarnationWith, isEncoded, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
-import { sessionIdentity } from '../model/keys.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ImportProgress } from '../model/progress.js';
-import { byScope, prefixed } from '../model/state.js';
+import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.js';
+import { AS_STORED } from '../model/stored-texts.js';
+import type { TransferTexts } from './bound-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
 
@@ -15,6 +17,8 @@ export interface ImportMode {
   isDryRun?: boolean;
   /** Whether the records come from a store without titles, labels and soft-deleted sessions: those that are here stay. */
   isForeign?: boolean;
+  /** Which texts are taken; by default plain ones. */
+  texts?: TransferTexts | undefined;
 }
 
 type ImportedSession = SessionBatch['session'];
@@ -45,7 +49,7 @@ export class Import {
   /** @throws InvalidArgumentError for what is no record of an export, or comes in another order. */
   async add(record: unknown): Promise<void> {
     const number = this.#progress.records + 1;
-    const storable = storableRecord(record, number);
+    const storable = storableRecord(record, number, this.#mode.texts);
     if (storable.type === 'event') {
       this.#checkOrder(storable, number);
       if (this.#events.length >= this.#mode.batchSize) await this.#write(false);
@@ -71,7 +75,7 @@ export class Import {
     await this.end();
   }
 
-  #checkOrder({ owner, event: { seq } }: StorableRecord & { type: 'event' }, number: number): void {
+  #checkOrder({ owner, event: { seq, json } }: StorableRecord & { type: 'event' }, number: number): void {
     if (!this.#session || sessionIdentity(this.#session.owner) !== sessionIdentity(owner))
       throw new InvalidArgumentError(
         `Record ${number} is an event, and the record of its session does not come before.`,
@@ -80,6 +84,10 @@ export class Import {
     if (seq < firstSeq || seq > lastSeq)
       throw new InvalidArgumentError(
         `Record ${number}: seq is ${seq}, and the session has events from ${firstSeq} to ${lastSeq}.`,
+      );
+    if (isEncoded(json) && !this.#session.session.bound)
+      throw new InvalidArgumentError(
+        `Record ${number} has an encoded text, and the record of its session does not say what it is bound to.`,
       );
   }
 
@@ -99,7 +107,7 @@ export class Import {
   async #writeShared({ type: scope, owner, state: entries }: StorableRecord & { type: 'app' | 'user' }): Promise<void> {
     if (this.#mode.isDryRun) return;
     await this.#run(async (sql) => {
-      const stored = await this.#stores.state.written(sql, owner, scope);
+      const stored = await this.#stored(sql, owner, scope, entries);
       const here = new Map(stored.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
       const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value));
       if (fresh.length === 0) return;
@@ -132,7 +140,9 @@ export class Import {
     const planner = new ImportPlanner(batch, { row, drySeq }, isForeign);
     const plan = planner.plan(await transfer.eventIds(sql, key, planner.known));
     if (plan.kind === 'refuse') throw plan.error;
-    const incarnation = plan.start === 'keep' && row ? row.incarnation : randomUUID();
+    const { bound } = batch.session.session;
+    const fresh = bound ? incarnationWith(bound.origin, randomUUID()) : randomUUID();
+    const incarnation = plan.start === 'keep' && row ? row.incarnation : fresh;
     if (!isDryRun) await this.#apply(sql, { ...key, incarnation }, batch.session, plan);
     return plan;
   }
@@ -151,10 +161,10 @@ export class Import {
 
   /** Creates the session without its events. */
   async #create(sql: Sql, key: KnownSession, { session }: ImportedSession): Promise<void> {
-    const { firstSeq, lastUpdateTime, created } = session;
+    const { firstSeq, lastUpdateTime, created, encodedCreated } = session;
     const head = { incarnation: key.incarnation, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
     await this.#stores.sessions.create(sql, key, head);
-    const data = created ? JSON.stringify(created) : null;
+    const data = encodedCreated ?? (created ? JSON.stringify(created) : null);
     await this.#stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data });
   }
 
@@ -166,13 +176,24 @@ export class Import {
   ): Promise<void> {
     const { state, changes } = this.#stores;
     if (isNew) return state.set(sql, key, byScope(entries));
-    const stored = await state.written(sql, key, 'session');
+    const stored = await this.#stored(sql, key, 'session', entries);
     if (JSON.stringify(stored) === JSON.stringify(entries)) return;
     const kept = new Set(entries.map((entry) => entry.key));
     const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
     await state.clear(sql, key);
     await state.set(sql, key, byScope(entries));
     await changes.recordState(sql, { session: key, seq: session.lastSeq, removed });
+  }
+
+  /** @returns the state that is here; of values that `entries` has encoded as it is stored, to be compared with these. */
+  async #stored(sql: Sql, owner: SessionKey, scope: Scope, entries: readonly StateEntry[]): Promise<StateEntry[]> {
+    const { state } = this.#stores;
+    const plain = await state.written(sql, owner, scope);
+    const encoded = new Set(entries.filter(({ json }) => isEncoded(json)).map(({ key }) => key));
+    if (encoded.size === 0) return plain;
+    const stored = await state.written({ ...sql, texts: AS_STORED }, owner, scope);
+    const known = new Map(stored.map((entry) => [entry.key, entry]));
+    return plain.map((entry) => (encoded.has(prefixed(scope, entry.key)) ? (known.get(entry.key) ?? entry) : entry));
   }
 
   /** Records for the log what happened to the session outside of its events. */
@@ -185,8 +206,9 @@ export class Import {
     const { changes } = this.#stores;
     for (const change of session.changes ?? []) {
       const { kind, seq } = change;
-      const data = kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
-      await changes.record(sql, { session: key, kind, seq, data: data ? JSON.stringify(data) : null });
+      const recorded = kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
+      const data = change.encoded ?? (recorded ? JSON.stringify(recorded) : null);
+      await changes.record(sql, { session: key, kind, seq, data });
     }
     if (isSoftDeleted) await changes.record(sql, { session: key, kind: 'hidden', seq: session.lastSeq, data: null });
   }

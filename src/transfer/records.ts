@@ -14,25 +14,30 @@ import {
   type Known,
 } from '../model/arguments.js';
 import { checkLabels, checkTitle } from '../model/description.js';
+import { isWhole } from '../model/codec.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
 import { encode } from '../model/event-codec.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
+import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 
 /** A value of the state. Its key has no prefix: the record says whose it is. */
 export interface StateRecord {
   key: string;
-  value: unknown;
+  /** Absent where it is encoded. */
+  value?: unknown;
+  /** The value as a codec has stored it. */
+  encoded?: string;
   /** The event that wrote it; null where it was set outside a run. */
   eventId: string | null;
 }
 
 /**
  * State of a session that was set outside a run, for forks and rewinding; `seq` is the number of the event before it.
- * `set` and `state` are absent where they were too large to be recorded.
+ * `set` and `state` are absent where they were too large to be recorded, or in `encoded`, as a codec has stored them.
  */
-export type StateChangeRecord = { seq: number } & (
+export type StateChangeRecord = { seq: number; encoded?: string } & (
   | { kind: 'state'; set?: Record<string, unknown>; removed: readonly string[] }
   | { kind: 'rewound'; state?: Record<string, unknown> }
 );
@@ -41,6 +46,8 @@ export type StateChangeRecord = { seq: number } & (
 export interface AppRecord {
   type: 'app';
   appName: string;
+  /** Of an export of texts as they are stored. */
+  bound?: TextBinding;
   state: readonly StateRecord[];
 }
 
@@ -49,6 +56,8 @@ export interface UserRecord {
   type: 'user';
   appName: string;
   userId: string;
+  /** Of an export of texts as they are stored. */
+  bound?: TextBinding;
   state: readonly StateRecord[];
 }
 
@@ -66,10 +75,14 @@ export interface SessionRecord extends SessionKey {
   deletedAt?: number;
   title?: string;
   labels?: Record<string, string>;
+  /** Of an export of texts as they are stored. */
+  bound?: TextBinding;
   /** Its own state. */
   state: readonly StateRecord[];
   /** The state that it was given, keys with prefixes; absent where that is not known, or does not explain `state`. */
   created?: Record<string, unknown>;
+  /** The same as a codec has stored it. */
+  encodedCreated?: string;
   changes?: readonly StateChangeRecord[];
 }
 
@@ -77,8 +90,10 @@ export interface SessionRecord extends SessionKey {
 export interface EventRecord extends SessionKey {
   type: 'event';
   seq: number;
-  /** The event as ADK has it, as JSON carries it. */
+  /** The event as ADK has it, as JSON carries it; where it is encoded, only its id and its time. */
   event: { id: string; timestamp: number } & Record<string, unknown>;
+  /** The event as a codec has stored it. */
+  encoded?: string;
 }
 
 /** A line of an export. */
@@ -109,12 +124,15 @@ const someLabels: Check = (value, name) => {
   checkLabels(value as Record<string, unknown>);
 };
 
+const encoded = rule('a text as a codec has stored it', (value) => typeof value === 'string' && isWhole(value));
+const bound = object<TextBinding>({ origin: aString, names: aString }, 'origin', 'names');
+
 /** `checkKeys` checks the names. */
 const session: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
 
 const CHECKS = {
-  app: object<AppRecord>({ type: anything, appName: anything, state: objects }, 'state'),
-  user: object<UserRecord>({ type: anything, appName: anything, userId: anything, state: objects }, 'state'),
+  app: object<AppRecord>({ type: anything, appName: anything, bound, state: objects }, 'state'),
+  user: object<UserRecord>({ type: anything, appName: anything, userId: anything, bound, state: objects }, 'state'),
   session: object<SessionRecord>(
     {
       type: anything,
@@ -127,7 +145,9 @@ const CHECKS = {
       title: aTitle,
       labels: someLabels,
       state: objects,
+      bound,
       created: aRecord,
+      encodedCreated: encoded,
       changes: objects,
     },
     'createTime',
@@ -136,25 +156,30 @@ const CHECKS = {
     'lastSeq',
     'state',
   ),
-  event: object<EventRecord>({ type: anything, ...session, seq: seqFrom(1), event: aRecord }, 'seq', 'event'),
+  event: object<EventRecord>({ type: anything, ...session, seq: seqFrom(1), event: aRecord, encoded }, 'seq', 'event'),
 };
-const checkState = object<StateRecord>({ key: aString, value: anything, eventId: nullable(aString) }, 'key', 'eventId');
+const checkState = object<StateRecord>(
+  { key: aString, value: anything, encoded, eventId: nullable(aString) },
+  'key',
+  'eventId',
+);
 const seq = seqFrom(0);
 const CHANGES = {
   state: object<StateChangeRecord & { kind: 'state' }>(
-    { seq, kind: anything, set: aRecord, removed: strings },
+    { seq, kind: anything, set: aRecord, removed: strings, encoded },
     'seq',
     'removed',
   ),
-  rewound: object<StateChangeRecord & { kind: 'rewound' }>({ seq, kind: anything, state: aRecord }, 'seq'),
+  rewound: object<StateChangeRecord & { kind: 'rewound' }>({ seq, kind: anything, state: aRecord, encoded }, 'seq'),
 };
 const checkKind = oneOf(...Object.keys(CHANGES));
 
 /**
  * @param number of the record, counted from 1.
+ * @param texts which texts are taken; by default plain ones.
  * @throws InvalidArgumentError that begins with the number, for what is no record of an export, or cannot be stored.
  */
-export function storableRecord(record: unknown, number: number): StorableRecord {
+export function storableRecord(record: unknown, number: number, texts: TransferTexts = 'plain'): StorableRecord {
   const name = `Record ${number}`;
   aRecord(record, name);
   const { type } = record as TransferRecord;
@@ -162,7 +187,9 @@ export function storableRecord(record: unknown, number: number): StorableRecord 
     throw new InvalidArgumentError(`${name} has no type of a record: app, user, session or event.`);
   try {
     CHECKS[type](record, name);
-    return storable(record as TransferRecord);
+    const stored = storable(record as TransferRecord);
+    checkTexts(record as TransferRecord, stored, texts);
+    return stored;
   } catch (error) {
     const isRefusal =
       error instanceof InvalidArgumentError ||
@@ -171,6 +198,30 @@ export function storableRecord(record: unknown, number: number): StorableRecord 
     if (!isRefusal || error.message.startsWith(name)) throw error;
     throw new InvalidArgumentError(`${name}: ${error.message}`);
   }
+}
+
+/** The records of events have no binding: that of their session counts. */
+function checkTexts(record: TransferRecord, { owner }: StorableRecord, texts: TransferTexts): void {
+  if (record.type === 'event') {
+    if (record.encoded !== undefined && texts === 'plain') refuseStored();
+    return;
+  }
+  const { bound, state } = record;
+  const created = record.type === 'session' ? [{ encoded: record.encodedCreated }, ...(record.changes ?? [])] : [];
+  const hasEncoded = [...state, ...created].some((each) => each.encoded !== undefined);
+  if ((bound || hasEncoded) && texts === 'plain') refuseStored();
+  if (hasEncoded && !bound)
+    throw new InvalidArgumentError('It has encoded texts, and does not say what they are bound to.');
+  if (bound && !isBoundTo(owner, bound))
+    throw new InvalidArgumentError(
+      `Its texts are as they were stored under other names, and nobody could read them under these. Import them under the names that they had, or export plain texts.`,
+    );
+}
+
+function refuseStored(): never {
+  throw new InvalidArgumentError(
+    `It is of an export of texts as they are stored. Import it with texts: 'asStored' (--as-stored), if you trust who made it: what is encoded is not looked into.`,
+  );
 }
 
 function storable(record: TransferRecord): StorableRecord {
@@ -200,7 +251,7 @@ function storable(record: TransferRecord): StorableRecord {
       const owner = ownerOf(record);
       checkKeys({ ...owner, eventId: event.id });
       // Whoever makes a file or another store could write what ADK trusts. ADK takes it from events of another store, too.
-      const { json } = encode(withoutInternalMetadata(event), 'event');
+      const json = record.encoded ?? encode(withoutInternalMetadata(event), 'event').json;
       return { type, owner, event: { seq, id: event.id, timestamp: event.timestamp, json } };
     }
   }
@@ -216,7 +267,7 @@ function storableState(state: readonly StateRecord[], scope: Scope, owner: Sessi
   const names = new Set<string>();
   return state.map((each) => {
     checkState(each, 'state');
-    const { key, value, eventId } = each;
+    const { key, value, encoded, eventId } = each;
     const name = prefixed(scope, key);
     if (scopeOf(name).scope !== scope)
       throw new InvalidArgumentError(`The key '${key}' of the state of a session has a prefix of another scope.`);
@@ -224,6 +275,6 @@ function storableState(state: readonly StateRecord[], scope: Scope, owner: Sessi
     names.add(name);
     checkStateKey(owner, name);
     if (eventId !== null) checkKeys({ eventId });
-    return { key: name, json: encode(value, `state.${key}`).json, eventId };
+    return { key: name, json: encoded ?? encode(value, `state.${key}`).json, eventId };
   });
 }

@@ -16,10 +16,10 @@ import { counted, printable } from '../../operations/words.js';
 /** Beside the file, until the export is whole. */
 const UNFINISHED = '.part';
 
-export const exportSessions: Work<[string | undefined, { app?: string; user?: string }]> = async (
+export const exportSessions: Work<[string | undefined, { app?: string; user?: string; asStored?: true }]> = async (
   { em, codec, terminal, signal },
   file,
-  { app, user },
+  { app, user, asStored },
 ) => {
   const owner = { appName: app, userId: user };
   const maintenance = new SessionMaintenance(em, codec);
@@ -30,7 +30,7 @@ export const exportSessions: Work<[string | undefined, { app?: string; user?: st
   const progress = new Progress(sessions + events);
   let records = 0;
   async function* lines() {
-    for await (const record of maintenance.exportSessions(owner)) {
+    for await (const record of maintenance.exportSessions({ ...owner, texts: asStored && 'asStored' })) {
       if (signal.aborted) return;
       yield `${JSON.stringify(record)}\n`;
       progress.show(++records, counted(records, 'record'));
@@ -57,12 +57,14 @@ export const exportSessions: Work<[string | undefined, { app?: string; user?: st
 export interface ImportFlags {
   from?: string;
   dryRun?: true;
+  asStored?: true;
   batchSize?: number;
 }
 
 export const importSessions: Work<[string | undefined, ImportFlags]> = (context, file, flags) => {
   if ((file === undefined) === (flags.from === undefined))
     throw new UsageError('import takes a file (- for the standard input), or --from with the URL of another store.');
+  if (flags.from !== undefined && flags.asStored) throw new UsageError('--as-stored is for a file.');
   if (flags.from !== undefined) return importFrom(context, flags.from, flags);
   if (flags.dryRun) throw new UsageError('--dry-run is for --from.');
   return importFile(context, file ?? '-', flags);
@@ -71,7 +73,7 @@ export const importSessions: Work<[string | undefined, ImportFlags]> = (context,
 async function importFile(
   { em, codec, terminal, signal }: Context,
   file: string,
-  { batchSize }: ImportFlags,
+  { batchSize, asStored }: ImportFlags,
 ): Promise<CommandResult> {
   const isFile = file !== '-';
   if (isFile && !existsSync(file)) throw new UsageError(`There is no file ${file}.`);
@@ -80,7 +82,7 @@ async function importFile(
   let bytes = 0;
   input.on('data', (chunk: string | Buffer) => (bytes += chunk.length));
   const show = (done: ImportProgress) => progress.show(bytes, written(done));
-  const options = { signal, batchSize, onProgress: show };
+  const options = { signal, batchSize, texts: asStored && ('asStored' as const), onProgress: show };
   try {
     const done = await new SessionMaintenance(em, codec).importSessions(records(input), options);
     progress.end();

@@ -1,4 +1,4 @@
-import { ofChange, type KnownSession } from '../../model/codec.js';
+import { isEncoded, ofChange, type KnownSession } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
@@ -130,11 +130,17 @@ export class ChangeStore {
     await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: JSON.stringify({ firstSeq }) });
   }
 
-  /** @returns what was recorded of a session's state, in the order in which it was made. */
+  /** @returns what was recorded of a session's state, in the order in which it was made; encoded only where `sql` reads it as stored. */
   async history(sql: Sql, session: SessionKey): Promise<StateHistory> {
     const history: StateHistory = { created: undefined, changes: [], isComplete: true };
     for (const change of await this.#recorded(sql, session)) {
-      const { kind, data } = change;
+      const { kind, data, seq } = change;
+      if (data !== null && isEncoded(data)) {
+        if (kind === 'created') history.encodedCreated = data;
+        else if (kind === 'rewound') history.changes.push({ kind, seq, encoded: data });
+        else if (kind === 'state') history.changes.push({ kind, seq, removed: [], encoded: data });
+        continue;
+      }
       const value = recordedIn(data);
       // Too large to be recorded, older than the record, or an event that was rewritten.
       if (kind === 'state' ? !isRecord(value?.['set']) : !value) history.isComplete = false;
@@ -218,7 +224,9 @@ export function decodedData(
 export interface StateHistory {
   /** What the session was given; undefined where it is not known. */
   created: Record<string, unknown> | undefined;
-  changes: PastChange[];
+  /** The same as a codec has stored it. */
+  encodedCreated?: string;
+  changes: (PastChange & { encoded?: string })[];
   /**
    * Whether this and the session's events explain every value. A value stays when its event is rewritten without it, and a
    * change may have been too large to be recorded.

@@ -64,6 +64,22 @@ export class TransferStore {
     return new Map(rows.map((row) => [numberOf(row.seq), textOf(row.event_id)]));
   }
 
+  /** @returns the session's events with these numbers, by number, without what they say. */
+  async eventHeads(
+    sql: Sql,
+    session: SessionKey,
+    numbers: readonly number[],
+  ): Promise<Map<number, { id: string; timestamp: number }>> {
+    if (numbers.length === 0) return new Map();
+    const rows = await sql.all<{ seq: number; event_id: string; timestamp: number | string }>(
+      `${this.#text.selectEventHeads} (${placeholders(numbers.length)})`,
+      [...sessionValues(session), ...numbers],
+    );
+    return new Map(
+      rows.map((row) => [numberOf(row.seq), { id: textOf(row.event_id), timestamp: numberOf(row.timestamp) }]),
+    );
+  }
+
   /** Makes a session's row what was exported; for the caller that holds its lock. */
   async describe(sql: Sql, { key, ...session }: Omit<TransferredSession, 'incarnation'>): Promise<void> {
     // A soft-deleted session has another incarnation, for appends (contract K3).
@@ -102,6 +118,7 @@ function texts(tables: Tables) {
     selectSession: `select ${columns} from ${sessions} where ${SESSION_WHERE}`,
     lock: { table: sessions, columns, where: SESSION_WHERE },
     selectEventIds: `select seq, event_id from ${events} where ${SESSION_WHERE} and seq in`,
+    selectEventHeads: `select seq, event_id, timestamp from ${events} where ${SESSION_WHERE} and seq in`,
     update: `update ${sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,
       incarnation = replace(incarnation, ?, ?), title = ?, labels = ? where ${SESSION_WHERE}`,
   };
