@@ -10,4 +10,5 @@ export type { Codec, CodecContext, CodecData } from './model/codec.js';
 export type { CodecOptions, ErrorContext, ReportingOptions, RetryOptions } from './model/options.js';
 export type { ImportFromProgress, ImportProgress, MaintenanceProgress } from './model/progress.js';
 export type { SessionKey } from './model/keys.js';
+export type { TransferTexts } from './transfer/bound-texts.js';
 export type { RefusedRow } from './transfer/foreign/read-foreign.js';
