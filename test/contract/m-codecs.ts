@@ -543,7 +543,10 @@ codecSuite.own(
     await serviceOf(context, { codec: known() }).appendEvent({ session, event: saying(SECRET) });
     const records = await read(new SessionMaintenance(orm.em).exportSessions({ appName: app, texts: 'asStored' }));
     const target = await scratch();
-    await new SessionMaintenance(target.orm.em, { codec: both('k2') }).importSessions(records, { texts: 'asStored', batchSize: 2 });
+    await new SessionMaintenance(target.orm.em, { codec: both('k2') }).importSessions(records, {
+      texts: 'asStored',
+      batchSize: 2,
+    });
     const texts = await textsIn({ ...target, app });
     expect(texts.join()).not.toMatch(/launch|0451/);
     expect(texts.filter((text) => text.includes('"k1"'))).toHaveLength(1);
@@ -887,7 +890,11 @@ async function contentsIn({ query }: Pick<OwnStore, 'query'>, app: string): Prom
   const rows: Record<string, unknown>[] = [];
   for (const [table, names] of Object.entries(columns)) {
     const key = names.split(', ').slice(0, -1).join(', ');
-    rows.push(...(await query<Record<string, unknown>>(`select ${names} from adk_${table} where app_name = ? order by ${key}`, [app])));
+    rows.push(
+      ...(await query<Record<string, unknown>>(`select ${names} from adk_${table} where app_name = ? order by ${key}`, [
+        app,
+      ])),
+    );
   }
   return rows;
 }
