@@ -1,17 +1,31 @@
 import { InvalidArgumentError } from '../model/errors.js';
+import { CONCURRENCY_RULES } from './concurrency-rules.js';
 import { helpersOf } from './context.js';
+import { DURABILITY_RULES } from './durability-rules.js';
+import { EVENT_RULES } from './event-rules.js';
+import { HANDLE_RULES } from './handle-rules.js';
 import {
   LEVELS,
+  type DurableContext,
+  type DurableRule,
   type Level,
-  type RuleContext,
   type ServiceHarness,
   type ServiceRule,
   type ServiceStore,
 } from './rule.js';
+import { SESSION_RULES } from './session-rules.js';
 import { STATE_RULES } from './state-rules.js';
 
 /** The rules that are published. */
-export const SERVICE_RULES: readonly ServiceRule[] = [...STATE_RULES];
+export const SERVICE_RULES: readonly (ServiceRule | DurableRule)[] = [
+  ...HANDLE_RULES,
+  ...STATE_RULES,
+  ...EVENT_RULES,
+  ...SESSION_RULES,
+  ...CONCURRENCY_RULES,
+  // Last: after them the store is another one.
+  ...DURABILITY_RULES,
+];
 
 /** The functions of a test framework: those of jest and Vitest, or of `node:test`. */
 export type TestGlobals = {
@@ -41,8 +55,8 @@ export interface Verdict {
 }
 
 /**
- * Defines a test for each rule that a session service of ADK must keep. A rule of the level `shared` has a test where the store
- * has `another`.
+ * Defines a test for each rule that a session service of ADK must keep. A rule of the level `shared`
+ * or `durable` passes where the store has no `another` or no `reopen`.
  *
  * ```ts
  * import { after, before, describe, test } from 'node:test';
@@ -57,15 +71,15 @@ export function describeSessionServiceContract(harness: ServiceHarness, globals:
   const [before, after] =
     'beforeAll' in globals ? [globals.beforeAll, globals.afterAll] : [globals.before, globals.after];
   globals.describe(harness.name, () => {
-    let store: ServiceStore | undefined;
+    let judged: Judged | undefined;
     before(async () => {
-      store = await harness.open();
+      judged = { store: await harness.open() };
     });
-    after(async () => store?.close?.());
+    after(async () => judged?.store.close?.());
     for (const rule of SERVICE_RULES) {
       test(`${rule.rule} ${rule.title}`, async () => {
-        if (!store) throw new Error('The store of the service was not opened.');
-        if (allows(store, rule.level)) await rule.test(contextOf(store));
+        if (!judged) throw new Error('The store of the service was not opened.');
+        if (allows(judged.store, rule.level)) await rule.test(contextOf(judged));
       });
     }
   });
@@ -87,10 +101,10 @@ export interface CheckOptions {
 export async function checkSessionService(harness: ServiceHarness, { level }: CheckOptions = {}): Promise<Verdict[]> {
   if (level !== undefined && !LEVELS.includes(level))
     throw new InvalidArgumentError(`level has to be one of ${LEVELS.join(', ')}.`);
-  const store = await harness.open();
+  const judged: Judged = { store: await harness.open() };
   try {
     const wanted = LEVELS.slice(0, level === undefined ? undefined : LEVELS.indexOf(level) + 1);
-    const lacking = level && wanted.find((each) => !allows(store, each));
+    const lacking = level && wanted.find((each) => !allows(judged.store, each));
     if (lacking !== undefined)
       throw new InvalidArgumentError(
         `The rules of the level ${lacking} need ${NEEDED[lacking] ?? ''} of what open() returns. Or choose a lower level.`,
@@ -98,35 +112,56 @@ export async function checkSessionService(harness: ServiceHarness, { level }: Ch
     const verdicts: Verdict[] = [];
     for (const rule of SERVICE_RULES)
       verdicts.push(
-        wanted.includes(rule.level) && allows(store, rule.level)
-          ? await verdictOf(rule, store)
+        wanted.includes(rule.level) && allows(judged.store, rule.level)
+          ? await verdictOf(rule, judged)
           : { ...described(rule), result: 'left out' },
       );
     return verdicts;
   } finally {
-    await store.close?.();
+    await judged.store.close?.();
   }
 }
 
-async function verdictOf(rule: ServiceRule, store: ServiceStore): Promise<Verdict> {
+async function verdictOf(rule: ServiceRule | DurableRule, judged: Judged): Promise<Verdict> {
   try {
-    await rule.test(contextOf(store));
+    await rule.test(contextOf(judged));
     return { ...described(rule), result: 'held' };
   } catch (error) {
     return { ...described(rule), result: 'broken', error };
   }
 }
 
-const described = ({ rule, title, level }: ServiceRule) => ({ rule, title, level });
+const described = ({ rule, title, level }: ServiceRule | DurableRule) => ({ rule, title, level });
 
 /** What the rules of a level need of the store besides the service. */
-const NEEDED: Record<Level, keyof ServiceStore | undefined> = { every: undefined, shared: 'another' };
+const NEEDED: Record<Level, keyof ServiceStore | undefined> = {
+  every: undefined,
+  shared: 'another',
+  durable: 'reopen',
+};
 
 function allows(store: ServiceStore, level: Level): boolean {
   const needed = NEEDED[level];
   return needed === undefined || store[needed] !== undefined;
 }
 
-function contextOf({ service, another = service }: ServiceStore): RuleContext {
-  return { service, another, ...helpersOf(service, another), stored: (key) => another.getSession(key) };
+/** The store, until a rule has opened it again. */
+interface Judged {
+  store: ServiceStore;
+}
+
+function contextOf(judged: Judged): DurableContext {
+  const { service, another = service } = judged.store;
+  return {
+    service,
+    another,
+    ...helpersOf(service, another),
+    stored: (key) => another.getSession(key),
+    reopen: async () => {
+      const store = await judged.store.reopen?.();
+      if (!store) throw new Error('There is no reopen() in what open() returned.');
+      judged.store = store;
+      return store.service;
+    },
+  };
 }

@@ -13,6 +13,11 @@ export interface ServiceStore {
   service: BaseSessionService;
   /** Another instance on the same store, as another process has it. Without it the rules of the level `shared` are left out. */
   another?: BaseSessionService;
+  /**
+   * Closes the service and its connections, and opens the same store again, as a process does that was started anew. The rules go
+   * on with what it returns, and its `close` is the one that is called. Without it the rules of the level `durable` are left out.
+   */
+  reopen?(): Promise<ServiceStore>;
   /** Ends what `open` began. */
   close?(): Promise<void>;
 }
@@ -25,19 +30,28 @@ export interface ServiceHarness {
 }
 
 /** From those that every service must keep to those that only some must. */
-export const LEVELS = ['every', 'shared'] as const;
+export const LEVELS = ['every', 'shared', 'durable'] as const;
 
-/** Who must keep a rule: every service; or one that several processes share a store with. */
+/** Who must keep a rule: every service; one that several processes share a store with; one whose store outlives its processes. */
 export type Level = (typeof LEVELS)[number];
 
-/** A rule of docs/contract.md and one test that holds it. */
-export interface ServiceRule {
+interface CommonRule {
   /** Such as `A10`. */
   rule: string;
   title: string;
-  level: Level;
+}
+
+/** A rule of docs/contract.md and one test that holds it. */
+export interface ServiceRule extends CommonRule {
+  level: Exclude<Level, 'durable'>;
   /** @throws Error that says what was expected, and what was there. */
   test(this: void, context: RuleContext): Promise<void>;
+}
+
+/** As `ServiceRule`, for a store that is opened again. */
+export interface DurableRule extends CommonRule {
+  level: 'durable';
+  test(this: void, context: DurableContext): Promise<void>;
 }
 
 /** An event's fields, with its state delta at hand. */
@@ -56,7 +70,12 @@ export interface RuleContext {
   /** Reads a session anew, from the other service. */
   fresh(this: void, session: Session, config?: GetSessionConfig): Promise<Session>;
   /** What is in storage. */
-  stored(this: void, key: SessionKey): Promise<Pick<Session, 'state'> | undefined>;
+  stored(this: void, key: SessionKey): Promise<Pick<Session, 'state' | 'events' | 'lastUpdateTime'> | undefined>;
+}
+
+export interface DurableContext extends RuleContext {
+  /** @returns the service on the store that was opened again. */
+  reopen(this: void): Promise<BaseSessionService>;
 }
 
 export function keyOf({ appName, userId, id }: Pick<Session, 'appName' | 'userId' | 'id'>): SessionKey {

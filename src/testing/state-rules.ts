@@ -1,5 +1,6 @@
 import type { Session } from '@google/adk';
 import { holds, plain, same } from './checks.js';
+import { range } from './events.js';
 import { keyOf, type RuleContext, type ServiceRule } from './rule.js';
 
 const ALL_SCOPES = { a: 1, 'app:a': 2, 'user:a': 3 };
@@ -25,9 +26,6 @@ const oddState = (): Record<string, unknown> =>
       ODD_NAMES.map((name) => [name, { value: { polluted: 1 }, enumerable: true, writable: true, configurable: true }]),
     ),
   );
-
-/** 0, 1, … n - 1. */
-const range = (n: number) => Array.from({ length: n }, (_, i) => i);
 
 /** Of section B: state. */
 export const STATE_RULES: readonly ServiceRule[] = [

@@ -10,6 +10,7 @@ import {
 } from '@google/adk';
 import { ConnectionException } from '@mikro-orm/core';
 import { MikroOrmSessionService } from '../../src/index.js';
+import { HANDLE_RULES } from '../../src/testing/handle-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, withConnections } from './rule.js';
 import {
@@ -29,6 +30,7 @@ import {
 } from './tools.js';
 
 export const runnerSuite = new Suite();
+runnerSuite.publish(HANDLE_RULES);
 
 /** Says how many events it sees, and counts its turns in the state. */
 class CountingAgent extends BaseAgent {
@@ -100,29 +102,6 @@ runnerSuite.shared('A1', 'every request of the base class is taken', async ({ se
   expect(await service.getSession(key)).toBeUndefined();
 });
 
-runnerSuite.shared('A2', 'getSession gives the whole of a long history', async ({ service, create, fresh }) => {
-  const session = await create();
-  const events = await count(service, session, 60);
-  expect(idsOf(await fresh(session))).toEqual(events.map(({ id }) => id));
-});
-
-runnerSuite.shared(
-  'A2',
-  'what getSession gives is private to the caller',
-  async ({ create, append, fresh, stored }) => {
-    const session = await create({ state: { list: [1] } });
-    await append(session, { content: { parts: [{ text: 'hi' }] } });
-    const before = await stored(keyOf(session));
-    const read = await fresh(session);
-    (read.state.list as number[]).push(2);
-    read.state.other = 1;
-    read.events[0]!.content = { parts: [] };
-    read.events.push(eventOf());
-    expect(await stored(keyOf(session))).toEqual(before);
-    expect(textsOf(await fresh(session))).toEqual(['hi']);
-  },
-);
-
 // What a caller does to the state object that it passed, or to the handle that it got, is its own affair.
 runnerSuite.shared('A2', 'the handle of createSession is private to the caller', async ({ create, stored }) => {
   const state = { list: [1] };
@@ -131,38 +110,6 @@ runnerSuite.shared('A2', 'the handle of createSession is private to the caller',
   (session.state.list as number[]).push(3);
   expect((await stored(keyOf(session)))?.state).toEqual({ list: [1] });
 });
-
-runnerSuite.shared('A2', 'a missing session is undefined', async ({ service, app, create }) => {
-  const { id } = await create();
-  for (const key of [
-    { appName: app, userId: 'alice', sessionId: 'other' },
-    { appName: app, userId: 'bob', sessionId: id },
-    { appName: `${app}2`, userId: 'alice', sessionId: id },
-  ]) {
-    expect(await service.getSession(key)).toBeUndefined();
-  }
-});
-
-runnerSuite.shared('A3', 'the event object itself is in the handle', async ({ service, create }) => {
-  const session = await create();
-  const event = saying('hi');
-  expect(await service.appendEvent({ session, event })).toBe(event);
-  expect(session.events).toHaveLength(1);
-  expect(session.events[0]).toBe(event);
-});
-
-runnerSuite.shared(
-  'A3',
-  'later changes to the object do not reach the stored event',
-  async ({ create, append, stored }) => {
-    const session = await create();
-    const event = await append(session, { content: { parts: [{ text: 'hi' }] } });
-    const before = (await stored(keyOf(session)))?.events;
-    event.content!.parts!.push({ text: 'more' });
-    event.author = 'somebody';
-    expect((await stored(keyOf(session)))?.events).toEqual(before);
-  },
-);
 
 runnerSuite.shared(
   'A3',
@@ -315,26 +262,6 @@ runnerSuite.own(
   },
 );
 
-runnerSuite.shared('A6', 'a partial event is returned untouched', async ({ service, create, stored }) => {
-  const session = await create();
-  const before = await stored(keyOf(session));
-  const unchanged = remember(session);
-  const event = saying('hi', { partial: true, timestamp: 5, actions: { stateDelta: { a: 1, 'temp:b': 2 } } });
-  const content = plain(event);
-  expect(await service.appendEvent({ session, event })).toBe(event);
-  expect(plain(event)).toEqual(content);
-  unchanged();
-  expect(await stored(keyOf(session))).toEqual(before);
-});
-
-runnerSuite.shared('A7', 'temp: keys of an event never reach storage', async ({ create, append, stored }) => {
-  const session = await create();
-  await append(session, { delta: { 'temp:secret': 'x', kept: 1 } });
-  const { state, events } = (await stored(keyOf(session)))!;
-  expect(state).toEqual({ kept: 1 });
-  expect(events[0]?.actions.stateDelta).toEqual({ kept: 1 });
-});
-
 runnerSuite.shared('A7', 'temp: keys of createSession never reach storage', async ({ create, stored }) => {
   const session = await create({ state: { 'temp:secret': 'x', kept: 1 } });
   expect((await stored(keyOf(session)))?.state).toEqual({ kept: 1 });
@@ -486,37 +413,6 @@ runnerSuite.own('A11', 'an event that is refused is as it was', async ({ service
   expect(event.actions.stateDelta).toBe(stateDelta);
   expect(stateDelta).toEqual({ a: 1, 'temp:b': 2, c: NaN });
 });
-
-for (const [title, timeOf] of [
-  ['with equal timestamps', () => 1_700_000_000_000],
-  ['with timestamps that run backwards', (i: number) => 1_700_000_000_000 - i],
-  ['with timestamps in disorder', (i: number) => 1_700_000_000_000 + ((i * 7) % 12)],
-  ['with timestamps apart by less than a millisecond', (i: number) => 1_700_000_000_000 + i / 1024],
-] as const) {
-  runnerSuite.shared('A10', `events load in append order ${title}`, async ({ create, append, fresh }) => {
-    const session = await create();
-    for (const i of range(12))
-      await append(session, { content: { parts: [{ text: String(i) }] }, timestamp: timeOf(i) });
-    const expected = range(12).map(String);
-    expect(textsOf(await fresh(session))).toEqual(expected);
-    expect(textsOf(await fresh(session, { numRecentEvents: 5 }))).toEqual(expected.slice(-5));
-  });
-}
-
-runnerSuite.shared(
-  'A10',
-  'events of two handles whose clocks differ load in append order',
-  async ({ another, create, append, fresh }) => {
-    const session = await create();
-    const peer = await fresh(session);
-    for (const i of range(4)) {
-      const content = { parts: [{ text: String(i) }] };
-      if (i % 2 === 0) await append(session, { content, timestamp: 2_000_000 + i });
-      else await append(peer, { content, timestamp: 1_000_000 + i }, another);
-    }
-    expect(textsOf(await fresh(session))).toEqual(['0', '1', '2', '3']);
-  },
-);
 
 for (const [title, params] of [
   ['a value that JSON cannot carry', { output: 1n }],

@@ -3,11 +3,13 @@ import fc from 'fast-check';
 import { isDeepStrictEqual } from 'node:util';
 import { AdkSession, AdkSessionState } from '../../entities/index.js';
 import { MikroOrmSessionService } from '../../src/index.js';
+import { EVENT_RULES } from '../../src/testing/event-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, type Context } from './rule.js';
 import { eventOf, expectCode, idsOf, plain, range, remember, saying, textsOf } from './tools.js';
 
 export const eventSuite = new Suite();
+eventSuite.publish(EVENT_RULES);
 
 /** Appends an event, expects it to come back equal, and returns what came back. */
 async function roundTrip(
@@ -349,60 +351,6 @@ eventSuite.own('C1', 'the entities give JSON as it was stored', async ({ app, cr
   expect(em.getUnitOfWork().getChangeSets()).toEqual([]);
 });
 
-/** Ten events, at 10, 20, … 100. */
-async function tenEvents({ create, append }: Pick<Context, 'create' | 'append'>) {
-  const session = await create();
-  for (const i of range(10)) await append(session, { id: String(i), timestamp: 10 * (i + 1) });
-  return session;
-}
-
-eventSuite.shared('C4', 'numRecentEvents gives the newest, 0 and absent give all', async (context) => {
-  const session = await tenEvents(context);
-  const get = async (numRecentEvents?: number) =>
-    idsOf(await context.fresh(session, numRecentEvents === undefined ? {} : { numRecentEvents })).join('');
-  expect(await get(3)).toBe('789');
-  expect(await get(1)).toBe('9');
-  expect(await get(10)).toBe('0123456789');
-  expect(await get(11)).toBe('0123456789');
-  expect(await get(0)).toBe('0123456789');
-  expect(await get()).toBe('0123456789');
-});
-
-eventSuite.shared('C4', 'afterTimestamp is exclusive', async (context) => {
-  const session = await tenEvents(context);
-  const get = async (afterTimestamp: number) => idsOf(await context.fresh(session, { afterTimestamp })).join('');
-  expect(await get(70)).toBe('789');
-  expect(await get(100)).toBe('');
-  expect(await get(5)).toBe('0123456789');
-});
-
-eventSuite.shared('C4', 'afterTimestamp counts fractions of a millisecond', async (context) => {
-  const session = await tenEvents(context);
-  const get = async (afterTimestamp: number) => idsOf(await context.fresh(session, { afterTimestamp })).join('');
-  expect(await get(69.999)).toBe('6789');
-  expect(await get(70.001)).toBe('789');
-});
-
-eventSuite.shared('C4', 'both together give the newest of those after', async (context) => {
-  const session = await tenEvents(context);
-  const get = async (afterTimestamp: number, numRecentEvents: number) =>
-    idsOf(await context.fresh(session, { afterTimestamp, numRecentEvents })).join('');
-  expect(await get(50, 2)).toBe('89');
-  expect(await get(80, 5)).toBe('89');
-  expect(await get(50, 0)).toBe('56789');
-});
-
-eventSuite.shared(
-  'C4',
-  'a filter by time takes every event that matches, in append order',
-  async ({ create, append, fresh }) => {
-    const session = await create();
-    for (const [i, timestamp] of [50, 10, 40, 20, 30].entries()) await append(session, { id: String(i), timestamp });
-    expect(idsOf(await fresh(session, { afterTimestamp: 15 })).join('')).toBe('0234');
-    expect(idsOf(await fresh(session, { afterTimestamp: 15, numRecentEvents: 2 })).join('')).toBe('34');
-  },
-);
-
 eventSuite.shared('C4', 'a filtered handle can be appended to', async ({ create, append, fresh, service }) => {
   const session = await create();
   for (const i of range(5)) await append(session, { id: String(i), delta: { n: i } });
@@ -419,20 +367,3 @@ eventSuite.own('C4', 'numbers that are no count are refused', async ({ create, f
     await expectCode(fresh(session, { numRecentEvents }), 'ADK_INVALID_ARGUMENT');
   }
 });
-
-eventSuite.shared(
-  'C5',
-  'lastUpdateTime is the creation, then the timestamp of the last appended event',
-  async ({ create, append, fresh }) => {
-    const start = Date.now();
-    const session = await create();
-    expect(session.lastUpdateTime).toBeGreaterThanOrEqual(start);
-    expect((await fresh(session)).lastUpdateTime).toBe(session.lastUpdateTime);
-    // Backwards too: a model event is stamped before the model answers.
-    for (const timestamp of [5_000, 9_000, 7_000]) {
-      await append(session, { timestamp });
-      expect(session.lastUpdateTime).toBe(timestamp);
-      expect((await fresh(session)).lastUpdateTime).toBe(timestamp);
-    }
-  },
-);

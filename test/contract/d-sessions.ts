@@ -1,54 +1,16 @@
 import type { Session } from '@google/adk';
 import { MikroOrmSessionService } from '../../src/index.js';
+import { SESSION_RULES } from '../../src/testing/session-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, type Context, withConnections } from './rule.js';
 import { errorOf, expectCode, eventOf, faulty, idsOf, plain, range, saying, textsOf } from './tools.js';
 
 export const sessionSuite = new Suite();
-
-sessionSuite.shared(
-  'D1',
-  'an id that exists is refused, and the session stays as it is',
-  async ({ create, append, stored }) => {
-    const session = await create({ sessionId: 's', state: { a: 1 } });
-    await append(session);
-    const before = await stored(keyOf(session));
-    await expect(create({ sessionId: 's', state: { a: 2, 'app:a': 2 } })).rejects.toThrow(
-      /^Session with id s already exists/,
-    );
-    expect(await stored(keyOf(session))).toEqual(before);
-  },
-);
-
-sessionSuite.shared(
-  'D1',
-  'ten that create the same new session: one wins, nine are told it exists',
-  async ({ app, service, another, stored }) => {
-    const key = { appName: app, userId: 'alice', sessionId: 's' };
-    const outcomes = await Promise.allSettled(
-      range(10).map((i) =>
-        (i % 2 ? service : another).createSession({ ...key, state: { winner: i, 'app:winner': i, 'user:winner': i } }),
-      ),
-    );
-    const winners = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
-    expect(winners).toHaveLength(1);
-    for (const outcome of outcomes) {
-      if (outcome.status === 'rejected')
-        expect(outcome.reason).toHaveProperty('message', expect.stringMatching(/^Session with id s already exists/));
-    }
-    expect((await stored(key))?.state).toEqual(winners[0]?.state);
-  },
-);
+sessionSuite.publish(SESSION_RULES);
 
 sessionSuite.own('D1', 'the error is a SessionExistsError', async ({ create }) => {
   await create({ sessionId: 's' });
   await expectCode(create({ sessionId: 's' }), 'ADK_SESSION_EXISTS');
-});
-
-sessionSuite.shared('D1', 'a missing id is generated', async ({ create, fresh }) => {
-  const sessions = [await create(), await create(), await create({ sessionId: '' })];
-  expect(new Set(sessions.map(({ id }) => id)).size).toBe(3);
-  for (const session of sessions) expect((await fresh(session)).id).toBe(session.id);
 });
 
 // ADK's own users of a database service come up in several processes at once.
@@ -81,36 +43,6 @@ sessionSuite.shared(
   },
 );
 
-sessionSuite.shared(
-  'D2',
-  'ten that race for a new session all get the one',
-  async ({ app, service, another, stored }) => {
-    const key = { appName: app, userId: 'alice', sessionId: 's' };
-    const sessions = await Promise.all(
-      range(10).map((i) => (i % 2 ? service : another).getOrCreateSession({ ...key, state: { winner: i } })),
-    );
-    const { state } = (await stored(key))!;
-    for (const session of sessions) expect(session.state).toEqual(state);
-  },
-);
-
-sessionSuite.shared('D3', 'appending to a session that was never created fails', async ({ create, append }) => {
-  const session = { ...(await create()), id: 'never' };
-  await expect(append(session)).rejects.toThrow(/^Session never not found/);
-});
-
-sessionSuite.shared(
-  'D3',
-  'appending to a deleted session fails, and brings nothing back',
-  async ({ service, create, append, stored }) => {
-    const session = await create();
-    await append(session, { delta: { a: 1 } });
-    await service.deleteSession(keyOf(session));
-    await expect(append(session, { delta: { a: 2 } })).rejects.toThrow(`Session ${session.id} not found`);
-    expect(await stored(keyOf(session))).toBeUndefined();
-  },
-);
-
 sessionSuite.own('D3', 'the error is a SessionNotFoundError', async ({ service, create, append, app }) => {
   const session = await create();
   await service.deleteSession(keyOf(session));
@@ -118,28 +50,6 @@ sessionSuite.own('D3', 'the error is a SessionNotFoundError', async ({ service, 
   await expectCode(append(plain(session)), 'ADK_SESSION_NOT_FOUND');
   const update = { appName: app, userId: 'alice', sessionId: session.id, set: { a: 1 } };
   await expectCode(service.updateState(update), 'ADK_SESSION_NOT_FOUND');
-});
-
-sessionSuite.shared(
-  'D4',
-  'a deleted session is gone, with state and events; app and user state stay',
-  async ({ service, create, append, stored }) => {
-    const session = await create({ sessionId: 's', state: { a: 1 } });
-    await append(session, { id: 'e', delta: { 'app:a': 1, 'user:a': 1 } });
-    await service.deleteSession(keyOf(session));
-    expect(await service.getSession(keyOf(session))).toBeUndefined();
-
-    const again = await create({ sessionId: 's' });
-    expect(again).toMatchObject({ state: { 'app:a': 1, 'user:a': 1 }, events: [] });
-    await append(again, { id: 'e' });
-    expect(await stored(keyOf(again))).toMatchObject({ state: { 'app:a': 1, 'user:a': 1 }, events: [{ id: 'e' }] });
-  },
-);
-
-sessionSuite.shared('D4', 'delete respects the user', async ({ app, service, create, stored }) => {
-  const session = await create({ sessionId: 's' });
-  await service.deleteSession({ appName: app, userId: 'bob', sessionId: 's' });
-  expect(await stored(keyOf(session))).toBeDefined();
 });
 
 sessionSuite.own('D4', 'a deleted session leaves no row', async ({ app, service, create, append, query, recorded }) => {
@@ -195,31 +105,6 @@ async function sixSessions({ create, append }: Pick<Context, 'create' | 'append'
 
 const listedIds = ({ sessions }: { sessions: Session[] }) => sessions.map(({ id }) => id).join('');
 
-sessionSuite.shared('D5', 'lists the sessions of a user, or of all users', async (context) => {
-  await sixSessions(context);
-  const { app, service } = context;
-  const ids = async (userId?: string) =>
-    Array.from(listedIds(await service.listSessions({ appName: app, ...(userId && { userId }) })))
-      .sort()
-      .join('');
-  expect(await ids()).toBe('abcdef');
-  expect(await ids('alice')).toBe('acef');
-  expect(await ids('bob')).toBe('bd');
-  expect(await ids('carol')).toBe('');
-});
-
-sessionSuite.shared('D5', 'order is by last update, then by id', async (context) => {
-  await sixSessions(context);
-  const { app: appName, service } = context;
-  expect(listedIds(await service.listSessions({ appName, order: 'asc' }))).toBe('bacdef');
-  expect(listedIds(await service.listSessions({ appName, order: 'desc' }))).toBe('fecdab');
-});
-
-sessionSuite.shared('D5', 'without order the oldest update comes first, then the id', async (context) => {
-  await sixSessions(context);
-  expect(listedIds(await context.service.listSessions({ appName: context.app }))).toBe('bacdef');
-});
-
 sessionSuite.shared('D5', 'pages by limit, offset and page, with the counts', async (context) => {
   await sixSessions(context);
   const list = async (request: { limit?: number; offset?: number; page?: number }) => {
@@ -246,18 +131,6 @@ sessionSuite.shared('D5', 'an empty list has the same fields', async ({ app, ser
     page: 2,
     limit: 3,
   });
-});
-
-sessionSuite.shared('D5', 'listed sessions have their merged state and no events', async (context) => {
-  await sixSessions(context);
-  for (const request of [{}, { limit: 3, offset: 1 }, { userId: 'alice' }]) {
-    const { sessions } = await context.service.listSessions({ appName: context.app, ...request });
-    for (const session of sessions) {
-      expect(session.events).toEqual([]);
-      expect(session.state).toEqual({ own: session.id, 'user:who': session.userId, 'app:x': 1 });
-      expect(session.lastUpdateTime).toBe((await context.fresh(session)).lastUpdateTime);
-    }
-  }
 });
 
 sessionSuite.own('D5', 'paging that is no whole number is refused', async ({ app, service }) => {

@@ -7,6 +7,7 @@ import type { Sql } from '../../src/database/sql/sql.js';
 import { Stores } from '../../src/database/stores/stores.js';
 import { Database } from '../../src/database/calls/database.js';
 import type { SessionKey } from '../../src/model/keys.js';
+import { CONCURRENCY_RULES } from '../../src/testing/concurrency-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { createDatabase } from '../support/servers.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
@@ -31,6 +32,7 @@ import {
 } from './tools.js';
 
 export const concurrencySuite = new Suite();
+concurrencySuite.publish(CONCURRENCY_RULES);
 
 concurrencySuite.own(
   'E1',
@@ -148,55 +150,6 @@ concurrencySuite.own(
     }
   },
   (harness) => onSqlite(harness) && withConnections(harness),
-);
-
-concurrencySuite.shared(
-  'E2',
-  'a handle that is behind is appended to, and catches up in place',
-  async ({ another, create, append, fresh }) => {
-    const session = await create({ state: { a: 1 } });
-    await append(session, { content: { parts: [{ text: 'first' }] } });
-    const behind = await fresh(session);
-    const { state, events } = behind;
-    const [first] = events;
-    await append(session, { content: { parts: [{ text: 'missed' }] }, delta: { a: 2, b: 2, 'user:c': 2, 'app:d': 2 } });
-    const event = saying('mine', { actions: { stateDelta: { e: 3 } } });
-    await another.appendEvent({ session: behind, event });
-
-    expect(behind.state).toBe(state);
-    expect(behind.events).toBe(events);
-    expect(events[0]).toBe(first);
-    expect(events.at(-1)).toBe(event);
-    expect(textsOf(behind)).toEqual(['first', 'missed', 'mine']);
-    expect(plain(behind)).toEqual(plain(await fresh(session)));
-  },
-);
-
-concurrencySuite.shared(
-  'E2',
-  'a handle is behind by its events, not by its clock',
-  async ({ another, create, append, fresh }) => {
-    const session = await create();
-    const behind = await fresh(session);
-    await append(session, { content: { parts: [{ text: 'missed' }] }, timestamp: 5, delta: { a: 1 } });
-    await append(behind, { content: { parts: [{ text: 'mine' }] }, timestamp: 3 }, another);
-    expect(textsOf(behind)).toEqual(['missed', 'mine']);
-    expect(behind.state).toEqual({ a: 1 });
-  },
-);
-
-concurrencySuite.shared(
-  'E2',
-  'temp: keys and direct writes of a handle that was behind stay',
-  async ({ another, create, append, fresh }) => {
-    const session = await create();
-    const behind = await fresh(session);
-    behind.state['temp:draft'] = 'x';
-    behind.state.direct = 1;
-    await append(session, { delta: { a: 1 } });
-    await append(behind, { delta: { b: 2 } }, another);
-    expect(behind.state).toEqual({ 'temp:draft': 'x', direct: 1, a: 1, b: 2 });
-  },
 );
 
 concurrencySuite.own(

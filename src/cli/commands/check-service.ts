@@ -16,7 +16,7 @@ export const checkService: WorkAlone<[file: string, options: { level?: Level }]>
     throw new UsageError(`${file} has no default export with a name and a function open, as for checkSessionService.`);
   // The other commands need nothing of it.
   const { checkSessionService } = await import('../../testing/index.js');
-  const verdicts = await checkSessionService(harness, level && { level });
+  const verdicts = await loggingToStderr(() => checkSessionService(harness, level && { level }));
   const results = verdicts.map(({ result, error, ...rule }) => ({
     ...{ ...rule, result },
     // JSON shows nothing of an Error.
@@ -33,6 +33,18 @@ export const checkService: WorkAlone<[file: string, options: { level?: Level }]>
   ]);
   return results.some(({ result }) => result === 'broken') ? 'failed' : undefined;
 };
+
+/** What a service logs goes to stderr, since results alone are on stdout: ADK's own logs to stdout. */
+async function loggingToStderr<T>(work: () => Promise<T>): Promise<T> {
+  const { stdout, stderr } = process;
+  const write = stdout.write.bind(stdout);
+  stdout.write = stderr.write.bind(stderr);
+  try {
+    return await work();
+  } finally {
+    stdout.write = write;
+  }
+}
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : inspect(error));
 

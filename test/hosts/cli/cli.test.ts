@@ -416,7 +416,9 @@ describe('in general', () => {
       expect(new Set(verdicts.map(({ result }) => result))).toEqual(new Set(['held', 'broken', 'left out']));
       const { code, out } = await run(['check-service', harness]);
       expect(code).toBe(1);
-      expect(out).toMatch(/^rule +level +result +in memory\nB1 +every +broken +createSession gives keys/);
+      expect(out).toMatch(
+        /^rule +level +result +in memory\nA2 +every +held +.*^B1 +every +broken +createSession gives keys/ms,
+      );
       expect(out).toContain(`\nB1 createSession gives keys to app, user and session by their prefix\nThe state`);
       expect(out.match(/ left out /g)).toHaveLength(verdicts.filter(({ result }) => result === 'left out').length);
     });
@@ -440,7 +442,7 @@ describe('in general', () => {
 
     test.each([
       [[], /no default export with a name and a function open/],
-      [['--level', 'all'], /Allowed choices are every, shared/],
+      [['--level', 'all'], /Allowed choices are every, shared, durable/],
       [['--url', 'sqlite::memory:'], /opens no database/],
     ])('%j is a wrong command line', async (args, message) => {
       const harness = await harnessOf('nameless', `${inMemory} export { open };`);
