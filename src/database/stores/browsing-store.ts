@@ -110,19 +110,26 @@ export class BrowsingStore {
   async sizes(sql: Sql, keys: readonly SessionKey[]): Promise<SampledSize[]> {
     const [first] = keys;
     if (!first) return [];
+    const { selectSize, selectPartSizes } = this.#text;
+    const sampled = await sql.all<SizeRow>(
+      keys.map((_, i) => selectSize(i)).join(' union all '),
+      keys.flatMap((key) => sessionValues(key)),
+    );
+    const sizes = keys.map((key): SampledSize => ({ key, events: 0, bytes: 0 }));
+    for (const { ordinal, events, bytes } of sampled) {
+      const size = sizes[numberOf(ordinal)];
+      if (size) Object.assign(size, { events: numberOf(events), bytes: numberOf(bytes) });
+    }
+    if (selectPartSizes === undefined) return sizes;
     const where = keys.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
     const values = [checking(first.appName), ...keys.flatMap(({ userId, sessionId }) => [userId, sessionId])];
-    const sizes = new Map<string, SampledSize>();
-    for (const select of this.#text.selectSizes) {
-      const rows = await sql.all<SizeRow>(`${select} where s.app_name = ? and (${where})`, values);
-      for (const row of rows) {
-        const key = sessionKeyOf(row);
-        const id = JSON.stringify(key);
-        const { events, bytes } = sizes.get(id) ?? { events: numberOf(row.events), bytes: 0 };
-        sizes.set(id, { key, events, bytes: bytes + numberOf(row.bytes) });
-      }
+    const idOf = ({ userId, sessionId }: SessionKey) => JSON.stringify([userId, sessionId]);
+    const byId = new Map(sizes.map((size) => [idOf(size.key), size]));
+    for (const row of await sql.all<PartSizeRow>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)) {
+      const size = byId.get(idOf(sessionKeyOf(row)));
+      if (size) size.bytes += numberOf(row.bytes);
     }
-    return [...sizes.values()];
+    return sizes;
   }
 
   /**
@@ -222,8 +229,13 @@ const namedUpdateOf = ({ name, updated }: NamedRow): NamedUpdate => ({
   lastUpdateTime: optionalNumberOf(updated),
 });
 
-interface SizeRow extends SessionKeyRow {
+interface SizeRow {
+  ordinal: number | string;
   events: number | string;
+  bytes: number | string;
+}
+
+interface PartSizeRow extends SessionKeyRow {
   bytes: number | string;
 }
 
@@ -258,13 +270,18 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
   const columns = sessionColumnsOf('s');
   // The column has no sign on MariaDB.
   const newest = `case when s.last_seq > ${SAMPLED} then s.last_seq - ${SAMPLED} else 0 end`;
-  const count = 's.last_seq - s.first_seq + 1';
-  // For each session by the index. PostgreSQL reads all events of a long one for a join, and without the upper end of the range.
-  const sizes = (table: string, column: string) => `select ${columns},
-      case when ${count} > ${SAMPLED} then ${SAMPLED} else ${count} end as events,
-      (select coalesce(sum(${sql.byteLength(`e.${column}`)}), 0) from ${table} as e
-        where ${isSameSession('e', 's')} and e.seq > ${newest} and e.seq <= s.last_seq) as bytes
-    from ${sessions} as s`;
+  const sizes = {
+    // The order has PostgreSQL take the index by number: by the other one it would read all events of a long session.
+    selectSize: (
+      ordinal: number,
+    ) => `select ${ordinal} as ordinal, count(*) as events, coalesce(sum(n.bytes), 0) as bytes
+      from (select ${sql.byteLength('data')} as bytes from ${events} where ${SESSION_WHERE}
+        order by seq desc limit ${SAMPLED}) as n`,
+    selectPartSizes: limits
+      ? `select ${columns}, (select coalesce(sum(${sql.byteLength('p.text')}), 0) from ${eventParts} as p
+          where ${isSameSession('p', 's')} and p.seq > ${newest}) as bytes from ${sessions} as s`
+      : undefined,
+  };
   // From name to name by the index, in one statement: as statements of their own, each waits for the server.
   const names = (column: string, where: string) => {
     const next = `select min(${column}) from ${sessions} where ${where}${column} >`;
@@ -281,7 +298,7 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
   return {
     selectApps: names('app_name', ''),
     selectUsers: names('user_id', 'app_name = ? and '),
-    selectSizes: [sizes(events, 'data'), ...(limits ? [sizes(eventParts, 'text')] : [])],
+    ...sizes,
     selectChanges: `select change_id, kind, seq, event_seq, time as changed,
       case when kind <> 'rewritten' then ${select.data} end as data, ${incarnationOf(tables, 'c')} as incarnation
       from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,

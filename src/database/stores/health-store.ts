@@ -82,7 +82,7 @@ export interface CheckedSessions {
 }
 
 /** How many sessions are looked at at once, and from how many of their events on no more: reading their keys takes time. */
-const AT_ONCE = { sessions: 1_000, events: 20_000 };
+const AT_ONCE = { sessions: 500, events: 20_000 };
 
 interface CountedRow extends SessionKeyRow {
   events: number | string;
