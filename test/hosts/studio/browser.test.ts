@@ -149,6 +149,44 @@ describeInChromium('the studio in Chromium', (browser) => {
     await other.close(true);
   });
 
+  test('a long conversation is read page by page, and only what is seen is in the document', async () => {
+    const key = { ...KEY, sessionId: 'long' };
+    const session = await served.service.createSession(key);
+    for (let i = 0; i < 5; i++) {
+      const events = Array.from({ length: 100 }, () =>
+        createEvent({ author: 'agent', content: { parts: [{ text: 'said' }] } }),
+      );
+      await served.service.appendEvents({ session, events });
+    }
+    await visit({}, async (page) => {
+      const nodes = () => page.evaluate<number>('document.querySelectorAll("*").length');
+      const numbers = () =>
+        page.evaluate<number[]>('[...document.querySelectorAll(".event")].map((each) => Number(each.dataset.seq))');
+      await page.goto(site.origin + query('/session', { ...OF_STORY, session: 'long' }));
+      await page.getByText('Live', { exact: true }).waitFor();
+      const atFirst = await nodes();
+      let upTo = 500;
+      while (upTo > 40) {
+        expect(await numbers()).toEqual(Array.from({ length: 40 }, (_, i) => upTo - 39 + i));
+        expect(await nodes()).toBeLessThan(atFirst + 30);
+        upTo -= 40;
+        await page.getByRole('link', { name: 'Older events' }).click();
+        await page.locator(`#e${upTo}`).waitFor();
+      }
+      expect((await numbers())[0]).toBe(1);
+      // What comes live pushes out what was there.
+      await page.goto(site.origin + query('/session', { ...OF_STORY, session: 'long' }));
+      await page.getByText('Live', { exact: true }).waitFor();
+      for (let i = 0; i < 3; i++) {
+        const events = Array.from({ length: 100 }, () => createEvent({ author: 'agent' }));
+        await served.service.appendEvents({ session, events });
+      }
+      await page.locator('#e800').waitFor();
+      expect(await numbers()).toEqual(Array.from({ length: 120 }, (_, i) => 681 + i));
+      expect(await nodes()).toBeLessThan(3 * atFirst);
+    });
+  });
+
   test('a change is confirmed, and made', async () => {
     await served.service.createSession({ ...KEY, sessionId: 'named' });
     await visit({}, async (page) => {
