@@ -36,6 +36,8 @@ export type End =
   | {
       kind: 'complete';
       row: SessionRow;
+      /** Whether the session was a part so far, which has no state. */
+      isFirst: boolean;
       /** Whether the log has nothing yet of what happened to the session. */
       hasNoHistory: boolean;
     }
@@ -137,8 +139,14 @@ export class ImportPlanner {
     }
     if (lastSeq !== session.session.lastSeq) return { kind: 'leave' };
     const row = this.#completeRow(lastSeq);
+    const isFirst = this.#isNew || this.#isUnfinished;
     // It was whole before, so what was recorded of it is there.
-    return { kind: 'complete', row, hasNoHistory: this.#isNew || this.#row.deletedAt !== row.deletedAt };
+    return { kind: 'complete', row, isFirst, hasNoHistory: this.#isNew || this.#row.deletedAt !== row.deletedAt };
+  }
+
+  /** A session that is not whole yet is soft-deleted with the time of its creation. */
+  get #isUnfinished(): boolean {
+    return this.#row.deletedAt === this.#row.createTime;
   }
 
   #completeRow(lastSeq: number): SessionRow {
@@ -148,8 +156,7 @@ export class ImportPlanner {
     const { firstSeq } = this.#row;
     const row = { key, firstSeq, lastSeq, createTime, lastUpdateTime };
     if (!this.#isForeign) return { ...row, title, labels: labels ? JSON.stringify(labels) : null, deletedAt };
-    // A session that is not whole yet is soft-deleted with the time of its creation.
-    const keptDeletedAt = this.#row.deletedAt === createTime ? undefined : this.#row.deletedAt;
+    const keptDeletedAt = this.#isUnfinished ? undefined : this.#row.deletedAt;
     return { ...row, title: this.#row.title, labels: this.#row.labels, deletedAt: keptDeletedAt };
   }
 }

@@ -153,7 +153,7 @@ export class Import {
     if (plan.start !== 'keep') await this.#create(sql, key, session);
     await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, plan.events);
     if (plan.end.kind === 'leave') return;
-    if (plan.end.kind === 'complete') await this.#setState(sql, key, session, plan.isNew);
+    if (plan.end.kind === 'complete') await this.#setState(sql, key, session, plan.end);
     await transfer.describe(sql, plan.end.row);
     if (plan.end.kind === 'complete' && plan.end.hasNoHistory)
       await this.#recordHistory(sql, key, session, plan.end.row.deletedAt !== undefined);
@@ -172,11 +172,12 @@ export class Import {
     sql: Sql,
     key: KnownSession,
     { session, state: entries }: ImportedSession,
-    isNew: boolean,
+    { isFirst }: { isFirst: boolean },
   ): Promise<void> {
     const { state, changes } = this.#stores;
-    if (isNew) return state.set(sql, key, byScope(entries));
     const stored = await this.#stored(sql, key, 'session', entries);
+    // The records explain this state. A change in the log would be taken for one that was made here.
+    if (isFirst && stored.length === 0) return state.set(sql, key, byScope(entries));
     if (JSON.stringify(stored) === JSON.stringify(entries)) return;
     const kept = new Set(entries.map((entry) => entry.key));
     const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));

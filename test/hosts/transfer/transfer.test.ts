@@ -89,9 +89,13 @@ async function fill({ em }: MikroORM): Promise<void> {
   const softly = new MikroOrmSessionService(em, { deletion: 'soft' });
   await softly.deleteSession({ ...app, userId: 'U ', sessionId: 'fork' });
   await service.createSession({ ...app, sessionId: 'empty' });
-  const large = await service.createSession({ ...app, sessionId: 'large' });
+  const large = await service.createSession({ ...app, sessionId: 'large', state: { given: odd } });
   const events = Array.from({ length: 450 }, (_, n) =>
-    createEvent({ id: `l${n}`, content: { parts: [{ text: 'x'.repeat(n === 7 ? 2_500_000 : n) }] } }),
+    createEvent({
+      id: `l${n}`,
+      content: { parts: [{ text: 'x'.repeat(n === 7 ? 2_500_000 : n) }] },
+      actions: { stateDelta: { n } },
+    }),
   );
   await service.appendEvents({ session: large, events });
   await service.updateState({ appName: 'state alone', userId: 'nobody', set: { 'user:a': 1, 'app:b': [odd] } });
