@@ -1,5 +1,5 @@
 import { examine, type Finding } from '../../operations/doctor.js';
-import { SessionMaintenance, type SessionStats } from '../../index.js';
+import { SessionMaintenance, SessionProjection, type SessionStats } from '../../index.js';
 import { LeaseHeldError } from '../../model/errors.js';
 import { bytes, counted, number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
@@ -59,24 +59,29 @@ async function logSection({ reading, readers }: Visit): Promise<Html> {
   const { position, epoch } = await reading.log.head();
   const rows = Object.entries(await readers()).map(([name, cursor]) => {
     const at = typeof cursor === 'number' ? cursor : cursor.position;
-    const behind = position - at;
     const isOther = typeof cursor !== 'number' && cursor.epoch !== epoch;
-    const sign = isOther
-      ? chip('of another epoch', 'bad')
-      : behind < 0
-        ? chip('ahead of the log', 'bad')
-        : behind === 0 && chip('up to date', 'good');
-    return html`<tr>
-      <th scope="row"><bdi>${name}</bdi></th>
-      <td class="number">${number(at)}</td>
-      <td class="number">${number(Math.max(behind, 0))} ${sign}</td>
-    </tr>`;
+    const problem = isOther ? chip('of another epoch', 'bad') : at > position && chip('ahead of the log', 'bad');
+    const behind = Math.max(position - at, 0);
+    return readerRow(name, { at, behind, signs: problem || upToDate(behind) });
   });
+  const projections = (await SessionProjection.list(reading.em)).map(({ name, cursor, behind }) =>
+    readerRow(name, { at: cursor?.position ?? 0, behind, signs: [chip('projection'), ' ', upToDate(behind)] }),
+  );
   return html`<section class="block">
     <h2>Event log</h2>
     <dl class="cards">${card('Position of the newest event', number(position))} ${card('Epoch', number(epoch))}</dl>
-    ${rows.length > 0 && table(['Reader', '#Position', '#Behind'], rows)}
+    ${rows.length + projections.length > 0 && table(['Reader', '#Position', '#Behind'], [...rows, ...projections])}
   </section>`;
+}
+
+const upToDate = (behind: number): Content => behind === 0 && chip('up to date', 'good');
+
+function readerRow(name: string, { at, behind, signs }: { at: number; behind: number; signs: Content }): Html {
+  return html`<tr>
+    <th scope="row"><bdi>${name}</bdi></th>
+    <td class="number">${number(at)}</td>
+    <td class="number">${number(behind)} ${signs}</td>
+  </tr>`;
 }
 
 /** Some of the sessions at a time: it takes reading the keys of their events. */

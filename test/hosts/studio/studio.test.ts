@@ -1,7 +1,7 @@
 import { createEvent } from '@google/adk';
 import { AdkChange, AdkEvent, AdkSession } from '../../../entities/index.js';
 import { encryption } from '../../../src/codecs/index.js';
-import { EventLog, MikroOrmSessionService, SessionLeases } from '../../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionLeases, SessionProjection } from '../../../src/index.js';
 import type { SessionKey } from '../../../src/model/keys.js';
 import { readerOf } from '../../../src/operations/reader.js';
 import { availableDatabases } from '../../support/servers.js';
@@ -241,6 +241,14 @@ describe.each(availableDatabases())('on %s', (name) => {
     const now = shown(await withReaders.get('/operations'));
     expect(now).toMatch(/refund-17 support \/ ada worker 7/);
     expect(now).toContain(`mailer ${position - 2} 2`);
+    const nothing = () => Promise.resolve();
+    const search = new SessionProjection(orm.em, { name: 'search', apply: nothing, clear: nothing });
+    await search.catchUp();
+    await service.appendEvent({
+      session: await service.createSession({ ...KEY, sessionId: 'for readers' }),
+      event: createEvent(),
+    });
+    expect(shown(await site.get('/operations'))).toMatch(new RegExp(`search ${position} 2 projection`));
     await lease.release();
     expect(shown(await site.get('/operations/stats?count=1'))).toMatch(/support \d+ 1 \d+/);
     expect(shown(await site.get('/operations/doctor'))).toMatch(/connection ok answered in/);
