@@ -1,5 +1,6 @@
 import { append } from './append.js';
 import { batch } from './batch.js';
+import { codecs } from './codecs.js';
 import { concurrency } from './concurrency.js';
 import { create } from './create.js';
 import { history } from './history.js';
@@ -25,4 +26,5 @@ export const WORKLOADS: readonly Workload[] = [
   log,
   maintenance,
   upgrade,
+  codecs,
 ];
