@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
 import { aBoolean, aFunction, aWait, anything, object } from '../model/arguments.js';
-import { isPromise, type Codec, type CodecContext, type MaybePromise } from '../model/codec.js';
+import { after, isPromise, type Codec, type CodecContext, type MaybePromise } from '../model/codec.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
 
 /** What a key is asked for. */
@@ -77,11 +77,6 @@ export function encryption(options: EncryptionOptions): Codec {
       return after(keys.get(id, 'decrypt'), (secret) => secret && decrypted(data, secret, boundTo(context, id)));
     },
   };
-}
-
-/** Goes on with a value, at once where it is there. */
-function after<T, R>(value: MaybePromise<T>, next: (value: T) => MaybePromise<R>): MaybePromise<R> {
-  return isPromise(value) ? value.then(next) : next(value);
 }
 
 function boundTo({ appName, userId, sessionId, incarnation, kind, name }: CodecContext, keyId: string): Buffer {

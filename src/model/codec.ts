@@ -99,7 +99,7 @@ export type MaybePromise<T> = T | Promise<T>;
 export const isPromise = <T>(value: MaybePromise<T>): value is Promise<T> => isObject(value) && 'then' in value;
 
 /** Goes on with a value, at once where it is there. */
-function after<T, R>(value: MaybePromise<T>, next: (value: T) => MaybePromise<R>): MaybePromise<R> {
+export function after<T, R>(value: MaybePromise<T>, next: (value: T) => MaybePromise<R>): MaybePromise<R> {
   return isPromise(value) ? value.then(next) : next(value);
 }
 
