@@ -153,7 +153,7 @@ export class Import {
     if (plan.start !== 'keep') await this.#create(sql, key, session);
     await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, plan.events);
     if (plan.end.kind === 'leave') return;
-    if (plan.end.kind === 'complete') await this.#setState(sql, key, session, plan.end);
+    if (plan.end.kind === 'complete') await this.#setState(sql, key, session, { ...plan.end, isNew: plan.isNew });
     await transfer.describe(sql, plan.end.row);
     if (plan.end.kind === 'complete' && plan.end.hasNoHistory)
       await this.#recordHistory(sql, key, session, plan.end.row.deletedAt !== undefined);
@@ -172,10 +172,10 @@ export class Import {
     sql: Sql,
     key: KnownSession,
     { session, state: entries }: ImportedSession,
-    { isFirst }: { isFirst: boolean },
+    { isNew, isFirst }: { isNew: boolean; isFirst: boolean },
   ): Promise<void> {
     const { state, changes } = this.#stores;
-    const stored = await this.#stored(sql, key, 'session', entries);
+    const stored = isNew ? [] : await this.#stored(sql, key, 'session', entries);
     // The records explain this state. A change in the log would be taken for one that was made here.
     if (isFirst && stored.length === 0) return state.set(sql, key, byScope(entries));
     if (JSON.stringify(stored) === JSON.stringify(entries)) return;

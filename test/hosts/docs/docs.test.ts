@@ -142,6 +142,11 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     await service.createSession({ appName: 'support', userId: 'bob', state: { a: 1, 'app:b': 2 } });
     expect([...wrapped.keys()].sort()).toEqual(['app', 'user bob']);
   },
+  'docs/codecs.md Exports': async ({ other }, { stored }) => {
+    const ofSession = expect.objectContaining({ type: 'session', bound: expect.anything() });
+    expect(stored).toEqual(expect.arrayContaining([ofSession]));
+    expect(await other.em.fork().count(AdkEvent)).toBe(1);
+  },
   'docs/recipes.md Your entities, related to ours': (_given, { ofAda }) => expect(ofAda).toEqual([]),
   'docs/recipes.md One transaction with your own rows': async ({ orm, Ticket, event }) => {
     const em = orm.em.fork();
