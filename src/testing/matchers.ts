@@ -4,7 +4,7 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { isObject } from '../model/objects.js';
 
 /** What an event of a session should have; what is not named may be anything. */
-export interface ExpectedEvent extends Partial<Event> {
+export interface ExpectedEvent extends Partial<Pick<Event, Extract<keyof Event, string>>> {
   /** Its texts, one behind the other, without the model's thoughts. */
   text?: string;
   /** The functions that it calls. */

@@ -29,11 +29,11 @@ export interface ServiceHarness {
   open(): Promise<ServiceStore>;
 }
 
-/** From those that every service must keep to those that only some must. */
-export const LEVELS = ['every', 'shared', 'durable'] as const;
-
 /** Who must keep a rule: every service; one that several processes share a store with; one whose store outlives its processes. */
-export type Level = (typeof LEVELS)[number];
+export type Level = 'every' | 'shared' | 'durable';
+
+/** From those that every service must keep to those that only some must. */
+export const LEVELS: readonly Level[] = ['every', 'shared', 'durable'];
 
 interface CommonRule {
   /** Such as `A10`. */

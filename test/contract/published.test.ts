@@ -68,35 +68,32 @@ const brokenBySome = new Set<string>();
 // ADK's own service needs the drivers of MikroORM 6.
 const REFERENCES = ['reference-in-memory', ...(isMikroOrm7 ? [] : ['reference-database-sqlite'])];
 
-test.each(REFERENCES)(
-  'the published contract finds the deviations of %s',
-  async (name) => {
-    const harness = harnessOf(name);
-    if (harness.own) throw new Error('It is one of ours');
-    setLogLevel(LogLevel.ERROR);
-    jest.spyOn(console, 'error').mockReturnValue();
-    const verdicts = await checkSessionService({
-      name,
-      open: async () => {
-        const store = await harness.open();
-        const settled = async () => {
-          await store.settle?.();
-          await store.close();
-        };
-        return { service: store.service, another: store.another, close: settled };
-      },
-    });
-    jest.restoreAllMocks();
+test.each(REFERENCES)('the published contract finds the deviations of %s', async (name) => {
+  const harness = harnessOf(name);
+  if (harness.own) throw new Error('It is one of ours');
+  setLogLevel(LogLevel.ERROR);
+  jest.spyOn(console, 'error').mockReturnValue();
+  const verdicts = await checkSessionService({
+    name,
+    open: async () => {
+      const store = await harness.open();
+      const settled = async () => {
+        await store.settle?.();
+        await store.close();
+      };
+      return { service: store.service, another: store.another, close: settled };
+    },
+  });
+  jest.restoreAllMocks();
 
-    expect(verdicts.map(nameOf)).toEqual(PUBLISHED);
-    const broken = verdicts.filter(({ result }) => result === 'broken').map(nameOf);
-    const isRace = (rule: string) => rule in harness.races;
-    expect(broken.filter((rule) => !isRace(rule))).toEqual(
-      PUBLISHED.filter((rule) => rule in harness.deviations && !isRace(rule)),
-    );
-    for (const rule of broken) brokenBySome.add(rule);
-  },
-);
+  expect(verdicts.map(nameOf)).toEqual(PUBLISHED);
+  const broken = verdicts.filter(({ result }) => result === 'broken').map(nameOf);
+  const isRace = (rule: string) => rule in harness.races;
+  expect(broken.filter((rule) => !isRace(rule))).toEqual(
+    PUBLISHED.filter((rule) => rule in harness.deviations && !isRace(rule)),
+  );
+  for (const rule of broken) brokenBySome.add(rule);
+});
 
 /** Keeps little of what it is given. */
 class Careless extends InMemorySessionService {
