@@ -6,7 +6,7 @@ import type { OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import type { RecordedStatement } from '../support/harnesses/statement-log.js';
 import { inBatchesOf } from '../support/positions.js';
-import { Suite } from './rule.js';
+import { Suite, oncePerDialect } from './rule.js';
 import { TABLES, errorOf, eventOf, expectCode, range, saying } from './tools.js';
 
 /** Of section F what needs the service; test/hosts/schema has the rest. */
@@ -106,33 +106,38 @@ async function fill({ orm, service, query }: OwnStore): Promise<Session> {
   return createSession({ ...app, id: 'session 3', userId: 'user 3' });
 }
 
-schemaSuite.own('F6', 'every read is served by an index', async ({ scratch }) => {
-  const store = await scratch();
-  const { service, orm, query, recorded } = store;
-  const session = await fill(store);
-  await query(harnessOf(orm.em).plan.analyze);
+schemaSuite.own(
+  'F6',
+  'every read is served by an index',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const { service, orm, query, recorded } = store;
+    const session = await fill(store);
+    await query(harnessOf(orm.em).plan.analyze);
 
-  const key = { appName: session.appName, userId: session.userId, sessionId: session.id };
-  const statements = await recorded(async () => {
-    await service.getSession(key);
-    await service.getSession({ ...key, config: { numRecentEvents: 3 } });
-    await service.getSession({ ...key, config: { afterTimestamp: 3_005 } });
-    await service.getSession({ ...key, config: { afterTimestamp: 3_005, numRecentEvents: 2 } });
-    for (const order of ['asc', 'desc'] as const) {
-      await service.listSessions({ appName: 'app', order, limit: 5, offset: 10 });
-      await service.listSessions({ appName: 'app', userId: key.userId, order, limit: 5, offset: 10 });
-      await service.listSessions({ appName: 'app', userId: key.userId, order });
-    }
-    await service.getAppState(key);
-    await service.getUserState(key);
-    // By a handle made by hand, and an event that is stored already: the long way.
-    await service.appendEvent({ session, event: saying('x') });
-    await service.appendEvent({ session, event: eventOf({ id: 'event 3', timestamp: 3_003 }) });
-    await service.updateState({ ...key, set: { a: 1, 'app:1': 1, 'user:1': 1 }, remove: ['b', 'app:2', 'user:2'] });
-    await service.deleteSession(key);
-  });
-  await expectIndexes(store, statements);
-});
+    const key = { appName: session.appName, userId: session.userId, sessionId: session.id };
+    const statements = await recorded(async () => {
+      await service.getSession(key);
+      await service.getSession({ ...key, config: { numRecentEvents: 3 } });
+      await service.getSession({ ...key, config: { afterTimestamp: 3_005 } });
+      await service.getSession({ ...key, config: { afterTimestamp: 3_005, numRecentEvents: 2 } });
+      for (const order of ['asc', 'desc'] as const) {
+        await service.listSessions({ appName: 'app', order, limit: 5, offset: 10 });
+        await service.listSessions({ appName: 'app', userId: key.userId, order, limit: 5, offset: 10 });
+        await service.listSessions({ appName: 'app', userId: key.userId, order });
+      }
+      await service.getAppState(key);
+      await service.getUserState(key);
+      // By a handle made by hand, and an event that is stored already: the long way.
+      await service.appendEvent({ session, event: saying('x') });
+      await service.appendEvent({ session, event: eventOf({ id: 'event 3', timestamp: 3_003 }) });
+      await service.updateState({ ...key, set: { a: 1, 'app:1': 1, 'user:1': 1 }, remove: ['b', 'app:2', 'user:2'] });
+      await service.deleteSession(key);
+    });
+    await expectIndexes(store, statements);
+  },
+  oncePerDialect,
+);
 
 schemaSuite.own(
   'F6',
@@ -185,42 +190,48 @@ schemaSuite.own(
     });
     await expectIndexes(store, statements);
   },
+  oncePerDialect,
 );
 
-schemaSuite.own('F6', 'events of a long session are found by their numbers', async ({ scratch }) => {
-  const store = await scratch();
-  const { service, orm, query, recorded } = store;
-  const key = { appName: 'app', userId: 'alice', sessionId: 's' };
-  const session = await service.createSession(key);
-  await service.appendEvents({ session, events: range(60).map((i) => eventOf({ id: `event ${i}`, timestamp: i })) });
-  // So many that a planner which takes the columns of the key for independent expects one event for a session.
-  for (const i of range(60)) {
-    for (const [table, columns] of [
-      ['adk_sessions', 'incarnation, last_seq, create_time, last_update_time'],
-      ['adk_events', 'seq, event_id, timestamp, data'],
-    ]) {
-      await query(`insert into ${table} (app_name, user_id, session_id, ${columns})
+schemaSuite.own(
+  'F6',
+  'events of a long session are found by their numbers',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const { service, orm, query, recorded } = store;
+    const key = { appName: 'app', userId: 'alice', sessionId: 's' };
+    const session = await service.createSession(key);
+    await service.appendEvents({ session, events: range(60).map((i) => eventOf({ id: `event ${i}`, timestamp: i })) });
+    // So many that a planner which takes the columns of the key for independent expects one event for a session.
+    for (const i of range(60)) {
+      for (const [table, columns] of [
+        ['adk_sessions', 'incarnation, last_seq, create_time, last_update_time'],
+        ['adk_events', 'seq, event_id, timestamp, data'],
+      ]) {
+        await query(`insert into ${table} (app_name, user_id, session_id, ${columns})
         select 'app ${i % 3}', 'user ${i % 30}', 'session ${i}', ${columns} from ${table} where app_name = 'app'`);
+      }
     }
-  }
-  await query('update adk_events set position = seq');
-  await query(harnessOf(orm.em).plan.analyze);
+    await query('update adk_events set position = seq');
+    await query(harnessOf(orm.em).plan.analyze);
 
-  const statements = await recorded(async () => {
-    await service.getSession({ ...key, config: { numRecentEvents: 3 } });
-    await service.appendEvents({ session, events: [saying('x'), saying('y')] });
-    await new EventLog(orm.em).head();
-    await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 10, batchSize: 20 });
-  });
-  const reading = statements.filter(({ text }) => /^(with given|select|update|delete)\b.*adk_events\b/s.test(text));
-  expect(reading.length).toBeGreaterThan(4);
-  const found: [string, string[]][] = [];
-  for (const { text, values } of reading) {
-    const lines = await harnessOf(orm.em).plan.wholeSessions((prefix) => query(`${prefix} ${text}`, values));
-    if (lines.length > 0) found.push([text, lines]);
-  }
-  expect(found).toEqual([]);
-});
+    const statements = await recorded(async () => {
+      await service.getSession({ ...key, config: { numRecentEvents: 3 } });
+      await service.appendEvents({ session, events: [saying('x'), saying('y')] });
+      await new EventLog(orm.em).head();
+      await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 10, batchSize: 20 });
+    });
+    const reading = statements.filter(({ text }) => /^(with given|select|update|delete)\b.*adk_events\b/s.test(text));
+    expect(reading.length).toBeGreaterThan(4);
+    const found: [string, string[]][] = [];
+    for (const { text, values } of reading) {
+      const lines = await harnessOf(orm.em).plan.wholeSessions((prefix) => query(`${prefix} ${text}`, values));
+      if (lines.length > 0) found.push([text, lines]);
+    }
+    expect(found).toEqual([]);
+  },
+  oncePerDialect,
+);
 
 async function expectIndexes({ orm, query }: OwnStore, statements: readonly RecordedStatement[]): Promise<void> {
   const { plan } = harnessOf(orm.em);

@@ -92,7 +92,11 @@ async function connected(
 const TEXTS_AT_ONCE = 4;
 
 /** The app's name is longer than a random text, so that no random text writes state of this app. */
-const VICTIM = { appName: 'the app of the victim, whose state nobody else writes', userId: 'victim', sessionId: 'victim' };
+const VICTIM = {
+  appName: 'the app of the victim, whose state nobody else writes',
+  userId: 'victim',
+  sessionId: 'victim',
+};
 
 async function writeVictim({ service }: Pick<OwnStore, 'service'>): Promise<Session> {
   const session = await service.createSession({ ...VICTIM, state: { a: 1, 'user:a': 1, 'app:a': 1 } });

@@ -59,6 +59,9 @@ export class Suite {
 /** Several connections to one database, which PGlite does not have. */
 export const onServers = ({ server }: OwnHarness) => server !== undefined;
 
+/** What depends on statements and tables alone, and not on a driver: other drivers of the same database would repeat it. */
+export const oncePerDialect = ({ name, dialect }: OwnHarness) => name === dialect;
+
 export const onSqlite = ({ dialect }: OwnHarness) => dialect === 'sqlite';
 
 export const withConnections = ({ hasConnections }: OwnHarness) => hasConnections;

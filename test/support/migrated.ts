@@ -5,7 +5,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { adkEntities, migrate } from '../../src/index.js';
 import { DATABASES, type DatabaseName } from './harnesses/databases.js';
 import { databaseFolder, runPrefix } from './run.js';
-import { createDatabase, type TestDatabase } from './servers.js';
+import type { TestDatabase } from './servers.js';
 
 /**
  * A new database that nobody else uses, with the tables of this package: a copy of one that `migrate` has made, since a
@@ -15,22 +15,24 @@ export async function createMigrated(name: DatabaseName): Promise<TestDatabase> 
   return { name, ...(await DATABASES[name].create(await templateOf(name))) };
 }
 
-const templates = new Map<DatabaseName, Promise<string>>();
+type AnyDatabase = keyof typeof DATABASES;
+
+const templates = new Map<AnyDatabase, Promise<string>>();
 
 /** @returns what is copied, as the harness has it. */
-export function templateOf(name: DatabaseName): Promise<string> {
+export function templateOf(name: AnyDatabase): Promise<string> {
   const template = templates.get(name) ?? findOrMake(name);
   templates.set(name, template);
   return template;
 }
 
 /** Each worker of jest has its own, and runs one test file at a time: no two make it at once. */
-async function findOrMake(name: DatabaseName): Promise<string> {
+async function findOrMake(name: AnyDatabase): Promise<string> {
   const note = path.join(databaseFolder(), `${runPrefix()}template_${name}_${process.env['JEST_WORKER_ID']}`);
   if (existsSync(note)) return readFile(note, 'utf8');
 
   // Nobody drops it but the end of the run.
-  const { options } = await createDatabase(name);
+  const { options } = await DATABASES[name].create();
   const orm = await MikroORM.init({ ...options, entities: adkEntities() });
   let template: string;
   try {

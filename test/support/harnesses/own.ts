@@ -30,8 +30,25 @@ export const sqliteInMemory: OwnHarness = {
   own: true,
   name: 'sqlite in memory',
   hasConnections: false,
-  open: async () => openStore({ driver: await sqlite.driver(), dbName: ':memory:' }, { isMigrated: false }),
+  async open() {
+    const template = await templateOf('sqlite');
+    return openStore({ driver: await sqlite.driver(), dbName: ':memory:' }, { fill: (orm) => copyInto(orm, template) });
+  },
 };
+
+/** Copies the tables of a file and their rows into a database in memory. */
+async function copyInto(orm: MikroORM, file: string): Promise<void> {
+  const connection = orm.em.getConnection();
+  await connection.execute('attach ? as template', [file]);
+  const made = (await connection.execute(
+    "select type, name, sql from template.sqlite_master where sql is not null and name not like 'sqlite_%' order by rowid",
+  )) as { type: string; name: string; sql: string }[];
+  for (const { sql } of made) await connection.execute(sql);
+  for (const { name } of made.filter(({ type }) => type === 'table')) {
+    await connection.execute(`insert into main."${name}" select * from template."${name}"`);
+  }
+  await connection.execute('detach template');
+}
 
 export const libsqlHarness: OwnHarness = {
   ...libsql,
@@ -48,8 +65,8 @@ export const pgliteHarness: OwnHarness = {
   own: true,
   hasConnections: false,
   async open() {
-    const { options, drop } = await pglite.create();
-    const store = await openStore(options, { isMigrated: false });
+    const { options, drop } = await pglite.create(await templateOf('pglite'));
+    const store = await openStore(options);
     return {
       ...store,
       async close() {
@@ -63,7 +80,7 @@ export const pgliteHarness: OwnHarness = {
 export const pgliteInMemory: OwnHarness = {
   ...pgliteHarness,
   name: 'pglite in memory',
-  open: async () => openStore({ driver: await pglite.driver(), dbName: 'memory://' }, { isMigrated: false }),
+  open: async () => openStore({ driver: await pglite.driver(), dbName: 'memory://' }, { fill: migrate }),
 };
 
 interface StoreOptions {
@@ -71,14 +88,11 @@ interface StoreOptions {
   drop?: () => Promise<void>;
   /** Whether the other service has a connection of its own; it has none by default. */
   peerWrites?: boolean;
-  /** Whether the database has the tables of this package, as by default. */
-  isMigrated?: boolean;
+  /** Makes the tables of this package, where the database does not have them. */
+  fill?: (orm: MikroORM) => Promise<void>;
 }
 
-async function openStore(
-  options: Options,
-  { drop, peerWrites = false, isMigrated = true }: StoreOptions = {},
-): Promise<OwnStore> {
+async function openStore(options: Options, { drop, peerWrites = false, fill }: StoreOptions = {}): Promise<OwnStore> {
   const opened: MikroORM[] = [];
   const connect = async (more: Options = {}) => {
     const orm = await MikroORM.init({ ...options, ...more, entities: [...adkEntities(), HostNote] });
@@ -87,7 +101,7 @@ async function openStore(
   };
   const log = new StatementLog();
   const orm = await connect({ loggerFactory: log.loggerFactory });
-  if (!isMigrated) await migrate(orm);
+  await fill?.(orm);
   const peer = drop ? await connect() : orm;
   const query = <Row extends object>(
     sql: string,

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { Options } from '@mikro-orm/core';
 import { isMikroOrm7 } from '../mikro-orm.js';
@@ -23,16 +23,18 @@ export const pglite: EmbeddedDatabase = {
   driver,
   isOfUrl: false,
   isAvailable: () => isMikroOrm7 && isChosen('pglite'),
-  async create() {
+  async create(template) {
     // A folder that the end of the run removes, whatever a failed test leaves.
     const folder = await mkdtemp(path.join(databaseFolder(), runPrefix()));
     const dbName = path.join(folder, 'data');
+    if (template !== undefined) await cp(template, dbName, { recursive: true });
     return {
       url: `pglite:${dbName}`,
       options: { driver: await driver(), dbName },
       drop: () => rm(folder, { recursive: true, force: true }),
     };
   },
+  template: (orm) => Promise.resolve(orm.config.get('dbName')),
   get unreachable() {
     const secret = 'hunter2';
     return { options: { dbName: `/dev/null/${secret}/agents` }, secret };
