@@ -23,6 +23,7 @@ export default {
   testPathIgnorePatterns: ['/node_modules/', '<rootDir>/test/faults/fire/ha/'],
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
+  testSequencer: '<rootDir>/test/support/sequencer.cjs',
   testTimeout: 300_000,
   maxWorkers: 2,
 };
