@@ -4,7 +4,7 @@ import { duration, time } from './report.js';
 import type { CaseResult, Results } from './results.js';
 
 export interface Chart {
-  /** The file's name, without what tells light from dark. */
+  /** The file's name, without the suffix for light or dark. */
   name: string;
   svg(theme: Theme): string;
 }

@@ -1,4 +1,4 @@
-/** A process that maintains a database when it is told to, as the job of a scheduler is one. */
+/** A process that runs maintenance on a database on request, as the job of a scheduler does. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';

@@ -12,7 +12,7 @@ const used = () => {
   return heapUsed + external;
 };
 
-/** The most memory that runs of some work take, with what the collector has not taken yet. */
+/** The most memory that runs of some work take, including garbage that is not collected yet. */
 export class MemoryGauge {
   #mostBytes = 0;
 

@@ -14,7 +14,7 @@ export const adkSession = ({ named, table }: Naming) =>
         appName: key('app_name', KEY_LENGTHS.appName).primary(),
         userId: key('user_id', KEY_LENGTHS.userId).primary(),
         id: key('session_id', KEY_LENGTHS.sessionId).primary(),
-        /** Tells a session from one that was deleted and created again under the same id. */
+        /** Another value for a session that was deleted and created again under the same id. */
         incarnation: p.string().fieldName('incarnation').length(36),
         /** The number of the newest event, 0 when there is none. */
         lastSeq: p.integer().fieldName('last_seq').default(0),

@@ -43,7 +43,7 @@ class JsonTextType extends Type<unknown, string | null> {
     return text;
   }
 
-  // node-postgres parses a json column itself: then "5" and 5 cannot be told apart, nor JSON's null and SQL's.
+  // node-postgres parses a json column itself: then "5" and 5 become the same value, and so do JSON's null and SQL's.
   override convertToJSValueSQL(column: string, platform: Platform): string {
     return dialectName(platform) === 'postgresql' ? `${column}::text` : column;
   }

@@ -22,7 +22,7 @@ function hasClass(schema: Schema): schema is Schema & { setClass(entityClass: un
 }
 
 /**
- * MikroORM 6 tells entities apart by their names, MikroORM 7 by their classes. There all schemas of one name get the same
+ * MikroORM 6 identifies entities by their names, MikroORM 7 by their classes. There all schemas of one name get the same
  * class, also those of another copy of this package in the process: otherwise `find(AdkSession)`, and a relation of a
  * host's to `AdkSession`, would mean another entity than the one that `adkEntities` with options has made.
  */

@@ -2,7 +2,7 @@
  * A conversation that survives `kill -9`. Run it with `npm run demo`.
  *
  * One process lets an agent work until it has a question for the user, and is killed. A second process, which knows
- * nothing but the id of the session, brings the answer, and the agent goes on where it was.
+ * nothing but the id of the session, brings the answer, and the agent continues where it was.
  */
 import { LogLevel, Runner, setLogLevel, type LlmRequest } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
@@ -78,7 +78,7 @@ async function answer(sessionId: string): Promise<void> {
   print.said('asked', String(call.args['question']));
   print.said('user', ANSWER);
 
-  // Step 7. The answer is the response to that call. The Runner reads the session, and the agent goes on.
+  // Step 7. The answer is the response to that call. The Runner reads the session, and the agent continues.
   const response = { id: call.id, name: call.name, response: { answer: ANSWER } };
   await run(sessionId, { role: 'user', parts: [{ functionResponse: response }] });
 

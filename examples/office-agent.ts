@@ -8,7 +8,7 @@ export function officeAgent(bank: Bank): LlmAgent {
   return new LlmAgent({
     name: 'office',
     model: new ScriptedModel(script),
-    instruction: 'Pay invoices with pay_invoice. Where you cannot tell whether one is paid, ask find_payment first.',
+    instruction: 'Pay invoices with pay_invoice. Where you do not know whether one is paid, ask find_payment first.',
     tools: [
       new FunctionTool({
         name: 'pay_invoice',
@@ -29,7 +29,7 @@ export function officeAgent(bank: Bank): LlmAgent {
   });
 }
 
-/** What a model would say. It is told nothing but the conversation. */
+/** What a model would say. It knows nothing but the conversation. */
 function script(conversation: Content[]): Part[] {
   const parts = conversation.flatMap((content) => content.parts ?? []);
   const calls = parts.flatMap(({ functionCall }) => functionCall ?? []);

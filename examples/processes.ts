@@ -10,8 +10,8 @@ export interface Started {
 }
 
 /**
- * Starts copies of a program, and hands out what they tell when it is asked for. So a story that several processes
- * have a part in is told in one order, whichever of them is the faster.
+ * Starts copies of a program, and hands out their messages on request. So the output of several
+ * processes is printed in one order, whichever of them is the faster.
  */
 export class Processes<News extends { what: string }> {
   readonly #program: string;

@@ -34,7 +34,7 @@ const LEASE = { ttlMs: 3_000 };
 
 type WorkerName = 'A' | 'B';
 
-/** What workers and watcher report to the process that tells the story. */
+/** What workers and watcher report to the process that prints what happens. */
 type News =
   | { what: 'asks' | 'paid' }
   | { what: 'holds'; name: WorkerName; token: number }
@@ -47,7 +47,7 @@ async function openOrm(): Promise<MikroORM> {
   return MikroORM.init({ ...(await databaseOptions(process.env.ADK_DATABASE_URL ?? '')), entities: adkEntities() });
 }
 
-/** One of the pool. It is told a session, and finds out by itself whether to begin, to go on or to do nothing. */
+/** One of the pool. It gets a session's key, and finds out by itself whether to begin, to continue or to do nothing. */
 async function work(sessionId: string, name: WorkerName, bankFile: string): Promise<void> {
   onceAbandoned(() => process.exit(1));
   const orm = await openOrm();
@@ -98,7 +98,7 @@ async function watch(sessionId: string): Promise<void> {
 /** The agent has said what it had to say. */
 const isAnswer = (event: Event) => event.author !== 'user' && isFinalResponse(event);
 
-/** Starts the others, kills the worker that holds the lease, and tells what happens. */
+/** Starts the others, kills the worker that holds the lease, and prints what happens. */
 async function main(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'adk-recover-'));
   const bankFile = join(folder, 'bank.jsonl');

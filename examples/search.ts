@@ -113,7 +113,7 @@ class SearchIndex {
       case 'trimmed':
         return deleteWhere('seq < ?', entry.firstSeq);
       case 'deleted':
-        // A session that may come back is found until it is deleted for good: the log does not tell its events again.
+        // A session that may come back is found until it is deleted for good: the log does not emit its events again.
         if (!entry.soft) await deleteWhere('seq > 0');
     }
   }

@@ -23,7 +23,7 @@ const findFlights = new FunctionTool({
   },
 });
 
-/** A long-running tool that returns nothing yet: the run ends here, and goes on when somebody sends the result. */
+/** A long-running tool that returns nothing yet: the run ends here, and continues when somebody sends the result. */
 const askUser = new LongRunningFunctionTool({
   name: 'ask_user',
   description: 'Asks the user a question. The answer comes later.',
@@ -42,7 +42,7 @@ const bookFlight = new FunctionTool({
   },
 });
 
-/** What a model would say. It is told nothing but the conversation, so it can only finish when all of that is there. */
+/** What a model would say. It knows nothing but the conversation, so it can only finish when all of that is there. */
 function script(conversation: Content[]): Part[] {
   const parts = conversation.flatMap((content) => content.parts ?? []);
   const has = (tool: string) => parts.some((part) => part.functionResponse?.name === tool);
@@ -59,7 +59,7 @@ function script(conversation: Content[]): Part[] {
   return [{ functionCall: { name: 'find_flights', args: { from: 'VIE', to: 'LIS', day: 'Friday' } } }];
 }
 
-/** @param onModelRequest is told what the model is shown, whichever model it is. */
+/** @param onModelRequest called with each request to the model, whichever model it is. */
 export function travelAgent(onModelRequest: (request: LlmRequest) => void): LlmAgent {
   return new LlmAgent({
     name: 'travel',

@@ -110,7 +110,7 @@ export class PendingMigrations {
         const lease = await MigrationLease.take(database, counters);
         try {
           // Before a connection is had, since both ask for one. MikroORM creates its table without `if not exists`: where
-          // two servers of one group do that at once, none can take over what the other has done, and all leave the group.
+          // two servers of one group do that at once, none can apply the other's transaction, and all leave the group.
           await this.#ensureNotes();
           const migrations = await this.list();
           await this.#onConnection((connection) => this.#runAll(migrations, lease, connection));

@@ -13,7 +13,7 @@ const DIALECTS = { postgresql, mysql, mariadb };
  *
  * @param migration the migration that is about to run.
  * @param driver the driver whose SQL the migration holds.
- * @throws SchemaError that names the driver of the server, or the setting and what mends it.
+ * @throws SchemaError that names the driver of the server, or the setting and how to change it.
  */
 export async function requireServer(migration: Migration, driver: keyof typeof DIALECTS): Promise<void> {
   const [row] = (await migration.execute('select version() as version')) as { version: string }[];

@@ -24,7 +24,7 @@ export interface MemoryUse {
   what: string;
   /** Objects that are in use, with what is beside the heap. */
   heap: number;
-  /** What the process has of the system's memory. */
+  /** How much of the system's memory the process uses. */
   rss: number;
 }
 

@@ -11,7 +11,7 @@ const WRITERS = 16;
 /** What the event log costs; only ours has one. */
 export const log: Workload = {
   name: 'log',
-  note: 'Ours alone. Watchers are told by another ORM, as by another process. Polling looks every 150 ms.',
+  note: 'Ours alone. Another ORM appends, as another process would. Watchers poll every 150 ms.',
 
   async cases(open, { longHistory }) {
     const ours = await oursOf(open);
@@ -132,7 +132,7 @@ async function sinceLane(ours: Ours, size: number): Promise<Lane> {
       }
       if (read !== events) throw new Error(`The log has ${read} events instead of ${events}.`);
     },
-    // With what the collector has not taken yet.
+    // Including garbage that is not collected yet.
     memoryMb: () => mostBytes / 1e6,
   };
 }

@@ -137,7 +137,7 @@ function exportLane(ours: Ours, file: string): Lane {
   };
 }
 
-/** @param file what the export has written in the same round. */
+/** @param file the file that the export wrote in the same round. */
 function importLane(open: Open, file: string, folder: string): Lane {
   const memory = new MemoryGauge();
   let maintenance: SessionMaintenance;

@@ -43,7 +43,7 @@ export interface Workload {
   note?: string;
   /** Left out of a run that names no workloads: it would take much longer. */
   isOnlyNamed?: boolean;
-  /** The most rounds, where one takes so long that few tell enough; nothing is warmed up then. */
+  /** The most rounds, where one takes so long that a few are enough; nothing is warmed up then. */
   mostRounds?: number;
 }
 

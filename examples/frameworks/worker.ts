@@ -33,7 +33,7 @@ const probes = createServer((request, response) => {
 }).listen(Number(process.env.PORT ?? 8080), () => console.log('listening', probes.address()));
 
 while (!stopping.signal.aborted) {
-  await runOpenSessions().catch(console.error); // after an outage it goes on
+  await runOpenSessions().catch(console.error); // after an outage it continues
   await setTimeout(250, undefined, { signal: stopping.signal }).catch(() => undefined);
 }
 probes.close();

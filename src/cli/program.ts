@@ -18,7 +18,7 @@ import { packageVersion } from '../operations/version.js';
 
 const EPILOGUE = `
 The database is that of your MikroORM config, found as the mikro-orm command finds it. Results go to stdout, everything
-else to stderr. Ctrl-C ends between two transactions; the same command again goes on.
+else to stderr. Ctrl-C ends between two transactions; the same command again continues.
 Exit codes: 0, 1 (something failed, or was ended early), 2 (the command line was wrong).`;
 
 /** Runs a command line, and sets `process.exitCode`. */

@@ -15,7 +15,7 @@ export interface GlobalOptions extends ConnectionOptions {
   codec?: string;
 }
 
-/** What a command has to work with. */
+/** What a command gets to work with. */
 export interface Context {
   orm: MikroORM;
   em: EntityManager;

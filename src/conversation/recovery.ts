@@ -16,7 +16,7 @@ export interface UnansweredFunctionCall {
   functionCall: ReturnType<typeof getFunctionCalls>[number] & { id: string };
 }
 
-/** Tells the model to check first: the tool may have placed an order before the process died. */
+/** Asks the model to check first: the tool may have placed an order before the process died. */
 const INTERRUPTED =
   'The run of this tool was interrupted before it returned a result. It may or may not have taken effect: ' +
   'find out before calling it again.';

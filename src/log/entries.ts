@@ -61,7 +61,7 @@ export type LogEntry = LogEntryPosition &
   );
 
 /**
- * What changed besides appended events. Keys of state have their prefixes.
+ * A change other than an appended event. Keys of state have their prefixes.
  *
  * `superseded` names keys whose value is not the one that is stored now: it lost to another write, or a later one has
  * replaced it. Whoever folds the log into state leaves them out; the entry whose value stands has the key, too.

@@ -36,7 +36,7 @@ export interface LogFilter extends SessionLogFilter {
  * `sessionId` and `sessionTree`.
  */
 export interface CompleteLogFilter extends Omit<LogFilter, 'changes'> {
-  /** Also what changed besides appended events: `LogChange`. */
+  /** Also changes other than appended events: `LogChange`. */
   changes: true;
 }
 
@@ -116,7 +116,7 @@ export function matches(event: Event, { branchPrefix, author, authorSuffix, invo
   );
 }
 
-/** A stored event may hold anything, and a reader goes on whatever it is (contract G4). */
+/** A stored event may hold anything, and a reader continues whatever it is (contract G4). */
 function text(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }

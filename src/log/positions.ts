@@ -7,7 +7,7 @@ import type { HistoryEnd } from '../model/log-history.js';
 /** Reports a failure to the host that no caller gets as an error. */
 export type Report = (error: unknown, operation: string) => void;
 
-/** What a reader goes on with, among the entries that have positions. */
+/** Where a reader continues, among the entries that have positions. */
 const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set([
   'readOnly',
   'refusedByGroup',

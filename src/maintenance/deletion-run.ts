@@ -16,7 +16,7 @@ export interface Task {
   rows: number;
 }
 
-/** What a transaction has done. */
+/** What a transaction did. */
 export interface Done {
   sessions: number;
   events: number;

@@ -20,7 +20,7 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
   return result;
 }
 
-/** Erases what there is of a user besides sessions. */
+/** Erases all rows of a user that belong to no session. */
 class Erasure {
   readonly #run: DeletionRun;
   readonly #userId: string;
@@ -53,7 +53,7 @@ class Erasure {
     }
   }
 
-  /** Erases what the log has of the user. What the user wrote to the app's state is emitted as the app's from now on. */
+  /** Erases the user's entries of the log. What the user wrote to the app's state is emitted as the app's from now on. */
   async eraseChanges(appName: string): Promise<void> {
     const { write, batches, stores } = this.#run;
     const store = stores.changes;

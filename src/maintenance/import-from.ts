@@ -24,7 +24,7 @@ export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress' | 't
   to: EntityManager;
   /** Reads and counts everything, and writes nothing. */
   dryRun?: boolean;
-  /** Called with each row that cannot be imported, and the reason; the rest goes on. */
+  /** Called with each row that cannot be imported, and the reason; the import continues. */
   onRefused?: (row: RefusedRow) => void;
   /** Called after each record with what has been written in all. */
   onProgress?: (progress: ImportFromProgress) => void;

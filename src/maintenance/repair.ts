@@ -98,7 +98,7 @@ export class Repair {
    * @throws SessionNotFoundError when the session is gone.
    * @throws LeaseHeldError while somebody holds its lease.
    */
-  async mend(found: FoundDamage): Promise<RepairedSession> {
+  async apply(found: FoundDamage): Promise<RepairedSession> {
     const sql = this.#sql;
     const { sessions, leases, repair, changes } = this.#stores;
     const head = await sessions.lock(sql, this.#key);

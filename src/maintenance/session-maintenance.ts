@@ -39,7 +39,7 @@ import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.j
 import { trim } from './trim.js';
 
 /**
- * Deletes and trims sessions, counts what is stored and mends what is damaged, on tables that are in use.
+ * Deletes and trims sessions, counts what is stored and repairs what is damaged, on tables that are in use.
  *
  * ```ts
  * const maintenance = new SessionMaintenance(orm.em);
@@ -50,7 +50,7 @@ import { trim } from './trim.js';
  * to another session waits for it; a session whose row somebody else has locked is left for the next call, and so is one that
  * was created again, rewound or used since the call has read it. Sessions with a
  * lease that somebody holds, by the database's clock, are left alone unless `includeLeased` is true. Where it was
- * interrupted, the same call goes on. `dryRun` counts and writes nothing.
+ * interrupted, the same call continues. `dryRun` counts and writes nothing.
  *
  * Every method may throw `InvalidArgumentError` for an option that is not known or has a value that it cannot have,
  * `InvalidKeyError` for a name that cannot be a key, `SchemaError` when the tables are missing or outdated,
@@ -117,7 +117,7 @@ export class SessionMaintenance {
   }
 
   /**
-   * Mends a damaged session (contract I5), so that `getSession` reads it: what cannot be read is taken out and returned, byte
+   * Repairs a damaged session (contract I5), so that `getSession` reads it: what cannot be read is taken out and returned, byte
    * for byte. An empty event replaces it, and one that is missing, so that the others keep their numbers;
    * what is damaged before the first event that can be read is as if it were trimmed. A state value that cannot be read is
    * removed, also one of the user or the app. Store what `dryRun` returns before you call it without.
@@ -135,9 +135,9 @@ export class SessionMaintenance {
     const call: ErrorContext = { operation: 'repair', key };
     return this.#database.observe(call, async () => {
       const found = await this.#read(call, (sql) => scanForDamage(sql, this.#stores, key));
-      const mend = (sql: Sql) => new Repair(sql, this.#stores, key, options).mend(found);
-      if (options.dryRun) return this.#database.call(call, () => this.#database.transaction(mend));
-      return this.#write(call, mend);
+      const repair = (sql: Sql) => new Repair(sql, this.#stores, key, options).apply(found);
+      if (options.dryRun) return this.#database.call(call, () => this.#database.transaction(repair));
+      return this.#write(call, repair);
     });
   }
 
@@ -149,7 +149,7 @@ export class SessionMaintenance {
    *
    * With `texts: 'asStored'` what a codec has encoded stays encoded (contract M4): no key is needed, and a lost key is no damage.
    *
-   * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` mends it.
+   * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` makes it readable.
    */
   exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
     checkExport(options);
@@ -193,7 +193,7 @@ export class SessionMaintenance {
    * Rewrites what is not stored as the `codec` stores it now (contract M3): after a codec was added, or its current key has changed.
    * The old codecs and keys must still be there to read. Without a codec nothing is done. Contents, numbers and times stay, and
    * `Session` objects and cursors stay valid. What cannot be read is counted and left. Where it was interrupted, the same call
-   * goes on: what is rewritten already is read, and not written again. Leases don't matter to it.
+   * continues: what is rewritten already is read, and not written again. Leases don't matter to it.
    *
    * @returns what was done. An old key is needed no more when a call has found `rewritten`, `skipped` and `unreadable` to be 0.
    * @throws CodecError when the codec fails.

@@ -106,7 +106,7 @@ class FirstEvents implements Deletion {
     return { sessions: 1, events: gone.length, skipped, firstSeq, isOver };
   }
 
-  /** The JSON of what a session has written to the state before an event; null where that is not known exactly. */
+  /** The JSON that a session wrote to the state before an event; null where that is not known exactly. */
   async #stateBefore(sql: Sql, { key, incarnation, firstSeq }: KeptSession, seq: number): Promise<string | null> {
     const { changes, log } = this.#run.stores;
     const history = await changes.history(sql, key);

@@ -3,7 +3,7 @@ import { hasDeletionBegun, isSameIncarnation } from '../database/stores/stored-s
 import type { KeptSession } from '../database/stores/walk-store.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 
-/** What a transaction has done to a session that takes several. */
+/** What one transaction did to a session that takes several. */
 type PartDone = Done & { isOver: boolean };
 
 /** Deletes sessions with all that is stored of them. */

@@ -10,7 +10,7 @@ export interface CodecContext extends SessionKey {
    * one. Empty, as the ids are, for state of a user or of an app.
    */
   incarnation: string;
-  /** An event; a value of the state; an entry of the log besides events, which holds state or what a rewritten event had before. */
+  /** An event; a value of the state; an entry of the log that is no event: it holds state, or the former content of a rewritten event. */
   kind: 'event' | 'state' | 'change';
   /** The event's id; the key of the state, with its prefix; the kind and the numbers of a change. */
   name: string;
@@ -98,7 +98,7 @@ export type MaybePromise<T> = T | Promise<T>;
 /** Not by `instanceof`: a host's promise may be of another realm. */
 export const isPromise = <T>(value: MaybePromise<T>): value is Promise<T> => isObject(value) && 'then' in value;
 
-/** Goes on with a value, at once where it is there. */
+/** Continues with a value, at once where it is no promise. */
 export function after<T, R>(value: MaybePromise<T>, next: (value: T) => MaybePromise<R>): MaybePromise<R> {
   return isPromise(value) ? value.then(next) : next(value);
 }

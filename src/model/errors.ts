@@ -154,7 +154,7 @@ export class DamagedEventError extends AdkMikroOrmError {
    */
   constructor(sessionId: string, seq: number, to = seq, encoding?: string) {
     super(
-      `Event ${to > seq ? `${seq}-${to}` : seq} of session ${sessionId} is missing or not readable as an event${encoding === undefined ? '' : ` (${encoding})`}. Look at the row in the events table; docs/damage.md says how to mend it.`,
+      `Event ${to > seq ? `${seq}-${to}` : seq} of session ${sessionId} is missing or not readable as an event${encoding === undefined ? '' : ` (${encoding})`}. Look at the row in the events table; docs/damage.md says how to repair it.`,
     );
   }
 }
@@ -198,7 +198,7 @@ export class CodecError extends AdkMikroOrmError {
   override name = 'CodecError';
   readonly #reason: unknown;
 
-  /** @param reason what the codec has thrown. It goes to `onError`, since it may hold what no message may. */
+  /** @param reason the codec's error. It goes to `onError`, since it may hold what no message may. */
   constructor(message: string, reason?: unknown) {
     super(message);
     this.#reason = reason;

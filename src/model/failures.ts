@@ -101,7 +101,7 @@ export const FAILURES = {
     reason: 'ReadOnlyException',
     what: 'The group replication of the server refused the write, as it does while the group changes its primary',
     advice:
-      'If it stays so, set group_replication_enforce_update_everywhere_checks to OFF, and look whether the tables of adk-mikro-orm are InnoDB and have their primary keys.',
+      'If it stays so, set group_replication_enforce_update_everywhere_checks to OFF, and check that the tables of adk-mikro-orm are InnoDB and have their primary keys.',
     passing: 'outage',
     spoilsConnection: true,
   },
@@ -158,7 +158,7 @@ export const FAILURES = {
   damagedFile: {
     reason: 'ServerException',
     what: 'The database found its own files damaged',
-    advice: "Look at the server's log and at the disk, and keep a copy of the files before anything is mended.",
+    advice: "Look at the server's log and at the disk, and keep a copy of the files before you repair anything.",
   },
   inputOutput: {
     reason: 'ServerException',
@@ -218,7 +218,7 @@ export const FAILURES = {
     reason: 'SyntaxErrorException',
     what: 'The server did not understand a statement',
     advice:
-      "Look whether the driver is the server's (the one for MariaDB is not MySQL's), and whether this version of the server is supported.",
+      "Check that the driver is the server's (the one for MariaDB is not MySQL's), and that this version of the server is supported.",
   },
   refused: {
     reason: 'ServerException',

@@ -33,7 +33,7 @@ export interface RetryOptions {
   maxDelayMs?: number;
 }
 
-/** What `onError` gets besides the error. */
+/** The second argument of `onError`. */
 export interface ErrorContext {
   /**
    * The method that was called, such as `appendEvent`; or what went on beside the calls: `catchUp`, `notify`, `rollback`,
@@ -150,7 +150,7 @@ function isCodec(value: unknown): boolean {
   return typeof name === 'string' && name !== '' && typeof encode === 'function' && typeof decode === 'function';
 }
 
-/** Two of one name could not be told apart in what is stored. */
+/** Two of one name could not be distinguished in what is stored. */
 function areCodecs(value: unknown): boolean {
   const codecs: readonly unknown[] = Array.isArray(value) ? value : [value];
   return codecs.every(isCodec) && new Set((codecs as readonly Codec[]).map(({ name }) => name)).size === codecs.length;

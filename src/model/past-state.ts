@@ -27,7 +27,7 @@ export interface PastValue {
  * @param created the state that the session was given.
  * @param changes in the order in which they were made.
  * @param events by number.
- * @param unrecorded what a change has set that was too large to be recorded.
+ * @param unrecorded keys that a change set to values that were too large to be recorded.
  */
 export function pastState(
   created: Record<string, unknown>,

@@ -38,7 +38,7 @@ export interface ImportFromProgress extends ImportProgress {
 
 /** What `reencode` has done so far, or with `dryRun` would have done. */
 export interface ReencodeResult {
-  /** How many texts were read: contents of events, values of state, and what the log holds besides. */
+  /** How many texts were read: contents of events, values of state, and other entries of the log. */
   texts: number;
   /** How many of them were rewritten. The others are stored as the codec stores them now. */
   rewritten: number;
@@ -52,5 +52,5 @@ export interface ReencodeResult {
   more: boolean;
 }
 
-/** What a call has done that works in several transactions. */
+/** What a call that works in several transactions has done. */
 export type WorkDone = ReencodeResult | MaintenanceResult | EraseUserResult | ImportProgress | ImportFromProgress;

@@ -10,7 +10,7 @@ export const SESSION_TREE_SEPARATOR = ':sub:';
  * names give the same id, in every process. A branch too long for an id is replaced by its SHA-256 hash.
  *
  * @param parent the id of the session that the subagent was started from; it may itself be derived.
- * @param branch what tells the subagent from the session's others, such as its `branch` or its name.
+ * @param branch what identifies the subagent within the session, such as its `branch` or its name.
  * @returns an id of at most 191 characters.
  * @throws InvalidKeyError when one of them is empty or holds NUL or half of a surrogate pair, or when the parent's id is
  *   so long that not even the hash fits behind it.

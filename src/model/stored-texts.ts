@@ -1,8 +1,8 @@
 import { TextCodec, isEncoded, isPromise, type CodecContext, type Decoded, type MaybePromise } from './codec.js';
 
-/** Thrown out of work that has met texts which have to be waited for. The work is run again when they are there. */
+/** Thrown out of work that has met texts which are not there yet. The work is run again when they are there. */
 export class TextsAwaited extends Error {
-  /** @param ready rejects with what a codec has thrown. */
+  /** @param ready rejects with the codec's error. */
   constructor(readonly ready: Promise<unknown>) {
     super('The work waits for a codec');
   }
@@ -10,7 +10,7 @@ export class TextsAwaited extends Error {
 
 /**
  * The texts of one call: what it reads is decoded, and what it writes is encoded. A codec's promise is not waited for here:
- * that would keep a connection, and locks, from others, and a key may have to be read with the only connection there is.
+ * that would keep a connection, and locks, from others, and reading a key may need the only connection there is.
  */
 export class StoredTexts {
   readonly codec: TextCodec;
@@ -28,7 +28,7 @@ export class StoredTexts {
   /**
    * Runs what decodes and encodes texts.
    *
-   * @throws TextsAwaited after all of it, when some of the texts have to be waited for.
+   * @throws TextsAwaited after all of it, when some of the texts are not there yet.
    */
   all<T>(work: () => T): T {
     let ready: Promise<unknown> | undefined;

@@ -29,7 +29,7 @@ const NO_FOREIGN_KEYS_LATER =
 
 /**
  * Compares the indexes, foreign keys and collations of our tables with the entities. Missing tables and columns are found by
- * `migrationStatus`. What the host has added is left as it is.
+ * `migrationStatus`. Additions of the host are left as they are.
  *
  * @returns what puts each difference right, a statement as a rule.
  */

@@ -381,7 +381,7 @@ export class Appender {
   /**
    * Reads what a handle missed, after the lock is gone (contract E2, E3).
    *
-   * @param options.isAnew whether what the handle has read is not the session's history any more, so that all of it is read.
+   * @param options.isAnew whether the events that the handle has read are not the session's history any more, so that all of it is read.
    */
   async #catchUp(
     handle: Session,

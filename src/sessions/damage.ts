@@ -75,7 +75,7 @@ export class DamageReporter {
     this.#onDamage = onDamage;
   }
 
-  /** Reports damage, if there is any. Never throws, since the call that found it goes on or is already committed. */
+  /** Reports damage, if there is any. Never throws, since the call that found it continues or is already committed. */
   report(key: SessionKey, ...damages: readonly Damage[]): void {
     const error = damageError(key, ...damages);
     if (!error) return;
@@ -135,7 +135,7 @@ function messageOf(key: SessionKey, { events, stateKeys, encodings = [] }: Damag
   ];
   return (
     `${nameOf(key)} is damaged: ${found.join('; ')}. Look at these rows in ${tables.join(', ')}; ` +
-    `docs/damage.md says how to mend them, and SessionMaintenance.repair takes them out. With onDamagedEvent: 'skip' the rest is read.`
+    `docs/damage.md says how to repair them, and SessionMaintenance.repair takes them out. With onDamagedEvent: 'skip' the rest is read.`
   );
 }
 

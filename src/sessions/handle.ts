@@ -124,7 +124,7 @@ interface Missed {
  * Brings a handle up to the head of its session in place (contract E2): adds the events it missed and takes over the keys that
  * they wrote. Other keys stay, since they may be written directly or `temp:` (contract A4).
  *
- * @param appended what the caller has just appended itself, and the keys it wrote.
+ * @param appended events that the caller itself has just appended, and the keys they wrote.
  */
 export function catchUp(
   handle: Session,

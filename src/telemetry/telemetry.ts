@@ -48,7 +48,7 @@ export function telemetryOf(isOn: boolean | undefined): Telemetry | undefined {
 }
 
 /**
- * Runs work that goes on after the call that begins it, such as timers: it would put what it does under the span of that call.
+ * Runs work that continues after the call that begins it, such as timers: it would put what it does under the span of that call.
  */
 export function detached<T>(work: () => T): T {
   return loaded ? loaded.detached(work) : work();
@@ -79,7 +79,7 @@ export class Telemetry {
     this.#api = api;
   }
 
-  /** The call that goes on where this is asked; undefined beside of calls. */
+  /** The call that is under way here; undefined outside of calls. */
   get current(): ObservedCall | undefined {
     const call = this.#calls.getStore();
     // A timer that a call has started has the call, too, and may fire when it is over.

@@ -102,7 +102,7 @@ async function* exportApp(
 /** A session, while it is in memory. */
 interface WholeSession {
   record: SessionRecord;
-  /** What the records of its events have besides its key and their numbers, in their order, JSON of an array each, compressed. */
+  /** The records of its events without its key and their numbers, in their order, JSON of an array each, compressed. */
   batches: Buffer[];
 }
 
@@ -170,7 +170,7 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
   return { record, batches };
 }
 
-/** @returns JSON of what the records of events say besides whose they are. */
+/** @returns JSON of the records of events, without the session's key. */
 async function eventContents(
   sql: Sql,
   stores: Stores,
@@ -219,7 +219,7 @@ function labelsOf(json: string): Record<string, string> {
 function refuse(key: SessionKey, events: readonly DamagedEvents[], stateKeys: readonly string[] = []): void {
   if (events.length + stateKeys.length === 0) return;
   throw new DamagedSessionError(
-    `Session ${key.sessionId} cannot be exported: it is damaged. Mend it with SessionMaintenance.repair, and export again.`,
+    `Session ${key.sessionId} cannot be exported: it is damaged. Repair it with SessionMaintenance.repair, and export again.`,
     key,
     { events, stateKeys },
   );

@@ -109,7 +109,7 @@ export class ImportPlanner {
       const what = `Its event ${other.seq} has another id than the one that was to be written.`;
       return refusal(new SessionExistsError(sessionId, what));
     }
-    // An import that was interrupted goes on where it was, and a later one brings what is new.
+    // An import that was interrupted continues where it was, and a later one brings what is new.
     const fresh = events.filter(({ seq }) => seq > this.#knownSeq);
     const gap = fresh.findIndex(({ seq }, i) => seq !== this.#knownSeq + 1 + i);
     const behindGap = fresh[gap];

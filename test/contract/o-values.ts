@@ -237,7 +237,7 @@ for (const set of REFUSED) {
     'O7',
     `${set} is refused by every call from the next one on, and nothing is written`,
     async ({ scratch, harness }) => {
-      const { named, mend, isHarmlessToAppends, hasNoTransactions } = find(harness)!;
+      const { named, advice, isHarmlessToAppends, hasNoTransactions } = find(harness)!;
       const store = await scratch();
       const session = await writeVictim(store);
       const before = await rowsOf(store);
@@ -252,7 +252,7 @@ for (const set of REFUSED) {
         await execute(em, set).catch(() => execute(em, set));
         const error = await errorOf(call());
         expect(error).toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringMatching(named) });
-        expect(error.message).toMatch(mend);
+        expect(error.message).toMatch(advice);
       }
       expect(await rowsOf(store)).toEqual(before);
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 
-/** What the environment tells of a run of tests; CONTRIBUTING.md has its variables. */
+/** Settings of a run of tests from the environment; CONTRIBUTING.md has its variables. */
 
 export const urlVariable = (name: string) => `ADK_TEST_${name.toUpperCase()}_URL`;
 

@@ -32,7 +32,7 @@ export const recode: Work<[RecodeFlags]> = async ({ em, codec, terminal, signal 
     terminal.note(
       `Left: ${counted(result.skipped, 'text')} that somebody has written meanwhile; the same command again takes them up.`,
     );
-  if (result.more) terminal.note('This is not all: the same command again goes on.');
+  if (result.more) terminal.note('This is not all: run the same command again to continue.');
   // Asked for with --max-batches it is no failure.
   return result.unreadable > 0 || (result.more && signal.aborted) ? 'failed' : undefined;
 };

@@ -84,7 +84,7 @@ async function remove(
       `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them; the same command again takes them up.`,
     );
   if (!result.more) return undefined;
-  terminal.note('This is not all: the same command again goes on.');
+  terminal.note('This is not all: run the same command again to continue.');
   // Asked for with --max-batches it is no failure.
   return signal.aborted ? 'failed' : undefined;
 }

@@ -176,7 +176,7 @@ export class Database {
     return this.telemetry ? this.telemetry.observe(this.system, context, work) : work();
   }
 
-  /** The call that goes on here, where calls are observed. */
+  /** The call that is under way here, where calls are observed. */
   get observed(): ObservedCall | undefined {
     return this.telemetry?.current;
   }
@@ -558,7 +558,7 @@ export class Database {
     return failure === 'lockTimeout' && prefixes.get(this.#orm) ? 'outage' : passingOf(failure);
   }
 
-  /** @param outageBegan when the outage was noticed that goes on; undefined for what others' transactions cause. */
+  /** @param outageBegan when the present outage was noticed; undefined for what others' transactions cause. */
   #isGivenUp(tries: number, conflicts: number, outageBegan: number | undefined): boolean {
     const { attempts, forMs } = this.#retry;
     if (attempts !== undefined && tries >= attempts) return true;

@@ -50,7 +50,7 @@ export interface Dialect {
   readonly push?: DialectPush;
 }
 
-/** How connections have to be set up. */
+/** How connections must be set up. */
 export interface DialectConnections {
   /**
    * Sets up the ORM's connection, before the first attempt outside a host's transaction. Left out where connections need no

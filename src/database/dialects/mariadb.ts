@@ -24,7 +24,7 @@ import { refused, type Setting } from './settings.js';
 const ORACLE: Setting = {
   name: 'sql_mode = ORACLE',
   because: 'the server does not understand the statement that appends',
-  mend: 'Run: set sql_mode = default',
+  advice: 'Run: set sql_mode = default',
   isWrong: "find_in_set('ORACLE', @@sql_mode)",
 };
 
@@ -34,7 +34,7 @@ const settings = mysqlSettings([
   {
     name: 'sql_mode = EMPTY_STRING_IS_NULL',
     because: 'an empty text would come back as none',
-    mend: 'Run: set sql_mode = default',
+    advice: 'Run: set sql_mode = default',
     isWrong: "find_in_set('EMPTY_STRING_IS_NULL', @@sql_mode)",
   },
 ]);

@@ -96,7 +96,7 @@ const UTF8MB4 =
 const readUncommitted = (variable: string): Setting => ({
   name: 'transaction isolation level READ UNCOMMITTED',
   because: 'events would be read that are never committed',
-  mend: 'Run: set session transaction isolation level read committed',
+  advice: 'Run: set session transaction isolation level read committed',
   isWrong: `@@${variable} = 'READ-UNCOMMITTED'`,
 });
 
@@ -105,57 +105,57 @@ const SETTINGS: readonly Setting[] = [
   {
     name: 'autocommit = 0',
     because: 'writes would not be committed and reads would show an old state',
-    mend: 'Run: set autocommit = 1',
+    advice: 'Run: set autocommit = 1',
     isWrong: '@@autocommit = 0',
   },
   {
     name: 'completion_type',
     because: 'a commit would begin the next transaction or end the connection',
-    mend: "Run: set completion_type = 'NO_CHAIN'",
+    advice: "Run: set completion_type = 'NO_CHAIN'",
     isWrong: "@@completion_type <> 'NO_CHAIN'",
   },
   {
     name: 'sql_select_limit',
     because: 'rows would be missing from what is read',
-    mend: 'Run: set sql_select_limit = default',
+    advice: 'Run: set sql_select_limit = default',
     isWrong: '@@sql_select_limit < 18446744073709551615',
   },
   {
     name: 'foreign_key_checks = 0',
     because: 'a deleted session would leave its events behind',
-    mend: 'Run: set foreign_key_checks = 1',
+    advice: 'Run: set foreign_key_checks = 1',
     isWrong: '@@foreign_key_checks = 0',
   },
   {
     name: 'unique_checks = 0',
     because: 'an event could be stored twice',
-    mend: 'Run: set unique_checks = 1',
+    advice: 'Run: set unique_checks = 1',
     isWrong: '@@unique_checks = 0',
   },
   {
     name: 'sql_safe_updates = 1',
     because: 'the event log could not give out positions',
-    mend: 'Run: set sql_safe_updates = 0',
+    advice: 'Run: set sql_safe_updates = 0',
     isWrong: '@@sql_safe_updates = 1',
   },
   {
     name: 'character_set_results',
     because: 'text would come back changed unless it were utf8mb4',
-    mend: UTF8MB4,
+    advice: UTF8MB4,
     isWrong: "not (@@character_set_results <=> 'utf8mb4')",
   },
   {
     // The mariadb driver decodes results by this setting.
     name: 'character_set_client',
     because: 'text would come back changed unless it were utf8mb4',
-    mend: UTF8MB4,
+    advice: UTF8MB4,
     isWrong: "@@character_set_client <> 'utf8mb4'",
   },
   {
     // Values are converted to it.
     name: 'character_set_connection',
     because: 'text would be stored changed unless it were utf8mb4',
-    mend: UTF8MB4,
+    advice: UTF8MB4,
     isWrong: "@@character_set_connection <> 'utf8mb4'",
   },
 ];

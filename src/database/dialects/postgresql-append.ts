@@ -113,7 +113,7 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
 
 /**
  * The same for several sessions. Each session's row is looked up by itself and updated by its place: in a join the server may
- * read all sessions, and with a plan that it keeps it goes on doing so when there are many. A row that has changed since the
+ * read all sessions, and with a plan that it keeps it still does so when there are many. A row that has changed since the
  * statement began has another place and is not found.
  */
 function togetherText(tables: Tables, sql: DialectSql): string {

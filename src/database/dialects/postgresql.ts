@@ -50,25 +50,25 @@ const SETTINGS: readonly Setting[] = [
   {
     name: 'client_encoding',
     because: 'text would come back changed unless it were UTF8',
-    mend: "Run: set client_encoding = 'UTF8'",
+    advice: "Run: set client_encoding = 'UTF8'",
     isWrong: "current_setting('client_encoding') <> 'UTF8'",
   },
   {
     name: 'server_encoding',
     because: 'there is text that the database cannot store unless it is UTF8',
-    mend: "Use another database: create database … encoding 'UTF8' template template0",
+    advice: "Use another database: create database … encoding 'UTF8' template template0",
     isWrong: "current_setting('server_encoding') <> 'UTF8'",
   },
   {
     name: 'session_replication_role',
     because: 'a deleted session would leave its events behind',
-    mend: 'Run: set session_replication_role = origin',
+    advice: 'Run: set session_replication_role = origin',
     isWrong: "current_setting('session_replication_role') = 'replica'",
   },
   {
     name: 'extra_float_digits',
     because: 'times would come back rounded',
-    mend: 'Run: set extra_float_digits = 1',
+    advice: 'Run: set extra_float_digits = 1',
     isWrong: "current_setting('extra_float_digits')::int < 1",
   },
 ];
@@ -204,7 +204,7 @@ export const postgresql: Dialect = {
 
 /**
  * Whether the server crashes with this error. It may be one of the commit, which can be on the disk already: a server that
- * has no space for the next file of its log has written all of the last one. The server may tell severities in another
+ * has no space for the next file of its log has written all of the last one. The server may report severities in another
  * language.
  */
 function isCrash(error: unknown, failure: Failure | undefined): boolean {

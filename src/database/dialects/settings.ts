@@ -7,7 +7,7 @@ export interface Setting {
   /** What would happen with it; a part of the error's message. */
   because: string;
   /** What to run or to change; a part of the error's message. */
-  mend: string;
+  advice: string;
   /** An SQL condition that is true where the setting is wrong. */
   isWrong: string;
 }
@@ -42,8 +42,8 @@ export function settingsCheck(
   };
 }
 
-export function refused({ name, because, mend }: Omit<Setting, 'isWrong'>): SchemaError {
+export function refused({ name, because, advice }: Omit<Setting, 'isWrong'>): SchemaError {
   return new SchemaError(
-    `This connection to the database has a setting that is refused, and nothing was written: ${name}, with which ${because}. ${mend}`,
+    `This connection to the database has a setting that is refused, and nothing was written: ${name}, with which ${because}. ${advice}`,
   );
 }

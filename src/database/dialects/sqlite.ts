@@ -50,7 +50,7 @@ const FULL = 2;
 const FOREIGN_KEYS: Setting = {
   name: 'foreign_keys = off',
   because: 'a deleted session would leave its events behind',
-  mend: 'Run: pragma foreign_keys = on',
+  advice: 'Run: pragma foreign_keys = on',
   isWrong: '(select not foreign_keys from pragma_foreign_keys)',
 };
 
@@ -68,7 +68,7 @@ async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
 /**
  * Makes each commit wait for the disk: otherwise a power cut loses what was acknowledged (contract O9). In WAL mode
  * better-sqlite3 lowers `synchronous` to `normal`, unless a statement has set it. A host that sets it to `normal` in WAL
- * mode cannot be told from that, and gets `full`; another value of the host's stays.
+ * mode looks the same, and gets `full`; another value of the host's stays.
  */
 async function syncCommits(sql: Sql, isWal: boolean): Promise<void> {
   const [setting] = await sql.all<{ synchronous: number }>('pragma synchronous');

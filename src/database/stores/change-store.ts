@@ -17,7 +17,7 @@ import {
 } from '../sql/tables.js';
 import { isRecord } from '../../model/objects.js';
 
-/** What the event log has besides appended events. */
+/** Entries of the event log that are no appended events. */
 export type ChangeKind =
   | 'created'
   | 'state'

@@ -44,7 +44,7 @@ export interface Rewriting {
   before: string | null;
 }
 
-/** What a reader of the complete log reads besides events. */
+/** What a reader of the complete log reads in addition to events. */
 export class CompleteLogStore {
   readonly #plain: ReturnType<typeof texts>;
   readonly #withIncarnation: ReturnType<typeof texts>;

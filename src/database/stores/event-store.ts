@@ -168,7 +168,7 @@ function encodedEvent<Event extends StoredEvent>(texts: StoredTexts, session: Kn
 /**
  * A batch as it is stored in the session that it expects.
  *
- * @throws TextsAwaited when some of the texts have to be waited for.
+ * @throws TextsAwaited when some of the texts are not there yet.
  */
 export function encodedBatch(texts: StoredTexts, batch: AppendBatch): AppendBatch {
   if (texts.codec.isNone) return batch;

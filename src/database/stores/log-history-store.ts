@@ -32,7 +32,7 @@ export interface LogStep {
 export interface RecordedHistory {
   /** `LogPosition.history` of the head. */
   history: string;
-  /** What the writer has left with its last positions. */
+  /** What the writer left with its last positions. */
   writer: HistoryEnd | undefined;
 }
 

@@ -12,7 +12,7 @@ export interface RawEvent {
   timestamp: number;
   /** Null where the row has none. */
   content: Buffer | null;
-  /** What the row has in `adk_event_parts`. */
+  /** The event's text in `adk_event_parts`. */
   parts: { part: number; content: Buffer }[];
 }
 

@@ -80,7 +80,7 @@ export class StateStore {
     const ids = namesNone ? [] : sessions.map((session) => session.id);
     const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
     const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
-    // May also find a session with the same id of another user of the page; `ownerKey` tells them apart.
+    // May also find a session with the same id of another user of the page; `ownerKey` distinguishes them.
     const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
     const { value } = this.#tables.select;
     const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
@@ -225,7 +225,7 @@ export function stateValueOf(
   return typeof json === 'string' ? { scope, key, json } : { scope, key, json: '', undecodable: json };
 }
 
-/** @throws TextsAwaited when some of the texts have to be waited for. */
+/** @throws TextsAwaited when some of the texts are not there yet. */
 export function encodedState(texts: StoredTexts, owner: KnownSession, state: StateEntries): StateEntries {
   if (texts.codec.isNone) return state;
   return texts.all(() =>

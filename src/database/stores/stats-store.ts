@@ -5,7 +5,7 @@ import { checking, type Sql } from '../sql/sql.js';
 import { stateTable, type Tables } from '../sql/tables.js';
 import { DELETION_NOT_BEGUN } from './stored-session.js';
 
-/** What the database has counted, soft-deleted sessions included. */
+/** Counts by the database, soft-deleted sessions included. */
 export interface Counts {
   sessions: readonly SessionCount[];
   /** How many users have sessions. */

@@ -26,7 +26,7 @@ const FIRST_MS = 1e11;
 
 /**
  * The event in the column `event_data`, which ADK JS and adk-python have alike. Both may have written to one table; their
- * times tell them apart, ms and seconds. @throws UnreadableRow
+ * times distinguish them, ms and seconds. @throws UnreadableRow
  */
 export function eventData(row: ForeignRow): EventRecord['event'] {
   const json = jsonObject(row, 'event_data');

@@ -18,7 +18,7 @@ const REFUSALS = [
   UnserializableValueError,
 ];
 
-/** Writes the records of another store. A session that cannot be written is reported, and the rest goes on. */
+/** Writes the records of another store. A session that cannot be written is reported, and the import continues. */
 export async function writeForeign(
   records: AsyncIterable<TransferRecord>,
   target: Import,

@@ -113,7 +113,7 @@ export interface RefusedSetting {
   /** What the error names. */
   named: RegExp;
   /** What the error tells to do. */
-  mend: RegExp;
+  advice: RegExp;
   /** Whether an append is taken, since the setting has no effect on it. */
   isHarmlessToAppends?: boolean;
   /** Whether the ORM cannot begin a transaction of the host's either. */

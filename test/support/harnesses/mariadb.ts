@@ -48,13 +48,13 @@ export const mariadb: ServerDatabase = {
       {
         set: "set sql_mode = 'ORACLE'",
         named: /sql_mode = ORACLE/,
-        mend: /set sql_mode = default/,
+        advice: /set sql_mode = default/,
         hasNoTransactions: true,
       },
       {
         set: "set sql_mode = 'EMPTY_STRING_IS_NULL'",
         named: /sql_mode = EMPTY_STRING_IS_NULL/,
-        mend: /set sql_mode = default/,
+        advice: /set sql_mode = default/,
       },
     ],
   },

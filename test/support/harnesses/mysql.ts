@@ -51,9 +51,9 @@ const SHAPES: readonly DriverSetting[] = [
   { name: 'a typeCast that trims texts', connection: typeCast((field) => field.string()?.trim()) },
 ].map((setting) => ({ ...setting, spoilsMigrator: true }));
 
-const charset = (set: string, named = /character_set_results/): RefusedSetting => ({ set, named, mend: /utf8mb4/ });
+const charset = (set: string, named = /character_set_results/): RefusedSetting => ({ set, named, advice: /utf8mb4/ });
 
-const variable = (set: string, named: RegExp, mend: RegExp): RefusedSetting => ({ set, named, mend });
+const variable = (set: string, named: RegExp, advice: RegExp): RefusedSetting => ({ set, named, advice });
 
 async function createStatements(query: Query): Promise<unknown[]> {
   const tables = await query<{ name: string }>(

@@ -98,17 +98,17 @@ export const postgresql: ServerDatabase = {
       ...['LATIN1', 'SJIS', 'BIG5', 'GBK', 'SQL_ASCII'].map((encoding) => ({
         set: `set client_encoding = '${encoding}'`,
         named: /client_encoding/,
-        mend: /set client_encoding = 'UTF8'/,
+        advice: /set client_encoding = 'UTF8'/,
       })),
       {
         set: 'set session_replication_role = replica',
         named: /session_replication_role/,
-        mend: /set session_replication_role = origin/,
+        advice: /set session_replication_role = origin/,
       },
       {
         set: 'set extra_float_digits = 0',
         named: /extra_float_digits/,
-        mend: /set extra_float_digits = 1/,
+        advice: /set extra_float_digits = 1/,
       },
     ],
     readOnly: ['set default_transaction_read_only = on', 'set default_transaction_read_only = off', '25006'],

@@ -52,7 +52,7 @@ export const sqlite: FileDatabase = {
       {
         set: 'pragma foreign_keys = off',
         named: /foreign_keys = off/,
-        mend: /pragma foreign_keys = on/,
+        advice: /pragma foreign_keys = on/,
       },
     ],
     readOnly: ['pragma query_only = on', 'pragma query_only = off', 'SQLITE_READONLY'],
