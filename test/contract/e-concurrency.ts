@@ -277,7 +277,7 @@ concurrencySuite.own(
   },
 );
 
-/** A service on a pool of one connection, whose statements are told. */
+/** A service on a pool of one connection, whose statements are recorded. */
 async function watched({ connect }: OwnContext) {
   const log = new StatementLog();
   const orm = await connect({ loggerFactory: log.loggerFactory, pool: { min: 1, max: 1 } });
@@ -348,7 +348,7 @@ concurrencySuite.own(
           em,
         );
         appending.push(service.appendEvent({ session: handle, event }));
-        // InnoDB tells what it told before to who asks within 100 ms.
+        // InnoDB gives the same answer again to who asks within 100 ms.
         const isWaiting = async () => (await query(harness.server!.waiting, [], observer.em.fork())).length > 0;
         await until(isWaiting, 150);
         await em.findOneOrFail(
@@ -721,7 +721,7 @@ concurrencySuite.own(
 
 concurrencySuite.own(
   'E6',
-  'a pool that opens other connections, which would lack what the first has, is refused with the line that mends it',
+  'a pool that opens other connections, which would lack what the first has, is refused with the line that fixes it',
   async ({ connect }) => {
     for (const pool of [{ min: 0 }, { max: 5 }]) {
       const { em } = await connect({ pool });
@@ -737,7 +737,7 @@ concurrencySuite.own(
 
 concurrencySuite.own(
   'E6',
-  'a connection without foreign keys is refused, with the line that mends it',
+  'a connection without foreign keys is refused, with the line that fixes it',
   async ({ connect }) => {
     const orm = await connect();
     await orm.em.getConnection().execute('pragma foreign_keys = off');

@@ -180,7 +180,7 @@ transactionSuite.own(
 
 transactionSuite.own(
   'E7',
-  'a subscriber that is told of the commit may append',
+  'a subscriber that is notified of the commit may append',
   async ({ orm, connect, create, fresh }) => {
     const session = await create();
     const appended: unknown[] = [];
@@ -262,7 +262,7 @@ transactionSuite.own(
   'a handle that an open transaction has appended to is refused at once beside it',
   async ({ orm, service, create, fresh }) => {
     const session = await create();
-    // Not in the asynchronous context of the calls beside it, where it can only be told by the handle.
+    // Not in the asynchronous context of the calls beside it, where only the handle shows it.
     const tx = orm.em.fork();
     await tx.begin();
     const joined = service.withEntityManager(tx);

@@ -254,7 +254,7 @@ logFilterSuite.own('G3', 'a limit ends since and watch after so many entries', a
   }
 });
 
-logFilterSuite.own('G3', 'a watcher with a filter goes on past what it leaves out', async ({ scratch }) => {
+logFilterSuite.own('G3', 'a watcher with a filter continues past what it leaves out', async ({ scratch }) => {
   const { service, orm } = await scratch();
   const session = await service.createSession(NAMES);
   const log = new EventLog(orm.em, { pollIntervalMs: NEVER_MS });
@@ -316,7 +316,7 @@ const NOT_JSON = ['', '{"secret": ', 'secret', '{"id":"secret"}}'];
 
 logFilterSuite.own(
   'G4',
-  'a damaged row is an entry with an error, and the reader goes on behind it',
+  'a damaged row is an entry with an error, and the reader continues behind it',
   async (context) => {
     const { service, orm, query } = await context.scratch();
     const broken = [...BROKEN, ...(context.harness.columns.refuseOtherThanJson ? [] : NOT_JSON)];
@@ -351,7 +351,7 @@ logFilterSuite.own(
     expect(idsIn(await read(log.since(2, { limit: 1 })))).toEqual(['e3']);
     expect(idsIn(await read(ofSession.since(2, { limit: 1 })))).toEqual(['e3']);
     expect(idsIn(await read(log.since(0, { limit: 2 })))).toEqual(['e1', 'error']);
-    // Nobody can tell whose it was.
+    // Nobody knows whose it was.
     expect(idsIn(await read(log.since(0, { author: 'nobody' })))).toEqual(broken.map(() => 'error'));
     expect(idsIn(await read(log.since(0, { sessionId: 'another' })))).toEqual([]);
   },
@@ -373,7 +373,7 @@ logFilterSuite.own('G4', 'fields of another type than an event has do not stop a
 
 logFilterSuite.own(
   'G4',
-  'a watcher that meets a damaged row while it follows goes on',
+  'a watcher that meets a damaged row while it follows continues',
   async ({ scratch }) => {
     const { service, orm, query } = await scratch();
     const session = await service.createSession(NAMES);

@@ -164,7 +164,7 @@ logPushSuite.own(
 
 logPushSuite.own(
   'G2',
-  'nobody is notified unless the service is told to',
+  'nobody is notified unless the service has the option',
   async ({ scratch }) => {
     const { orm, recorded } = await scratch();
     const notifications = async (service: MikroOrmSessionService, sessionId: string) => {

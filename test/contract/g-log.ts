@@ -188,7 +188,7 @@ logSuite.own(
   'an append does not wait for positions that are being given, in its session or beside it',
   async ({ scratch, harness }) => {
     const store = await scratch();
-    // So few that a server would rather read them all, and lock what is between them, unless it is told not to.
+    // So few that a server would rather read them all, and lock what is between them, unless it is set not to.
     for (const id of ['b', 'd']) await write(store, id, [`${id}1`]);
     const other = await store.connect({ pool: { min: 1, max: 1 } });
     const writer = new MikroOrmSessionService(other.em, { retry: { attempts: 1 } });
@@ -617,7 +617,7 @@ logSuite.own(
         await until(() => seen.length === 3);
         for (const [life, count] of [
           ['b', 2],
-          // As many as before: only the incarnation tells.
+          // As many as before: only the incarnation differs.
           ['c', 2],
           ['d', 5],
         ] as const) {
@@ -673,7 +673,7 @@ logSuite.own(
 
 logSuite.own(
   'G2',
-  'a watcher whose database fails throws, and another goes on from its cursor',
+  'a watcher whose database fails throws, and another continues from its cursor',
   async ({ scratch }) => {
     const store = await scratch();
     const { service, orm } = store;

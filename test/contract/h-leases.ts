@@ -214,16 +214,20 @@ leaseTest('H1', 'an expired lease is taken over, with a larger token', async ({ 
   expect(await row(session)).toMatchObject({ holder: 'next', token: next.token });
 });
 
-leaseTest('H1', 'ten acquire at once: one gets it, nine are told who', async ({ create, leases, others, acquire }) => {
-  const session = await create();
-  const answers = await Promise.allSettled(
-    range(10).map((i) => acquire(session, { by: i % 2 ? leases : others, holder: `host ${i}` })),
-  );
-  const winners = answers.flatMap(({ status }, i) => (status === 'fulfilled' ? [`host ${i}`] : []));
-  expect(winners).toHaveLength(1);
-  const losers = answers.flatMap((answer) => (answer.status === 'rejected' ? [answer.reason as unknown] : []));
-  for (const error of losers) expect(error).toMatchObject({ code: 'ADK_LEASE_HELD', holder: winners[0] });
-});
+leaseTest(
+  'H1',
+  'ten acquire at once: one gets it, nine learn who has it',
+  async ({ create, leases, others, acquire }) => {
+    const session = await create();
+    const answers = await Promise.allSettled(
+      range(10).map((i) => acquire(session, { by: i % 2 ? leases : others, holder: `host ${i}` })),
+    );
+    const winners = answers.flatMap(({ status }, i) => (status === 'fulfilled' ? [`host ${i}`] : []));
+    expect(winners).toHaveLength(1);
+    const losers = answers.flatMap((answer) => (answer.status === 'rejected' ? [answer.reason as unknown] : []));
+    for (const error of losers) expect(error).toMatchObject({ code: 'ADK_LEASE_HELD', holder: winners[0] });
+  },
+);
 
 leaseTest('H1', 'ten wait for one lease: all get it, one at a time', async ({ create, leases, others }) => {
   const session = await create();
@@ -336,7 +340,7 @@ leaseTest('H1', 'run gives the lease back, and returns what the work returns', a
 
 leaseTest(
   'H1',
-  'run gives the lease back when the work throws, and throws what the work has thrown',
+  'run gives the lease back when the work throws, and throws the same error',
   async ({ orm, create, leases, row }) => {
     const session = await create();
     const failing = () => Promise.reject(new RangeError('the work fails'));
@@ -448,7 +452,7 @@ leaseTest(
 
 leaseTest(
   'H1',
-  'errors of leases tell neither SQL nor credentials',
+  'errors of leases hold neither SQL nor credentials',
   async ({ harness, connect, create }) => {
     const { options, secret } = harness.unreachable;
     const { em } = await connect({ ...options, connect: false });
@@ -463,7 +467,7 @@ leaseTest(
   withConnections,
 );
 
-leaseTest('H1', 'errors of lease statements tell nothing of them', async ({ orm, create, leases, row }) => {
+leaseTest('H1', 'errors of lease statements hold nothing of them', async ({ orm, create, leases, row }) => {
   const session = await create();
   for (const part of ['select lease_holder', 'adk_counters', 'set lease_holder = ?', 'set lease_holder = null']) {
     const faults = { statement: (text: string) => text.includes(part), error: () => new Error(`${part} of hunter2`) };
@@ -559,7 +563,7 @@ leaseTest(
 
 leaseTest('H2', 'the token is checked without a statement of its own', async ({ create, recorded, acquire, orm }) => {
   const countOf = async (service: MikroOrmSessionService, session: Session) => {
-    // The first one may have to be prepared.
+    // The first one may be prepared before.
     await service.appendEvent({ session, event: saying('x') });
     return (await recorded(() => service.appendEvent({ session, event: saying('y') }))).length;
   };
@@ -743,7 +747,7 @@ leaseTest(
 
 leaseTest(
   'H2',
-  'an append without the lease is allowed, and the holder goes on',
+  'an append without the lease is allowed, and the holder continues',
   async ({ create, append, fresh, acquire }) => {
     const session = await create();
     const { sessionService, signal } = await acquire(session);
@@ -950,7 +954,7 @@ leaseTest(
 );
 
 for (const [title, ttlMs] of [
-  ['is told of', 1_800],
+  ['is notified of', 1_800],
   ['is not told of', LONG_MS],
 ] as const) {
   leaseTest(

@@ -90,7 +90,7 @@ export async function* damaged(context: OwnContext): AsyncGenerator<{ damaging: 
   }
 }
 
-/** A service on the same database, and what it tells of damage. */
+/** A service on the same database, and the damage that it reports. */
 function reporting(
   { orm }: Pick<OwnStore, 'orm'>,
   options: MikroOrmSessionServiceOptions = {},
@@ -117,7 +117,7 @@ async function rows({ query }: Pick<OwnStore, 'query'>, session: Session): Promi
   return found.map(({ seq, event_id }) => [seq, event_id]);
 }
 
-damageSuite.own('I1', 'getSession tells every damaged number, and gives nothing', async (context) => {
+damageSuite.own('I1', 'getSession reports every damaged number, and gives nothing', async (context) => {
   for await (const { damaging, session } of damaged(context)) {
     const error = await errorOf(context.another.getSession(keyOf(session)));
     expect(error).toBeInstanceOf(DamagedSessionError);
@@ -194,7 +194,7 @@ damageSuite.own('I1', 'a missing event counts as one of the time of the event af
   expect(await errorOf(since('seq = 4', 10, 2))).toMatchObject({ events: [at('missing', 4)] });
 });
 
-damageSuite.own('I1', 'a filter by time tells what cannot be read among what is asked for', async (context) => {
+damageSuite.own('I1', 'a filter by time reports what cannot be read among what is asked for', async (context) => {
   const { another, query } = context;
   const session = await five(context);
   await query(`update adk_events set data = '5' where seq = 3 and ${OF_SESSION}`, valuesOf(session));
@@ -270,7 +270,7 @@ async function damageState({ query }: OwnStore): Promise<void> {
 
 const DAMAGED_KEYS = ['a', 'user:a', 'app:a'];
 
-damageSuite.own('I1', 'a state value that is not JSON is told by its key, in every scope', async (context) => {
+damageSuite.own('I1', 'a state value that is not JSON is reported by its key, in every scope', async (context) => {
   const store = await stateStore(context);
   const { service, another } = store;
   await service.createSession({ ...KEY, state: STATE });
@@ -323,7 +323,7 @@ damageSuite.own('I2', 'sessions with damaged values are listed with the others, 
 
 damageSuite.own(
   'I2',
-  'a session is created beside damaged state of its user and app, and that is told',
+  'a session is created beside damaged state of its user and app, and that is reported',
   async (context) => {
     const store = await stateStore(context);
     await store.service.createSession({ ...KEY, state: STATE });
@@ -372,7 +372,7 @@ damageSuite.own('I2', 'an onDamage that throws stops nothing', async (context) =
   expect(idsOf((await service.getSession(keyOf(session)))!)).toEqual(['e1', 'e2', 'e4', 'e5']);
 });
 
-damageSuite.own('I2', "a session's log tells what is missing, once for each gap, and goes on", async (context) => {
+damageSuite.own('I2', "a session's log reports what is missing, once for each gap, and continues", async (context) => {
   const { orm, query } = context;
   const session = await five(context);
   const log = new EventLog(orm.em).session(keyOf(session));
@@ -405,7 +405,7 @@ damageSuite.own('I2', "a session's log tells what is missing, once for each gap,
   expect(await seen(0)).toEqual([]);
 });
 
-damageSuite.own('I3', 'with skip getSession gives what can be read, and tells the rest', async (context) => {
+damageSuite.own('I3', 'with skip getSession gives what can be read, and reports the rest', async (context) => {
   for await (const { damaging, session } of damaged(context)) {
     const { service, reported } = reporting(context, { onDamagedEvent: 'skip' });
     const read = (await service.getSession(keyOf(session)))!;
@@ -429,7 +429,7 @@ damageSuite.own('I3', 'with skip state goes without the values that cannot be re
   expect(reported).toHaveLength(3);
 });
 
-damageSuite.own('I3', 'a healthy session tells nothing', async (context) => {
+damageSuite.own('I3', 'a healthy session reports nothing', async (context) => {
   const { service, reported } = reporting(context, { onDamagedEvent: 'skip' });
   const session = await five(context);
   const filters = [{}, { numRecentEvents: 2 }, { afterTimestamp: 20 }, { afterTimestamp: 99, numRecentEvents: 2 }];
@@ -456,33 +456,37 @@ damageSuite.own('I4', 'a handle that was read before is appended to, whatever is
   }
 });
 
-damageSuite.own('I4', 'a handle that is behind takes in what can be read, and the rest is told', async (context) => {
-  for (const damaging of damagings(context)) {
-    const session = await context.create();
-    const behind = await context.fresh(session);
-    const clone = plain(behind);
-    const events = upTo(5).map((n) => saying(`e${n}`, { id: `e${n}`, actions: { stateDelta: { n } } }));
-    await context.service.appendEvents({ session, events });
-    await context.query(damaging.sql, [...(damaging.values ?? []), ...valuesOf(session)]);
+damageSuite.own(
+  'I4',
+  'a handle that is behind takes in what can be read, and the rest is reported',
+  async (context) => {
+    for (const damaging of damagings(context)) {
+      const session = await context.create();
+      const behind = await context.fresh(session);
+      const clone = plain(behind);
+      const events = upTo(5).map((n) => saying(`e${n}`, { id: `e${n}`, actions: { stateDelta: { n } } }));
+      await context.service.appendEvents({ session, events });
+      await context.query(damaging.sql, [...(damaging.values ?? []), ...valuesOf(session)]);
 
-    const isUncounted = damaging.events[0]?.problem === 'uncounted';
-    for (const [i, handle] of [behind, clone].entries()) {
-      const { service, reported } = reporting(context);
-      const event = saying('new', { id: `new ${i}` });
-      expect(await service.appendEvent({ session: handle, event })).toBe(event);
-      // Events above the last number count from now on.
-      const there = isUncounted ? IDS : IDS.filter((id) => !isIn(damaging.events)(id));
-      const appended = i === 0 ? ['new 0'] : ['new 0', 'new 1'];
-      expect([damaging.title, idsOf(handle)]).toEqual([damaging.title, [...there, ...appended]]);
-      expect(handle.events.at(-1)).toBe(event);
-      expect(handle.state).toEqual({ n: 5 });
-      if (isUncounted && i === 1) expect(reported).toEqual([]);
-      else expect(reported).toMatchObject([{ ...keyOf(session), events: damaging.events }]);
+      const isUncounted = damaging.events[0]?.problem === 'uncounted';
+      for (const [i, handle] of [behind, clone].entries()) {
+        const { service, reported } = reporting(context);
+        const event = saying('new', { id: `new ${i}` });
+        expect(await service.appendEvent({ session: handle, event })).toBe(event);
+        // Events above the last number count from now on.
+        const there = isUncounted ? IDS : IDS.filter((id) => !isIn(damaging.events)(id));
+        const appended = i === 0 ? ['new 0'] : ['new 0', 'new 1'];
+        expect([damaging.title, idsOf(handle)]).toEqual([damaging.title, [...there, ...appended]]);
+        expect(handle.events.at(-1)).toBe(event);
+        expect(handle.state).toEqual({ n: 5 });
+        if (isUncounted && i === 1) expect(reported).toEqual([]);
+        else expect(reported).toMatchObject([{ ...keyOf(session), events: damaging.events }]);
+      }
+      const { service } = reporting(context, { onDamagedEvent: 'skip' });
+      expect(plain(await service.getSession(keyOf(session)))).toEqual(plain(clone));
     }
-    const { service } = reporting(context, { onDamagedEvent: 'skip' });
-    expect(plain(await service.getSession(keyOf(session)))).toEqual(plain(clone));
-  }
-});
+  },
+);
 
 damageSuite.own('I4', 'a handle that is behind takes in no state that cannot be read', async (context) => {
   const store = await stateStore(context);

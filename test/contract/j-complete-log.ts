@@ -27,7 +27,7 @@ async function readAll<E extends Entry>(entries: AsyncIterable<E>): Promise<E[]>
 
 const idOf = (entry: Entry) => (entry.change ? undefined : entry.event?.id);
 
-/** What an entry tells, in a word and a number. */
+/** An entry, in a word and a number. */
 const summary = (entry: Entry) => (entry.change ? `${entry.change} ${entry.seq}` : `event ${entry.seq}`);
 
 completeLogSuite.own('J1', 'every change has its entry, in the order in which it was made', async (context) => {
@@ -45,7 +45,7 @@ completeLogSuite.own('J1', 'every change has its entry, in the order in which it
   await append(session, { id: 'e4', timestamp: 40 });
   const log = new EventLog(orm.em);
   const entries = await readAll(log.since(0, { appName: app, changes: true }));
-  // What was told of the events that were trimmed is gone with them.
+  // Entries about the events that were trimmed are gone with them.
   expect(entries.map(summary)).toEqual([
     'created 0',
     'event 3',
@@ -64,7 +64,7 @@ completeLogSuite.own('J1', 'every change has its entry, in the order in which it
   await expectFold(context);
 });
 
-completeLogSuite.own('J1', 'a live reader is told of each change once', async (context) => {
+completeLogSuite.own('J1', 'a live reader gets each change once', async (context) => {
   const { app, orm, service, create, append } = context;
   const log = new EventLog(orm.em);
   let cursor = await log.head({ changes: true });
@@ -156,7 +156,7 @@ completeLogSuite.own('J3', 'an append costs what it did: the same statements, wh
   expect(await query('select * from adk_changes where app_name = ?', [app])).toHaveLength(before.length);
 });
 
-completeLogSuite.own('J2', 'the one whose value stands is told from those that lost', async (context) => {
+completeLogSuite.own('J2', 'the one whose value stands is distinguished from those that lost', async (context) => {
   const { app, orm, create, append } = context;
   const [one, other] = [await create(), await create()];
   await append(one, { id: 'a', timestamp: 2_000, delta: { 'app:x': 1, 'user:u': 'one', own: 1 } });
@@ -397,7 +397,7 @@ completeLogSuite.own('J2', 'cursors of the complete log give exactly the rest', 
 
 completeLogSuite.own(
   'J2',
-  'an erased user leaves nothing in the log, and what the app has of him stays',
+  'an erased user leaves nothing in the log, and the state of the app stays',
   async (context) => {
     const { app, orm, service, query, create, append } = context;
     const person = { appName: app, userId: 'person' };
@@ -459,7 +459,7 @@ completeLogSuite.own(
   },
 );
 
-completeLogSuite.own('J2', 'a change that is too large to be recorded is told all the same', async (context) => {
+completeLogSuite.own('J2', 'a change that is too large to be recorded has an entry all the same', async (context) => {
   const { app, orm, service, create, append } = context;
   const log = new EventLog(orm.em);
   const reader = new FoldedLog();

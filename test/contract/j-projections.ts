@@ -27,7 +27,7 @@ const ledgerOf = (query: Query) => ({
 
 const textOf = ({ sessionId, change, seq }: CompleteLogEntry) => `${sessionId} ${change ?? seq}`;
 
-/** What the ledger has when each entry of some sessions was applied once. */
+/** The ledger after each entry of some sessions was applied once. */
 const expected = (sessions: readonly string[], events: number) =>
   sessions.flatMap((id) => [`${id} created`, ...range(events).map((i) => `${id} ${i + 1}`)]).sort();
 
@@ -70,7 +70,7 @@ function afterCommit(em: EntityManager, called: () => void): EntityManager {
   return own;
 }
 
-projectionSuite.own('J5', 'a projection applies each entry once, and goes on from its cursor', async (context) => {
+projectionSuite.own('J5', 'a projection applies each entry once, and continues from its cursor', async (context) => {
   const { store, ledger, on, projection } = await projecting(context);
   await filled(store, 'a', 3);
   await projection.catchUp();
@@ -258,7 +258,7 @@ projectionSuite.own('J5', 'a projection that cannot be one is refused', async ({
   await orm.em.fork().transactional(async (tx) => {
     for (const call of [() => projection.catchUp(), () => projection.watch(), () => projection.rebuild()])
       await expectCode(call(), 'ADK_INSIDE_TRANSACTION');
-    // The host's own transaction goes on.
+    // The host's own transaction continues.
     await service.withEntityManager(tx).createSession({ appName: 'refused', userId: 'alice' });
   });
 });

@@ -118,7 +118,7 @@ deletionSuite.own('K3', 'a deletion ends the lease', async (context) => {
   await rejecting.deleteSession(keyOf(await context.create()));
 });
 
-deletionSuite.own('K3', 'a reader that watches goes on after a restore, and sees no event twice', async (context) => {
+deletionSuite.own('K3', 'a reader that watches continues after a restore, and sees no event twice', async (context) => {
   const { orm, append, service, create } = context;
   const session = await create();
   await append(session, { id: 'e1' });

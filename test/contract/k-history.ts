@@ -36,7 +36,7 @@ pastSuite.own('K4', 'a fork has the events up to a number and the state as it wa
     expect(fork).toEqual(read);
     expect(read.events).toEqual(before.events.slice(0, at));
     expect(read.state).toEqual({ ...states[at], 'user:u': 4, 'app:x': 4 });
-    // It goes on by itself, from its number.
+    // It continues by itself, from its number.
     await append(fork, { id: `e${at + 1}`, delta: { n: 'fork' } });
     expect((await fresh(fork)).events).toHaveLength(at + 1);
     // And has a past of its own.
@@ -52,7 +52,7 @@ pastSuite.own('K4', 'a fork has the events up to a number and the state as it wa
   await expectFold(context);
 });
 
-pastSuite.own('K4', 'a rewound session is as it was then, and goes on from there', async (context) => {
+pastSuite.own('K4', 'a rewound session is as it was then, and continues from there', async (context) => {
   const { service, fresh, append, query } = context;
   for (const at of [3, 2, 0]) {
     const { session, key, states } = await lived(context);

@@ -339,7 +339,7 @@ interleavingSuite.own(
       expect(await left(context, key)).toEqual({ ids: E(3, 5), isSeen: false });
       await end(prepared);
       expect([name, await left(context, key)]).toEqual([name, ids && whole(ids)]);
-      // It goes on as any other.
+      // It continues as any other.
       if (ids) {
         const session = (await service.getSession(key))!;
         await service.appendEvent({ session, event: saying('x', { id: 'next' }) });

@@ -500,45 +500,41 @@ async function leftovers(store: OwnStore, count = 3) {
 
 const AGES = 36_500 * DAY;
 
-maintenanceSuite.own(
-  'K1',
-  'prune removes what the log has of sessions whose rows somebody deleted',
-  async ({ scratch }) => {
-    const store = await scratch();
-    const { recorded, log, reader, seen } = await leftovers(store);
-    const maintenance = maintain(store);
-    const whole = ['created', 'state', 'state', 'state'];
-    expect(await recorded('gone 1')).toEqual(whole);
-    await maintenance.prune({ appName: 'app', idleFor: AGES, dryRun: true });
-    await maintenance.prune({ appName: 'app', userId: 'bob', idleFor: AGES });
-    await maintenance.prune({ appName: 'elsewhere', idleFor: AGES });
-    expect(await recorded('gone 1')).toEqual(whole);
-    expect(await maintenance.prune({ appName: 'app', idleFor: AGES, batchSize: 3, maxBatches: 1 })).toMatchObject({
-      sessions: 0,
-      batches: 1,
-      more: true,
-    });
-    expect((await Promise.all(upTo(3).map((n) => recorded(`gone ${n}`)))).flat()).not.toHaveLength(0);
-    expect(await maintenance.prune({ appName: 'app', idleFor: AGES, batchSize: 3 })).toMatchObject({
-      sessions: 0,
-      events: 0,
-      more: false,
-    });
-    for (const n of upTo(3)) expect(await recorded(`gone ${n}`)).toEqual(['deleted']);
-    expect(await recorded('kept')).toEqual(whole);
-    expect(await recorded('gone 1', 'other')).toEqual(['created']);
-    expect(await store.query('select session_id from adk_sessions')).toEqual([{ session_id: 'kept' }]);
+maintenanceSuite.own('K1', 'prune removes log entries of sessions whose rows somebody deleted', async ({ scratch }) => {
+  const store = await scratch();
+  const { recorded, log, reader, seen } = await leftovers(store);
+  const maintenance = maintain(store);
+  const whole = ['created', 'state', 'state', 'state'];
+  expect(await recorded('gone 1')).toEqual(whole);
+  await maintenance.prune({ appName: 'app', idleFor: AGES, dryRun: true });
+  await maintenance.prune({ appName: 'app', userId: 'bob', idleFor: AGES });
+  await maintenance.prune({ appName: 'elsewhere', idleFor: AGES });
+  expect(await recorded('gone 1')).toEqual(whole);
+  expect(await maintenance.prune({ appName: 'app', idleFor: AGES, batchSize: 3, maxBatches: 1 })).toMatchObject({
+    sessions: 0,
+    batches: 1,
+    more: true,
+  });
+  expect((await Promise.all(upTo(3).map((n) => recorded(`gone ${n}`)))).flat()).not.toHaveLength(0);
+  expect(await maintenance.prune({ appName: 'app', idleFor: AGES, batchSize: 3 })).toMatchObject({
+    sessions: 0,
+    events: 0,
+    more: false,
+  });
+  for (const n of upTo(3)) expect(await recorded(`gone ${n}`)).toEqual(['deleted']);
+  expect(await recorded('kept')).toEqual(whole);
+  expect(await recorded('gone 1', 'other')).toEqual(['created']);
+  expect(await store.query('select session_id from adk_sessions')).toEqual([{ session_id: 'kept' }]);
 
-    for await (const entry of log.since(seen, { appName: 'app', changes: true })) reader.add(entry);
-    expectSame(resultOf(reader), await tablesOf(store.orm, 'app'));
-    expectSame(await folded(log, 'app'), await tablesOf(store.orm, 'app'));
-    await maintenance.prune({ idleFor: AGES });
-    expect(await recorded('gone 1', 'other')).toEqual(['deleted']);
-    // Nothing is left to do.
-    const statements = await store.recorded(() => maintenance.prune({ idleFor: AGES }));
-    expect(statements.filter(({ text }) => !text.startsWith('select'))).toEqual([]);
-  },
-);
+  for await (const entry of log.since(seen, { appName: 'app', changes: true })) reader.add(entry);
+  expectSame(resultOf(reader), await tablesOf(store.orm, 'app'));
+  expectSame(await folded(log, 'app'), await tablesOf(store.orm, 'app'));
+  await maintenance.prune({ idleFor: AGES });
+  expect(await recorded('gone 1', 'other')).toEqual(['deleted']);
+  // Nothing is left to do.
+  const statements = await store.recorded(() => maintenance.prune({ idleFor: AGES }));
+  expect(statements.filter(({ text }) => !text.startsWith('select'))).toEqual([]);
+});
 
 maintenanceSuite.own(
   'K1',
@@ -574,7 +570,7 @@ maintenanceSuite.own(
 
 maintenanceSuite.own(
   'K1',
-  'eraseUser removes what the log has of a person whose rows somebody deleted',
+  'eraseUser removes log entries of a person whose rows somebody deleted',
   async ({ scratch }) => {
     const store = await scratch();
     await leftovers(store);
@@ -631,7 +627,7 @@ maintenanceSuite.own('K2', 'reading a trimmed session costs what reading another
   }
 });
 
-maintenanceSuite.own('K2', 'a session may be trimmed to nothing, and goes on', async (context) => {
+maintenanceSuite.own('K2', 'a session may be trimmed to nothing, and continues', async (context) => {
   const { fresh, append, another, orm, service } = context;
   const session = await trimmed(context, 0);
   const behind = await fresh(session);
@@ -665,34 +661,38 @@ maintenanceSuite.own('K2', 'a handle that is behind catches up, or is refused', 
   await append(await fresh(strict!), { id: 'e8' }, rejecting);
 });
 
-maintenanceSuite.own('K2', 'cursors stay valid, and nothing that was trimmed is told as damage', async (context) => {
-  const { app, orm, append } = context;
-  const session = await old(context, 10);
-  const log = new EventLog(orm.em);
-  const head = await log.head();
-  await maintain(context).trim({ ...keyOf(session), keepLast: 4 });
-  const ofSession = log.session(keyOf(session));
-  for (const [seq, expected] of [
-    [0, E(7, 8, 9, 10)],
-    [3, E(7, 8, 9, 10)],
-    [6, E(7, 8, 9, 10)],
-    [8, E(9, 10)],
-    [10, []],
-  ] as const) {
-    expect(idsIn(await read(ofSession.since(seq)))).toEqual(expected);
-  }
-  expect(idsIn(await read(log.since(0, { appName: app })))).toEqual(E(7, 8, 9, 10));
-  expect((await log.head()).position).toBe(head.position);
-  await append(session, { id: 'e11' });
-  expect(idsIn(await read(log.since(head, { appName: app })))).toEqual(E(11));
-  expect(idsIn(await read(ofSession.since(10)))).toEqual(E(11));
-  const stop = new AbortController();
-  const watched = [];
-  for await (const entry of ofSession.watch(0, {}, { signal: stop.signal })) {
-    if (watched.push(entry) === 5) stop.abort();
-  }
-  expect(idsIn(watched)).toEqual(E(7, 8, 9, 10, 11));
-});
+maintenanceSuite.own(
+  'K2',
+  'cursors stay valid, and nothing that was trimmed is reported as damage',
+  async (context) => {
+    const { app, orm, append } = context;
+    const session = await old(context, 10);
+    const log = new EventLog(orm.em);
+    const head = await log.head();
+    await maintain(context).trim({ ...keyOf(session), keepLast: 4 });
+    const ofSession = log.session(keyOf(session));
+    for (const [seq, expected] of [
+      [0, E(7, 8, 9, 10)],
+      [3, E(7, 8, 9, 10)],
+      [6, E(7, 8, 9, 10)],
+      [8, E(9, 10)],
+      [10, []],
+    ] as const) {
+      expect(idsIn(await read(ofSession.since(seq)))).toEqual(expected);
+    }
+    expect(idsIn(await read(log.since(0, { appName: app })))).toEqual(E(7, 8, 9, 10));
+    expect((await log.head()).position).toBe(head.position);
+    await append(session, { id: 'e11' });
+    expect(idsIn(await read(log.since(head, { appName: app })))).toEqual(E(11));
+    expect(idsIn(await read(ofSession.since(10)))).toEqual(E(11));
+    const stop = new AbortController();
+    const watched = [];
+    for await (const entry of ofSession.watch(0, {}, { signal: stop.signal })) {
+      if (watched.push(entry) === 5) stop.abort();
+    }
+    expect(idsIn(watched)).toEqual(E(7, 8, 9, 10, 11));
+  },
+);
 
 maintenanceSuite.own('K2', 'what is missing among the events that are kept is damage', async (context) => {
   const { query, another, orm } = context;

@@ -70,7 +70,7 @@ export async function following<Entry>(
   }
 }
 
-/** An `EntityManager` that tells its statements, as they come. The log on it must be the first of its store. */
+/** An `EntityManager` that records its statements, as they come. The log on it must be the first of its store. */
 export function observed(
   em: EntityManager,
   before?: (text: string) => Promise<void>,

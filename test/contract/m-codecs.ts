@@ -340,7 +340,7 @@ codecSuite.own('M1', 'maxEventBytes counts what is stored', async (context) => {
   expect(textsOf((await again(compressing, session))!)).toEqual([text]);
 });
 
-/** Says how many events it sees, and keeps what it was told. */
+/** Says how many events it sees, and keeps the damage that was reported. */
 class Keeper extends BaseAgent {
   protected override async *runAsyncImpl({
     invocationId,

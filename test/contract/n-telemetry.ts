@@ -240,7 +240,7 @@ telemetryTest('a loop over the log leaves no span open, and polls are below none
   await until(() => under.length > 3);
   await observed.appendEvents({ session, events: range(3).map((i) => saying(String(i))) });
   await first;
-  // It keeps the entry for a while, and the log goes on.
+  // It keeps the entry for a while, and the log continues.
   await observed.appendEvents({ session, events: range(2).map((i) => saying(String(i))) });
   await until(async () => (await lag())[0] === 5);
   expect(telemetry.open()).toEqual([]);

@@ -44,7 +44,7 @@ const oneConnection = ({ server }: OwnHarness): Options =>
 
 failureSuite.own(
   'O8',
-  'each call that fails tells onError of the driver’s own error, once, with its name and key',
+  'each call that fails reports to onError the driver’s own error, once, with its name and key',
   async ({ scratch }) => {
     const { orm, query } = await scratch();
     const reported = new ReportedErrors();
@@ -139,7 +139,7 @@ failureSuite.own('O8', 'an onError that throws or rejects changes nothing', asyn
 
 failureSuite.own(
   'O8',
-  'a catch-up that fails is told, and the append succeeds',
+  'a catch-up that fails is reported, and the append succeeds',
   async ({ orm, create, append, fresh }) => {
     const reported = new ReportedErrors();
     const session = await create();
@@ -155,7 +155,7 @@ failureSuite.own(
 
 failureSuite.own(
   'O8',
-  'a notification that fails is told, and the append succeeds',
+  'a notification that fails is reported, and the append succeeds',
   async ({ orm, create, fresh }) => {
     const reported = new ReportedErrors();
     const session = await create();
@@ -168,7 +168,7 @@ failureSuite.own(
   onPostgresql,
 );
 
-failureSuite.own('O8', 'a renewal of a lease that fails is told', async ({ orm, create }) => {
+failureSuite.own('O8', 'a renewal of a lease that fails is reported', async ({ orm, create }) => {
   const reported = new ReportedErrors();
   const session = await create();
   const em = faulty(orm.em, { statement: (text) => text.includes('set lease_expires = '), error: deadlock });
@@ -180,7 +180,7 @@ failureSuite.own('O8', 'a renewal of a lease that fails is told', async ({ orm, 
   expect(reported.calls[0]).toMatchObject({ operation: 'renew', key: keyOf(session) });
 });
 
-failureSuite.own('O8', 'a look at the log that fails while nobody waits is told', async ({ scratch }) => {
+failureSuite.own('O8', 'a poll of the log that fails while nobody waits is reported', async ({ scratch }) => {
   const { orm, service } = await scratch();
   const reported = new ReportedErrors();
   const session = await service.createSession(KEY);
@@ -202,7 +202,7 @@ failureSuite.own('O8', 'a look at the log that fails while nobody waits is told'
 
 failureSuite.own(
   'O8',
-  'a listener without a connection is told once, however often it tries',
+  'a listener without a connection is reported once, however often it tries',
   async ({ orm, create, append }) => {
     const reported = new ReportedErrors();
     let tries = 0;

@@ -572,7 +572,7 @@ historySuite.own('O2', 'what keeps the history of a session is no reset for its 
 
 historySuite.own(
   'O2',
-  'a cursor of one session that is ahead of it is told; one that is none is refused',
+  'a cursor of one session that is ahead of it is reported; one that is none is refused',
   async (context) => {
     const store = await context.scratch();
     const { goBack } = await withThreeEvents(store);

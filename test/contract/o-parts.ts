@@ -104,14 +104,14 @@ partsSuite.own('O1', 'what ends an import midway says what it has written', asyn
 
 partsSuite.own(
   'O1',
-  'what a transaction has done counts when the answer to its commit is lost',
+  'the work of a transaction counts when the answer to its commit is lost',
   async (context) => {
     const { app, orm, query } = context;
     const all = { sessions: 3, events: 12 };
     const expected: Record<string, object> = {
       prune: { ...all, batches: 3 },
       trim: { sessions: 3, events: 9, batches: 3 },
-      // Their state, and what the log has recorded of them.
+      // Their state, and their entries of the log.
       eraseUser: { ...all, stateKeys: 1, batches: 5 },
       importSessions: all,
     };

@@ -59,7 +59,7 @@ const REFUSED = new Set(HARNESSES.flatMap(({ connection }) => connection.refused
 const TABLES = ['sessions', 'events', 'event_parts', 'session_states', 'user_states', 'app_states', 'changes'];
 
 /**
- * Every row of the tables, but for the positions, which a reader of the log gives, and for what the log tells of others than
+ * Every row of the tables, but for the positions, which a reader of the log gives, and for log entries of others than
  * the victim: that they are gone.
  */
 async function rowsOf({ query }: Pick<OwnStore, 'query'>): Promise<unknown> {

@@ -60,11 +60,11 @@ test("each reason is the name of a class of MikroORM's errors", () => {
   }
 });
 
-test('no two failures are told in the same words', () => {
+test('no two failures have the same words', () => {
   expect(new Set(NAMES.map((name) => FAILURES[name].what)).size).toBe(NAMES.length);
 });
 
-test.each(NAMES)('A12 %s is told in sentences: what happened, what was written, what to look at', (name) => {
+test.each(NAMES)('A12 %s is described in sentences: what happened, what was written, what to look at', (name) => {
   for (const outcome of ['none', 'unknown'] as const) {
     const { message } = new DatabaseError(FAILURES[name], FAILURES[name].reason, '40P01', outcome);
     expect(message).toMatch(/^[A-Z][^.]*[^.\s] \(40P01\)\. [A-Z][^.]*\. [A-Z].*[^.\s]\.$/);

@@ -39,7 +39,7 @@ test.each([[''], [5], [0], [false], [{}], [['a']], [new String('a')], [Symbol('a
   },
 );
 
-test.each([[undefined], [null]])("D7 a name that is %p is told in the words of ADK's own service", (value) => {
+test.each([[undefined], [null]])("D7 a name that is %p is refused in the words of ADK's own service", (value) => {
   expect(() => checkAny({ ...KEY, sessionId: value })).toThrow(InvalidKeyError);
   expect(() => checkAny({ ...KEY, sessionId: value })).toThrow(
     `Value for AdkSession.sessionId is required, '${String(value)}' found`,

@@ -148,7 +148,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
           expectSame(await folded(world.log, appName), tables);
           await expectOrder(orm, appName);
           if (operation !== 'read' && at % 2 === 0) continue;
-          // A reader that follows comes to the same; of an erased user it is told nothing.
+          // A reader that follows comes to the same; it gets nothing of an erased user.
           isErased ||= sequence.some((step) => step.do === 'erase');
           for await (const entry of world.log.since(cursor, { appName, changes: true })) {
             live.add(entry);

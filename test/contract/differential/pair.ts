@@ -37,9 +37,9 @@ export class Pair {
   readonly #softDeletedVersions = new Map<Slot, number>();
   /** Which event wrote each key last. */
   readonly #writers = new Map<string, string>();
-  /** Keys that no stored event tells of as they are. */
+  /** Keys whose values no stored event holds. */
   readonly #unreported = new Map<Slot, Set<string>>();
-  /** Those of them that only a version of an event wrote that has been replaced since; no past tells of them. */
+  /** Those of them that only a version of an event wrote that has been replaced since; no past state holds them. */
   readonly #lost = new Map<Slot, Set<string>>();
   #count = 0;
 
@@ -197,7 +197,7 @@ export class Pair {
     } else {
       await restore;
       this.#reference.restore(slot);
-      // K3: a handle from before the deletion goes on.
+      // K3: a handle from before the deletion continues.
       this.#versions.set(slot, version);
       this.#softDeletedVersions.delete(slot);
     }
@@ -458,7 +458,7 @@ export class Pair {
 
   /**
    * Compares a handle that has caught up with a session as it is stored: its events and the session's state are equal
-   * (B4), but for what no event that the handle missed tells of: that is what it was before, or as stored, and so is a
+   * (B4), but for what no event that the handle missed holds: that is what it was before, or as stored, and so is a
    * shared key. What the events wrote is as stored.
    */
   async #compareCaughtUp(handle: Handle, before: Delta, fresh: Session, appended: readonly Event[]): Promise<void> {

@@ -62,7 +62,7 @@ async function dump(orm: MikroORM, database: TestDatabase, file: string): Promis
   await writeFile(file, JSON.stringify(tables));
 }
 
-/** @returns an ORM on a new database with what the dump has. */
+/** @returns an ORM on a new database with the rows of the dump. */
 async function restored(database: TestDatabase, file: string): Promise<MikroORM> {
   if (isFile(database)) return opened({ options: { ...database.options, dbName: file } });
   const orm = await opened(database);

@@ -113,7 +113,7 @@ describe('openLongRunningCalls', () => {
     await expect(turn(host.service, agent, both)).rejects.toThrow('the same function call event');
   });
 
-  test('H4 what a crash left is told apart from what waits', async () => {
+  test('H4 what a crash left is distinguished from what waits', async () => {
     const { agent } = clerk([...ask('a'), ...look()], text('Done.'));
     const death = new Error('killed');
     const dying = turn(host.service, agent, 'Go.', () => {

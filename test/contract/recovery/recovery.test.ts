@@ -33,7 +33,7 @@ describe('a run that was killed in a tool', () => {
     expect(refusals.at(-1)).toBeUndefined();
   });
 
-  test('H4 the model is told that the tool was interrupted and may have taken effect', async () => {
+  test('H4 the model learns that the tool was interrupted and may have taken effect', async () => {
     const { agent, conversations } = scripted('clerk', calls('order'), text('Asked.'));
     await killed(agent, 1, 'Order tea.');
     await repair();

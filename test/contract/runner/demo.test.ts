@@ -58,7 +58,7 @@ describe.each(databasesOfUrls())('the demo on %s', (name) => {
     await database.drop();
   });
 
-  test('tells its story, and the tables hold it', async () => {
+  test('prints what happens, and the tables hold it', async () => {
     const { output, errors, exitCode } = await runDemo({ ADK_DATABASE_URL: database.url });
 
     expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });

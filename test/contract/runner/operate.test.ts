@@ -66,7 +66,7 @@ describe('the example of operation', () => {
     return orm;
   };
 
-  test('tells what the files hold', async () => {
+  test('prints what the files hold', async () => {
     const { output, errors, exitCode } = await run(['examples/operate.ts'], { TMPDIR: folder, TEMP: folder });
 
     expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });

@@ -31,7 +31,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(folder, { recursive: true }));
 
-/** What is told, without what differs from run to run: X is the worker that the lease chose first, Y the other one. */
+/** What is printed, without what differs from run to run: X is the worker that the lease chose first, Y the other one. */
 function storyOf(output: string): string[] {
   const [, first] = /worker ([AB]) \S+ \S+ has it/.exec(output) ?? [];
   return output
@@ -93,7 +93,7 @@ describe.each(['sqlite', 'postgresql'] as const)('the recovery example on %s', (
     await database.drop();
   });
 
-  test('tells its story, and the tables hold it', async () => {
+  test('prints what happens, and the tables hold it', async () => {
     const { output, errors, exitCode } = await runExample(name === 'sqlite' ? undefined : database.url);
 
     expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });

@@ -170,7 +170,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
     expect((await host.service.getSession(KEY))?.state).toEqual({ noted: true });
   });
 
-  test('a long-running tool: pauses, and goes on in another process with the whole history', async () => {
+  test('a long-running tool: pauses, and continues in another process with the whole history', async () => {
     const tools = [
       new LongRunningFunctionTool({ name: 'ask_user', description: 'Asks the user.', execute: () => undefined }),
     ];
@@ -224,7 +224,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
     expect(stored).not.toMatch(/temp:|hunter2/);
   });
 
-  test('an agent that throws in the middle: what it said before stays, and the next turn goes on from it', async () => {
+  test('an agent that throws in the middle: what it said before stays, and the next turn continues from it', async () => {
     class Unreliable extends BaseAgent {
       protected async *runAsyncImpl({ invocationId }: InvocationContext): AsyncGenerator<Event, void, void> {
         const content = { role: 'model', parts: text('One moment.') };
@@ -247,7 +247,7 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
     expect(await expectAppendOrder(host)).toHaveLength(4);
   });
 
-  test('a tool that throws: the model is told, and the session stays whole', async () => {
+  test('a tool that throws: the model learns of it, and the session stays whole', async () => {
     const broken = new FunctionTool({
       name: 'order',
       description: 'Orders.',

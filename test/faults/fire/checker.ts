@@ -2,7 +2,7 @@ import type { StormHistory } from '../processes/storm-protocol.js';
 import { upTo, type Stored } from '../processes/tables.js';
 
 /**
- * Compares what processes were told with what the tables hold, as Jepsen does for lists that are appended to.
+ * Compares the answers that processes got with what the tables hold, as Jepsen does for lists that are appended to.
  *
  * @param histories of all processes that wrote to the session or read it.
  * @returns what does not fit; nothing when all is well.

@@ -59,7 +59,7 @@ const COMMIT = /commit\0?$/;
     afterEach(async () => {
       proxy.open();
       proxy.cut();
-      // mysql2 tells of connections that were cut.
+      // mysql2 reports connections that were cut.
       for (const orm of orms.splice(0)) await orm.close(true).catch(() => undefined);
       await proxy.close();
     });
@@ -103,7 +103,7 @@ const COMMIT = /commit\0?$/;
         expect((await readTables(direct.em, key.sessionId)).ids).toEqual(['a']);
       });
 
-      test('a server that says nothing is told as one', async () => {
+      test('a server that does not answer is reported as one', async () => {
         const session = await others.createSession(key);
         const told: unknown[] = [];
         const { em } = await open();

@@ -66,12 +66,12 @@ const isUnhandled = (what: string) => what.startsWith('nobody handled');
 
 // Jest refuses a test.each of nothing, where there is no server.
 (available.length > 0 ? test : test.skip).each(available.length > 0 ? available : SERVERS)(
-  'O1 O4 four processes on %s whose connections end all the time lose nothing, and are told no lie',
+  'O1 O4 four processes on %s whose connections end all the time lose nothing, and get no wrong answer',
   async (name) => {
     const found = await storm(name, bundle.path);
     const isKnown = DATABASES[name].server.leavesErrorsUnhandled;
     expect(found.filter((what) => !(isKnown && isUnhandled(what)))).toEqual([]);
-    // When this fails, the driver that MikroORM 6 has for MariaDB is mended, and docs/production.md need not name another.
+    // When this fails, the driver that MikroORM 6 has for MariaDB is fixed, and docs/production.md need not name another.
     if (isKnown) expect(found.filter(isUnhandled)).not.toEqual([]);
   },
   120_000,

@@ -60,7 +60,7 @@ export class StormProcess {
     this.#child.kill('SIGKILL');
   }
 
-  /** Kills it without a chance to finish anything. @returns what it was told until then. */
+  /** Kills it without a chance to finish anything. @returns the answers that it got until then. */
   async killed(): Promise<StormHistory> {
     this.kill();
     await this.#closed;

@@ -39,7 +39,7 @@ const commands = {
     await lease.sessionService.appendEvent({ session, event: createEvent({ id, author: 'agent' }) });
   },
 
-  /** Stops this process. When somebody continues it, it appends before anything could tell it that time has passed. */
+  /** Stops this process. When somebody continues it, it appends before anything could notify it that time has passed. */
   async stopThenAppend({ id }: { id: string }): Promise<void> {
     // SQLite's only connection is idle now; stopped in a statement, it would keep the file locked.
     await leases.current(keyOf(session.id));

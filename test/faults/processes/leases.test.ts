@@ -66,7 +66,7 @@ describe.each(availableDatabases())('leases of several processes on %s', (name) 
     message: expect.stringContaining(`is held by ${holder} until`) as string,
   });
 
-  test('H1 eight want one lease: one gets it, and the others are told who', async () => {
+  test('H1 eight want one lease: one gets it, and the others learn who has it', async () => {
     const sessionId = 'one for all';
     await create(sessionId);
     const answers = await Promise.allSettled(

@@ -37,12 +37,12 @@ export class LogProcess {
     this.#process.send(job);
   }
 
-  /** What a reader has reported, of one database. @throws Error when it will report no more, and was not killed. */
+  /** Reports of a reader, of one database. @throws Error when it will report no more, and was not killed. */
   seen(name: DatabaseName): Seen[] {
     return this.#of(name).flatMap((report) => ('seen' in report ? [report.seen] : []));
   }
 
-  /** Where a reader of one database goes on. */
+  /** Where a reader of one database continues. */
   cursor(name: DatabaseName): LogCursor {
     return (
       this.#of(name)

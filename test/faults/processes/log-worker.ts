@@ -80,7 +80,7 @@ async function begunWith(orm: MikroORM, work: (tx: EntityManager) => Promise<unk
   }
 }
 
-/** Goes on until the process ends. */
+/** Continues until the process ends. */
 async function read(orm: MikroORM, { database, cursor }: Extract<Job, { kind: 'read' }>): Promise<void> {
   const log = new EventLog(orm.em, { pollIntervalMs: POLL_MS });
   for await (const { position, cursor: place, sessionId, seq, event } of log.watch(cursor)) {

@@ -29,7 +29,7 @@ async function run(job: Job): Promise<{ child: ChildProcess; report: Report }> {
 }
 
 test.each(availableDatabases())(
-  'J5 a projection that is killed in a transaction goes on after the last one on %s',
+  'J5 a projection that is killed in a transaction continues after the last one on %s',
   async (name) => {
     const database = await createDatabase(name);
     const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });

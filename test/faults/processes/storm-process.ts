@@ -8,7 +8,7 @@ import { keyOf } from './protocol.js';
 import { STORM_SESSION, type StormJob, type StormReport } from './storm-protocol.js';
 
 // A process of its own, whose connections end in all ways all the time. It appends to a session that others append to as
-// well, or follows the log, and tells what it was told.
+// well, or follows the log, and reports the answers.
 
 /** Long for a server that answers, on a busy machine, and short for a test. */
 const TIMEOUT_MS = 700;

@@ -2,7 +2,7 @@ import type { DatabaseError, LogCursor, RetryOptions } from '../../../src/index.
 
 interface StormConnection {
   url: string;
-  /** For a URL that does not tell which driver is meant. */
+  /** For a URL that does not show which driver is meant. */
   name?: 'better-sqlite';
   /** By default it tries again at once, for which an outage of a second is long. */
   retry?: RetryOptions;
@@ -17,7 +17,7 @@ export type StormJob = StormConnection &
         count: number;
         isPatient: boolean;
       }
-    /** From a cursor on, until it is told how many entries there are. */
+    /** From a cursor on, until it learns how many entries there are. */
     | { kind: 'watch'; after?: LogCursor }
   );
 
@@ -29,7 +29,7 @@ export interface FailedAppend {
   code: string;
 }
 
-/** What it was told. */
+/** The answers. */
 export interface StormHistory {
   /** In the order in which they were. */
   acknowledged: string[];

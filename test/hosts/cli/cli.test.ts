@@ -91,7 +91,7 @@ describe.each(databases)('on %s', (name) => {
     expect(await found(0)).toMatchObject({ state: 'ok' });
   });
 
-  test('stats, list and show tell what is stored, and nothing of it is a command for the terminal', async () => {
+  test('stats, list and show print what is stored, and nothing of it is a command for the terminal', async () => {
     const { orm, service, url } = await open();
     const session = await conversation(orm);
     await service.describeSession(
@@ -331,7 +331,7 @@ describe('in general', () => {
     while (!(await begun()) && child.exitCode === null);
     child.kill('SIGINT');
     const { code, out, err } = await seen;
-    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('the same command again goes on') });
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('run the same command again to continue') });
     const { sessions, more } = JSON.parse(out);
     expect(more).toBe(true);
     expect((await service.listSessions(support)).sessions).toHaveLength(60 - sessions);
@@ -402,7 +402,7 @@ describe('in general', () => {
     const files: string[] = [];
     afterEach(() => Promise.all(files.splice(0).map((file) => rm(file))));
 
-    test('tells which rules are held, broken and left out', async () => {
+    test('prints which rules are held, broken and left out', async () => {
       const harness = await harnessOf('in-memory', `${inMemory} export default { name: 'in memory', open };`);
       const verdicts: { rule: string; result: string; level: string; error?: string }[] = await json(
         ['check-service', harness],

@@ -17,7 +17,7 @@ function pgTypes(): { getTypeParser(type: number): unknown; setTypeParser(type: 
   return (found('pg') as { types: ReturnType<typeof pgTypes> }).types;
 }
 
-/** Runs `work` with what a host has set. */
+/** Runs `work` with the settings of a host. */
 async function having<T>(
   { connection = {}, parsers = {}, onConnection }: DriverSetting,
   { options }: Pick<TestDatabase, 'options'>,

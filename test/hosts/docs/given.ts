@@ -24,7 +24,7 @@ class Silent extends BaseAgent {
   }
 }
 
-/** What a recipe has at hand: names that its blocks use without declaring them. */
+/** The context of a recipe: names that its blocks use without declaring them. */
 export async function given() {
   const orm = await MikroORM.init({ dbName: ':memory:', entities: [...adkEntities(), Ticket] });
   await createSchema(orm);

@@ -90,7 +90,7 @@ describe('the recipe for server-sent events', () => {
 
   describe('a browser that has events of another history', () => {
     const keyOf = ({ appName, userId, id }: Given['session']) => ({ appName, userId, sessionId: id });
-    /** Removes what is shown when it is told to, as a page does. */
+    /** Removes what is shown at a reset, as a page does. */
     const shownBy = (frames: Frame[]) => {
       const shown = new Map<number, string>();
       for (const [i, { event, data }] of frames.entries()) {
@@ -170,7 +170,7 @@ describe('the recipe for server-sent events', () => {
     await frames.return(undefined);
   });
 
-  test('an event that cannot be read is told of, and the next ones come', async () => {
+  test('an event that cannot be read is reported, and the next ones come', async () => {
     await append(2);
     const em = lent.orm.em.fork();
     await em.getConnection().execute(`update adk_events set data = '{' where seq = 2`);
@@ -239,7 +239,7 @@ describe('the recipe for server-sent events', () => {
   });
 
   test.each(['x', '-1', '1.5', '1e99', '{', 'null', '{"seq":1}'])(
-    'Last-Event-ID %j is refused, and the server goes on',
+    'Last-Event-ID %j is refused, and the server continues',
     async (lastEventId) => {
       const logged = jest.spyOn(console, 'error').mockReturnValue();
       const request = get(url, { headers: { 'last-event-id': lastEventId } });

@@ -231,7 +231,7 @@ class Program {
       return ((await response.json()) as { text: string }[]).map((message) => message.text);
     };
 
-    test('a stream goes on where it was cut off, when the server was killed meanwhile, and ends on SIGTERM', async () => {
+    test('a stream continues where it was cut off, when the server was killed meanwhile, and ends on SIGTERM', async () => {
       const first = start(name);
       expect(await (await fetch(await first.url('/health'))).json()).toEqual({ status: 'ok' });
       const answer = ['Where is order 17?', '', 'Your order is on its way.'];
@@ -289,7 +289,7 @@ class Program {
       // The lease would outlive the test: the other worker gets it because it is given back.
       { signal: 'SIGTERM', leaseMs: 600_000, ended: [0, null] },
       { signal: 'SIGKILL', leaseMs: 2_000, ended: [null, 'SIGKILL'] },
-    ] as const)('another one goes on after $signal in a run', async ({ signal, leaseMs, ended }) => {
+    ] as const)('another one continues after $signal in a run', async ({ signal, leaseMs, ended }) => {
       const service = new MikroOrmSessionService(orm.em);
       await service.createSession({ ...key, state: { task: 'Where is order 17?' } });
       await service.describeSession(key, { labels: { task: 'open' } });
@@ -305,7 +305,7 @@ class Program {
       await second.url('/live');
       expect(await first.end(signal)).toEqual(ended);
 
-      // The other one answers the open call, and the agent goes on.
+      // The other one answers the open call, and the agent continues.
       for await (const { event } of new EventLog(orm.em).watch(0, {}, { signal: follow.signal })) {
         if (event?.content?.parts?.some(({ text }) => text === 'Your order is on its way.')) break;
       }

@@ -10,7 +10,7 @@ const repository = path.resolve(__dirname, '../../..');
 const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 const run = promisify(execFile);
 
-/** What docs/testing.md installs besides MikroORM and the ADK, and the programs of jest and Vitest. */
+/** What docs/testing.md installs in addition to MikroORM and the ADK, and the programs of jest and Vitest. */
 const INSTALLED = ['.bin', '@swc', '@types', 'jest', 'vitest'];
 
 /** Projects with one test each, which docs/testing.md shows. */
@@ -78,7 +78,7 @@ describe('docs/testing.md', () => {
     ]);
     for (const [, file = '', text] of blocks) expect(text).toBe(await read(`examples/testing/${file}`));
 
-    // The test is shown once, and for Vitest the line that it has besides.
+    // The test is shown once, and for Vitest its additional line.
     const [test, sameTest, vitestTest] = await Promise.all(
       EXAMPLES.map((example) => read(`examples/testing/${example}/agent.test.ts`)),
     );

@@ -79,7 +79,7 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
   );
 
   test.each(databasesOfUrls())(
-    'loses nothing of processes of the version before the last migration on %s, and the log tells it',
+    'loses nothing of processes of the version before the last migration on %s, and the log has all of it',
     async (name) => {
       const database = await emptyDatabase(name);
       const before = await MikroORM.init({ ...database.options, entities: previous.adkEntities() });
@@ -100,7 +100,7 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
   );
 });
 
-/** Whether every event that a process was told of is there, once and in its place, and no process had an error. */
+/** Whether every event that a process knows of is there, once and in its place, and no process had an error. */
 async function expectWhole(orm: MikroORM, works: readonly Work[]): Promise<void> {
   expect(works.flatMap((work) => work.errors)).toEqual([]);
   expect(Math.min(...works.map((work) => work.own.length))).toBeGreaterThan(1);

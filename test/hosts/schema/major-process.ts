@@ -93,7 +93,7 @@ const commands = {
     for (const event of eventsOf(keepLargeEventsInParts)) await service.appendEvent({ session, event });
   },
 
-  /** Goes on with a session that is there, as others may do at the same time. */
+  /** Continues with a session that is there, as others may do at the same time. */
   async append({ orm, sessionId = '' }: Work) {
     const service = new MikroOrmSessionService(orm.em);
     const session = await service.getOrCreateSession({ ...APP, sessionId });

@@ -65,7 +65,7 @@ inBoth('a database that MikroORM 6 and MikroORM 7 use', () => {
     expect(await ask(first, 'version')).toMatchObject({ mikroOrm: expect.stringMatching(`^${first}\\.`) });
     expect(await ask(second, 'version')).toMatchObject({ mikroOrm: expect.stringMatching(`^${second}\\.`) });
 
-    // What the one has made is all that the other needs.
+    // The tables of the one are all that the other needs.
     expect(await ask(first, 'up')).toEqual(MIGRATIONS);
     await ask(first, 'write', 'by-first');
     expect(await ask(second, 'pending')).toEqual([]);

@@ -58,7 +58,7 @@ async function start(url: string): Promise<() => Promise<void>> {
       }
     }
   };
-  // Before the deploy, while it goes on, and after it.
+  // Before the deploy, while it runs, and after it.
   await append(own, done.own);
   const working = work();
   console.log('working');

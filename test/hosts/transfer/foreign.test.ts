@@ -185,7 +185,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
       expect(await contentOf(source)).toEqual(before);
     }, 60_000);
 
-    test('L2 a second run brings what is new; an older event is told', async () => {
+    test('L2 a second run brings what is new; an older event is reported', async () => {
       const { service, source } = await adkStore(name);
       const target = await emptyStore();
       const ours = new MikroOrmSessionService(target.em);
@@ -236,7 +236,7 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
       );
     });
 
-    test('L2 rows that cannot be read are told one by one, and the rest is taken', async () => {
+    test('L2 rows that cannot be read are reported one by one, and the rest is taken', async () => {
       const { service, source } = await adkStore(name);
       const target = await emptyStore();
       await service.createSession({ ...key, state: { kept: 1 } });
@@ -465,7 +465,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     expect(await idsIn(target, 's')).toEqual(['c', 'b', 'a', 'd']);
   });
 
-  test('L2 its rows that cannot be read are told one by one', async () => {
+  test('L2 its rows that cannot be read are reported one by one', async () => {
     const [source, target] = [await storeOf(name, pythonTables(name)), await emptyStore()];
     await addSession(source.em, 's', {});
     await addEvent(source.em, 's', 'none', null);
@@ -520,7 +520,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     });
 
   if (DATABASES[name].dialect === 'sqlite')
-    test('L2 NaN, which Python writes as JSON, is told', async () => {
+    test('L2 NaN, which Python writes as JSON, is reported', async () => {
       const [source, target] = [await storeOf(name, pythonTables(name)), await emptyStore()];
       await addSession(source.em, 's', {});
       await addEvent(source.em, 's', 'e1', PYTHON_EVENT);
@@ -696,7 +696,7 @@ describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
     expect(await contentOf(source)).toEqual(before);
   });
 
-  test('L2 its rows that cannot be read are told, and of the same time a response comes after its call', async () => {
+  test('L2 its rows that cannot be read are reported, and of the same time a response comes after its call', async () => {
     const [source, target] = [await storeOf(name, goTables(name)), await emptyStore()];
     await addSession(source.em);
     await addEvent(source.em, 'a', '41', { content: json({ parts: [{ functionResponse: { id: 'c' } }] }) });

@@ -112,7 +112,7 @@ export interface RefusedSetting {
   set: string;
   /** What the error names. */
   named: RegExp;
-  /** What the error tells to do. */
+  /** The advice in the error. */
   advice: RegExp;
   /** Whether an append is taken, since the setting has no effect on it. */
   isHarmlessToAppends?: boolean;

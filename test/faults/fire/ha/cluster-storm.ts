@@ -15,7 +15,7 @@ export interface Figures {
 
 export interface StormResult {
   figures: Figures;
-  /** What those writers were told that wait an outage out. */
+  /** The answers to those writers that wait an outage out. */
   failedOfPatient: FailedAppend[];
   failed: FailedAppend[];
   /** What does not fit; nothing when all is well. */

@@ -52,7 +52,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, all of which t
     await expectCausality(await openMigrated('causal'));
   });
 
-  test('doctor tells of a consistency with which it does not', async () => {
+  test('doctor reports a consistency with which it does not', async () => {
     await openMigrated('examined');
     const [{ server }] = group.nodes;
     const url = server.url('examined');

@@ -37,7 +37,7 @@ test.each(FILE_DATABASES.filter((name) => availableDatabases().includes(name)))(
       const connection = orm.em.getConnection() as AbstractSqlConnection;
       console.info(name, { ...figuresOf(lives.histories, stored), kills: lives.kills });
       expect(violations(lives.histories, stored)).toEqual([]);
-      // No process that lives on was told of anything: a lock that a killed one had is free.
+      // No process that lives on got an error: a lock that a killed one had is free.
       expect(lives.histories.flatMap(({ failed }) => failed)).toEqual([]);
       expect(await connection.execute('pragma integrity_check')).toEqual([{ integrity_check: 'ok' }]);
     } finally {
