@@ -91,22 +91,29 @@ export function drawBars({ title, hint, series, groups, tick, left = LEFT, from 
     });
     return text(left - 10, top + (BAR * series.length) / 2 + 4, group.label, theme.text, 'end') + rows.join('');
   });
-  return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" font-family="system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif" font-size="11.5">`,
-    `<title>${escaped(title)}</title>`,
+  return drawing(title, WIDTH, height, [
     `<text x="${Math.min(left, LEFT)}" y="24" font-size="15" font-weight="600" fill="${theme.text}">${escaped(title)}</text>`,
     text(WIDTH - 12, 24, hint, theme.muted, 'end'),
     ...legend,
     ...grid,
     ...bars,
+  ]);
+}
+
+/** @returns a picture of these elements. */
+export function drawing(title: string, width: number, height: number, elements: readonly string[]): string {
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" font-family="system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif" font-size="11.5">`,
+    `<title>${escaped(title)}</title>`,
+    ...elements,
     '</svg>\n',
   ].join('\n');
 }
 
-const px = (value: number) => value.toFixed(1);
+export const px = (value: number) => value.toFixed(1);
 
-const escaped = (value: string) => value.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+export const escaped = (value: string) => value.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 
-function text(x: number, y: number, value: string, color: string, anchor = 'start'): string {
+export function text(x: number, y: number, value: string, color: string, anchor = 'start'): string {
   return `<text x="${px(x)}" y="${px(y)}" fill="${color}" text-anchor="${anchor}">${escaped(value)}</text>`;
 }
