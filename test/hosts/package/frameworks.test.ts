@@ -18,11 +18,17 @@ const repository = path.resolve(__dirname, '../../..');
 const run = promisify(execFile);
 const tsc = createRequire(__filename).resolve('typescript/bin/tsc');
 
+/** The peers are those that this test runs with, in the folder above. */
+const FLAGS = ['--legacy-peer-deps', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
+
 /** What the package itself depends on. */
 const DEPENDENCIES = ['commander', 'cli-progress'];
 
 /** What fits MikroORM 7, and needs the Node.js that it needs. */
 const ON_MIKRO_ORM_7 = ['@mikro-orm/nestjs@7.1.0', 'ai@7.0.173'];
+
+/** It takes as long as all others to install and to build, and has the same agent and the same stream. */
+const WITH_NEXT = Boolean(process.env['ADK_TEST_FULL']);
 
 /** With the end of the process after SIGTERM: NestJS sends the signal again, to itself, when its hooks are done. */
 const SERVERS = [
@@ -30,6 +36,7 @@ const SERVERS = [
   { name: 'fastify', ended: [0, null] },
   { name: 'hono', ended: [0, null] },
   { name: 'nestjs', ended: [null, 'SIGTERM'] },
+  ...(WITH_NEXT ? [{ name: 'next', ended: [143, null] }] : []),
 ];
 
 /** The folder of the examples as a user has it, with the packed package. */
@@ -52,12 +59,10 @@ beforeAll(async () => {
   await cp(path.join(examples, 'scripted-model.ts'), path.join(root, 'scripted-model.ts'));
   await cp(path.join(examples, 'frameworks'), folder, {
     recursive: true,
-    filter: (file) => !/[\\/](node_modules|dist)$/.test(file),
+    filter: (file) => !/[\\/](node_modules|dist|\.next)$/.test(file),
   });
-  // The peers are those that this test runs with, in the folder above.
-  const flags = ['--legacy-peer-deps', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund'];
-  await run('npm', ['ci', ...flags], { cwd: folder });
-  if (isMikroOrm7) await run('npm', ['install', '--save-exact', ...flags, ...ON_MIKRO_ORM_7], { cwd: folder });
+  await run('npm', ['ci', ...FLAGS], { cwd: folder });
+  if (isMikroOrm7) await run('npm', ['install', '--save-exact', ...FLAGS, ...ON_MIKRO_ORM_7], { cwd: folder });
   const compiled = await run(process.execPath, [tsc], { cwd: folder }).catch(
     (error: unknown) => error as { stdout: string },
   );
@@ -158,6 +163,21 @@ test('what reads the log for a browser ends when the browser goes, and not with 
   await run(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder, timeout: 60_000 });
 });
 
+/** What Next.js is built and started with: jest sets NODE_ENV to `test`. */
+const ENV = { ...process.env, NODE_ENV: 'production' as const, NEXT_TELEMETRY_DISABLED: '1' };
+const NEXT = 'node_modules/next/dist/bin/next';
+
+async function buildNext(): Promise<void> {
+  const cwd = path.join(folder, 'next');
+  const config = path.join(cwd, 'next.config.ts');
+  const text = await readFile(config, 'utf8');
+  // The packages of this test are links out of the folder above.
+  await writeFile(config, text.replace(/root: .*,/, `root: '/',`));
+  await run('npm', ['ci', ...FLAGS], { cwd, env: { ...process.env, NODE_ENV: undefined } });
+  // Checks the types, too.
+  await run(process.execPath, [NEXT, 'build'], { cwd, env: ENV });
+}
+
 /** A program of the examples, as a process. */
 class Program {
   readonly #process: ChildProcess;
@@ -165,16 +185,17 @@ class Program {
   output = '';
 
   constructor(name: string, env: Record<string, string>) {
-    this.#process = spawn(process.execPath, [`dist/frameworks/${name}.js`], {
-      cwd: folder,
-      env: { ...process.env, PORT: '0', NO_COLOR: '1', FORCE_COLOR: undefined, ...env },
+    const isNext = name === 'next';
+    this.#process = spawn(process.execPath, isNext ? [NEXT, 'start'] : [`dist/frameworks/${name}.js`], {
+      cwd: isNext ? path.join(folder, 'next') : folder,
+      env: { ...ENV, PORT: '0', NO_COLOR: '1', FORCE_COLOR: undefined, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#listening = new Promise((resolve, reject) => {
       for (const stream of [this.#process.stdout, this.#process.stderr]) {
         stream!.setEncoding('utf8').on('data', (text: string) => {
           this.output += text;
-          const port = /listening \{[^}]*port: (\d+)/.exec(this.output)?.[1];
+          const port = /(?:listening \{[^}]*port: |Local: +http:\/\/localhost:)(\d+)/.exec(this.output)?.[1];
           if (port) resolve(Number(port));
         });
       }
@@ -221,6 +242,8 @@ class Program {
   const stored = (id: string) => orm.em.fork().find(AdkEvent, { session: { id } }, { orderBy: { seq: 'asc' } });
 
   describe.each(SERVERS)('$name', ({ name, ended }) => {
+    if (name === 'next') beforeAll(buildNext, 900_000);
+
     const post = async (program: Program, text: string, headers: Record<string, string> = {}) => {
       const response = await fetch(await program.url('/sessions/first/messages'), {
         method: 'POST',

@@ -1,0 +1,17 @@
+import { MikroORM } from '@mikro-orm/postgresql';
+import { EventLog, MikroOrmSessionService } from 'adk-mikro-orm';
+import { appName } from '../agent';
+import config from '../mikro-orm.config';
+
+async function connect() {
+  const orm = await MikroORM.init(config);
+  return { sessionService: new MikroOrmSessionService(orm.em), log: new EventLog(orm.em) };
+}
+
+const here = globalThis as { sessions?: ReturnType<typeof connect> };
+
+/** One ORM for the process: each route has its own copy of this module, and another one after each change in `next dev`. */
+export const sessions = () => (here.sessions ??= connect());
+
+/** The user from your login, never from the URL. */
+export const keyOf = (sessionId: string) => ({ appName, userId: 'ada', sessionId });
