@@ -2,7 +2,7 @@
 // Node.js loads costs a host's start about half a millisecond.
 import { build, transform } from 'esbuild';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import ts from 'typescript';
@@ -14,8 +14,9 @@ const CJS = path.resolve('dist/cjs');
 const TARGET = { platform: 'node', target: 'node20' };
 
 rmSync('dist', { recursive: true, force: true });
-for (const project of ['tsconfig.build.json', 'tsconfig.cjs.json'])
-  execFileSync(process.execPath, [tsc, '--project', project, ...process.argv.slice(2)], { stdio: 'inherit' });
+execFileSync(process.execPath, [tsc, '--project', 'tsconfig.build.json', ...process.argv.slice(2)], {
+  stdio: 'inherit',
+});
 
 const entries = [
   'src/index.ts',
@@ -26,7 +27,9 @@ const entries = [
   'entities/index.ts',
   'migrations/index.ts',
 ];
-for (const folder of [ESM, CJS]) keepReachable(folder);
+keepReachable(ESM);
+// Those of CommonJS are the same: it is the package.json of a folder that says which of the two they are.
+cpSync(ESM, CJS, { recursive: true });
 for (const { path: file, text } of await bundled([...entries, 'src/cli/main.ts'])) write(file, text);
 // The command line is run, never imported.
 for (const { path: file, text } of await bundled(entries)) {

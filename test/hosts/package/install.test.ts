@@ -30,7 +30,7 @@ describe('npm install in an empty folder', () => {
 
   beforeAll(async () => {
     folder = await mkdtemp(path.join(tmpdir(), 'adk-install-'));
-    const tarball = await packPackage(folder);
+    const tarball = await packPackage();
     await writeFile(path.join(folder, 'package.json'), JSON.stringify({ name: 'app', private: true, overrides }));
     const peers = await Promise.all([...PEERS, '@types/node'].map(versioned));
     // Rejects where the peers do not fit. There is no flag that would let them.

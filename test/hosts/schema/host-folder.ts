@@ -1,10 +1,12 @@
 import { execFile } from 'node:child_process';
-import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, readFile, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { blocksOf } from '../docs/blocks.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
+import { databaseFolder, runPrefix } from '../../support/run.js';
 import type { TestDatabase } from '../../support/servers.js';
 
 const run = promisify(execFile);
@@ -28,11 +30,12 @@ export const Ticket = defineEntity({ name: 'Ticket', properties: { id: p.integer
 
 const NO_ENTITY = 'export const Ticket = [];';
 
-/**
- * @param root a folder of the test's own.
- * @returns the package, packed by a build that checks no types.
- */
-export async function packPackage(root: string): Promise<string> {
+/** @returns the package, packed by a build that checks no types; the first that asks in a run of tests makes it. */
+export async function packPackage(): Promise<string> {
+  // The end of the run sweeps these.
+  const tarball = path.join(databaseFolder(), `${runPrefix()}package.tgz`);
+  if (existsSync(tarball)) return tarball;
+  const root = await mkdtemp(path.join(databaseFolder(), `${runPrefix()}pack-`));
   // Packed in a copy, for the build begins by removing `dist`, and other tests build too.
   const copy = path.join(root, 'copy');
   await mkdir(copy);
@@ -55,15 +58,17 @@ export async function packPackage(root: string): Promise<string> {
   // Types are checked by test/hosts/package, where what `npm pack` makes by itself is installed.
   await run(process.execPath, ['scripts/build.js', '--noCheck'], { cwd: copy });
   await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd: copy });
-  await rm(copy, { recursive: true });
-  const [tarball] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
-  return path.join(root, tarball!);
+  const [packed = ''] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
+  // A file that has the name is whole. Two workers that ask at once make the same one.
+  await rename(path.join(root, packed), tarball);
+  await rm(root, { recursive: true });
+  return tarball;
 }
 
 /** A folder that has this package, packed and installed, in its `node_modules`; hosts live in folders below it. */
 export async function installPackage(): Promise<string> {
   const root = await mkdtemp(path.join(tmpdir(), 'adk-hosts-'));
-  const tarball = await packPackage(root);
+  const tarball = await packPackage();
   const installed = path.join(root, 'node_modules/adk-mikro-orm');
   await mkdir(installed, { recursive: true });
   await run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed]);
