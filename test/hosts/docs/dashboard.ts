@@ -74,9 +74,12 @@ function drawPanel({ title, gridPos, fieldConfig, targets }: Panel, scrapes: rea
     const { legend, at: entry, row } = legends[i]!;
     const middle = bottom + 30 + row * 16;
     const stroke = `stroke="${COLOR[COLORS[i % COLORS.length]!]}" stroke-width="1.5"${i < COLORS.length ? '' : ' stroke-dasharray="4 2"'}`;
-    const points = values.map(({ at, value }) => `${px(x(at))},${px(y(value))}`).join(' ');
+    // With a gap where there is no value, as when nothing was called.
+    const path = values
+      .map(({ at, value }, j) => `${values[j - 1]?.at === at - 1 ? 'L' : 'M'}${px(x(at))} ${px(y(value))}`)
+      .join('');
     return (
-      `<polyline points="${points}" fill="none" ${stroke}/>` +
+      `<path d="${path}" fill="none" ${stroke}/>` +
       `<line x1="${px(entry)}" x2="${px(entry + 12)}" y1="${middle}" y2="${middle}" ${stroke}/>` +
       text(entry + 16, middle + 4, legend, COLOR.text)
     );
