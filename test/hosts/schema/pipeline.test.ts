@@ -36,16 +36,14 @@ async function expectConversation(orm: MikroORM): Promise<void> {
 }
 
 const databases = databasesOfUrls();
-/** Each takes a dozen commands; without ADK_TEST_FULL, each home on each database, and each snapshot with each home. */
-const variants = databases.flatMap((name, i) =>
-  HOMES.flatMap((home, j) =>
-    SNAPSHOTS.filter((_, k) => process.env['ADK_TEST_FULL'] || k === (i + j) % SNAPSHOTS.length).map((snapshot) => ({
-      name,
-      home,
-      snapshot,
-    })),
-  ),
-);
+/** Each takes a dozen commands; without ADK_TEST_FULL one for each database, with each home and each snapshot among them. */
+const variants = databases
+  .flatMap((name, i) =>
+    HOMES.flatMap((home, j) =>
+      SNAPSHOTS.map((snapshot, k) => ({ name, home, snapshot, isFirst: i % 2 === j && i % 3 === k })),
+    ),
+  )
+  .filter(({ isFirst }) => isFirst || process.env['ADK_TEST_FULL']);
 
 describe('F2 the documented pipeline keeps every conversation', () => {
   test.each(variants)('on $name, $home, $snapshot', async ({ name, home, snapshot }) => {
