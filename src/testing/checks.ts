@@ -1,3 +1,4 @@
+import type { Session } from '@google/adk';
 import { inspect, isDeepStrictEqual } from 'node:util';
 
 /**
@@ -13,24 +14,66 @@ export function same(actual: unknown, expected: unknown, what: string): void {
 }
 
 /** @throws Error with the words, unless it is so. */
-export function holds(isSo: boolean, words: string): void {
+export function holds(isSo: boolean, words: string): asserts isSo {
   if (!isSo) throw new Error(words);
 }
 
+/** Thrown by a rule that cannot judge the service. */
+export class CannotJudge extends Error {}
+
 /**
  * @param call what should fail.
- * @throws Error unless it fails with such a message.
+ * @param what the call is, for the error.
+ * @throws Error unless it fails, with such a message where one is given.
  */
-export async function refuses(call: Promise<unknown>, message: RegExp, what: string): Promise<void> {
+export async function refuses(call: Promise<unknown>, what: string, message = /^/): Promise<void> {
   const [outcome] = await Promise.allSettled([call]);
   if (outcome.status === 'fulfilled') throw new Error(`${what} should fail, and did not.`);
-  fails(outcome.reason, message, what);
+  fails(outcome.reason, what, message);
 }
 
 /** @throws Error unless what was thrown has such a message. */
-export function fails(error: unknown, message: RegExp, what: string): void {
-  const is = error instanceof Error ? error.message : shown(error);
+export function fails(error: unknown, what: string, message: RegExp): void {
+  const is = messageOf(error);
   holds(message.test(is), `${what} should fail with ${String(message)}, and failed with: ${is}`);
+}
+
+/** @throws Error where what a caller could print of an error contains one of the secrets, or a statement of SQL. */
+export function discreet(error: unknown, secrets: readonly string[]): void {
+  const printed = [messageOf(error), String(error), inspect(Object.entries(error ?? {}), { depth: 6 })].join('\n');
+  const found = secrets.filter((secret) => printed.includes(secret));
+  holds(found.length === 0, `An error should not contain ${found.join(', ')}, and is: ${printed}`);
+  const isSql = /\b(insert into|select .* from|update .* set|delete from|values \()/i.test(printed);
+  holds(!isSql, `An error should not contain SQL, and is: ${printed}`);
+}
+
+/**
+ * Remembers a session object.
+ *
+ * @returns what throws an Error, unless the object, its state and its events are those that they were, with the same contents.
+ */
+export function remember(session: Session): () => void {
+  const { state, events } = session;
+  const objects = [...events];
+  const content = plain(session);
+  return () => {
+    holds(session.state === state, "The state of the caller's session should stay the same object.");
+    holds(session.events === events, "The events of the caller's session should stay the same list.");
+    same(session, content, "The caller's session");
+    for (const [i, event] of objects.entries())
+      holds(events[i] === event, 'An event that was there should stay the same object.');
+  };
+}
+
+/**
+ * Waits until every call has ended, so that none is under way any more when the next rule begins.
+ *
+ * @returns what they gave.
+ * @throws what the first of those that failed threw.
+ */
+export async function all<T>(calls: readonly Promise<T>[]): Promise<T[]> {
+  await Promise.allSettled(calls);
+  return Promise.all(calls);
 }
 
 /** What JSON makes of a value. */
@@ -39,4 +82,7 @@ export function plain(value: unknown): unknown {
   return text === undefined ? undefined : JSON.parse(text);
 }
 
-const shown = (value: unknown) => inspect(value, { depth: 6, breakLength: Infinity, maxArrayLength: 20 });
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : shown(error));
+
+const shown = (value: unknown) =>
+  inspect(value, { depth: 6, breakLength: Infinity, maxArrayLength: 20, maxStringLength: 1_000 });

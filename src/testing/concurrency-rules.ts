@@ -1,10 +1,41 @@
 import { createEvent } from '@google/adk';
-import { holds, same } from './checks.js';
-import { saying, textsOf } from './events.js';
-import type { ServiceRule } from './rule.js';
+import { all, holds, same } from './checks.js';
+import { range, saying, textsOf } from './events.js';
+import { keyOf, type ServiceRule } from './rule.js';
 
-/** Of section E: concurrency. */
+/** Of sections D and E: what several instances do at once. */
 export const CONCURRENCY_RULES: readonly ServiceRule[] = [
+  {
+    rule: 'D8',
+    title: 'state and events that are read together belong together, whoever appends',
+    level: 'shared',
+    async test({ create, append, fresh, stored }) {
+      const session = await create({ state: { n: 0 } });
+      let isDone = false;
+      let reads = 0;
+      const appending = async () => {
+        try {
+          for (const n of range(60).map((i) => i + 1))
+            await append(session, { ...saying(String(n)), delta: { n, 'app:n': n } });
+        } finally {
+          isDone = true;
+        }
+      };
+      const reading = async () => {
+        for (; !isDone; reads++) {
+          for (const config of [{}, { numRecentEvents: 3 }]) {
+            const { state, events } = await fresh(session, config);
+            const last = Number(textsOf({ events }).at(-1) ?? 0);
+            same([state['n'], state['app:n'] ?? 0], [last, last], `The state that is read with the event ${last}`);
+            if (!('numRecentEvents' in config)) same(events.length, last, 'The number of events that are read');
+          }
+        }
+      };
+      await all([appending(), reading()]);
+      holds(reads > 1, 'There should be time to read while the appends are under way.');
+      same((await stored(keyOf(session)))?.events.length, 60, 'The number of events in storage');
+    },
+  },
   {
     rule: 'E2',
     title: 'a handle that is behind is appended to, and catches up in place',

@@ -1,6 +1,7 @@
 import type { GetSessionConfig, Session } from '@google/adk';
 import { holds, same } from './checks.js';
 import { idsOf, range } from './events.js';
+import { randomNumbers } from './random.js';
 import type { RuleContext, ServiceRule } from './rule.js';
 
 /** Ten events, with the ids 0 to 9, at 10, 20, … 100. */
@@ -8,6 +9,17 @@ async function tenEvents({ create, append }: RuleContext): Promise<Session> {
   const session = await create();
   for (const i of range(10)) await append(session, { id: String(i), timestamp: 10 * (i + 1) });
   return session;
+}
+
+async function timesComeBack({ create, append, fresh }: RuleContext, times: readonly number[]): Promise<void> {
+  const session = await create();
+  for (const timestamp of times) {
+    await append(session, { timestamp });
+    same(session.lastUpdateTime, timestamp, "The lastUpdateTime of the caller's session");
+    same((await fresh(session, { numRecentEvents: 1 })).lastUpdateTime, timestamp, 'The lastUpdateTime that is read');
+  }
+  const read = (await fresh(session)).events.map(({ timestamp }) => timestamp);
+  same(read, times, 'The timestamps of the events that are read');
 }
 
 /** What `getSession` gives for a config, by the ids of the ten events. */
@@ -48,8 +60,29 @@ const CONFIGS: [title: string, expected: [GetSessionConfig, string][]][] = [
   ],
 ];
 
-/** Of section C: events. */
+/** Milliseconds, within what a `Date` can hold. */
+const TIMES = [57.57842848181674, 1e-3, -1e-3, 8.64e15, -8.64e15, 2 ** 41 + 1 / 3, 2 ** 41 + 2 ** -12, 1e12 + 1e-3];
+
+/** Of section C: times, and what `getSession` gives for them. */
 export const EVENT_RULES: readonly ServiceRule[] = [
+  {
+    rule: 'C3',
+    title: 'whole milliseconds come back exactly',
+    level: 'every',
+    async test(context) {
+      await timesComeBack(context, [1, 999, 1_700_000_000_123, 4_102_444_800_001]);
+    },
+  },
+  {
+    rule: 'C3',
+    title: 'any time comes back exactly, fractions included',
+    level: 'every',
+    async test(context) {
+      const random = randomNumbers();
+      const times = range(40).map((i) => random(2 ** (i + 1)) + 1 + random(2 ** 32) / 2 ** 32);
+      await timesComeBack(context, [...TIMES, ...times]);
+    },
+  },
   ...CONFIGS.map(([title, expected]): ServiceRule => ({
     rule: 'C4',
     title,
@@ -70,6 +103,20 @@ export const EVENT_RULES: readonly ServiceRule[] = [
       same(idsOf(await fresh(session, { afterTimestamp: 15 })), ['0', '2', '3', '4'], 'The ids after 15');
       const two = await fresh(session, { afterTimestamp: 15, numRecentEvents: 2 });
       same(idsOf(two), ['3', '4'], 'The ids of the newest 2 after 15');
+    },
+  },
+  {
+    rule: 'C4',
+    title: 'a filtered handle can be appended to',
+    level: 'every',
+    async test({ create, append, fresh }) {
+      const session = await create();
+      for (const i of range(5)) await append(session, { id: String(i), delta: { n: i } });
+      const recent = await fresh(session, { numRecentEvents: 2 });
+      same(recent.state, { n: 4 }, 'The state of a session of the newest 2');
+      await append(recent, { id: '5' });
+      same(idsOf(recent).join(''), '345', 'The ids of that session after an append');
+      same(idsOf(await fresh(session)).join(''), '012345', 'The ids of the events that are read');
     },
   },
   {

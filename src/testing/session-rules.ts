@@ -1,5 +1,5 @@
-import { fails, holds, plain, refuses, same } from './checks.js';
-import { idsOf, range } from './events.js';
+import { all, fails, holds, plain, refuses, same } from './checks.js';
+import { idsOf, range, saying, textsOf } from './events.js';
 import { keyOf, type RuleContext, type ServiceRule } from './rule.js';
 
 /** Six sessions whose last events are at 10 to 50; `d` and `c` share 30. The ids do not tell the order. */
@@ -20,9 +20,26 @@ async function sixSessions({ create, append }: RuleContext): Promise<void> {
 
 const listedIds = ({ sessions }: { sessions: readonly { id: string }[] }) => sessions.map(({ id }) => id).join('');
 
-const EXISTS = /^Session with id s already exists/;
+/** Of the six sessions in the order of their updates. */
+const PAGES: [
+  request: { limit?: number; offset?: number; page?: number },
+  expected: [ids: string, page: number, limit: number, totalItems: number, totalPages: number],
+][] = [
+  [{}, ['bacdef', 1, 6, 6, 1]],
+  [{ limit: 4 }, ['bacd', 1, 4, 6, 2]],
+  [{ limit: 4, page: 2 }, ['ef', 2, 4, 6, 2]],
+  [{ limit: 4, page: 9 }, ['', 9, 4, 6, 2]],
+  [{ limit: 2, offset: 3 }, ['de', 2, 2, 6, 3]],
+  [{ limit: 2, offset: 1, page: 3 }, ['ef', 3, 2, 6, 3]],
+  [{ offset: 4 }, ['ef', 1, 6, 6, 1]],
+  [{ limit: 0 }, ['', 1, 0, 6, 0]],
+  [{ limit: 100 }, ['bacdef', 1, 100, 6, 1]],
+];
 
-/** Of section D: sessions. */
+const EXISTS = /^Session with id s already exists/;
+const NOT_FOUND = /^Session .* not found/;
+
+/** Of section D: creation, deletion, lists. */
 export const SESSION_RULES: readonly ServiceRule[] = [
   {
     rule: 'D1',
@@ -33,7 +50,7 @@ export const SESSION_RULES: readonly ServiceRule[] = [
       await append(session);
       const before = plain(await stored(keyOf(session)));
       const again = create({ sessionId: 's', state: { a: 2, 'app:a': 2 } });
-      await refuses(again, EXISTS, 'createSession of an id that exists');
+      await refuses(again, 'createSession of an id that exists', EXISTS);
       same(await stored(keyOf(session)), before, 'The session in storage');
     },
   },
@@ -54,8 +71,20 @@ export const SESSION_RULES: readonly ServiceRule[] = [
       const winners = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
       same(winners.length, 1, 'The number of calls that created the session');
       for (const outcome of outcomes)
-        if (outcome.status === 'rejected') fails(outcome.reason, EXISTS, 'createSession of an id that exists');
+        if (outcome.status === 'rejected') fails(outcome.reason, 'createSession of an id that exists', EXISTS);
       same((await stored(key))?.state, winners[0]?.state, 'The state in storage');
+    },
+  },
+  {
+    // Of several processes that start with an empty store.
+    rule: 'D1',
+    title: 'concurrent first sessions of a new app and user are all created',
+    level: 'shared',
+    async test({ app: appName, service, another, stored }) {
+      const request = { appName, userId: 'alice', state: { 'app:a': 1 } };
+      const sessions = await all(range(8).map((i) => (i % 2 ? service : another).createSession(request)));
+      for (const session of sessions)
+        same((await stored(keyOf(session)))?.state, { 'app:a': 1 }, 'The state in storage');
     },
   },
   {
@@ -74,11 +103,24 @@ export const SESSION_RULES: readonly ServiceRule[] = [
     level: 'shared',
     async test({ app, service, another, stored }) {
       const key = { appName: app, userId: 'alice', sessionId: 's' };
-      const sessions = await Promise.all(
+      const sessions = await all(
         range(10).map((i) => (i % 2 ? service : another).getOrCreateSession({ ...key, state: { winner: i } })),
       );
       const read = await stored(key);
       for (const { state } of sessions) same(state, read?.state, 'The state that a call gave');
+    },
+  },
+  {
+    rule: 'D2',
+    title: 'getOrCreateSession gives the session that is there',
+    level: 'every',
+    async test({ app, service, create, append }) {
+      const session = await create({ sessionId: 's', state: { a: 1 } });
+      await append(session);
+      const request = { appName: app, sessionId: 's', state: { a: 2 } };
+      same(await service.getOrCreateSession({ ...request, userId: 'alice' }), session, 'The session that is there');
+      const other = await service.getOrCreateSession({ ...request, userId: 'bob' });
+      same(other.state, { a: 2 }, "The state of another user's new session");
     },
   },
   {
@@ -87,7 +129,7 @@ export const SESSION_RULES: readonly ServiceRule[] = [
     level: 'every',
     async test({ create, append }) {
       const session = { ...(await create()), id: 'never' };
-      await refuses(append(session), /^Session never not found/, 'appendEvent to a session that was never created');
+      await refuses(append(session), 'appendEvent to a session that was never created', /^Session never not found/);
     },
   },
   {
@@ -98,7 +140,7 @@ export const SESSION_RULES: readonly ServiceRule[] = [
       const session = await create();
       await append(session, { delta: { a: 1 } });
       await service.deleteSession(keyOf(session));
-      await refuses(append(session, { delta: { a: 2 } }), /^Session .* not found/, 'appendEvent to a deleted session');
+      await refuses(append(session, { delta: { a: 2 } }), 'appendEvent to a deleted session', NOT_FOUND);
       same(await stored(keyOf(session)), undefined, 'The session in storage');
     },
   },
@@ -128,6 +170,26 @@ export const SESSION_RULES: readonly ServiceRule[] = [
       const session = await create({ sessionId: 's', state: { a: 1 } });
       await service.deleteSession({ appName: app, userId: 'bob', sessionId: 's' });
       same((await stored(keyOf(session)))?.state, { a: 1 }, "The state of another user's session with the id");
+    },
+  },
+  {
+    rule: 'D4',
+    title: 'an append that races with the delete lands before it or fails',
+    level: 'shared',
+    async test({ service, another, create, append, stored }) {
+      for (const i of range(10)) {
+        const session = await create({ sessionId: 's' });
+        const [appended, deleted] = await Promise.allSettled([
+          append(session, { ...saying(String(i)), delta: { i } }),
+          (i % 2 ? service : another).deleteSession(keyOf(session)),
+        ]);
+        if (appended.status === 'rejected') fails(appended.reason, 'appendEvent to a deleted session', NOT_FOUND);
+        same(deleted.status, 'fulfilled', 'What became of deleteSession');
+        same(await stored(keyOf(session)), undefined, 'The deleted session in storage');
+        const again = await create({ sessionId: 's' });
+        same([again.state, again.events], [{}, []], 'State and events of a new session with the id');
+        await service.deleteSession(keyOf(again));
+      }
     },
   },
   {
@@ -187,6 +249,45 @@ export const SESSION_RULES: readonly ServiceRule[] = [
           same(lastUpdateTime, (await context.fresh(session)).lastUpdateTime, 'The lastUpdateTime of a listed session');
         }
       }
+    },
+  },
+  {
+    rule: 'D5',
+    title: 'pages by limit, offset and page, with the counts',
+    level: 'every',
+    async test(context) {
+      await sixSessions(context);
+      const { app: appName, service } = context;
+      for (const [request, expected] of PAGES) {
+        const list = await service.listSessions({ appName, order: 'asc', ...request });
+        const { page, limit, totalItems, totalPages } = list;
+        const is = [listedIds(list), page, limit, totalItems, totalPages];
+        same(is, expected, `Ids, page, limit, totalItems and totalPages with ${JSON.stringify(request)}`);
+      }
+    },
+  },
+  {
+    rule: 'D5',
+    title: 'an empty list has the same fields',
+    level: 'every',
+    async test({ app: appName, service }) {
+      const empty = { sessions: [], totalItems: 0, totalPages: 0 };
+      same(await service.listSessions({ appName }), { ...empty, page: 1, limit: 0 }, 'An empty list');
+      const second = await service.listSessions({ appName, userId: 'alice', limit: 3, page: 2 });
+      same(second, { ...empty, page: 2, limit: 3 }, 'The second page of an empty list');
+    },
+  },
+  {
+    rule: 'D5',
+    title: 'a session from a list can be appended to',
+    level: 'every',
+    async test({ app: appName, service, create, append, fresh }) {
+      const session = await create();
+      await append(session, saying('first'));
+      const [listed] = (await service.listSessions({ appName })).sessions;
+      holds(listed !== undefined, 'The list should not be empty.');
+      await append(listed, saying('second'));
+      same(textsOf(await fresh(session)), ['first', 'second'], 'The texts of the events that are read');
     },
   },
 ];

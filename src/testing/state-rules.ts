@@ -1,6 +1,7 @@
 import type { Session } from '@google/adk';
-import { holds, plain, same } from './checks.js';
+import { all, holds, plain, same } from './checks.js';
 import { range } from './events.js';
+import { oneOf, randomNumbers } from './random.js';
 import { keyOf, type RuleContext, type ServiceRule } from './rule.js';
 
 const ALL_SCOPES = { a: 1, 'app:a': 2, 'user:a': 3 };
@@ -71,8 +72,8 @@ export const STATE_RULES: readonly ServiceRule[] = [
     level: 'shared',
     async test({ service, another, create, append, stored }) {
       await append(await create(), { delta: { 'app:first': 0, 'user:first': 0 } });
-      const sessions = await Promise.all(range(12).map(() => create()));
-      await Promise.all(
+      const sessions = await all(range(12).map(() => create()));
+      await all(
         sessions.map((session, i) =>
           append(session, { delta: { [`app:${i}`]: i, [`user:${i}`]: i } }, i % 2 ? service : another),
         ),
@@ -92,7 +93,7 @@ export const STATE_RULES: readonly ServiceRule[] = [
     async test({ another, create, append, fresh, stored }) {
       const session = await create();
       const peer = await fresh(session);
-      await Promise.all(
+      await all(
         range(10).map((i) =>
           i % 2 ? append(session, { delta: { [i]: i } }) : append(peer, { delta: { [i]: i } }, another),
         ),
@@ -190,22 +191,17 @@ function sameOdd(...sessions: readonly Session[]): void {
   holds(!('polluted' in {}), 'A key of the state became a property of all objects.');
 }
 
-/** The same state deltas in each run, of keys and values that meet each other. */
+/** State deltas of keys and values that meet each other. */
 function randomDeltas(): () => Record<string, unknown> {
-  let seed = 1;
-  const below = (n: number) => {
-    // Constants of Numerical Recipes.
-    seed = (seed * 1_664_525 + 1_013_904_223) % 2 ** 32;
-    return Math.floor((seed / 2 ** 32) * n);
-  };
+  const random = randomNumbers();
   const prefixes = ['', 'app:', 'user:', 'temp:'];
   const names = ['a', 'b', 'constructor'];
   const values = [0, -7, null, undefined, [], ['x', 'y'], 'text', { deep: [1] }];
   return () =>
     Object.fromEntries(
-      range(below(5)).map(() => {
-        const name = `${prefixes[below(prefixes.length)] ?? ''}${names[below(names.length)] ?? ''}`;
-        const value = values[below(values.length)];
+      range(random(5)).map(() => {
+        const name = `${oneOf(random, prefixes)}${oneOf(random, names)}`;
+        const value = oneOf(random, values);
         return [name, value === undefined ? undefined : plain(value)];
       }),
     );

@@ -1,15 +1,13 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { HARNESSES } from '../support/harnesses/index.js';
 import { CHECKLIST } from './checklist.js';
-import { deviationsTable } from './deviations-table.js';
 import { nameOf } from './rule.js';
 import { RULES } from './rules.js';
 import { suites } from './suites.js';
 
 const tests = suites.flatMap(({ rules }) => rules);
 const names = new Set(tests.map(nameOf));
-const PAGE = 'docs/adk-services.md';
 
 /** The rules that the titles of tests outside the suites begin with, as in `test('B2 E1 eight append …'`. */
 async function rulesNamedInTitles(): Promise<string[]> {
@@ -62,27 +60,6 @@ test('every suite is in the list', async () => {
   expect(files).toHaveLength(suites.length);
 });
 
-test('every deviation is that of a test that runs there', () => {
-  for (const harness of Object.values(HARNESSES)) {
-    if (harness.own) continue;
-    const shared = new Set(tests.filter(({ own }) => !own).map(nameOf));
-    const deviating = Object.keys({ ...harness.deviations, ...harness.races });
-    expect(deviating.filter((name) => !shared.has(name))).toEqual([]);
-  }
-});
-
 test.each(Object.entries(CHECKLIST))('every case that %s tests has a test here', (_source, cases) => {
   expect(Object.values(cases).filter((name) => !names.has(name))).toEqual([]);
-});
-
-/** `ADK_TEST_UPDATE=1 npx jest test/contract/coverage` writes it anew. */
-test('the table of deviations in docs/adk-services.md is up to date', async () => {
-  const [start, end] = ['<!-- deviations -->\n', '\n<!-- /deviations -->'];
-  const page = await readFile(PAGE, 'utf8');
-  const [before = '', rest = ''] = page.split(start);
-  const [, after] = rest.split(end);
-  expect(after).toBeDefined();
-  const current = [before, start, '\n', deviationsTable(), '\n', end, after].join('');
-  if (process.env['ADK_TEST_UPDATE']) await writeFile(PAGE, current);
-  expect(await readFile(PAGE, 'utf8')).toBe(current);
 });

@@ -10,7 +10,7 @@ import {
 } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { NewerRunner } from '../support/newer-runner.js';
-import { Suite, onServers, onSqlite, withConnections, type OwnContext, type OwnRule } from './rule.js';
+import { Suite, onServers, onSqlite, withConnections, type OwnContext, type Rule } from './rule.js';
 import {
   errorOf,
   eventOf,
@@ -59,9 +59,9 @@ function leaseTest(
   rule: string,
   title: string,
   test: (context: LeaseContext) => Promise<void>,
-  where?: OwnRule['where'],
+  where?: Rule['where'],
 ): void {
-  const withLeases: OwnRule['test'] = async (context) => {
+  const withLeases: Rule['test'] = async (context) => {
     const { harness, orm, peer, query } = context;
     const taken: Lease[] = [];
     const valuesOf = ({ appName, userId, id }: Session) => [appName, userId, id];

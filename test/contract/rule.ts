@@ -1,32 +1,17 @@
 import type { RuleContext, ServiceRule } from '../../src/testing/rule.js';
-import type { OwnHarness, OwnStore, Store } from '../support/harnesses/harness.js';
+import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 
 /** A rule of contract.md and one test that holds it. */
-export type Rule = SharedRule | OwnRule;
-
-interface CommonRule {
+export interface Rule {
   /** Such as `A10`. */
   rule: string;
   title: string;
-}
-
-/** Holds for ADK's own services too, or is a deviation of theirs. */
-export interface SharedRule extends CommonRule {
-  own: false;
-  test(context: Context): Promise<void>;
-}
-
-/** Needs what ADK's services don't have: tables, options, other methods. */
-export interface OwnRule extends CommonRule {
-  own: true;
   /** Where it applies; everywhere by default. */
   where?: (harness: OwnHarness) => boolean;
   test(context: OwnContext): Promise<void>;
 }
 
-export type Context = Store & Omit<RuleContext, keyof Store>;
-
-export interface OwnContext extends Omit<Context, keyof Store>, OwnStore {
+export interface OwnContext extends Omit<RuleContext, keyof OwnStore>, OwnStore {
   harness: OwnHarness;
   /** A database of its own, for the test that breaks it. */
   scratch(): Promise<OwnStore>;
@@ -40,19 +25,14 @@ export const nameOf = ({ rule, title }: Pick<Rule, 'rule' | 'title'>) => `${rule
 export class Suite {
   readonly rules: Rule[] = [];
 
-  /** Adds a test that every session service takes. */
-  shared(rule: string, title: string, test: SharedRule['test']): void {
-    this.rules.push({ own: false, rule, title, test });
-  }
-
   /** Adds the rules that the package publishes. */
   publish(rules: readonly ServiceRule[]): void {
-    for (const { rule, title, test } of rules) this.shared(rule, title, test);
+    this.rules.push(...rules);
   }
 
-  /** Adds a test that only this package's service takes. */
-  own(rule: string, title: string, test: OwnRule['test'], where?: OwnRule['where']): void {
-    this.rules.push({ own: true, rule, title, test, ...(where && { where }) });
+  /** Adds a test that only this package's service takes: it needs tables, options or other methods. */
+  own(rule: string, title: string, test: Rule['test'], where?: Rule['where']): void {
+    this.rules.push({ rule, title, test, ...(where && { where }) });
   }
 }
 

@@ -1,7 +1,6 @@
-import { LogLevel, setLogLevel } from '@google/adk';
 import { helpersOf } from '../../src/testing/context.js';
 import { HARNESSES } from '../support/harnesses/index.js';
-import type { Harness, OwnStore, Store } from '../support/harnesses/harness.js';
+import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { nameOf, type Rule } from './rule.js';
 import { suites } from './suites.js';
 
@@ -14,19 +13,8 @@ export function runContract(harnessName: string): void {
     return;
   }
 
-  // ADK's database service loses some races now and then, which is its matter; ours may not lose any.
-  if (!harness.own) jest.retryTimes(3);
-
   describe(harness.name, () => {
-    let store: Store;
-    // What ADK's services and MikroORM print of the failures that are expected of them is no result of these tests.
-    if (!harness.own) {
-      beforeAll(() => {
-        setLogLevel(LogLevel.ERROR);
-        jest.spyOn(console, 'error').mockReturnValue();
-      });
-      afterAll(() => jest.restoreAllMocks());
-    }
+    let store: OwnStore;
     beforeAll(async () => {
       store = await harness.open();
     });
@@ -36,43 +24,13 @@ export function runContract(harnessName: string): void {
   });
 }
 
-function defineTest(harness: Harness, rule: Rule, store: () => Store): void {
-  const name = nameOf(rule);
-  if (harness.own) {
-    if (rule.own && rule.where && !rule.where(harness)) return;
-    test(name, () =>
-      withScratch(harness.open, async (scratch) => {
-        const ownStore = store() as OwnStore;
-        await rule.test({ ...ownStore, ...helpersOf(ownStore.service, ownStore.another), harness, scratch });
-      }),
-    );
-    return;
-  }
-  if (rule.own) return;
-  const run = async () => {
-    try {
-      await rule.test({ ...store(), ...helpersOf(store().service, store().another) });
-    } finally {
-      await store().settle?.();
-    }
-  };
-  const deviation = harness.deviations[name] ?? harness.races[name];
-  if (deviation === undefined) test(name, run);
-  else test(`${name} — not here: ${deviation}`, () => expectFailure(run, name in harness.races ? MOST_RACES : 1));
-}
-
-/** A race is lost sooner or later. */
-const MOST_RACES = 30;
-
-async function expectFailure(run: () => Promise<void>, attempts: number): Promise<void> {
-  for (let attempt = 1; attempt <= attempts; attempt++) {
-    try {
-      await run();
-    } catch {
-      return;
-    }
-  }
-  throw new Error('This holds now: take it from the deviations');
+function defineTest(harness: OwnHarness, rule: Rule, store: () => OwnStore): void {
+  if (rule.where && !rule.where(harness)) return;
+  test(nameOf(rule), () =>
+    withScratch(harness.open, (scratch) =>
+      rule.test({ ...store(), ...helpersOf(store().service, store().another), harness, scratch }),
+    ),
+  );
 }
 
 /** Hands out stores that are closed when the work is done. */

@@ -7,6 +7,8 @@ import type { Driver } from '../../src/database/drivers/driver.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { AdkMikroOrmError } from '../../src/index.js';
 
+export { remember } from '../../src/testing/checks.js';
+
 /** The tables, without their prefix, in an order in which they can be dropped. */
 export const TABLES = [
   'changes',
@@ -45,20 +47,6 @@ export async function count(service: BaseSessionService, session: Session, n: nu
   const events = range(n).map((i) => saying(String(i), { timestamp: i + 1 }));
   for (const event of events) await service.appendEvent({ session, event });
   return events;
-}
-
-/** Remembers a handle; what it returns expects the handle to be as it was, objects included. */
-export function remember(handle: Session): () => void {
-  const { state, events } = handle;
-  const objects = [...events];
-  const content = plain(handle);
-  return () => {
-    expect(handle.state).toBe(state);
-    expect(handle.events).toBe(events);
-    expect(events).toHaveLength(objects.length);
-    for (const [i, event] of objects.entries()) expect(events[i]).toBe(event);
-    expect(plain(handle)).toEqual(content);
-  };
 }
 
 /** What a promise rejects with. */

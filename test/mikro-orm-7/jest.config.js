@@ -13,8 +13,7 @@ export default {
     ...(config.testPathIgnorePatterns ?? []),
     // What is packed is the same; install.test.ts installs it beside MikroORM 7.
     '/test/hosts/package/package.test.ts',
-    // ADK's own service and its development tools need the drivers of MikroORM 6.
-    '/test/contract/reference-database',
+    // ADK's development tools need the drivers of MikroORM 6.
     '/test/hosts/docs/dev-ui',
   ],
   // Of ADK's own MikroORM 6, nothing has to be transformed.

@@ -1,7 +1,7 @@
 import { createEvent, type Event, type Session } from '@google/adk';
 import { EventLog, SessionMaintenance } from '../../../src/index.js';
 import { HARNESSES } from '../../support/harnesses/index.js';
-import { keyOf, type OwnHarness, type OwnStore } from '../../support/harnesses/harness.js';
+import { keyOf, type OwnStore } from '../../support/harnesses/harness.js';
 
 /** What each operation sends to the server, and so how often it waits for it: promises about speed that need no clock. */
 const inTransaction = (...statements: string[]) => ['begin', ...statements, 'commit'];
@@ -20,9 +20,7 @@ const tableIn = (text: string) => /\b(?:from|into|update)\s+(?:\S+\.)?["`]?adk_(
 const saying = (text: string, delta: Record<string, unknown> = {}): Event =>
   createEvent({ author: 'agent', content: { parts: [{ text }] }, actions: { stateDelta: delta } });
 
-const harnesses = Object.entries(HARNESSES).filter(
-  (entry): entry is [string, OwnHarness] => entry[1].own && entry[1].hasConnections,
-);
+const harnesses = Object.entries(HARNESSES).filter(([, { hasConnections }]) => hasConnections);
 
 describe.each(harnesses)('%s', (_name, harness) => {
   if (!harness.isAvailable()) {

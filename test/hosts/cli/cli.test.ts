@@ -417,7 +417,7 @@ describe('in general', () => {
       const { code, out } = await run(['check-service', harness]);
       expect(code).toBe(1);
       expect(out).toMatch(
-        /^rule +level +result +in memory\nA2 +every +held +.*^B1 +every +broken +createSession gives keys/ms,
+        /^rule +level +result +in memory\nA1 +every +held +.*^B1 +every +broken +createSession gives keys/ms,
       );
       expect(out).toContain(`\nB1 createSession gives keys to app, user and session by their prefix\nThe state`);
       expect(out.match(/ left out /g)).toHaveLength(verdicts.filter(({ result }) => result === 'left out').length);

@@ -49,6 +49,8 @@ export const inMemoryDeviations: Deviations = {
   'E2 a handle that is behind is appended to, and catches up in place': 'a handle that is behind stays behind',
   'E2 a handle is behind by its events, not by its clock': 'a handle that is behind stays behind',
   'E2 temp: keys and direct writes of a handle that was behind stay': 'a handle that is behind stays behind',
+  'O9 what was acknowledged is there after the store was closed and opened again': 'is gone with its process',
+  'O9 a session goes on after that, also with a handle of before': 'is gone with its process',
 };
 
 /** Of `DatabaseSessionService`, on any database. */

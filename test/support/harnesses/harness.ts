@@ -1,32 +1,12 @@
-import type { BaseSessionService, Event } from '@google/adk';
+import type { Event } from '@google/adk';
 import type { EntityManager, MikroORM, Options } from '@mikro-orm/core';
 import type { MikroOrmSessionService } from '../../../src/index.js';
 import type { SessionKey } from '../../../src/model/keys.js';
 import type { Database } from './database.js';
 import type { RecordedStatement } from './statement-log.js';
 
-/** A session service that the rules of contract.md are held against. */
-export type Harness = OwnHarness | ReferenceHarness;
-
-interface CommonHarness {
-  name: string;
-  /** Whether it can run. */
-  isAvailable(): boolean;
-}
-
-/** One of ADK's own services. */
-export interface ReferenceHarness extends CommonHarness {
-  own: false;
-  open(): Promise<Store>;
-  /** By the full name of a test: what the service does instead. The test must fail there, so that a fix upstream shows. */
-  deviations: Readonly<Record<string, string>>;
-  /** As `deviations`, where the outcome depends on who comes first; the test must fail there sooner or later. */
-  races: Readonly<Record<string, string>>;
-}
-
 /** The service of this package on one database. */
-export interface OwnHarness extends CommonHarness, Database {
-  own: true;
+export interface OwnHarness extends Database {
   /** False in memory: the database is the connection. */
   hasConnections: boolean;
   open(): Promise<OwnStore>;
@@ -40,19 +20,12 @@ export interface StoredSession {
 }
 
 /** A place where sessions are kept, empty at first; one for all rules of a harness. */
-export interface Store {
-  service: BaseSessionService;
-  /** Another service on the same storage, as another process has it. */
-  another: BaseSessionService;
-  stored(key: SessionKey): Promise<StoredSession | undefined>;
-  /** Waits for calls that a failed test has left behind. */
-  settle?(): Promise<void>;
-  close(): Promise<void>;
-}
-
-export interface OwnStore extends Store {
+export interface OwnStore {
   service: MikroOrmSessionService;
+  /** Another service on the same storage, as another process has it. */
   another: MikroOrmSessionService;
+  stored(key: SessionKey): Promise<StoredSession | undefined>;
+  close(): Promise<void>;
   /** Of `service`. */
   orm: MikroORM;
   /** Another, to look at the same database; in memory the same. */

@@ -16,7 +16,6 @@ import { StatementLog } from './statement-log.js';
 export function ownHarness(database: FileDatabase | ServerDatabase, name: DatabaseName): OwnHarness {
   return {
     ...database,
-    own: true,
     hasConnections: true,
     async open() {
       const { options, drop } = await createMigrated(name);
@@ -27,7 +26,6 @@ export function ownHarness(database: FileDatabase | ServerDatabase, name: Databa
 
 export const sqliteInMemory: OwnHarness = {
   ...sqlite,
-  own: true,
   name: 'sqlite in memory',
   hasConnections: false,
   async open() {
@@ -52,7 +50,6 @@ async function copyInto(orm: MikroORM, file: string): Promise<void> {
 
 export const libsqlHarness: OwnHarness = {
   ...libsql,
-  own: true,
   hasConnections: true,
   async open() {
     const { options, drop } = await libsql.create(await templateOf('sqlite'));
@@ -62,7 +59,6 @@ export const libsqlHarness: OwnHarness = {
 
 export const pgliteHarness: OwnHarness = {
   ...pglite,
-  own: true,
   hasConnections: false,
   async open() {
     const { options, drop } = await pglite.create(await templateOf('pglite'));

@@ -1,3 +1,0 @@
-import { runContract } from './run-contract.js';
-
-runContract('reference-in-memory');

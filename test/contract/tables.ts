@@ -1,0 +1,31 @@
+import type { Level, ServiceRule, DurableRule } from '../../src/testing/rule.js';
+import type { Deviations } from '../support/harnesses/deviations.js';
+import { RULES } from './rules.js';
+
+const table = (rows: readonly (readonly string[])[]) => rows.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+
+const dashes = (header: readonly string[]) => header.map(() => '---');
+
+/** What each service does instead of the rules that it breaks, by the names of their tests, as Markdown. */
+export function deviationsTable(services: readonly { name: string; deviations: Deviations }[]): string {
+  const cellOf = (deviations: Deviations, rule: string) => {
+    const found = Object.entries(deviations).filter(([name]) => name.startsWith(`${rule} `));
+    return [...new Set(found.map(([, instead]) => instead))].join('; ') || '✓';
+  };
+  const rows = Object.entries(RULES)
+    .map(([rule, title]) => [rule, title, ...services.map(({ deviations }) => cellOf(deviations, rule))])
+    .filter((cells) => cells.slice(2).some((cell) => cell !== '✓'));
+  const header = ['', 'Rule', ...services.map(({ name }) => name)];
+  return table([header, dashes(header), ...rows]);
+}
+
+/** How many tests of each level a rule has, as Markdown. */
+export function publishedTable(rules: readonly (ServiceRule | DurableRule)[]): string {
+  const levels: Level[] = ['every', 'shared', 'durable'];
+  const header = ['', 'Rule', ...levels.map((level) => `\`${level}\``)];
+  const rows = Object.entries(RULES).map(([rule, title]) => {
+    const counts = levels.map((level) => rules.filter((each) => each.rule === rule && each.level === level).length);
+    return [rule, title, ...counts.map((count) => (count ? String(count) : ''))];
+  });
+  return table([header, dashes(header), ...rows.filter((cells) => cells.slice(2).some(Boolean))]);
+}
