@@ -7,6 +7,8 @@ export interface Page {
   path: string;
   /** The page that this link of it leads to is measured instead. */
   follow?: 'next' | 'prev';
+  /** It reads as much as its button says, and may take long. */
+  isAskedFor?: true;
 }
 
 const query = (path: string, values: Record<string, string | number>) =>
@@ -47,6 +49,8 @@ export const PAGES: readonly Page[] = [
   { title: 'event', path: longest({ seq: MANY / 2 }, '/event') },
   { title: 'operations', path: '/operations' },
   { title: 'operations: statistics', path: '/operations/stats' },
+  { title: 'operations: statistics, counted', path: '/operations/stats?count=1', isAskedFor: true },
   { title: 'operations: doctor', path: '/operations/doctor' },
   { title: 'repair', path: longest({}, '/repair') },
+  { title: 'repair, scanned', path: longest({ scan: 1 }, '/repair'), isAskedFor: true },
 ];

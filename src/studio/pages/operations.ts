@@ -6,7 +6,7 @@ import { html, type Content, type Html } from '../html.js';
 import { notFound, type Visit } from '../visit.js';
 import { ago, chip, empty, page } from './layout.js';
 
-/** How many leases are shown. */
+/** How many leases, and how many damaged events and values of a session, are shown. */
 const MOST = 100;
 
 const TABS: readonly [path: string, text: string, isForAll: boolean][] = [
@@ -196,12 +196,38 @@ export async function doctorPage(visit: Visit): Promise<Response> {
   return operationsPage(visit, 'Doctor', body);
 }
 
+/** How much of a session is read without a question: more events, or more bytes of them, take longer than a page may. */
+const READ_AT_ONCE = { events: 1_000, bytes: 1_000_000 };
+
 /** What `repair` would take out of a session. */
 export async function repairPage(visit: Visit): Promise<Response> {
-  const { session: key, links, reading } = visit;
-  if (!(await reading.session(key))) throw notFound();
+  const { session: key, links, reading, params } = visit;
+  const session = await reading.session(key);
+  if (!session) throw notFound();
+  const eventCount = session.lastSeq - session.firstSeq + 1;
+  const measured = (await reading.sizes([{ ...key, eventCount }]))(key)?.bytes ?? 0;
+  const isLarge = eventCount > READ_AT_ONCE.events || measured > READ_AT_ONCE.bytes;
+  const body = isLarge && params.get('scan') !== '1' ? unscanned(visit, eventCount, measured) : await repairOf(visit);
+  const crumbs = [
+    { text: 'Apps', href: links.to('/') },
+    { text: key.appName, href: links.sessions(key.appName) },
+    { text: key.sessionId, href: links.ofSession('/session', key) },
+  ];
+  const main = html`<h1>Repair of <bdi>${key.sessionId}</bdi></h1>
+    ${body}`;
+  return page(visit, { title: 'Repair', crumbs, section: 'operations', body: main });
+}
+
+const unscanned = ({ links, session }: Visit, eventCount: number, measured: number) =>
+  empty(
+    'Scan this session for damage',
+    `The server reads and decodes all of it for that: ${counted(eventCount, 'event')}, about ${bytes(measured)}. `,
+    'With 100,000 events that takes seconds. Nothing is written. ',
+    html`<a class="button" href="${links.ofSession('/repair', session, { scan: 1 })}">Scan</a>`,
+  );
+
+async function repairOf({ session: key, reading }: Visit): Promise<Html> {
   const maintenance = new SessionMaintenance(reading.em, reading.options);
-  let body: Html;
   try {
     const { damage, events, stateValues } = await maintenance.repair(key, { dryRun: true });
     const rows = [
@@ -220,30 +246,22 @@ export async function repairPage(visit: Visit): Promise<Response> {
           </tr>`,
       ),
     ];
-    body =
-      rows.length === 0
-        ? empty('Nothing is damaged', 'All of this session can be read.')
-        : html`${table(['What', 'Problem'], rows)}
-            <section class="block">
-              <p>
-                repair takes ${events.length} events and ${stateValues.length} values of the state out, and returns
-                them. An empty event takes the place of each that is lost, so that the others keep their numbers. Run it
-                with a file for what it takes out:
-              </p>
-              <pre tabindex="0">npx adk-mikro-orm repair APP USER SESSION --save taken.jsonl</pre>
-            </section>`;
+    return rows.length === 0
+      ? empty('Nothing is damaged', 'All of this session can be read.')
+      : html`${table(['What', 'Problem'], rows.slice(0, MOST))}
+          ${rows.length > MOST && html`<p class="dim">and ${number(rows.length - MOST)} more</p>`}
+          <section class="block">
+            <p>
+              repair takes ${counted(events.length, 'event')} and ${counted(stateValues.length, 'value')} of the state
+              out, and returns them. An empty event takes the place of each that is lost, so that the others keep their
+              numbers. Run it with a file for what it takes out:
+            </p>
+            <pre tabindex="0">npx adk-mikro-orm repair APP USER SESSION --save taken.jsonl</pre>
+          </section>`;
   } catch (error) {
     if (!(error instanceof LeaseHeldError)) throw error;
-    body = empty('Somebody runs this session', error.message);
+    return empty('Somebody runs this session', error.message);
   }
-  const crumbs = [
-    { text: 'Apps', href: links.to('/') },
-    { text: key.appName, href: links.sessions(key.appName) },
-    { text: key.sessionId, href: links.ofSession('/session', key) },
-  ];
-  const main = html`<h1>Repair of <bdi>${key.sessionId}</bdi></h1>
-    ${body}`;
-  return page(visit, { title: 'Repair', crumbs, section: 'operations', body: main });
 }
 
 const card = (name: string, value: Content) =>

@@ -267,6 +267,36 @@ describe.each(availableDatabases())('on %s', (name) => {
     );
   });
 
+  test('reads a session for what repair would do at once where it is small, and otherwise when that is asked for', async () => {
+    const appendTo = async (sessionId: string, events: number, text: string) => {
+      const session = await served.service.createSession({ ...KEY, sessionId });
+      for (let left = events; left > 0; left -= 500) {
+        const piece = Array.from({ length: Math.min(left, 500) }, () =>
+          createEvent({ author: 'agent', content: { parts: [{ text }] } }),
+        );
+        await served.service.appendEvents({ session, events: piece });
+      }
+      return query('/repair', { ...OF_STORY, session: sessionId });
+    };
+    const many = await appendTo('many events', 1_001, 'said');
+    const large = await appendTo('large events', 2, 'x'.repeat(600_000));
+    const delete_ = 'delete from adk_events where session_id = ? and mod(seq, 2) = 0';
+    await served.orm.em.getConnection().execute(delete_, ['many events']);
+    for (const path of [many, large]) {
+      const asked = await site.get(path);
+      expect([asked.status, shown(asked)]).toEqual([200, expect.stringContaining('Scan this session for damage')]);
+      expect(linksOf(asked, '/repair')).toEqual([`${path}&scan=1`]);
+    }
+    expect(shown(await site.get(many))).toMatch(/: 1,001 events, about \d+\.\d kB/);
+    expect(shown(await site.get(large))).toMatch(/: 2 events, about 1\.2 MB/);
+    expect(shown(await site.get(`${large}&scan=1`))).toContain('Nothing is damaged');
+    const scanned = shown(await site.get(`${many}&scan=1`));
+    expect(scanned).toContain('Event 2 missing Event 4 missing');
+    expect(scanned.match(/missing/g)).toHaveLength(100);
+    expect(scanned).toContain('and 400 more');
+    expect(shown(await site.get(await appendTo('few events', 1_000, 'said')))).toContain('Nothing is damaged');
+  });
+
   test('looks at some sessions at a time for what is damaged, and reads apps and users in one statement', async () => {
     const { orm, service } = served;
     const { database } = readerOf(orm.em, 'studio');
