@@ -149,6 +149,19 @@ export interface DialectSql {
   /** A condition: a text or JSON column contains a value, byte for byte whatever its collation; not true for null. */
   contains(column: string): string;
 
+  /**
+   * Whether `select distinct` of a column of an index skips to its next value. Left out where it reads all rows: a recursive
+   * query searches the index for each, which MySQL and MariaDB cannot by a value of another row.
+   */
+  readonly skipsToNextName?: boolean;
+
+  /**
+   * The table of sessions, read in the order of its primary key, for a search of all sessions of an app. InnoDB keeps rows in
+   * that order: through another index it looks each of them up, which takes five times as long, and the optimizer chooses
+   * that for its order. Left out where the planner decides well.
+   */
+  readonly inOrderOfKey?: (table: string) => string;
+
   /** The bytes of a text or JSON column as hexadecimal digits, to read content that is damaged. */
   hex(column: string): string;
 

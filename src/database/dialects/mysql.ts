@@ -289,6 +289,10 @@ export const mysql: Dialect = {
 
     contains: (column) => `instr(cast(${column} as binary), cast(? as binary)) > 0`,
 
+    skipsToNextName: true,
+
+    inOrderOfKey: (table) => `${table} use index (primary)`,
+
     hex: (column) => `hex(${column})`,
 
     byteLength: (column) => `length(${column})`,

@@ -103,7 +103,8 @@ export class BrowsingStore {
   /** @returns the next users of an app by id that have sessions, in the same way. */
   async users(sql: Sql, appName: string, after: string, limit: number): Promise<NamedUpdate[]> {
     const app = checking(appName);
-    return (await sql.all<NamedRow>(this.#text.selectUsers, [app, after, app, limit, app])).map(namedUpdateOf);
+    const values = [after, ...(this.#dialect.sql.skipsToNextName ? [] : [app]), limit];
+    return (await sql.all<NamedRow>(this.#text.selectUsers, [app, app, ...values])).map(namedUpdateOf);
   }
 
   /** @param keys sessions of one app. */
@@ -142,13 +143,26 @@ export class BrowsingStore {
     { from, upTo, limit }: { from: number; upTo: number; limit: number },
   ): Promise<TimedChange[]> {
     const rows = await sql.all<ChangeRow>(this.#text.selectChanges, [...sessionValues(owner), from, upTo, limit]);
-    return sql.texts.all(() =>
-      rows.reverse().map((row) => {
-        const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
-        const known = { ...owner, incarnation: row.incarnation ?? '' };
-        const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
-        return { ...change, id: numberOf(row.change_id), time: numberOf(row.changed), data };
-      }),
+    return timedChangesOf(sql, rows);
+  }
+
+  /**
+   * The same of the sessions that were updated last: those which may have set the state of a user or an app.
+   *
+   * @param visible leaves out what the person may not see.
+   */
+  async changesElsewhere(
+    sql: Sql,
+    { appName, userId }: SessionKey,
+    scope: Scope,
+    visible: VisibleRows,
+    limit: number,
+  ): Promise<TimedChange[]> {
+    const ofUser = scope === 'user' ? userId : visible.userId;
+    const values = [checking(appName), ...(ofUser === undefined ? [] : [ofUser]), limit];
+    return timedChangesOf(
+      sql,
+      await sql.all<ChangeRow>(this.#text.selectChangesElsewhere(ofUser !== undefined), values),
     );
   }
 
@@ -239,7 +253,7 @@ interface PartSizeRow extends SessionKeyRow {
   bytes: number | string;
 }
 
-interface ChangeRow {
+interface ChangeRow extends SessionKeyRow {
   change_id: number | string;
   kind: ChangeKind;
   seq: number;
@@ -265,6 +279,18 @@ interface LeaseRow extends SessionKeyRow {
   now: number | string;
 }
 
+/** @param rows the newest first. */
+function timedChangesOf(sql: Sql, rows: readonly ChangeRow[]): TimedChange[] {
+  return sql.texts.all(() =>
+    rows.toReversed().map((row) => {
+      const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
+      const known = { ...sessionKeyOf(row), incarnation: row.incarnation ?? '' };
+      const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
+      return { ...change, id: numberOf(row.change_id), time: numberOf(row.changed), data };
+    }),
+  );
+}
+
 function texts({ sql, limits }: Dialect, tables: Tables) {
   const { sessions, events, eventParts, changes, select } = tables;
   const columns = sessionColumnsOf('s');
@@ -284,14 +310,25 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
   };
   // From name to name by the index, in one statement: as statements of their own, each waits for the server.
   const names = (column: string, where: string) => {
-    const next = `select min(${column}) from ${sessions} where ${where}${column} >`;
-    return `with recursive names (name, step) as (
-        select min(${column}), 1 from ${sessions} where ${where}${column} > ?
-        union all select (${next} names.name), step + 1 from names where name is not null and step < ?)
-      select name, (select last_update_time from ${sessions} where ${where}${column} = names.name and deleted_at is null
-        order by last_update_time desc limit 1) as updated
-      from names where name is not null order by name`;
+    const after = `from ${sessions} where ${where}${column} >`;
+    const found = sql.skipsToNextName
+      ? `select distinct ${column} as name ${after} ? order by ${column} limit ?`
+      : `with recursive names (name, step) as (
+          select min(${column}), 1 ${after} ?
+          union all select (select min(${column}) ${after} names.name), step + 1
+            from names where name is not null and step < ?)
+        select name from names where name is not null`;
+    // All columns of the index are in the order: MySQL would otherwise sort all sessions of the app.
+    const newest = [...(where === '' ? [] : ['app_name']), column, 'last_update_time'].map((each) => `${each} desc`);
+    return `select name, (select last_update_time from ${sessions} where ${where}${column} = found.name and deleted_at is null
+        order by ${newest.join(', ')} limit 1) as updated
+      from (${found}) as found order by name`;
   };
+  const newestSessions = (ofUser: boolean) => `(select ${SESSION_COLUMNS} from ${sessions}
+      where app_name = ?${ofUser ? ' and user_id = ?' : ''} and deleted_at is null
+      order by last_update_time desc limit ${SEARCHED}) as s`;
+  const change = `change_id, kind, seq, event_seq, time as changed,
+    case when kind <> 'rewritten' then ${select.data} end as data, ${incarnationOf(tables, 'c')} as incarnation`;
   const writer = `event_id, seq, timestamp as happened,
     case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,
     ${incarnationOf(tables, 'e')} as incarnation`;
@@ -299,14 +336,13 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
     selectApps: names('app_name', ''),
     selectUsers: names('user_id', 'app_name = ? and '),
     ...sizes,
-    selectChanges: `select change_id, kind, seq, event_seq, time as changed,
-      case when kind <> 'rewritten' then ${select.data} end as data, ${incarnationOf(tables, 'c')} as incarnation
-      from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
+    selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
+    selectChangesElsewhere: (ofUser: boolean) =>
+      `select ${columns}, ${change} from ${newestSessions(ofUser)} join ${changes} as c on ${isSameSession('c', 's')}
+        where kind in ('created', 'state', 'rewound') order by change_id desc limit ?`,
     selectWriters: `select ${SESSION_COLUMNS}, ${writer} from ${events} as e`,
     selectElsewhere: (ofUser: boolean) =>
-      `select ${columns}, ${writer} from (select ${SESSION_COLUMNS} from ${sessions}
-          where app_name = ?${ofUser ? ' and user_id = ?' : ''} and deleted_at is null
-          order by last_update_time desc limit ${SEARCHED}) as s
+      `select ${columns}, ${writer} from ${newestSessions(ofUser)}
         join ${events} as e on ${isSameSession('e', 's')} where 1 = 1`,
   };
 }
