@@ -239,8 +239,8 @@ export class Reading {
     const { browsing } = this.database.stores;
     const ids = [...new Set(entries.flatMap(({ eventId }) => eventId ?? []))];
     const writers = new Map((await browsing.writers(sql, key, scope, ids, visible)).map((event) => [event.id, event]));
-    const isSetOutside = entries.some(({ eventId }) => eventId === null);
-    const times = isSetOutside ? await this.#timesOfChanges(sql, key, scope) : new Map<string, number>();
+    const setOutside = entries.filter(({ eventId }) => eventId === null).map((entry) => prefixed(scope, entry.key));
+    const times = await this.#timesOfChanges(sql, key, scope, setOutside, visible);
     return entries.map(({ key: name, json, eventId }): ShownValue => {
       const event = eventId === null ? undefined : writers.get(eventId);
       const setAt = eventId === null ? times.get(prefixed(scope, name)) : undefined;
@@ -254,18 +254,28 @@ export class Reading {
     });
   }
 
-  /** When keys were set outside a run, as far as the newest changes say. */
-  async #timesOfChanges(sql: Sql, key: SessionKey, scope: Scope): Promise<Map<string, number>> {
+  /** When keys were set outside a run, as far as the newest changes say: of the session, then of others. */
+  async #timesOfChanges(
+    sql: Sql,
+    key: SessionKey,
+    scope: Scope,
+    names: readonly string[],
+    visible: StudioScope,
+  ): Promise<Map<string, number>> {
+    const { browsing } = this.database.stores;
+    const times = new Map<string, number>();
+    const note = (changes: readonly TimedChange[]) => {
+      for (const change of changes)
+        for (const name of Object.keys(stateOf(change))) times.set(name, Math.max(change.time, times.get(name) ?? 0));
+    };
+    if (names.length === 0) return times;
     const owners: SessionKey[] = [key];
     // A session that is created with state of user and app records it, too.
     if (scope !== 'session') owners.unshift({ ...key, sessionId: '', ...(scope === 'app' && { userId: '' }) });
-    const times = new Map<string, number>();
-    for (const owner of owners) {
-      const range = { from: 0, upTo: 2 ** 31 - 1, limit: CHANGES };
-      for (const change of await this.database.stores.browsing.changes(sql, owner, range)) {
-        for (const name of Object.keys(stateOf(change))) times.set(name, Math.max(change.time, times.get(name) ?? 0));
-      }
-    }
+    const range = { from: 0, upTo: 2 ** 31 - 1, limit: CHANGES };
+    for (const owner of owners) note(await browsing.changes(sql, owner, range));
+    if (scope !== 'session' && !names.every((name) => times.has(name)))
+      note(await browsing.changesElsewhere(sql, key, scope, visible, CHANGES));
     return times;
   }
 

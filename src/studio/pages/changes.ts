@@ -30,8 +30,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
       const lines = Object.entries(isRecord(parsed) ? parsed : {}).map(([name, value]) => `${name}=${String(value)}`);
       return html`<label>Title<input name="title" maxlength="255" value="${fieldValue(title ?? '')}" /></label>
         <label
-          >Labels, one name=value to a line<textarea name="labels" rows="4">
-${fieldValue(`\n${lines.join('\n')}`)}</textarea>
+          >Labels, one name=value to a line<textarea name="labels" rows="4">${fieldValue(lines.join('\n'))}</textarea>
         </label>`;
     },
     button: 'Save',

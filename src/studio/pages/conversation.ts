@@ -3,7 +3,7 @@ import type { TimedChange } from '../../database/stores/browsing-store.js';
 import { decode } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
 import { SCOPES, type Scope } from '../../model/state.js';
-import { number } from '../../operations/words.js';
+import { counted, number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import { EVENTS, stateOf, type Conversation, type Entry, type ShownState, type ShownValue } from '../reading.js';
 import { notFound, type Visit } from '../visit.js';
@@ -57,7 +57,7 @@ function heading(visit: Visit, { session, lease }: Conversation, at: number | un
       <h1><bdi>${title ?? key.sessionId}</bdi></h1>
       <p class="facts" id="facts">
         ${title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`} ${chips}
-        <span>${number(lastSeq - firstSeq + 1)} events</span>
+        <span>${counted(lastSeq - firstSeq + 1, 'event')}</span>
         <span>created ${ago(createTime)}</span> <span>updated ${ago(lastUpdateTime)}</span>
         ${firstSeq > 1 && html`<span>events before #${firstSeq} were trimmed</span>`}
         ${lease?.isHeld && chip(html`lease held by <bdi>${lease.holder}</bdi>`, 'good')}
