@@ -3,6 +3,11 @@ import { printable } from '../operations/words.js';
 /** Markup that goes into a page as it is. */
 export class Html {
   constructor(readonly text: string) {}
+
+  /** How long it is as UTF-8. */
+  get bytes(): number {
+    return Buffer.byteLength(this.text);
+  }
 }
 
 /** What a template takes: text is escaped, markup is not; `undefined` and `false` are nothing. */

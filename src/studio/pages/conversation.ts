@@ -188,13 +188,13 @@ const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
   rewound: 'Rewound',
 };
 
-/** The most markup of changes, and of the state, that a page has. */
+/** The most markup of changes, and of the state, that a page has, in bytes. */
 const LARGEST = 40_000;
 
 /** @returns the first of them, as long as they are not larger together. */
 function upToSize(views: readonly Html[], most: number): Html[] {
   let length = 0;
-  return views.filter(({ text }) => (length += text.length) <= most);
+  return views.filter(({ bytes }) => (length += bytes) <= most);
 }
 
 function changeView(change: TimedChange): Html {

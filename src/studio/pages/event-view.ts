@@ -23,11 +23,17 @@ const FEW = 160;
 /** How many parts of an event are shown. */
 const MOST_PARTS = 20;
 
-/** The markup of the events of a page, from which on they are shown in brief. */
-const LARGE_PAGE = 150_000;
+/** How many characters of an author. */
+const MOST_AUTHOR = 80;
+
+/** The markup of the events of a page in bytes, from which on they are shown in brief. */
+const LARGE_PAGE = 110_000;
 
 /** The most of it: an event with more is a link to its page. */
-const LARGEST_PAGE = 190_000;
+const LARGEST_PAGE = 140_000;
+
+/** The most markup that is made of whole events, shown or not: it takes time. */
+const MOST_MADE = 1_000_000;
 
 /** Images that a browser shows without running anything. SVG is none: it may have scripts. */
 export const IMAGES: readonly unknown[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
@@ -37,7 +43,7 @@ const LARGEST_IMAGE = 512 * 1024;
 
 /** @returns who has written an event, as far as a page shows that. */
 export function authorOf(event: unknown): string {
-  return cut(textOf(recordOf(event)['author']) ?? 'unknown', FEW)[0];
+  return cut(textOf(recordOf(event)['author']) ?? 'unknown', MOST_AUTHOR)[0];
 }
 
 /** The answer to a call. */
@@ -77,13 +83,15 @@ export function eventList(entries: readonly Entry[], surroundings: Surroundings)
       if (loose['author'] === 'user') answeredByUser.add(answered);
     }
   }
-  let length = 0;
+  let [length, made] = [0, 0];
   const views = new Map<number, Html>();
   for (const entry of entries) {
-    const around = new EventView(surroundings, { calls, answers, answeredByUser }, length > LARGE_PAGE);
+    const isBrief = length > LARGE_PAGE || made > MOST_MADE;
+    const around = new EventView(surroundings, { calls, answers, answeredByUser }, isBrief);
     const whole = around.view(entry);
-    const view = length + whole.text.length > LARGEST_PAGE ? around.link(entry) : whole;
-    length += view.text.length;
+    made += whole.bytes;
+    const view = entry.event && length + whole.bytes > LARGEST_PAGE ? around.link(entry) : whole;
+    length += view.bytes;
     views.set(entry.seq, view);
   }
   return views;

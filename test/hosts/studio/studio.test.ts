@@ -170,35 +170,42 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get(path))).toContain('Events 100 to 101 cannot be read');
   });
 
-  test('is never larger than 300 kB, whatever is stored', async () => {
-    const key = { appName: 'large', userId: 'ada', sessionId: 'large' };
-    const quotes = '"'.repeat(4_100);
+  // Characters that are long as markup, and in UTF-8.
+  test.each(['"', '中'])('is never larger than 300 kB, whatever is stored: %s', async (character) => {
+    const key = { appName: `large ${character}`, userId: 'ada', sessionId: 'large' };
+    const long = character.repeat(4_100);
     const state = Object.fromEntries(
-      Array.from({ length: 900 }, (_, i) => [`${['', 'user:', 'app:'][i % 3] ?? ''}key ${i}`, quotes.slice(0, 300)]),
+      Array.from({ length: 900 }, (_, i) => [`${['', 'user:', 'app:'][i % 3] ?? ''}key ${i}`, long.slice(0, 300)]),
     );
     const session = await served.service.createSession({ ...key, state });
     for (let i = 0; i < 3; i++) await served.service.updateState({ ...key, set: state });
-    const parts = Array.from({ length: 21 }, () => ({ text: quotes }));
-    const events = Array.from({ length: 50 }, () => {
-      const event = createEvent({ author: quotes, content: { parts } });
-      Object.assign(event.actions.stateDelta, { last: quotes });
-      return event;
-    });
-    await served.service.appendEvents({ session, events });
-    const of = { app: 'large', user: 'ada', session: 'large' };
+    const append = async (count: number, textParts: number) => {
+      const parts = Array.from({ length: textParts }, () => ({ text: long }));
+      const events = Array.from({ length: count }, () => {
+        const event = createEvent({ author: long, content: { parts } });
+        Object.assign(event.actions.stateDelta, { last: long });
+        return event;
+      });
+      await served.service.appendEvents({ session, events });
+    };
+    await append(50, 1);
+    await append(50, 21);
+    const of = { app: key.appName, user: 'ada', session: 'large' };
     const path = query('/session', of);
+    const sessions = query('/sessions', { app: key.appName });
     for (const page of [
       path,
-      `${path}&before=11`,
-      `${path}&at=5`,
-      query('/event', { ...of, seq: 5 }),
-      '/sessions?app=large',
+      `${path}&before=61`,
+      `${path}&before=41`,
+      `${path}&at=55`,
+      query('/event', { ...of, seq: 55 }),
+      sessions,
     ]) {
       const { status, body } = await site.get(page);
       expect([page, status, Buffer.byteLength(body) < 300_000]).toEqual([page, 200, true]);
     }
     expect(eventsOf(await site.get(path))).toHaveLength(40);
-    expect(shown(await site.get(path))).toMatch(/Show event #50 .* and \d+ more/);
+    expect(shown(await site.get(path))).toMatch(/Show event #100 .* and \d+ more/);
   });
 
   test('sends what comes, from where the browser was', async () => {
