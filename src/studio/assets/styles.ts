@@ -66,9 +66,10 @@ input::placeholder { color: var(--dim); opacity: 1; }
 label { display: flex; flex-direction: column; gap: 0.2rem; font-size: 0.8125rem; font-weight: 550; }
 label input, label select, label textarea { font-weight: 400; font-size: 0.9rem; }
 
-.search { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: 0.75rem; align-items: end; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.9rem 1rem; margin-bottom: 1.1rem; }
+.search { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.9rem, 1fr)); gap: 0.75rem; align-items: end; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.9rem 1rem; margin-bottom: 1.1rem; }
 .search label { min-width: 0; }
 .search input, .search select { width: 100%; height: 2.25rem; }
+.search input[type="date"] { padding-inline: 0.45rem; }
 .search button { justify-content: center; }
 
 .list { width: 100%; border-collapse: separate; border-spacing: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px; box-shadow: var(--shadow); }
@@ -89,7 +90,7 @@ label input, label select, label textarea { font-weight: 400; font-size: 0.9rem;
 .chip.good { background: var(--good-soft); color: var(--good); }
 .empty { text-align: center; padding: 3.5rem 1rem; border: 1px dashed var(--line); border-radius: 10px; background: var(--card); }
 .block .empty { padding: 1.5rem 1rem; }
-.empty .button { margin-top: 0.7rem; }
+.empty p > .button { display: flex; width: fit-content; margin: 0.9rem auto 0; }
 .empty p { color: var(--dim); margin: 0.5rem auto 0; max-width: 34rem; }
 
 .columns { display: grid; grid-template-columns: minmax(0, 1fr) 20.5rem; gap: 1.5rem; align-items: start; }

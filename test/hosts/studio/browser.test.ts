@@ -18,6 +18,7 @@ const PAGES = [
   query('/event', { ...OF_STORY, seq: 2 }),
   query('/rewind', OF_STORY),
   query('/describe', OF_STORY),
+  query('/repair', OF_STORY),
   '/operations',
   '/operations/stats',
   '/operations/doctor',
