@@ -50,11 +50,12 @@ export interface Append {
   waited: (() => void) | undefined;
 }
 
+/** An event to append, and the state that it leaves. */
+type AppendedEvent = PendingEvent & EventWrite;
+
 /** An event of a batch of several calls. */
-interface BatchEvent extends PendingEvent {
+interface BatchEvent extends AppendedEvent {
   handle: Session;
-  /** The state that it leaves. */
-  state: readonly StateEntry[];
 }
 
 /**
@@ -276,7 +277,7 @@ export class Appender {
         if (event.handle === handle) {
           // The handle has it already if its row was lost and it is appended again.
           if (!handle.events.includes(event.event)) handle.events.push(event.event);
-          if (Object.keys(event.delta).length > 0) applyDelta(handle.state, event.copy);
+          applyWrites(handle.state, event);
           for (const { key } of event.state) others.delete(key);
         } else {
           // An object of its own, as if it had been read.
@@ -297,7 +298,9 @@ export class Appender {
     await this.#settle(handle);
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(handle));
-    const appended = await this.#write(handle, pending, revision, outcome);
+    const winning = winningWrites(handle.state);
+    const events = pending.map((event) => ({ ...event, state: winning(event) }));
+    const appended = await this.#write(handle, events, revision, outcome);
     await this.#calls.announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
@@ -308,24 +311,22 @@ export class Appender {
       setTentative(handle, { transaction, events: [...before, ...pending.map(({ stored }) => stored)] });
     }
     if (appended.damaged) this.#calls.damage.report(keyOf(handle), appended.damaged);
-    await this.#update(handle, pending, revision, appended, known !== undefined);
+    await this.#update(handle, events, revision, appended, known !== undefined);
   }
 
   /** Writes the events of one call: as a batch, or else one by one under the session's lock. */
   async #write(
     handle: Session,
-    pending: NonEmpty<PendingEvent>,
+    events: readonly EventWrite[],
     revision: Revision,
     outcome: Outcome,
   ): Promise<Appended> {
     const session = keyOf(handle);
-    const winning = winningWrites(handle.state);
-    const events = pending.map((event) => ({ stored: event.stored, state: winning(event) }));
     const { incarnation } = revision;
     const seq = this.#calls.options.onStaleSession === 'reject' ? revision.seq : undefined;
     const lastSeq = await this.#writeBatch(session, { incarnation, seq }, events, outcome);
     if (lastSeq !== undefined)
-      return { incarnation, lastSeq, replaced: false, wentBack: lastSeq - pending.length < revision.seq };
+      return { incarnation, lastSeq, replaced: false, wentBack: lastSeq - events.length < revision.seq };
 
     const locked = new LockedAppend(this.#calls, session, revision, outcome);
     const appended = await this.#database.transaction((sql) => locked.write(sql, events), { outcome });
@@ -336,27 +337,28 @@ export class Appender {
   /** Changes a handle to match its own events, and reads what it missed. */
   async #update(
     handle: Session,
-    pending: readonly PendingEvent[],
+    events: readonly AppendedEvent[],
     revision: Revision,
     { incarnation, lastSeq, replaced, wentBack }: Appended,
     isKnown: boolean,
   ): Promise<void> {
-    const inStep = !replaced && incarnation === revision.incarnation && lastSeq - pending.length === revision.seq;
+    const inStep = !replaced && incarnation === revision.incarnation && lastSeq - events.length === revision.seq;
     try {
       // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
       // session the search takes longer than the append.
       const isNew = !replaced && hasOnlyReadEvents(handle, revision);
-      for (const { event, copy, delta, stored } of pending) {
+      for (const appended of events) {
+        const { event } = appended;
         // The handle has it already if its row was lost and it is appended again.
         if (isNew && !handle.events.includes(event)) handle.events.push(event);
         else placeEvent(handle, event);
         if (replaced) continue;
-        if (Object.keys(delta).length > 0) applyDelta(handle.state, copy);
-        handle.lastUpdateTime = stored.timestamp;
+        applyWrites(handle.state, appended);
+        handle.lastUpdateTime = appended.stored.timestamp;
       }
       if (!inStep && isKnown && !replaced) this.#rebased();
       if (inStep && isKnown) setRevision(handle, incarnation, lastSeq);
-      else await this.#catchUp(handle, revision, pending, { isAnew: incarnation !== revision.incarnation || wentBack });
+      else await this.#catchUp(handle, revision, events, { isAnew: incarnation !== revision.incarnation || wentBack });
     } catch {
       // Somebody froze the handle during the append, so it stays behind; the next append is refused.
       forgetRevision(handle);
@@ -416,8 +418,17 @@ export class Appender {
 /** @returns what gives of events, one after the other, the writes that count (contract A8). */
 function winningWrites(state: Record<string, unknown>): (event: PendingEvent) => readonly StateEntry[] {
   const winning = winningKeys(state);
-  return ({ copy, delta, writes }) => {
-    const keys = winning(copy, delta);
+  return ({ delta, writes }) => {
+    const keys = winning(delta);
     return writes.filter(({ key }) => keys.has(key));
   };
+}
+
+function applyWrites(state: Record<string, unknown>, { delta, state: winning }: AppendedEvent): void {
+  if (Object.keys(delta).length > 0)
+    applyDelta(
+      state,
+      delta,
+      winning.map(({ key }) => key),
+    );
 }

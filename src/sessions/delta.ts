@@ -1,4 +1,4 @@
-import { BaseSessionService, State, createSession, type Event } from '@google/adk';
+import { BaseSessionService, State, createEvent, createSession, trimTempDeltaState, type Event } from '@google/adk';
 
 /**
  * The value of every key of the state that `stampDelta` applies a delta to. A key that still has it afterwards was
@@ -11,14 +11,14 @@ function withoutPrototype(): Record<string, unknown> {
   return Object.create(null) as Record<string, unknown>;
 }
 
+/** A delta that ADK keeps stamps for, in a weak map: one more such object costs as much as many another step of an append. */
+type Stamps = Record<string, unknown>;
+
 /**
  * Of each key of a state the delta with its newest write, without the values. The stamps that ADK keeps for the state can
  * neither be read nor taken back, and also count writes that no event has brought into storage.
  */
 const newest = new WeakMap<object, Map<string, Stamps>>();
-
-/** A delta that ADK keeps stamps for. */
-type Stamps = Record<string, unknown>;
 
 /** ADK exports no function for it but this method, which has done its work when it returns. */
 function applyTo(state: Record<string, unknown>, event: Event): void {
@@ -30,29 +30,31 @@ function applyTo(state: Record<string, unknown>, event: Event): void {
   applied.catch(() => undefined);
 }
 
-/** An event with another delta; it has its stamps. */
-function having(event: Event, stateDelta: Record<string, unknown>): Event {
-  return { ...event, actions: { ...event.actions, stateDelta } };
+const EMPTY_EVENT = createEvent();
+
+/** An event with a delta, which has its stamps. */
+function having(stateDelta: Stamps): Event {
+  return { ...EMPTY_EVENT, actions: { ...EMPTY_EVENT.actions, stateDelta } };
 }
 
 /** @returns a copy with the stamps and without `temp:` keys. */
-export function copyOfDelta(event: Event, delta: Record<string, unknown>): Record<string, unknown> {
-  const copy = having(event, delta);
-  applyTo(withoutPrototype(), copy);
-  return copy.actions.stateDelta;
+export function copyOfDelta(delta: Stamps): Stamps {
+  return trimTempDeltaState(having(delta)).actions.stateDelta;
 }
 
 /**
- * Applies an event's delta to a state by the rules of ADK's base class (contract A8): `temp:` keys are taken out of the
- * delta, and a write that is older than the one the state holds is left out. For an event that is stored.
+ * Applies an event's stamped delta to a state by the rules of ADK's base class (contract A8): a write that is older than the
+ * one the state holds is left out. For an event that is stored.
+ *
+ * @param winning the keys whose writes count, as `winningKeys` gave them.
  */
-export function applyDelta(state: Record<string, unknown>, event: Event): void {
+export function applyDelta(state: Record<string, unknown>, delta: Stamps, winning: Iterable<string>): void {
+  const event = having(delta);
   applyTo(state, event);
-  if (!event.actions?.stateDelta) return;
-  const stamps = copyOfDelta(event, event.actions.stateDelta);
-  const writes = newest.get(state) ?? new Map<string, Stamps>();
-  const winning = keysNewerThan((name) => writes.get(name), event, stamps);
+  // The base class has put a copy there.
+  const stamps = event.actions.stateDelta;
   for (const name of Object.keys(stamps)) stamps[name] = undefined;
+  const writes = newest.get(state) ?? new Map<string, Stamps>();
   newest.set(state, writes);
   for (const name of winning) writes.set(name, stamps);
 }
@@ -76,12 +78,12 @@ export function stampDelta(event: Event): Record<string, unknown> {
 
   // Stamped with now, so a write with an older stamp does not apply. A write without a stamp always applies.
   const state = withoutPrototype();
-  const clock = new State(state);
+  const clock = new State(state, state);
   for (const name of written) clock.set(name, UNTOUCHED);
   applyTo(state, event);
 
   const delta = event.actions.stateDelta;
-  const stamps = new State(withoutPrototype(), delta);
+  const stamps = new State(state, delta);
   for (const [name, value] of Object.entries(delta)) {
     // JSON would drop the key from the event, and the state would no longer follow from the events.
     const kept = value === undefined ? null : value;
@@ -92,35 +94,33 @@ export function stampDelta(event: Event): Record<string, unknown> {
 }
 
 /**
- * For events that are appended to a handle one after the other.
+ * For stamped deltas of events that are appended to a handle one after the other.
  *
- * @returns what gives of each event's stamped delta the keys whose writes are newer than those of the events before it, and
- *   of those that were applied to the state. What an append that failed wrote does not count, nor does what is not appended
- *   yet: its own append will win.
+ * @returns what gives of each delta the keys whose writes are newer than those of the deltas before it, and of those that were
+ *   applied to the state. What an append that failed wrote does not count, nor does what is not appended yet: its own append
+ *   will win.
  */
-export function winningKeys(
-  state: Record<string, unknown>,
-): (event: Event, delta: Record<string, unknown>) => Set<string> {
+export function winningKeys(state: Record<string, unknown>): (delta: Stamps) => ReadonlySet<string> {
   const applied = newest.get(state);
   const before = new Map<string, Stamps>();
-  return (event, delta) => {
-    const winning = keysNewerThan((name) => before.get(name) ?? applied?.get(name), event, delta);
-    for (const name of winning) before.set(name, delta);
-    return winning;
-  };
-}
-
-function keysNewerThan(
-  before: (name: string) => Stamps | undefined,
-  event: Event,
-  delta: Record<string, unknown>,
-): Set<string> {
-  const names = Object.keys(delta);
-  const older = new Set(names.map(before).filter((stamps) => stamps !== undefined));
-  if (older.size === 0) return new Set(names);
   const probe = withoutPrototype();
-  for (const stamps of older) applyTo(probe, having(event, stamps));
-  for (const name of names) probe[name] = UNTOUCHED;
-  applyTo(probe, having(event, delta));
-  return new Set(names.filter((name) => probe[name] !== UNTOUCHED));
+  const probed = new Set<Stamps>();
+  const apply = (delta: Stamps) => {
+    applyTo(probe, having(delta));
+    probed.add(delta);
+  };
+  return (delta) => {
+    let winning = Object.keys(delta);
+    const older = winning
+      .map((name) => before.get(name) ?? applied?.get(name))
+      .filter((stamps) => stamps !== undefined);
+    if (older.length > 0) {
+      for (const stamps of older) if (!probed.has(stamps)) apply(stamps);
+      for (const name of winning) probe[name] = UNTOUCHED;
+      apply(delta);
+      winning = winning.filter((name) => probe[name] !== UNTOUCHED);
+    }
+    for (const name of winning) before.set(name, delta);
+    return new Set(winning);
+  };
 }

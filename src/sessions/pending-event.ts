@@ -13,9 +13,7 @@ export interface PendingEvent {
   /** The caller's object, which goes into the handle. */
   event: Event;
   stored: StoredEvent;
-  /** A copy of the event, which the caller cannot change. */
-  copy: Event;
-  /** The state delta of the copy, without `temp:` keys, each value with its stamp. */
+  /** A copy of the event's state delta, without `temp:` keys, each value with its stamp. */
   delta: Record<string, unknown>;
   /** The delta as rows of the state tables. */
   writes: readonly StateEntry[];
@@ -45,12 +43,12 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   refuseTooLarge(json, maxEventBytes);
   if (Object.keys(event.actions?.stateDelta ?? {}).length > 0) {
     try {
-      event.actions.stateDelta = copyOfDelta(copy, delta);
+      event.actions.stateDelta = copyOfDelta(delta);
     } catch {
       // Frozen; it stays as the caller made it.
     }
   }
-  return { event, copy, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
+  return { event, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
 }
 
 /**

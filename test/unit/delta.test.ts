@@ -1,5 +1,6 @@
 import { State, createEvent, createEventActions, type Event } from '@google/adk';
 import { applyDelta, stampDelta, winningKeys } from '../../src/sessions/delta.js';
+import { randomNumbers } from '../../bench/payloads.js';
 
 type Values = Record<string, unknown>;
 
@@ -20,9 +21,13 @@ function stamped(event: Event): Event {
   return event;
 }
 
+const winningOf = (state: Values, { actions }: Event) => [...winningKeys(state)(actions.stateDelta)];
+
+const apply = (state: Values, event: Event) => applyDelta(state, event.actions.stateDelta, winningOf(state, event));
+
 function stateAfter(...events: readonly Event[]): Values {
   const state: Values = {};
-  for (const event of events) applyDelta(state, event);
+  for (const event of events) apply(state, event);
   return state;
 }
 
@@ -57,22 +62,22 @@ describe.each(Object.entries(WAYS))('two writes of a key, %s', (_way, make) => {
   test('A8 the keys of the earlier one that still win are the others', () => {
     const [first, second] = make() as [Event, Event];
     const state = stateAfter(second);
-    expect([...winningKeys(state)(first, first.actions.stateDelta)]).toEqual(['a']);
-    expect([...winningKeys(state)(second, second.actions.stateDelta)].sort()).toEqual(['b', 'k']);
-    expect([...winningKeys({})(first, first.actions.stateDelta)].sort()).toEqual(['a', 'k']);
+    expect(winningOf(state, first)).toEqual(['a']);
+    expect(winningOf(state, second).sort()).toEqual(['b', 'k']);
+    expect(winningOf({}, first).sort()).toEqual(['a', 'k']);
   });
 
   test('A8 the later one wins among events that are appended together', () => {
     const [first, second] = make() as [Event, Event];
     const winning = winningKeys({});
-    expect([...winning(second, second.actions.stateDelta)].sort()).toEqual(['b', 'k']);
-    expect([...winning(first, first.actions.stateDelta)]).toEqual(['a']);
+    expect([...winning(second.actions.stateDelta)].sort()).toEqual(['b', 'k']);
+    expect([...winning(first.actions.stateDelta)]).toEqual(['a']);
   });
 
   test('A5 an event that is appended again brings nothing back', () => {
     const [first, second] = make() as [Event, Event];
     const state = stateAfter(first, second);
-    applyDelta(state, stamped({ ...first, actions: { ...first.actions } }));
+    apply(state, stamped({ ...first, actions: { ...first.actions } }));
     expect(state).toEqual({ k: 'second', a: 1, b: 1 });
   });
 });
@@ -148,7 +153,7 @@ describe('applyDelta', () => {
     const state: Values = { a: 1, 'temp:b': 2, c: { d: 3 } };
     const { c } = state;
     const value = { deep: [1] };
-    applyDelta(state, stamped(writing({ a: value, new: null })));
+    apply(state, stamped(writing({ a: value, new: null })));
     expect(state).toEqual({ a: value, 'temp:b': 2, c: { d: 3 }, new: null });
     expect(state['c']).toBe(c);
     expect(state['a']).toBe(value);
@@ -156,7 +161,7 @@ describe('applyDelta', () => {
 
   test('A8 a write that carries no stamp is the latest', () => {
     const state = stateAfter(stamped(writing({ k: 'stamped' })));
-    applyDelta(state, writing({ k: 'bare' }));
+    apply(state, writing({ k: 'bare' }));
     expect(state).toEqual({ k: 'bare' });
   });
 
@@ -164,9 +169,9 @@ describe('applyDelta', () => {
     const event = stamped(writing({ k: 'event', other: 1 }));
     const state: Values = {};
     new State(state).set('k', 'tool');
-    applyDelta(state, event);
+    apply(state, event);
     expect(state).toEqual({ k: 'tool', other: 1 });
-    applyDelta(state, stamped(writing({ k: 'next' })));
+    apply(state, stamped(writing({ k: 'next' })));
     expect(state).toEqual({ k: 'next', other: 1 });
   });
 });
@@ -177,12 +182,7 @@ describe('winningKeys', () => {
     Object.defineProperty(state, 'hidden', { value: 1, configurable: true });
     const before = Object.getOwnPropertyDescriptors(state);
     const event = stamped(writing({ a: 2, new: 3, hidden: 4, ...own(5) }));
-    expect([...winningKeys(state)(event, event.actions.stateDelta)].sort()).toEqual([
-      '__proto__',
-      'a',
-      'hidden',
-      'new',
-    ]);
+    expect(winningOf(state, event).sort()).toEqual(['__proto__', 'a', 'hidden', 'new']);
     expect(Object.getOwnPropertyDescriptors(state)).toEqual(before);
     expect(Reflect.ownKeys(state)).toEqual(['z', 'a', '__proto__', 'hidden']);
   });
@@ -190,23 +190,48 @@ describe('winningKeys', () => {
   test('B5 removes a __proto__ that was not there, and no prototype changes', () => {
     const state: Values = {};
     const event = stamped(writing(own({ polluted: 1 })));
-    expect([...winningKeys(state)(event, event.actions.stateDelta)]).toEqual(['__proto__']);
+    expect(winningOf(state, event)).toEqual(['__proto__']);
     expect(Reflect.ownKeys(state)).toEqual([]);
     expect(Object.getPrototypeOf(state)).toBe(Object.prototype);
   });
 
-  test('asks about the delta that it is given, and leaves that of the event', () => {
-    const event = writing({ a: 1 });
-    const delta = stampDelta(writing({ b: 2 }));
-    expect([...winningKeys({})(event, delta)]).toEqual(['b']);
-    expect(event.actions.stateDelta).toEqual({ a: 1 });
+  test('leaves the delta that it is given, as applyDelta does', () => {
+    const event = stamped(writing({ a: [1] }));
+    expect(winningOf({}, event)).toEqual(['a']);
+    apply({}, event);
+    expect(Object.entries(event.actions.stateDelta)).toEqual([['a', [1]]]);
+  });
+
+  test('A8 of many events in one batch, and in two, the writes win that are newer than all before them', () => {
+    const random = randomNumbers(2);
+    for (let round = 0; round < 200; round++) {
+      // Written in one order, and appended in another one.
+      const events = Array.from({ length: 6 }, (_, time) => {
+        const names = ['a', 'b', 'c', 'd'].filter(() => random() < 0.5);
+        const values = Object.fromEntries(names.map((name) => [name, time]));
+        return { time, names, event: stamped(random() < 0.5 ? writing(values) : writtenByState(values)) };
+      }).sort(() => random() - 0.5);
+      const newest: Record<string, number> = {};
+      const state: Values = {};
+      for (const batch of [events.slice(0, 2), events.slice(2)]) {
+        const winning = winningKeys(state);
+        for (const { time, names, event } of batch) {
+          const expected = names.filter((name) => time > (newest[name] ?? -1));
+          const found = winning(event.actions.stateDelta);
+          expect([...found]).toEqual(expected);
+          for (const name of expected) newest[name] = time;
+          applyDelta(state, event.actions.stateDelta, found);
+        }
+      }
+      expect(state).toEqual(newest);
+    }
   });
 
   test('A8 asked twice it answers the same, and the event can still be applied', () => {
     const state: Values = {};
     const event = stamped(writing({ k: 1 }));
-    for (const _time of [1, 2]) expect([...winningKeys(state)(event, event.actions.stateDelta)]).toEqual(['k']);
-    applyDelta(state, event);
+    for (const _time of [1, 2]) expect(winningOf(state, event)).toEqual(['k']);
+    apply(state, event);
     expect(state).toEqual({ k: 1 });
   });
 });
