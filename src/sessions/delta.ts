@@ -20,14 +20,15 @@ type Stamps = Record<string, unknown>;
  */
 const newest = new WeakMap<object, Map<string, Stamps>>();
 
-/** ADK exports no function for it but this method, which has done its work when it returns. */
-function applyTo(state: Record<string, unknown>, event: Event): void {
-  const applied = BaseSessionService.prototype.appendEvent({
-    session: createSession({ id: '', appName: '', state }),
-    event,
-  });
-  // A state that somebody froze meanwhile stays as it is; the rejection would end the process.
-  applied.catch(() => undefined);
+/**
+ * ADK exports no function for it but this method, which has done its work when it returns.
+ *
+ * @returns its promise. For a state and a delta of our own it resolves; a handler would keep each event of a batch in memory
+ *   until the whole batch is prepared.
+ */
+function applyTo(state: Record<string, unknown>, event: Event): Promise<unknown> {
+  const session = createSession({ id: '', appName: '', state });
+  return BaseSessionService.prototype.appendEvent({ session, event });
 }
 
 const EMPTY_EVENT = createEvent();
@@ -50,7 +51,8 @@ export function copyOfDelta(delta: Stamps): Stamps {
  */
 export function applyDelta(state: Record<string, unknown>, delta: Stamps, winning: Iterable<string>): void {
   const event = having(delta);
-  applyTo(state, event);
+  // A state that somebody froze meanwhile stays as it is; the rejection would end the process.
+  applyTo(state, event).catch(() => undefined);
   // The base class has put a copy there.
   const stamps = event.actions.stateDelta;
   for (const name of Object.keys(stamps)) stamps[name] = undefined;
@@ -80,7 +82,8 @@ export function stampDelta(event: Event): Record<string, unknown> {
   const state = withoutPrototype();
   const clock = new State(state, state);
   for (const name of written) clock.set(name, UNTOUCHED);
-  applyTo(state, event);
+  // What a getter of the delta throws comes again below; the rejection would end the process.
+  applyTo(state, event).catch(() => undefined);
 
   const delta = event.actions.stateDelta;
   const stamps = new State(state, delta);
@@ -106,7 +109,7 @@ export function winningKeys(state: Record<string, unknown>): (delta: Stamps) => 
   const probe = withoutPrototype();
   const probed = new Set<Stamps>();
   const apply = (delta: Stamps) => {
-    applyTo(probe, having(delta));
+    void applyTo(probe, having(delta));
     probed.add(delta);
   };
   return (delta) => {

@@ -91,8 +91,9 @@ export function sessionValues({ appName, userId, sessionId }: SessionKey): unkno
 
 /** How long the texts of a row are that is written for a session, with the session's own key, in code units. */
 export function rowLength(session: SessionKey, row: object): number {
-  const values = Object.values<unknown>({ ...session, ...row });
-  return values.reduce<number>((sum, value) => (typeof value === 'string' ? sum + value.length : sum), 0);
+  let length = 0;
+  for (const value of Object.values<unknown>({ ...row })) if (typeof value === 'string') length += value.length;
+  return length + session.appName.length + session.userId.length + session.sessionId.length;
 }
 
 /** The columns that name a session. */

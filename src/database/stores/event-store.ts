@@ -148,8 +148,14 @@ export class EventStore {
       session,
       numbered.filter((event) => !this.#parts.areNeededFor(event.json)),
     )) {
-      const rows = packet.map((event) => [...sessionValues(session), event.seq, event.id, event.timestamp, event.json]);
-      await sql.run(`${this.#text.insert} ${placeholderRows(rows.length, rows[0]?.length ?? 0)}`, rows.flat());
+      const values = packet.flatMap(({ seq, id, timestamp, json }) => [
+        ...sessionValues(session),
+        seq,
+        id,
+        timestamp,
+        json,
+      ]);
+      await sql.run(`${this.#text.insert} ${placeholderRows(packet.length, values.length / packet.length)}`, values);
     }
     for (const event of numbered.filter((event) => this.#parts.areNeededFor(event.json))) {
       const row = [...sessionValues(session), event.seq, event.id, event.timestamp, null];

@@ -13,10 +13,10 @@ export function* packets<Row extends object>(
 ): Generator<Row[]> {
   let packet: Row[] = [];
   let length = 0;
-  const most = limits?.maxTextLength ?? Infinity;
+  const most = limits?.maxTextLength;
   for (const row of rows) {
-    const more = rowLength(session, row);
-    if (packet.length === MOST_ROWS || (packet.length > 0 && length + more > most)) {
+    const more = most === undefined ? 0 : rowLength(session, row);
+    if (packet.length === MOST_ROWS || (packet.length > 0 && length + more > (most ?? Infinity))) {
       yield packet;
       packet = [];
       length = 0;
