@@ -1,6 +1,6 @@
 import type { Event } from '@google/adk';
 import { UnserializableValueError } from './errors.js';
-import { isObject } from './objects.js';
+import { isObject, isRecord } from './objects.js';
 
 /** ADK's brand on its events; `isEvent` looks for it, and JSON drops it. */
 const EVENT_BRAND = Symbol.for('google.adk.event');
@@ -28,7 +28,7 @@ export interface Encoded {
  */
 export function encode(value: unknown, path: string): Encoded {
   try {
-    const isConverted = check(value, path, []);
+    const isConverted = check(value, { path, keys: [], ancestors: [] });
     const json: string | undefined = JSON.stringify(value);
     if (json === undefined) throw new UnserializableValueError(path, 'undefined');
     return { json, value: isConverted ? JSON.parse(json) : value };
@@ -38,67 +38,82 @@ export function encode(value: unknown, path: string): Encoded {
   }
 }
 
+/** Where in a value the check is. Its path is put together for an error alone, since most values have none. */
+interface Place {
+  /** Of the whole value. */
+  path: string;
+  keys: (string | number)[];
+  ancestors: object[];
+}
+
+function refuse({ path, keys }: Place, what: string): never {
+  const named = keys.reduce<string>((before, key) => {
+    if (typeof key === 'number') return `${before}[${key}]`;
+    return before ? `${before}.${key}` : key;
+  }, path);
+  throw new UnserializableValueError(named, what);
+}
+
 /**
  * @param isResult whether a `toJSON` has returned the value; JSON does not call the one that the value itself may have.
  * @returns whether some `toJSON` converts the value, or a part of it.
  */
-function check(value: unknown, path: string, ancestors: object[], isResult = false): boolean {
+function check(value: unknown, place: Place, isResult = false): boolean {
   switch (typeof value) {
     case 'number':
-      if (!Number.isFinite(value)) throw new UnserializableValueError(path, String(value));
-      if (Object.is(value, -0)) throw new UnserializableValueError(path, '-0');
+      if (!Number.isFinite(value)) refuse(place, String(value));
+      if (Object.is(value, -0)) refuse(place, '-0');
       return false;
     case 'bigint':
     case 'function':
     case 'symbol':
-      throw new UnserializableValueError(path, `a ${typeof value}`);
+      return refuse(place, `a ${typeof value}`);
     case 'object':
-      return value !== null && checkObject(value, path, ancestors, isResult);
+      return value !== null && checkObject(value, place, isResult);
     default:
       return false;
   }
 }
 
-function checkObject(value: object, path: string, ancestors: object[], isResult: boolean): boolean {
-  if (ancestors.includes(value)) throw new UnserializableValueError(path, 'a cycle');
+/** A value of an object or of an array. */
+function checkInner(value: unknown, key: string | number, place: Place): boolean {
+  place.keys.push(key);
+  // A hole of an array is undefined, too; JSON makes null of both.
+  if (value === undefined && typeof key === 'number') refuse(place, 'undefined');
+  const isConverted = check(value, place);
+  place.keys.pop();
+  return isConverted;
+}
+
+function checkObject(value: object, place: Place, isResult: boolean): boolean {
+  const { ancestors } = place;
+  if (ancestors.includes(value)) refuse(place, 'a cycle');
   // They are checked before their `toJSON`: a Buffer has one, and comes back as an object with a list of numbers.
-  if (ArrayBuffer.isView(value)) throw new UnserializableValueError(path, `a ${tagOf(value)}`);
+  if (ArrayBuffer.isView(value)) refuse(place, `a ${tagOf(value)}`);
 
   ancestors.push(value);
   let isConverted = false;
   if (!isResult && 'toJSON' in value && typeof value.toJSON === 'function') {
     const converted: unknown = Reflect.apply(value.toJSON, value, []);
-    if (converted === undefined) throw new UnserializableValueError(path, 'undefined after its toJSON');
-    if (converted === null && tagOf(value) === 'Date') throw new UnserializableValueError(path, 'an invalid Date');
-    check(converted, path, ancestors, true);
+    if (converted === undefined) refuse(place, 'undefined after its toJSON');
+    if (converted === null && tagOf(value) === 'Date') refuse(place, 'an invalid Date');
+    check(converted, place, true);
     isConverted = true;
+  } else if (isRecord(value)) {
+    const keys = Object.keys(value);
+    checkTag(value, keys.length === 0, place);
+    for (const key of keys) if (checkInner(value[key], key, place)) isConverted = true;
   } else if (Array.isArray(value)) {
-    isConverted = checkArray(value, path, ancestors);
-  } else {
-    const entries = Object.entries(value);
-    checkTag(value, entries.length === 0, path);
-    for (const [key, inner] of entries) {
-      if (check(inner, path ? `${path}.${key}` : key, ancestors)) isConverted = true;
-    }
+    for (let i = 0; i < value.length; i++) if (checkInner(value[i], i, place)) isConverted = true;
   }
   ancestors.pop();
   return isConverted;
 }
 
-function checkArray(array: readonly unknown[], path: string, ancestors: object[]): boolean {
-  let isConverted = false;
-  for (let i = 0; i < array.length; i++) {
-    // A hole of an array is undefined, too; JSON makes null of both.
-    if (array[i] === undefined) throw new UnserializableValueError(`${path}[${i}]`, 'undefined');
-    if (check(array[i], `${path}[${i}]`, ancestors)) isConverted = true;
-  }
-  return isConverted;
-}
-
-function checkTag(value: object, isEmpty: boolean, path: string): void {
+function checkTag(value: object, isEmpty: boolean, place: Place): void {
   const tag = tagOf(value);
   // What is of a kind of its own and shows nothing, such as a Blob or URLSearchParams, would come back as `{}`.
-  if (UNSERIALIZABLE.test(tag) || (isEmpty && tag !== 'Object')) throw new UnserializableValueError(path, `a ${tag}`);
+  if (UNSERIALIZABLE.test(tag) || (isEmpty && tag !== 'Object')) refuse(place, `a ${tag}`);
 }
 
 function tagOf(value: object): string {

@@ -54,7 +54,8 @@ type Keys = { readonly [K in keyof typeof NAMES]?: string };
  */
 export function checkKeys(keys: Keys): void {
   let codeUnits = 0;
-  for (const [kind, value] of Object.entries(keys) as [keyof Keys, unknown][]) {
+  for (const kind of Object.keys(keys) as (keyof Keys)[]) {
+    const value: unknown = keys[kind];
     const name = NAMES[kind];
     if (value === undefined || value === null) {
       // MikroORM has the same words for ADK's own service.

@@ -156,6 +156,11 @@ type Element = string | number | boolean | null;
 
 /** An array literal, so that one statement fits any number of rows. Elements are quoted: a state key can be `NULL`. */
 function textArray(values: readonly Element[]): string {
-  const quoted = values.map((value) => (value === null ? 'null' : `"${String(value).replace(/["\\]/g, '\\$&')}"`));
+  const quoted = values.map((value) => (value === null ? 'null' : `"${escaped(String(value))}"`));
   return `{${quoted.join(',')}}`;
+}
+
+/** A regular expression takes twice as long, and JSON has many quotes. */
+function escaped(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('"', '\\"');
 }

@@ -25,6 +25,11 @@ export interface Driver {
   send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult>;
   /** Whether the connection reports how many rows an `update` has changed, and not how many it matched. */
   readonly reportsChangedRows: boolean;
+  /**
+   * Whether the connection has at this moment no setting that a statement has to check for. Left out where a driver cannot tell
+   * at once: each statement checks by itself.
+   */
+  readonly hasRightSettings?: boolean;
 }
 
 /** How many statements a connection keeps. The package has fewer texts; only lists of different lengths are more. */

@@ -38,10 +38,24 @@ export class SynchronousDriver implements Driver {
     this.#database = database;
   }
 
+  /**
+   * In a statement `pragma_foreign_keys` takes longer than the update of a session's row. SQLite prepares this pragma again when
+   * the setting has changed.
+   */
+  get hasRightSettings(): boolean {
+    try {
+      const [row] = this.#prepared('pragma foreign_keys').all([]);
+      return isObject(row) && 'foreign_keys' in row && row.foreign_keys === 1;
+    } catch {
+      // A database that is closed: the statement itself is to fail.
+      return false;
+    }
+  }
+
   // It answers at once; as a promise also what it throws.
   // eslint-disable-next-line @typescript-eslint/require-await
   async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
-    const statement = this.#statements.get(text, () => this.#prepare(text));
+    const statement = this.#prepared(text);
     try {
       if (statement.reader) return { rows: statement.all(values), affectedRows: 0, insertId: undefined };
       return { rows: [], affectedRows: statement.run(values).changes, insertId: undefined };
@@ -68,11 +82,13 @@ export class SynchronousDriver implements Driver {
     }
   }
 
-  #prepare(text: string): SynchronousStatement {
-    const statement = this.#database.prepare(text);
-    // The host may have asked for bigints by default.
-    statement.safeIntegers?.(false);
-    return statement;
+  #prepared(text: string): SynchronousStatement {
+    return this.#statements.get(text, () => {
+      const statement = this.#database.prepare(text);
+      // The host may have asked for bigints by default.
+      statement.safeIntegers?.(false);
+      return statement;
+    });
   }
 }
 

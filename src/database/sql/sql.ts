@@ -58,7 +58,7 @@ export function sqlOf(statements: Statements, driver: Driver, check: CheckExpres
   const send = async (given: string, values: readonly unknown[], as: StatementContext) => {
     const turn = isInProcess ? turnOfEventLoop() : undefined;
     if (turn) await turn;
-    const text = isChecked || values.length === 0 ? given : checked(check, given, values);
+    const text = isChecked || values.length === 0 || driver.hasRightSettings ? given : checked(check, given, values);
     if (isInTransaction && values.length > 0) isChecked = true;
     const plain = values.map((value) => (value instanceof CheckingValue ? value.value : value));
     return statements.send(driver, prefix + text, plain, as);

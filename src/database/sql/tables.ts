@@ -195,11 +195,9 @@ function quoted(em: EntityManager, meta: EntityMetadata): string {
 }
 
 export function placeholders(count: number): string {
-  return Array(count).fill('?').join(', ');
+  return '?, '.repeat(count).slice(0, -2);
 }
 
 export function placeholderRows(rows: number, columns: number): string {
-  return Array(rows)
-    .fill(`(${placeholders(columns)})`)
-    .join(', ');
+  return `(${placeholders(columns)}), `.repeat(rows).slice(0, -2);
 }

@@ -184,11 +184,9 @@ export class StateStore {
       for (const packet of packets(this.#dialect, session, state[scope])) {
         const [first] = packet;
         if (first) await this.#dialect.limits?.refuseTooLarge(sql, first.json);
-        const rows = packet.map((entry) => [...ownerValues(session, scope), entry.key, entry.json, entry.eventId]);
-        await sql.run(
-          `${upsert.insert} ${placeholderRows(rows.length, rows[0]?.length ?? 0)} ${upsert.onConflict}`,
-          rows.flat(),
-        );
+        const values = packet.flatMap(({ key, json, eventId }) => [...ownerValues(session, scope), key, json, eventId]);
+        const rows = placeholderRows(packet.length, STATE_KEYS[scope].length + 2);
+        await sql.run(`${upsert.insert} ${rows} ${upsert.onConflict}`, values);
       }
     }
   }
