@@ -16,7 +16,7 @@ const PARTS = [
 ];
 
 const env = { ...process.env, ADK_TEST_REQUIRE: 'all', ADK_TEST_LONG: '1', ADK_TEST_FULL: '1' };
-const servers = spawnSync('bash', ['scripts/test-servers.sh'], {
+const servers = spawnSync('bash', ['scripts/test-servers.sh', 'mariadb', 'mysql', 'pgbouncer'], {
   env,
   encoding: 'utf8',
   stdio: ['ignore', 'pipe', 'inherit'],

@@ -6,6 +6,7 @@
 # PostgreSQL is not here: `npm test` brings its own.
 # With ADK_TEST_DURABLE they are durable, as they are by default, and their data stays in that folder. With arguments only the
 # servers that they name are started:  scripts/test-servers.sh mysql
+# `pgbouncer` among them is only fetched; the tests that need it start it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -117,11 +118,12 @@ first_debian_mirror() {
   } 2>/dev/null | grep -m1 -E '/debian/?$'
 }
 
-# Debian stable has no MySQL. Unstable's is unpacked with all its libraries beside the system, not installed into it.
-unpack_mysql() {
-  local target=$1 work=$1.unpacking mirror options package
-  mirror=$(first_debian_mirror) || { log 'no Debian mirror in the apt configuration: set ADK_TEST_MYSQL_URL'; exit 1; }
-  log "fetching mysql-server-core of Debian unstable"
+# Debian stable has no MySQL, and a PgBouncer that cannot keep track of prepared statements. A package of unstable is
+# unpacked with all its libraries beside the system, not installed into it.
+unpack() {
+  local wanted=$1 target=$2 work=$2.unpacking mirror options package
+  mirror=$(first_debian_mirror) || { log "no Debian mirror in the apt configuration for $wanted"; exit 1; }
+  log "fetching $wanted of Debian unstable"
   rm -rf "$work"
   mkdir -p "$work/apt/lists/partial" "$work/apt/state" "$work/apt/cache/archives/partial" "$work/root"
   : >"$work/apt/status"
@@ -132,7 +134,7 @@ unpack_mysql() {
     -o "Dir::Cache=$work/apt/cache" -o Debug::NoLocking=true -o "APT::Sandbox::User=$(id -un)"
   )
   apt-get -q "${options[@]}" update >&2
-  apt-get -q "${options[@]}" -y --no-install-recommends --download-only install mysql-server-core >&2
+  apt-get -q "${options[@]}" -y --no-install-recommends --download-only install "$wanted" >&2
   for package in "$work"/apt/cache/archives/*.deb; do dpkg -x "$package" "$work/root"; done
   rm -rf "$target"
   mv "$work/root" "$target"
@@ -141,7 +143,7 @@ unpack_mysql() {
 
 start_mysql() {
   local root=$cache/mysql folder=$data/mysql server
-  [ -x "$root/usr/sbin/mysqld" ] || unpack_mysql "$root"
+  [ -x "$root/usr/sbin/mysqld" ] || unpack mysql-server-core "$root"
   server=(
     "$root/usr/lib64/ld-linux-x86-64.so.2"
     --library-path "$root/usr/lib/x86_64-linux-gnu:$root/usr/lib/mysql/private"
@@ -159,6 +161,7 @@ start_mysql() {
 wanted=${*:-mariadb mysql}
 is_wanted() { [[ " $wanted " == *" $1 "* ]]; }
 
+if is_wanted pgbouncer && [ ! -x "$cache/pgbouncer/usr/sbin/pgbouncer" ]; then unpack pgbouncer "$cache/pgbouncer"; fi
 if is_wanted mariadb && [ -z "${ADK_TEST_MARIADB_URL:-}" ]; then
   port=$(running_port mariadb) || { start_mariadb; port=$(cat "$data/mariadb.port"); }
   ADK_TEST_MARIADB_URL=mariadb://root@127.0.0.1:$port

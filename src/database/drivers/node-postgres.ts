@@ -42,15 +42,16 @@ const NOT_PREPARED = '26000';
 const PREPARED_ALREADY = '42P05';
 const OUTDATED = '0A000';
 
-/** A few missing statements prove nothing: behind a pooler with several connections some are missing at first. */
+/**
+ * After so many missing statements a connection prepares no more. Behind a pooler with several connections the server keeps
+ * each name of a statement until it ends the connection: each further use that is in vain would leave one more of them.
+ */
 const FORGOTTEN = 3;
 
 /** A statement with `$1` for its first value. */
 interface Statement {
   text: string;
   name: string;
-  /** Whether the server has it, unless it has forgotten it. */
-  isPrepared: boolean;
 }
 
 /**
@@ -61,7 +62,7 @@ export class NodePostgres implements Driver {
   readonly reportsChangedRows = false;
   readonly #client: PostgresClient;
   readonly #statements = new LastUsed<Statement>(KEPT_STATEMENTS, ({ name }) => this.#deallocate(name));
-  #kept = 0;
+  #replaced = 0;
   #forgotten = 0;
 
   constructor(client: PostgresClient) {
@@ -69,36 +70,30 @@ export class NodePostgres implements Driver {
   }
 
   async send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult> {
-    const isNamed = values.length > 0 && !context.isInTransaction && context.mayPrepare && !this.#isInVain;
+    const isNamed = values.length > 0 && !context.isInTransaction && context.mayPrepare && this.#forgotten < FORGOTTEN;
     const types = context.isForeign ? undefined : TYPES;
     if (!isNamed) return this.#query({ text: numbered(text), values, types });
     const statement = this.#statements.get(text, () => this.#named(text));
     try {
-      const result = await this.#query({ name: statement.name, text: statement.text, values, types });
-      if (statement.isPrepared) this.#kept++;
-      statement.isPrepared = true;
-      return result;
+      return await this.#query({ ...statement, values, types });
     } catch (error) {
-      if (![NOT_PREPARED, PREPARED_ALREADY, OUTDATED].includes(driverCodeOf(error) ?? '')) throw error;
+      const code = driverCodeOf(error);
+      if (code === OUTDATED) this.#deallocate(statement.name);
+      else if (code === NOT_PREPARED || code === PREPARED_ALREADY) this.#forgotten++;
+      else throw error;
       // The client believes that the server has the name: the next use takes another one.
       this.#statements.delete(text);
-      this.#forgotten++;
+      this.#replaced++;
       return this.#query({ text: statement.text, values, types });
     }
-  }
-
-  /** With a pooler that gives each statement to another connection, each use is two round trips and an error in the server's log. */
-  get #isInVain(): boolean {
-    return this.#forgotten >= FORGOTTEN && this.#forgotten > this.#kept;
   }
 
   /** The name has a hash of the text: behind a pooler two versions of this package may share a connection. */
   #named(text: string): Statement {
     const hash = createHash('sha256').update(text).digest('hex').slice(0, 16);
     return {
-      name: `adk_${hash}${this.#forgotten > 0 ? `_${this.#forgotten}` : ''}`,
+      name: `adk_${hash}${this.#replaced > 0 ? `_${this.#replaced}` : ''}`,
       text: numbered(text),
-      isPrepared: false,
     };
   }
 

@@ -231,7 +231,59 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       if (host !== orm) await server.end();
     });
 
+    test('the server keeps a bounded number of prepared statements, however many texts are sent', async () => {
+      const other = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
+      // Of the only connection.
+      const prepared = async () => {
+        const rows: { n: number | string }[] = await other.em.getConnection().execute(harness.connections.prepared);
+        return Number(rows[0]?.n);
+      };
+      try {
+        const several = new MikroOrmSessionService(other.em);
+        const app = { appName: key.sessionId.slice(0, 100), userId: 'user' };
+        const session = await several.createSession({ ...app, sessionId: 'first' });
+        const lengths = upTo(harness.connections.mostPrepared + 50);
+        for (const n of lengths) await several.createSession({ ...app, sessionId: `session ${n}` });
+        const before = await prepared();
+        // Another text for each length of a page, and on MySQL and MariaDB for each size of a batch and of a delta.
+        for (const n of lengths) await several.listSessions({ ...app, limit: n });
+        for (const n of upTo(2_000)) {
+          const stateDelta = Object.fromEntries(upTo(n % 41).map((i) => [`key ${i}`, n]));
+          const events = upTo(1 + (n % 7)).map((i) => createEvent({ id: `${n} ${i}`, actions: { stateDelta } }));
+          await several.appendEvents({ session, events });
+        }
+        expect(await prepared()).toBeGreaterThan(before + 50);
+        expect(await prepared()).toBeLessThanOrEqual(harness.connections.mostPrepared);
+      } finally {
+        await other.close(true);
+      }
+    });
+
     if (name === 'postgresql') {
+      test('statements that a change of the tables has made useless are sent again, and prepared anew', async () => {
+        const other = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
+        const execute = (sql: string) => other.em.getConnection().execute<{ n: number }[]>(sql);
+        try {
+          const running = new MikroOrmSessionService(other.em);
+          await running.createSession(key);
+          const read = async () => {
+            expect(await running.getSession(key)).toBeDefined();
+            await running.listSessions(key);
+          };
+          await read();
+          const before = await execute(harness.connections.prepared);
+          for (const length of upTo(8)) {
+            await execute(`alter table adk_sessions alter column incarnation type varchar(${60 - length})`);
+            await read();
+            await read();
+          }
+          expect(await execute(harness.connections.prepared)).toEqual(before);
+        } finally {
+          await execute('alter table adk_sessions alter column incarnation type varchar(36)');
+          await other.close(true);
+        }
+      });
+
       test('appends whose statement a pooler lets the server forget are stored', async () => {
         const other = await MikroORM.init({
           ...database.options,
@@ -291,6 +343,36 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
           await execute(`set global max_prepared_stmt_count = ${before}`);
           await other.close(true);
         }
+      });
+
+      test('E4 no call fails while others have taken the room for prepared statements, nor when it is there again', async () => {
+        const other = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
+        const execute = (sql: string) => orm.em.getConnection().execute<{ n: number | string }[]>(sql);
+        const [{ n: before } = { n: 16_382 }] = await execute('select @@max_prepared_stmt_count as n');
+        const errors: unknown[] = [];
+        const running = new MikroOrmSessionService(other.em, { onError: (error) => errors.push(error) });
+        const session = await running.createSession(key);
+        const ids: string[] = [];
+        // Each number of events and keys is another text, of which the server has prepared those before.
+        const append = async (count: number) => {
+          const stateDelta = Object.fromEntries(upTo(count).map((i) => [`key ${i}`, count]));
+          const events = upTo(count).map((i) => createEvent({ id: `${ids.length} ${i}`, actions: { stateDelta } }));
+          ids.push(...events.map(({ id }) => id));
+          await running.appendEvents({ session, events });
+          await running.listSessions({ ...key, limit: count });
+        };
+        try {
+          for (const count of upTo(4)) await append(count);
+          await execute('set global max_prepared_stmt_count = 1');
+          for (const count of [...upTo(8), ...upTo(8)]) await append(count);
+          await execute(`set global max_prepared_stmt_count = ${before}`);
+          for (const count of upTo(12)) await append(count);
+        } finally {
+          await execute(`set global max_prepared_stmt_count = ${before}`);
+          await other.close(true);
+        }
+        expect(errors).toEqual([]);
+        await expectStored(ids);
       });
 
       // Through MikroORM 6, which gives out the driver's connection.

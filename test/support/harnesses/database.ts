@@ -242,6 +242,10 @@ interface ServerConnections {
   /** Selects something while a connection waits for a table that is being used. */
   waitingForTable(id: number): string;
   end(id: number): string;
+  /** Selects how many prepared statements the server keeps for the connection, as `n`. */
+  prepared: string;
+  /** How many of ours there are at most: `KEPT_STATEMENTS`, or as many as a driver keeps that drops them by itself. */
+  mostPrepared: number;
   /** Selects the limit of a packet, where the server has one. */
   maxPacket?: string;
 }

@@ -99,6 +99,10 @@ export const mariadb: ServerDatabase = {
       list: `select p.id as id, t.trx_id is not null as inTransaction, coalesce(t.trx_state = 'LOCK WAIT', 0) as waitsForLock
       from information_schema.processlist p left join information_schema.innodb_trx t on t.trx_mysql_thread_id = p.id
       where p.db = ?`,
+      prepared: `select cast(sum(if(variable_name = 'COM_STMT_PREPARE', variable_value, -variable_value)) as signed) as n
+      from information_schema.session_status where variable_name in ('COM_STMT_PREPARE', 'COM_STMT_CLOSE')`,
+      // The driver of MikroORM 6 keeps so many, whatever is asked for.
+      mostPrepared: isMikroOrm7 ? 100 : 256,
     },
     refusals: [/^ER_ACCESS_DENIED/, 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],
     slow: [

@@ -259,6 +259,9 @@ export const mysql: ServerDatabase = {
       waitingForTable: (id) =>
         `select id from information_schema.processlist where id = ${id} and state = 'Waiting for table metadata lock'`,
       end: (id) => `kill ${id}`,
+      prepared: `select count(*) as n from performance_schema.prepared_statements_instances
+      where owner_thread_id = ps_current_thread_id()`,
+      mostPrepared: 100,
       maxPacket: 'select @@max_allowed_packet as bytes',
     },
     refusals: [/^ER_ACCESS_DENIED_ERROR$/, 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],

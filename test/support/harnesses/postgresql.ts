@@ -189,6 +189,8 @@ export const postgresql: ServerDatabase = {
       from pg_stat_activity where backend_type = 'client backend' and datname = ?`,
       waitingForTable: (id) => `select pid from pg_stat_activity where pid = ${id} and wait_event_type = 'Lock'`,
       end: (id) => `select pg_terminate_backend(${id})`,
+      prepared: 'select count(*)::int as n from pg_prepared_statements',
+      mostPrepared: 100,
     },
     refusals: [/^28000$/, '3D000', '42501'],
     slow: ['set statement_timeout = 50', "case when pg_sleep(5) is null then '' else '' end", '57014'],

@@ -1,40 +1,30 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { MikroORM } from '@mikro-orm/core';
 import { databaseOptions } from '../../../../mikro-orm.config.js';
 import { freePorts } from './ports.js';
-import { accountOf, hasProgram, serverFolder } from './programs.js';
+import { Unpacked, accountOf, hasProgram, serverFolder, type Command } from './programs.js';
 
-const isRoot = process.getuid?.() === 0;
-const cache = process.env.XDG_CACHE_HOME ?? (isRoot ? '/var/cache' : path.join(homedir(), '.cache'));
-/** Where `scripts/test-servers.sh` unpacks MySQL. */
-const unpacked = path.join(cache, 'adk-mikro-orm/mysql');
+const unpacked = new Unpacked('mysql', 'usr/sbin/mysqld');
+const ofMysql = unpacked.folder;
 
 /** Of MySQL. */
-export const mysqlPlugins = `${unpacked}/usr/lib/mysql/plugin`;
+export const mysqlPlugins = `${ofMysql}/usr/lib/mysql/plugin`;
 
-export const hasMysql = existsSync(`${unpacked}/usr/sbin/mysqld`);
+export const hasMysql = unpacked.isThere;
 
 /** Debian: mariadb-server-core. */
 export const hasMariadb = hasProgram('mariadbd') && hasProgram('mariadb-install-db');
 
-/** A program and its first arguments. */
-type Command = readonly [program: string, ...args: string[]];
-
 const MYSQLD: Command = [
-  `${unpacked}/usr/lib64/ld-linux-x86-64.so.2`,
-  '--library-path',
-  `${unpacked}/usr/lib/x86_64-linux-gnu:${unpacked}/usr/lib/mysql/private`,
-  `${unpacked}/usr/sbin/mysqld`,
+  ...unpacked.command(`${ofMysql}/usr/lib/mysql/private`),
   '--no-defaults',
-  `--lc-messages-dir=${unpacked}/usr/share/mysql`,
-  `--character-sets-dir=${unpacked}/usr/share/mysql/charsets`,
+  `--lc-messages-dir=${ofMysql}/usr/share/mysql`,
+  `--character-sets-dir=${ofMysql}/usr/share/mysql/charsets`,
   `--plugin-dir=${mysqlPlugins}`,
 ];
 

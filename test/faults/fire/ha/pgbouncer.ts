@@ -5,14 +5,23 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { freePorts } from './ports.js';
-import { accountOf, hasProgram } from './programs.js';
+import { Unpacked, accountOf } from './programs.js';
 import { listens } from './until.js';
 
-/** Debian: pgbouncer. */
-export const hasPgBouncer = hasProgram('pgbouncer');
+const unpacked = new Unpacked('pgbouncer', 'usr/sbin/pgbouncer');
+
+export const hasPgBouncer = unpacked.isThere;
 
 /** Fewer than the writers use, so that they share them. */
-const POOL_SIZE = 4;
+export const POOL_SIZE = 4;
+
+/** What becomes of the prepared statements of a connection to the server. */
+export interface PgBouncerSettings {
+  /** How many PgBouncer keeps track of; with 0 the next one finds those of whoever had the connection before. */
+  max_prepared_statements: number;
+  /** Whether the connection forgets them after each transaction. */
+  server_reset_query_always: 0 | 1;
+}
 
 /** PgBouncer in transaction mode, before a server. */
 export class PgBouncer {
@@ -27,8 +36,7 @@ export class PgBouncer {
     this.#port = port;
   }
 
-  /** @param resetsAlways with `server_reset_query_always`, so that connections forget their prepared statements. */
-  static async before(url: string, resetsAlways: boolean): Promise<PgBouncer> {
+  static async before(url: string, settings: PgBouncerSettings): Promise<PgBouncer> {
     const target = new URL(url);
     const folder = await mkdtemp(path.join(tmpdir(), 'adk-pgbouncer-'));
     await chmod(folder, 0o755);
@@ -48,7 +56,9 @@ pool_mode = transaction
 default_pool_size = ${POOL_SIZE}
 max_client_conn = 500
 server_reset_query = DISCARD ALL
-server_reset_query_always = ${Number(resetsAlways)}
+${Object.entries(settings)
+  .map(([name, value]) => `${name} = ${value}`)
+  .join('\n')}
 `,
     );
     const pooler = new PgBouncer(target, folder, port);
@@ -66,7 +76,8 @@ server_reset_query_always = ${Number(resetsAlways)}
 
   async start(): Promise<void> {
     const file = path.join(this.#folder, 'pgbouncer.ini');
-    this.#process = spawn('pgbouncer', ['--quiet', file], { stdio: 'ignore', ...accountOf('nobody') });
+    const [program, ...args] = unpacked.command();
+    this.#process = spawn(program, [...args, '--quiet', file], { stdio: 'ignore', ...accountOf('nobody') });
     for (let tries = 1; !(await listens(this.#port)); tries++) {
       if (tries > 300 || this.#process.exitCode !== null) throw new Error(`PgBouncer does not start with ${file}`);
       await setTimeout(20);

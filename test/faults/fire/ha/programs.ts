@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { chmod, chown, mkdtemp } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import path from 'node:path';
 
 export const hasProgram = (name: string) => spawnSync('which', [name]).status === 0;
@@ -17,6 +17,32 @@ export const postgresqlFolder = (() => {
   }
   return hasProgram('initdb') && hasProgram('pg_basebackup') ? '' : undefined;
 })();
+
+/** A program and its first arguments. */
+export type Command = readonly [program: string, ...args: string[]];
+
+/** What `scripts/test-servers.sh` has unpacked beside the system. */
+export class Unpacked {
+  readonly folder: string;
+  readonly #program: string;
+
+  /** @param program its path in the folder, where the libraries are that it needs. */
+  constructor(name: string, program: string) {
+    const ofUser = process.getuid?.() === 0 ? '/var/cache' : path.join(homedir(), '.cache');
+    this.folder = path.join(process.env.XDG_CACHE_HOME ?? ofUser, 'adk-mikro-orm', name);
+    this.#program = path.join(this.folder, program);
+  }
+
+  get isThere(): boolean {
+    return existsSync(this.#program);
+  }
+
+  /** @param more folders with libraries of its own. */
+  command(...more: string[]): Command {
+    const libraries = [`${this.folder}/usr/lib/x86_64-linux-gnu`, ...more];
+    return [`${this.folder}/usr/lib64/ld-linux-x86-64.so.2`, '--library-path', libraries.join(':'), this.#program];
+  }
+}
 
 /** Who a server runs as: as root it refuses to. Nothing to change where this process is not root's. */
 export function accountOf(name: string): { uid?: number; gid?: number } {
