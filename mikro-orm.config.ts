@@ -19,16 +19,17 @@ const usesSnapshot = process.argv.some((argument) => /^migration:(create|check)$
 export default async function config(): Promise<Options> {
   const url = process.env.ADK_DATABASE_URL ?? DEFAULT_DATABASE_URL;
   const { Migrator } = await import('@mikro-orm/migrations');
+  const database = await databaseOptions(url);
   return {
-    ...(await databaseOptions(url)),
+    ...database,
     entities: adkEntities(),
     extensions: [Migrator],
     migrations: {
       path: migrationsPath(url),
       snapshot: usesSnapshot,
       snapshotName: '.snapshot',
-      // One transaction for all begins by reading the list; on SQLite it can't write once another process has written.
-      allOrNothing: !url.startsWith('sqlite:'),
+      // One transaction for all begins by reading the list; in a file it can't write once another process has written.
+      allOrNothing: database.clientUrl !== undefined,
     },
   };
 }

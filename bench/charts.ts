@@ -1,5 +1,6 @@
 import { drawBars, type Series, type Theme } from './bars.js';
 import { CONTENDERS, type ContenderName } from './contenders/contender.js';
+import type { DatabaseName } from '../test/support/servers.js';
 import { duration, time } from './report.js';
 import type { CaseResult, Results } from './results.js';
 
@@ -16,13 +17,13 @@ const LABELS: Record<ContenderName, Series> = {
 };
 
 /** How charts name them. */
-export const DATABASE_LABELS: Record<string, string> = {
+export const DATABASE_LABELS: Readonly<Record<string, string>> = {
   sqlite: 'SQLite (sqlite3)',
   'better-sqlite': 'SQLite',
   postgresql: 'PostgreSQL',
   mysql: 'MySQL',
   mariadb: 'MariaDB',
-};
+} satisfies Record<DatabaseName, string>;
 
 /** The charts that a run has the numbers for. */
 export function chartsOf(results: Results): Chart[] {

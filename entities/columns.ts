@@ -1,34 +1,44 @@
 import { type EntityProperty, type Platform, Type, ValidationError, p } from '@mikro-orm/core';
-import { dialectName } from './dialect-name.js';
+import { dialectName, type DialectName } from './dialect-name.js';
 import { withCollatedType } from './mikro-orm.js';
 
+interface ColumnTypes {
+  /** Of text that identifies a row. */
+  key(length: number): string;
+  /** Of JSON as the text that was written. */
+  json: string;
+  /** Selects it as that text; left out where the driver gives it as it is. */
+  selectJson?(column: string): string;
+  /** Of text of any length. */
+  text: string;
+}
+
 /**
- * Binary and without padding: with a server's default collation `alice`, `Alice`, `alice ` and `alicé` can be
+ * The collations are binary and without padding: with a server's default collation `alice`, `Alice`, `alice ` and `alicé` can be
  * one user (contract D6). With PostgreSQL's "C" an update of the operating system's locales does not change the order of
  * indexes.
  */
-const BINARY_COLLATION = {
-  sqlite: '',
-  postgresql: ' collate "C"',
-  mysql: ' collate utf8mb4_0900_bin',
-  mariadb: ' collate utf8mb4_nopad_bin',
-} as const;
+const COLUMN_TYPES: Readonly<Record<DialectName, ColumnTypes>> = {
+  sqlite: { key: () => 'text', json: 'text', text: 'text' },
+  postgresql: {
+    key: (length) => `varchar(${length}) collate "C"`,
+    json: 'json',
+    // node-postgres parses a json column itself: then "5" and 5 become the same value, and so do JSON's null and SQL's.
+    selectJson: (column) => `${column}::text`,
+    text: 'text',
+  },
+  // The `text` of MySQL and MariaDB ends at 64 KB.
+  mysql: { key: (length) => `varchar(${length}) collate utf8mb4_0900_bin`, json: 'longtext', text: 'longtext' },
+  mariadb: { key: (length) => `varchar(${length}) collate utf8mb4_nopad_bin`, json: 'longtext', text: 'longtext' },
+};
 
-function binaryCollation(platform: Platform): string {
-  return BINARY_COLLATION[dialectName(platform) ?? 'sqlite'];
-}
-
-/** MySQL's and MariaDB's `text` ends at 64 KB. */
-function longText(platform: Platform): string {
-  const name = dialectName(platform);
-  return name === 'mysql' || name === 'mariadb' ? 'longtext' : 'text';
-}
+/** Of a database that is not supported, those of SQLite: what refuses it comes later. */
+const typesOf = (platform: Platform) => COLUMN_TYPES[dialectName(platform) ?? 'sqlite'];
 
 /** Text that identifies a row, compared byte for byte on every database. */
 class KeyType extends Type<string, string> {
   override getColumnType(prop: EntityProperty, platform: Platform): string {
-    if (dialectName(platform) === 'sqlite') return 'text';
-    return `varchar(${prop.length})${binaryCollation(platform)}`;
+    return typesOf(platform).key(prop.length ?? 0);
   }
 }
 
@@ -43,9 +53,8 @@ class JsonTextType extends Type<unknown, string | null> {
     return text;
   }
 
-  // node-postgres parses a json column itself: then "5" and 5 become the same value, and so do JSON's null and SQL's.
   override convertToJSValueSQL(column: string, platform: Platform): string {
-    return dialectName(platform) === 'postgresql' ? `${column}::text` : column;
+    return typesOf(platform).selectJson?.(column) ?? column;
   }
 
   override convertToJSValue(value: unknown): unknown {
@@ -53,7 +62,7 @@ class JsonTextType extends Type<unknown, string | null> {
   }
 
   override getColumnType(_prop: EntityProperty, platform: Platform): string {
-    return dialectName(platform) === 'postgresql' ? 'json' : longText(platform);
+    return typesOf(platform).json;
   }
 }
 
@@ -66,7 +75,7 @@ class OptionalJsonTextType extends JsonTextType {
 
 class LongTextType extends Type<string, string> {
   override getColumnType(_prop: EntityProperty, platform: Platform): string {
-    return longText(platform);
+    return typesOf(platform).text;
   }
 }
 

@@ -20,6 +20,23 @@ export function dialectName(platform: Platform): DialectName | undefined {
   }
 }
 
+/** What is asked of a database where its `Dialect` is not at hand: in entities, in migrations, below the dialects. */
+interface DialectTraits {
+  /** Whether a table can be in a schema. */
+  hasSchemas: boolean;
+  /** Whether it runs in this process, so that a connection has no server that could be lost. */
+  isInProcess: boolean;
+  /** What names are quoted with. */
+  quote: '"' | '`';
+}
+
+export const TRAITS: Readonly<Record<DialectName, DialectTraits>> = {
+  sqlite: { hasSchemas: false, isInProcess: true, quote: '`' },
+  postgresql: { hasSchemas: true, isInProcess: false, quote: '"' },
+  mysql: { hasSchemas: true, isInProcess: false, quote: '`' },
+  mariadb: { hasSchemas: true, isInProcess: false, quote: '`' },
+};
+
 /** What is thrown for every other database. */
 export const unsupportedDatabase = () =>
   new SchemaError('adk-mikro-orm runs on SQLite, PostgreSQL, MySQL and MariaDB only.');

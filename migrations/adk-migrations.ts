@@ -1,5 +1,5 @@
 import type { Migration } from '@mikro-orm/migrations';
-import type { DialectName } from '../entities/dialect-name.js';
+import { TRAITS, type DialectName } from '../entities/dialect-name.js';
 import type { AdkEntityOptions } from '../entities/index.js';
 import { DEFAULT_PREFIX, checkEntityOptions } from '../entities/naming.js';
 import { refuseWildcard } from '../src/database/sql/tables.js';
@@ -49,7 +49,7 @@ const TABLE_SUFFIXES = new Set(TABLES.map(({ suffix }) => suffix));
 export function adkMigrations(dialect: DialectName, options: AdkEntityOptions = {}): AdkMigration[] {
   checkDialect(dialect, 'The dialect of adkMigrations');
   checkEntityOptions(options, 'The options of adkMigrations');
-  if (dialect === 'sqlite' && options.schema) {
+  if (options.schema && !TRAITS[dialect].hasSchemas) {
     throw new SchemaError('SQLite has no schemas. Use a tablePrefix instead.');
   }
   refuseWildcard(options.schema);
@@ -76,7 +76,7 @@ function located(
   { isFirst }: { isFirst: boolean },
 ): AdkMigration['class'] {
   const { tablePrefix = DEFAULT_PREFIX } = options;
-  const quote = dialect === 'postgresql' ? '"' : '`';
+  const { quote } = TRAITS[dialect];
   const quoted = (name: string) => quote + name.replaceAll(quote, quote + quote) + quote;
 
   return class extends Bundled {

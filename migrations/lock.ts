@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
+import type { DialectName } from '../entities/dialect-name.js';
 import type { AttemptConnection } from '../src/database/calls/connection.js';
 import { numberOf } from '../src/database/sql/row-values.js';
 import type { Database } from '../src/database/calls/database.js';
@@ -7,13 +8,24 @@ import { SchemaError } from '../src/model/errors.js';
 /**
  * Statements that come first in a transaction and let one migration of this package run at a time, on databases that make
  * tables in transactions: the lock is the transaction's and ends with it, also when the process is killed. One server takes
- * all writes.
+ * all writes. The others have a `MigrationLease`.
  */
 export const TRANSACTION_LOCKS = {
   // Writes lock the file. A transaction that reads first fails when it writes and another process has written in between.
   sqlite: ['create table adk_migrating (x)', 'drop table adk_migrating'],
   postgresql: [`select pg_advisory_xact_lock(hashtextextended('adk-mikro-orm', 0))`],
-} as const;
+  mysql: undefined,
+  mariadb: undefined,
+} as const satisfies Record<DialectName, readonly string[] | undefined>;
+
+/** What must precede the transaction. */
+export const BEFORE_MIGRATIONS: Readonly<Record<DialectName, string | undefined>> = {
+  // SQLite refuses this in a transaction. The file keeps the mode.
+  sqlite: 'pragma journal_mode = wal',
+  postgresql: undefined,
+  mysql: undefined,
+  mariadb: undefined,
+};
 
 /** How long the lease of a process that was killed keeps others waiting; less than they wait. */
 const LEASE_MS = 30_000;

@@ -6,6 +6,7 @@ import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection
 import { changedValues } from '../src/database/sql/row-values.js';
 import { Database } from '../src/database/calls/database.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
+import { BEFORE_MIGRATIONS } from './lock.js';
 import { PendingMigrations, patiently } from './pending.js';
 import { isObject } from '../src/model/objects.js';
 
@@ -46,8 +47,8 @@ export async function migrate(orm: MikroORM): Promise<void> {
   const pending = new PendingMigrations(em, dialect, storage, all);
   const checkTables = (mayLack?: ReadonlySet<string>) =>
     tables.checkTables((sql, values) => connection.execute(sql, values), location, mayLack);
-  // SQLite refuses this in a transaction, so it comes before. The file keeps the mode.
-  if (dialect === 'sqlite') await patiently(() => connection.execute('pragma journal_mode = wal'));
+  const first = BEFORE_MIGRATIONS[dialect];
+  if (first) await patiently(() => connection.execute(first));
   // This takes a connection of its own, and the pool may have only one, so it comes before the transaction.
   await pending.prepare();
 

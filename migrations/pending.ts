@@ -69,8 +69,7 @@ export class PendingMigrations {
   }
 
   get #transactionLock(): readonly string[] | undefined {
-    const dialect = this.#dialect;
-    return dialect === 'sqlite' || dialect === 'postgresql' ? TRANSACTION_LOCKS[dialect] : undefined;
+    return TRANSACTION_LOCKS[this.#dialect];
   }
 
   /** @throws SchemaError when another process has been migrating for a minute. */

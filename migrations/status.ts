@@ -1,5 +1,5 @@
 import { TableNotFoundException, type Configuration, type EntityManager } from '@mikro-orm/core';
-import { supportedDialect, type DialectName } from '../entities/dialect-name.js';
+import { TRAITS, supportedDialect, type DialectName } from '../entities/dialect-name.js';
 import { refuseOther } from '../src/database/orm/orm-connection.js';
 import { SchemaError } from '../src/model/errors.js';
 import { adkMigrations } from './adk-migrations.js';
@@ -53,7 +53,7 @@ function sqlDriver(em: EntityManager) {
 
 async function notedNames(em: EntityManager, config: Configuration, dialect: DialectName): Promise<Set<string>> {
   const { tableName = 'mikro_orm_migrations' } = config.get('migrations');
-  const namesSchema = tableName.includes('.') || dialect === 'sqlite';
+  const namesSchema = tableName.includes('.') || !TRAITS[dialect].hasSchemas;
   const path = namesSchema
     ? tableName.split('.')
     : [config.get('schema') ?? '', tableName].filter((part) => part !== '');

@@ -1,6 +1,6 @@
 import { refusePlaceholder } from '../entities/naming.js';
 import type { Configuration, MetadataStorage } from '@mikro-orm/core';
-import type { DialectName } from '../entities/dialect-name.js';
+import { TRAITS, type DialectName } from '../entities/dialect-name.js';
 import { adkEntities, type AdkEntityOptions } from '../entities/index.js';
 import { entityNamed } from '../entities/mikro-orm.js';
 import { DEFAULT_PREFIX } from '../entities/naming.js';
@@ -48,8 +48,8 @@ export function locationOf(metadata: MetadataStorage): AdkEntityOptions {
  */
 export function locationFor(config: Configuration, location: TableLocation): TableLocation {
   const schema = location.schema ?? config.get('schema');
-  // As MikroORM does, without a schema on SQLite.
-  if (!schema || location.dialect === 'sqlite') return location;
+  // As MikroORM does.
+  if (!schema || !TRAITS[location.dialect].hasSchemas) return location;
   refuseWildcard(schema);
   refusePlaceholder(schema);
   return { ...location, schema };

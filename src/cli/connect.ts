@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { MikroORM, type Options } from '@mikro-orm/core';
+import type { DialectName } from '../../entities/dialect-name.js';
 import { adkEntities } from '../../entities/index.js';
 import { LAZILY, hostOrm } from './mikro-orm.js';
 import { UsageError } from './usage-error.js';
@@ -37,6 +38,19 @@ async function open(url: string, options: Partial<Options>, mayCreate: boolean):
   return MikroORM.init({ ...database, ...options, ...LAZILY });
 }
 
+/** By the scheme of a URL, which is the end of the package's name as well. */
+const DRIVERS: Readonly<Record<DialectName, (url: string) => Promise<Partial<Options>>>> = {
+  sqlite: async (url) => ({
+    driver: (await import('@mikro-orm/sqlite')).SqliteDriver,
+    dbName: url.replace(/^sqlite:(\/\/)?/, ''),
+  }),
+  postgresql: async (url) => ({ driver: (await import('@mikro-orm/postgresql')).PostgreSqlDriver, clientUrl: url }),
+  mysql: async (url) => ({ driver: (await import('@mikro-orm/mysql')).MySqlDriver, clientUrl: url }),
+  mariadb: async (url) => ({ driver: (await import('@mikro-orm/mariadb')).MariaDbDriver, clientUrl: url }),
+};
+
+const isScheme = (name: string): name is DialectName => Object.hasOwn(DRIVERS, name);
+
 /**
  * Turns a database URL into options for `MikroORM.init`. Loads that database's driver and no other.
  *
@@ -46,25 +60,16 @@ async function open(url: string, options: Partial<Options>, mayCreate: boolean):
  */
 export async function databaseOptions(url: string): Promise<Partial<Options>> {
   const scheme = url.slice(0, url.indexOf(':')).replace(/^postgres$/, 'postgresql');
+  if (!isScheme(scheme)) {
+    const schemes = Object.keys(DRIVERS).map((name) => `${name}:`);
+    // The URL itself stays out of the message: it can hold a password.
+    throw new UsageError(`The database URL has to begin with ${schemes.slice(0, -1).join(', ')} or ${schemes.at(-1)}`);
+  }
   try {
-    switch (scheme) {
-      case 'sqlite':
-        return {
-          driver: (await import('@mikro-orm/sqlite')).SqliteDriver,
-          dbName: url.replace(/^sqlite:(\/\/)?/, ''),
-        };
-      case 'postgresql':
-        return { driver: (await import('@mikro-orm/postgresql')).PostgreSqlDriver, clientUrl: url };
-      case 'mysql':
-        return { driver: (await import('@mikro-orm/mysql')).MySqlDriver, clientUrl: url };
-      case 'mariadb':
-        return { driver: (await import('@mikro-orm/mariadb')).MariaDbDriver, clientUrl: url };
-    }
+    return await DRIVERS[scheme](url);
   } catch (cause) {
     throw new UsageError(`This URL needs a driver that could not be loaded: npm install @mikro-orm/${scheme}`, {
       cause,
     });
   }
-  // The URL itself stays out of the message: it can hold a password.
-  throw new UsageError('The database URL has to begin with sqlite:, postgresql:, mysql: or mariadb:');
 }

@@ -1,5 +1,5 @@
 import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/core';
-import { dialectName } from '../../entities/dialect-name.js';
+import { TRAITS, supportedDialect } from '../../entities/dialect-name.js';
 import { TABLES, locationFor, locationOf } from '../../migrations/tables.js';
 import type { DialectSql } from '../database/dialects/dialect.js';
 import { checking, type Run } from '../database/sql/sql.js';
@@ -35,7 +35,7 @@ const NO_FOREIGN_KEYS_LATER =
  */
 export async function schemaDifferences(em: EntityManager, dialect: DialectSql, read: Run): Promise<string[]> {
   const { schema } = locationFor(em.config, {
-    dialect: dialectName(em.getPlatform()) ?? 'sqlite',
+    dialect: supportedDialect(em.getPlatform()),
     ...locationOf(em.getMetadata()),
   });
   const entities = [...em.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
@@ -65,11 +65,13 @@ function isMet(needed: Needed, part: Part): boolean {
 
 function neededBy(meta: EntityMetadata, em: EntityManager, schema: string | undefined): Needed[] {
   const platform = em.getPlatform();
-  const isSqlite = dialectName(platform) === 'sqlite';
-  const isPostgreSql = dialectName(platform) === 'postgresql';
+  const dialect = supportedDialect(platform);
+  const isSqlite = dialect === 'sqlite';
+  const isPostgreSql = dialect === 'postgresql';
   const isMySql = !isSqlite && !isPostgreSql;
   const quote = (name: string) => platform.quoteIdentifier(name);
-  const qualified = (name: string) => (schema && !isSqlite ? `${quote(schema)}.${quote(name)}` : quote(name));
+  const qualified = (name: string) =>
+    schema && TRAITS[dialect].hasSchemas ? `${quote(schema)}.${quote(name)}` : quote(name);
   const list = (names: readonly string[]) => names.map(quote).join(', ');
   const table = qualified(meta.tableName);
   const properties: Record<string, EntityProperty> = meta.properties;

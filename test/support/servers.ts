@@ -1,3 +1,4 @@
+import type { DialectName } from '../../entities/dialect-name.js';
 import type { NewDatabase } from './harnesses/database.js';
 import { DATABASES, FILE_DATABASES, SERVERS, type DatabaseName, type ServerName } from './harnesses/databases.js';
 import { executeOn } from './harnesses/on-server.js';
@@ -14,6 +15,10 @@ export function availableDatabases(): DatabaseName[] {
 
 /** Those that a URL leads to, in another process for example. */
 export const databasesOfUrls = () => availableDatabases().filter((name) => DATABASES[name].isOfUrl);
+
+/** Those of these dialects; for a loop, since jest refuses an `each` of none. */
+export const databasesOf = (...dialects: readonly DialectName[]) =>
+  availableDatabases().filter((name) => dialects.includes(DATABASES[name].dialect));
 
 export const availableServers = () => SERVERS.filter((name) => DATABASES[name].isAvailable());
 

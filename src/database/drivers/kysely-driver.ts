@@ -14,31 +14,33 @@ interface KyselyResult {
   insertId?: bigint;
 }
 
+type Query = Parameters<KyselyDriverConnection['executeQuery']>[0];
+
+type QueryOf = (text: string, values: readonly unknown[]) => Query;
+
+/** kysely would have mysql2 put the values into the text. */
+const queryWithLiterals: QueryOf = (text, values) => ({ sql: withLiterals(text, values), parameters: [] });
+
+const QUERIES: Readonly<Record<DialectName, QueryOf>> = {
+  sqlite: (text, values) => ({ sql: text, parameters: values }),
+  postgresql: (text, values) => ({ sql: numbered(text), parameters: values }),
+  mysql: queryWithLiterals,
+  mariadb: queryWithLiterals,
+};
+
 /** Where kysely keeps the driver to itself: PGlite, and a kysely that the host has made. */
 export class KyselyDriver implements Driver {
   readonly reportsChangedRows = false;
   readonly #connection: KyselyDriverConnection;
-  readonly #dialect: DialectName | undefined;
+  readonly #queryOf: QueryOf;
 
-  constructor(connection: KyselyDriverConnection, dialect: DialectName | undefined) {
+  constructor(connection: KyselyDriverConnection, dialect: DialectName) {
     this.#connection = connection;
-    this.#dialect = dialect;
+    this.#queryOf = QUERIES[dialect];
   }
 
   async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
-    const { rows, numAffectedRows, insertId } = await this.#connection.executeQuery(this.#query(text, values));
+    const { rows, numAffectedRows, insertId } = await this.#connection.executeQuery(this.#queryOf(text, values));
     return { rows, affectedRows: numAffectedRows ?? 0, insertId };
-  }
-
-  #query(text: string, values: readonly unknown[]): { sql: string; parameters: readonly unknown[] } {
-    switch (this.#dialect) {
-      case 'postgresql':
-        return { sql: numbered(text), parameters: values };
-      case 'sqlite':
-        return { sql: text, parameters: values };
-      default:
-        // kysely would have mysql2 put the values into the text.
-        return { sql: withLiterals(text, values), parameters: [] };
-    }
   }
 }

@@ -1,6 +1,6 @@
 /** MikroORM 6, which runs on knex. */
 import type { Connection, EntityManager } from '@mikro-orm/core';
-import { dialectName } from '../../../entities/dialect-name.js';
+import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
 import { destroyerOf } from './destroy.js';
@@ -40,7 +40,7 @@ export class KnexOrmConnection implements OrmConnection {
     this.#rethrow = (error) => {
       throw error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
     };
-    this.isInProcess = dialectName(em.getPlatform()) === 'sqlite';
+    this.isInProcess = TRAITS[supportedDialect(em.getPlatform())].isInProcess;
   }
 
   open(): undefined {}

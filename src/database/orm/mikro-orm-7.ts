@@ -1,6 +1,6 @@
 /** MikroORM 7, which runs on kysely. */
 import type { EntityManager } from '@mikro-orm/core';
-import { dialectName } from '../../../entities/dialect-name.js';
+import { supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
 import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-driver.js';
@@ -163,7 +163,7 @@ export class KyselyOrmConnection implements OrmConnection {
     const raw = this.#database ?? this.#rawOf(connection);
     const driver = raw && driverOf(raw);
     // The result may change: a transaction that the host began before the first call has a connection that nobody saw taken out.
-    if (!driver) return new KyselyDriver(connection, dialectName(this.#em.getPlatform()));
+    if (!driver) return new KyselyDriver(connection, supportedDialect(this.#em.getPlatform()));
     this.#drivers.set(connection, driver);
     return driver;
   }

@@ -1,6 +1,6 @@
 import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/core';
 import { refusePlaceholder } from '../../../entities/naming.js';
-import { dialectName } from '../../../entities/dialect-name.js';
+import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { entityNamed } from '../../../entities/mikro-orm.js';
 import { SchemaError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
@@ -190,8 +190,10 @@ function quoted(em: EntityManager, meta: EntityMetadata): string {
   refuseWildcard(schema);
   refusePlaceholder(`${schema}${meta.tableName}`);
   const table = platform.quoteIdentifier(meta.tableName);
-  // SQLite has no schemas; MikroORM leaves them out there, too.
-  return schema && dialectName(platform) !== 'sqlite' ? `${platform.quoteIdentifier(schema)}.${table}` : table;
+  // MikroORM leaves schemas out, too, where there are none.
+  return schema && TRAITS[supportedDialect(platform)].hasSchemas
+    ? `${platform.quoteIdentifier(schema)}.${table}`
+    : table;
 }
 
 export function placeholders(count: number): string {

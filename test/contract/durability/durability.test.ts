@@ -3,7 +3,7 @@ import { MikroORM } from '@mikro-orm/core';
 import type { AbstractSqlConnection } from '@mikro-orm/postgresql';
 import { MikroOrmSessionService, adkEntities, migrate } from '../../../src/index.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
-import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
+import { availableDatabases, createDatabase, databasesOf, type TestDatabase } from '../../support/servers.js';
 
 /** docs/durability.md's rows of defaults: those that begin with a database, and their `name = value`. */
 const TABLE = new Map(
@@ -54,41 +54,42 @@ test.each(availableDatabases())('O9 the settings of the README are those of %s a
   }
 });
 
-describe.each(availableDatabases().filter((name) => DATABASES[name].dialect === 'sqlite'))('on %s', (name) => {
-  test('O9 each commit waits for the disk, whoever has made the file and its mode', async () => {
-    database = await createDatabase(name);
-    await open();
-    await migrate(orm);
-    await orm.close(true);
-    for (const mode of ['delete', 'wal']) {
+for (const name of databasesOf('sqlite'))
+  describe(`on ${name}`, () => {
+    test('O9 each commit waits for the disk, whoever has made the file and its mode', async () => {
+      database = await createDatabase(name);
       await open();
-      await query(`pragma journal_mode = ${mode}`);
-      await useService();
-      expect(await query('pragma journal_mode')).toEqual([{ journal_mode: 'wal' }]);
-      expect(await synchronous()).toBe('full');
+      await migrate(orm);
       await orm.close(true);
-    }
-    await open();
-  });
+      for (const mode of ['delete', 'wal']) {
+        await open();
+        await query(`pragma journal_mode = ${mode}`);
+        await useService();
+        expect(await query('pragma journal_mode')).toEqual([{ journal_mode: 'wal' }]);
+        expect(await synchronous()).toBe('full');
+        await orm.close(true);
+      }
+      await open();
+    });
 
-  test("O9 the README's line changes it, and the service leaves it so", async () => {
-    database = await createDatabase(name);
-    await open();
-    await migrate(orm);
-    await useService();
-    const [, line = ''] =
-      /execute\('(pragma synchronous = normal)'\)/.exec(readFileSync('docs/durability.md', 'utf8')) ?? [];
-    await query(line);
-    for (let calls = 0; calls < 3; calls++) await useService();
-    expect(await synchronous()).toBe('normal');
-  });
+    test("O9 the README's line changes it, and the service leaves it so", async () => {
+      database = await createDatabase(name);
+      await open();
+      await migrate(orm);
+      await useService();
+      const [, line = ''] =
+        /execute\('(pragma synchronous = normal)'\)/.exec(readFileSync('docs/durability.md', 'utf8')) ?? [];
+      await query(line);
+      for (let calls = 0; calls < 3; calls++) await useService();
+      expect(await synchronous()).toBe('normal');
+    });
 
-  test.each(['off', 'extra'])('O9 a host that has set %s before keeps it', async (mode) => {
-    database = await createDatabase(name);
-    await open();
-    await migrate(orm);
-    await query(`pragma synchronous = ${mode}`);
-    await useService();
-    expect(await synchronous()).toBe(mode);
+    test.each(['off', 'extra'])('O9 a host that has set %s before keeps it', async (mode) => {
+      database = await createDatabase(name);
+      await open();
+      await migrate(orm);
+      await query(`pragma synchronous = ${mode}`);
+      await useService();
+      expect(await synchronous()).toBe(mode);
+    });
   });
-});

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { availableDatabases, createDatabase } from '../../support/servers.js';
+import { databasesOfUrls, createDatabase } from '../../support/servers.js';
 
 const OUTPUT = `After three messages
   window: lisbon, vienna
@@ -17,16 +17,16 @@ Vienna is deleted
 search is 0 entries behind
 `;
 
-// libSQL and PGlite have no URL of their own.
-const NAMES = availableDatabases().filter((name) => ['sqlite', 'postgresql', 'mysql', 'mariadb'].includes(name));
-
-test.each(NAMES)('J5 the example of a search finds what is there, and not what is gone, on %s', async (name) => {
-  const database = await createDatabase(name);
-  try {
-    const env = { ...process.env, ADK_DATABASE_URL: database.url };
-    const example = await promisify(execFile)(process.execPath, ['--import', 'tsx', 'examples/search.ts'], { env });
-    expect(example.stdout).toBe(OUTPUT);
-  } finally {
-    await database.drop();
-  }
-});
+test.each(databasesOfUrls())(
+  'J5 the example of a search finds what is there, and not what is gone, on %s',
+  async (name) => {
+    const database = await createDatabase(name);
+    try {
+      const env = { ...process.env, ADK_DATABASE_URL: database.url };
+      const example = await promisify(execFile)(process.execPath, ['--import', 'tsx', 'examples/search.ts'], { env });
+      expect(example.stdout).toBe(OUTPUT);
+    } finally {
+      await database.drop();
+    }
+  },
+);

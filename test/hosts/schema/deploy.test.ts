@@ -5,13 +5,16 @@ import type * as Migrations from '../../../migrations/index.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { EventLog } from '../../../src/index.js';
 import { expectSame, folded, tablesOf } from '../../support/fold.js';
-import { databasesOfUrls } from '../../support/servers.js';
+import { databasesOfUrls, type DatabaseName } from '../../support/servers.js';
 import { LineProcess } from './line-process.js';
 import * as previous from './previous-version.js';
-import { MIGRATIONS, appliedMigrations, emptyDatabase, openHost } from './support.js';
+import { MIGRATIONS, appliedMigrations, dialectOf, emptyDatabase, openHost } from './support.js';
 import type { Work } from './working-process.js';
 
 const PROCESSES = 8;
+
+/** Whether the previous version has its dialect; what is added later has nothing to deploy from. */
+const isOfPrevious = (name: DatabaseName) => ['sqlite', 'postgresql', 'mysql', 'mariadb'].includes(dialectOf(name));
 
 /** What a later version will do to tables that this version's processes still use: add, not change. */
 class NextVersion extends Migration {
@@ -78,9 +81,8 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
     300_000,
   );
 
-  test.each(databasesOfUrls())(
-    'loses nothing of processes of the version before the last migration on %s, and the log has all of it',
-    async (name) => {
+  for (const name of databasesOfUrls().filter(isOfPrevious))
+    test(`loses nothing of processes of the version before the last migration on ${name}, and the log has all of it`, async () => {
       const database = await emptyDatabase(name);
       const before = await MikroORM.init({ ...database.options, entities: previous.adkEntities() });
       await previous.migrate(before);
@@ -95,9 +97,7 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
       expect(await appliedMigrations(orm)).toEqual([...MIGRATIONS]);
       await expectWhole(orm, works);
       expectSame(await folded(new EventLog(orm.em), 'app'), await tablesOf(orm, 'app'));
-    },
-    300_000,
-  );
+    }, 300_000);
 });
 
 /** Whether every event that a process knows of is there, once and in its place, and no process had an error. */

@@ -172,7 +172,7 @@ export class HostFolder {
       [path.join(this.#folder, '../node_modules/@mikro-orm/cli/cli.js'), ...command.split(' ')],
       {
         cwd: this.#folder,
-        env: { ...process.env, DATABASE_URL: this.#database.url.replace('sqlite:', ''), NO_COLOR: '1' },
+        env: { ...process.env, DATABASE_URL: this.#database.options.dbName ?? this.#database.url, NO_COLOR: '1' },
       },
     );
     return stdout;

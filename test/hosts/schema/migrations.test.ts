@@ -1,14 +1,13 @@
 import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { State } from '@google/adk';
-import type { DialectName } from '../../../entities/dialect-name.js';
 import { AdkSession } from '../../../entities/index.js';
 import { adkMigrations } from '../../../migrations/index.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { isTemporary, prefixed } from '../../../src/model/state.js';
 import { StatementLog } from '../../support/harnesses/statement-log.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
-import { availableDatabases, availableServers, executeOnServer } from '../../support/servers.js';
+import { availableDatabases, availableServers, databasesOf, executeOnServer } from '../../support/servers.js';
 import {
   INITIAL,
   MIGRATIONS,
@@ -34,7 +33,6 @@ const INSERT_OF_0_1 = `insert into adk_sessions
 const KEY_COLUMNS = 25;
 
 const databases = availableDatabases();
-const only = (...dialects: DialectName[]) => databases.filter((name) => dialects.includes(dialectOf(name)));
 
 for (const name of databases)
   describe(`migrations on ${name}`, () => {
@@ -219,7 +217,7 @@ for (const name of availableServers())
     );
   });
 
-for (const name of only('sqlite'))
+for (const name of databasesOf('sqlite'))
   describe(`on ${name}`, () => {
     /**
      * MikroORM reads a foreign key of several columns back as several foreign keys, so it sees a difference that is none,
@@ -272,7 +270,7 @@ for (const name of only('sqlite'))
     });
   });
 
-for (const name of only('mysql', 'mariadb'))
+for (const name of databasesOf('mysql', 'mariadb'))
   describe(`on ${name}`, () => {
     const other = name === 'mysql' ? 'mariadb' : 'mysql';
 
@@ -320,7 +318,7 @@ for (const name of only('mysql', 'mariadb'))
     });
   });
 
-for (const name of only('postgresql'))
+for (const name of databasesOf('postgresql'))
   describe(`on ${name}`, () => {
     test('D6 every key column has the collation "C"', async () => {
       const orm = await openHost(await emptyDatabase(name));

@@ -9,7 +9,13 @@ import { importFrom as importSessionsFrom, type ImportFromOptions, type RefusedR
 import { expectSame, folded, tablesOf } from '../../support/fold.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
-import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../../support/servers.js';
+import {
+  availableDatabases,
+  createDatabase,
+  databasesOf,
+  type DatabaseName,
+  type TestDatabase,
+} from '../../support/servers.js';
 import { ADK_JS_ON_SQLITE } from './stores/adk-js.js';
 import { goTables, goTime } from './stores/adk-go.js';
 import { PYTHON_EVENT, SAME_IN_JS, pythonTables } from './stores/adk-python.js';
@@ -531,9 +537,8 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     });
 });
 
-describe.each(availableDatabases().filter((name) => DATABASES[name].dialect === 'sqlite'))(
-  'SqliteSessionService on %s',
-  (name) => {
+for (const name of databasesOf('sqlite'))
+  describe(`SqliteSessionService on ${name}`, () => {
     test('L2 its sessions, and events of the same time as they were inserted', async () => {
       const [source, target] = [await storeOf(name, PYTHON_SQLITE_TABLES), await emptyStore()];
       const sessions = 'insert into sessions values (?, ?, ?, ?, ?, ?)';
@@ -589,8 +594,7 @@ describe.each(availableDatabases().filter((name) => DATABASES[name].dialect === 
       expect(await importFrom(source, target)).toMatchObject({ sessions: 0, events: 0 });
       expect(await contentOf(source)).toEqual(before);
     });
-  },
-);
+  });
 
 describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
   const add = (em: EntityManager, table: string, row: Record<string, unknown>) =>
