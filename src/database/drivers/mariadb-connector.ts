@@ -3,16 +3,22 @@ import { MysqlDriver, type MysqlStatement } from './mysql-driver.js';
 /** The members of a connection of mariadb with callbacks that are used. */
 export interface MariadbConnection {
   readonly info: { readonly clientCapabilities?: bigint };
-  execute(
-    statement: MariadbStatement,
-    values: readonly unknown[],
-    done: (error: Error | null, result: unknown) => void,
-  ): unknown;
+  prepare(statement: MariadbStatement, done: (error: Error | null, prepared: Prepared) => void): unknown;
   query(
     statement: MariadbStatement,
     values: readonly unknown[],
     done: (error: Error | null, result: unknown) => void,
   ): unknown;
+}
+
+interface Prepared {
+  execute(
+    values: readonly unknown[],
+    options: typeof OPTIONS,
+    done: (error: Error | null, result: unknown) => void,
+  ): unknown;
+  /** Leaves it to the driver's cache. */
+  close(): void;
 }
 
 interface MariadbStatement extends MysqlStatement {
@@ -25,7 +31,7 @@ interface MariadbStatement extends MysqlStatement {
 }
 
 export function isMariadb(raw: object): raw is MariadbConnection {
-  return 'execute' in raw && 'info' in raw;
+  return 'prepare' in raw && 'info' in raw;
 }
 
 const OPTIONS: Omit<MariadbStatement, 'sql'> = {
@@ -58,7 +64,18 @@ export class MariadbConnector extends MysqlDriver {
   }
 
   protected execute(sql: string, values: readonly unknown[], done: (error: Error | null, result: unknown) => void) {
-    this.#connection.execute({ sql, ...OPTIONS }, values, done);
+    // Not the connection's `execute`, which sends what prepares and what runs the statement together: where the first fails for
+    // want of room, MariaDB runs the statement that it has prepared last, with these values.
+    this.#connection.prepare({ sql, ...OPTIONS }, (error, prepared) => {
+      if (error) {
+        done(error, undefined);
+        return;
+      }
+      prepared.execute(values, OPTIONS, (failure, result) => {
+        prepared.close();
+        done(failure, result);
+      });
+    });
   }
 
   protected query(sql: string, done: (error: Error | null, result: unknown) => void) {

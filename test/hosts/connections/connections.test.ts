@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream';
 import { createEvent, type Event } from '@google/adk';
 import { LockMode, MikroORM } from '@mikro-orm/core';
 import { AdkSession, adkEntities } from '../../../entities/index.js';
+import { ormConnectionOf } from '../../../src/database/orm/orm-connection.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
 import { faulty } from '../../contract/tools.js';
 import { keyOf } from '../../faults/processes/protocol.js';
@@ -343,6 +344,27 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
           await execute(`set global max_prepared_stmt_count = ${before}`);
           await other.close(true);
         }
+      });
+
+      test('O7 without room for a prepared statement, none that was prepared before gets its values', async () => {
+        const other = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
+        const execute = (sql: string) => orm.em.getConnection().execute<{ n: number | string }[]>(sql);
+        const [{ n: before } = { n: 16_382 }] = await execute('select @@max_prepared_stmt_count as n');
+        const context = { wants: 'rows', isInTransaction: false, mayPrepare: true, isForeign: false } as const;
+        try {
+          const way = ormConnectionOf(other.em);
+          await way.open();
+          const { driver, release } = await way.reserve();
+          await driver.send('insert into adk_counters (name, value) values (?, ?)', ['prepared', 1], context);
+          await execute('set global max_prepared_stmt_count = 1');
+          const { rows } = await driver.send('select ? as name, ? + 0 as value', ['read', 2], context);
+          expect(rows).toMatchObject([{ name: 'read' }]);
+          release();
+        } finally {
+          await execute(`set global max_prepared_stmt_count = ${before}`);
+          await other.close(true);
+        }
+        expect(await execute("select name from adk_counters where name = 'read'")).toEqual([]);
       });
 
       test('E4 no call fails while others have taken the room for prepared statements, nor when it is there again', async () => {

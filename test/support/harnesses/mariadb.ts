@@ -114,8 +114,6 @@ export const mariadb: ServerDatabase = {
       ...mysql.server.messages,
       // The statement is prepared: its text is sent once.
       append: /"author"/,
-      // The driver of MikroORM 6 sends what prepares a statement and what runs it together, and waits for two answers.
-      deadlock: () => Buffer.concat(Array(isMikroOrm7 ? 1 : 2).fill(mysql.server.messages.deadlock())),
     },
   },
 };
