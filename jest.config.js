@@ -19,8 +19,13 @@ export default {
     ],
   },
   modulePathIgnorePatterns: ['<rootDir>/dist/', '<rootDir>/test/mikro-orm-7/'],
-  // Clusters of servers, which `npm run test:fire -- ha` starts.
-  testPathIgnorePatterns: ['/node_modules/', '<rootDir>/test/faults/fire/ha/'],
+  testPathIgnorePatterns: [
+    '/node_modules/',
+    // Clusters of servers, which `npm run test:fire -- ha` starts.
+    '<rootDir>/test/faults/fire/ha/',
+    // They install packages of others for minutes: with ADK_TEST_FULL, as in the scheduled run.
+    ...(process.env['ADK_TEST_FULL'] ? [] : ['<rootDir>/test/hosts/package/(frameworks|install)\\.test\\.ts$']),
+  ],
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
   testSequencer: '<rootDir>/test/support/sequencer.cjs',

@@ -12,7 +12,7 @@ import { keyOf } from '../support/harnesses/harness.js';
 import { expectSame, resultOf, tablesOf } from '../support/fold.js';
 import { expectOrder, inBatchesOf } from '../support/positions.js';
 import { expectFold, upTo } from './log-tools.js';
-import { Suite, onServers } from './rule.js';
+import { Suite, oncePerDialect, onServers } from './rule.js';
 import { eventOf, expectCode, idsOf, range } from './tools.js';
 
 export const completeLogSuite = new Suite();
@@ -218,6 +218,7 @@ completeLogSuite.own(
     for (const [id, lines] of bySession) expect([id, ...lines]).toEqual([id, 'created 0', 'event 1']);
     await expectFold(context);
   },
+  oncePerDialect,
 );
 
 completeLogSuite.own('J2', 'a session whose changes wait behind those of others keeps its order', async (context) => {

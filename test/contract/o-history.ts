@@ -15,7 +15,7 @@ import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { Backup } from '../support/backup.js';
 import { expectSame, resultOf, tablesOf, type Folded } from '../support/fold.js';
 import { NEVER_MS, OFTEN_MS, following, idsIn, observed, positioned, read, readSome } from './log-tools.js';
-import { Suite, withConnections } from './rule.js';
+import { Suite, oncePerDialect, withConnections } from './rule.js';
 import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, remember, until, type Faults } from './tools.js';
 
 /** Of section O what a restore or a failover to a replica that was behind leaves. */
@@ -347,6 +347,7 @@ for (const isComplete of [false, true]) {
       if (isComplete)
         expect(Math.min(...reader.errors.slice(-10).map(({ cursor }) => cursor!.position))).toBeGreaterThan(10);
     },
+    oncePerDialect,
   );
 
   historySuite.own(
@@ -384,6 +385,7 @@ for (const isComplete of [false, true]) {
       }
       await expectTables(store, reader);
     },
+    oncePerDialect,
   );
 }
 
@@ -481,6 +483,7 @@ historySuite.own(
     expect(reader.errors[0]!.position).toBeLessThanOrEqual(position);
     await expectTables(store, reader);
   },
+  oncePerDialect,
 );
 
 /** What makes another history of the session of three events, and the ids of the events that it has then. */

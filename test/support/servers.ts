@@ -22,6 +22,10 @@ export const databasesOf = (...dialects: readonly DialectName[]) =>
 
 export const availableServers = () => SERVERS.filter((name) => DATABASES[name].isAvailable());
 
+/** Where the programs in `examples` run: on one file and one server, with ADK_TEST_FULL on all. */
+export const databasesOfExamples = () =>
+  databasesOfUrls().filter((name) => process.env['ADK_TEST_FULL'] || ['sqlite', 'postgresql'].includes(name));
+
 /** A new, empty database that nobody else uses. */
 export async function createDatabase(name: DatabaseName): Promise<TestDatabase> {
   return { name, ...(await DATABASES[name].create()) };

@@ -18,7 +18,7 @@ import { availableDatabases, createDatabase } from '../../support/servers.js';
 
 /** `ADK_TEST_SEED=… npx jest test/contract/differential` runs the sequences of an earlier run. */
 const seed = Number(process.env['ADK_TEST_SEED'] ?? randomInt(2 ** 31));
-const numRuns = process.env['ADK_TEST_LONG'] ? 200 : 40;
+const numRuns = process.env['ADK_TEST_LONG'] ? 200 : 24;
 
 beforeAll(() => {
   process.stdout.write(`Complete log: ADK_TEST_SEED=${seed}\n`);

@@ -11,7 +11,7 @@ import { Pair } from './pair.js';
 
 /** `ADK_TEST_SEED=… npx jest test/contract/differential` runs the sequences of an earlier run. */
 const seed = Number(process.env['ADK_TEST_SEED'] ?? randomInt(2 ** 31));
-const numRuns = process.env['ADK_TEST_LONG'] ? 300 : 100;
+const numRuns = process.env['ADK_TEST_LONG'] ? 300 : 60;
 
 beforeAll(() => {
   process.stdout.write(`Differential test: ADK_TEST_SEED=${seed}\n`);

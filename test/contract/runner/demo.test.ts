@@ -13,7 +13,7 @@ import {
   AdkUserState,
   adkEntities,
 } from '../../../entities/index.js';
-import { createDatabase, databasesOfUrls, type TestDatabase } from '../../support/servers.js';
+import { createDatabase, databasesOfExamples, type TestDatabase } from '../../support/servers.js';
 import { everythingStored } from './support.js';
 
 async function runDemo(environment: Record<string, string | undefined>) {
@@ -47,7 +47,7 @@ const EVENTS = [
   expect.stringMatching(/^8  travel  “Booked: OS 351 on Friday/),
 ];
 
-describe.each(databasesOfUrls())('the demo on %s', (name) => {
+describe.each(databasesOfExamples())('the demo on %s', (name) => {
   let database: TestDatabase;
   let orm: MikroORM | undefined;
   beforeEach(async () => {

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { databasesOfUrls, createDatabase } from '../../support/servers.js';
+import { databasesOfExamples, createDatabase } from '../../support/servers.js';
 
 const OUTPUT = `After three messages
   window: lisbon, vienna
@@ -17,7 +17,7 @@ Vienna is deleted
 search is 0 entries behind
 `;
 
-test.each(databasesOfUrls())(
+test.each(databasesOfExamples())(
   'J5 the example of a search finds what is there, and not what is gone, on %s',
   async (name) => {
     const database = await createDatabase(name);

@@ -27,16 +27,13 @@ const DEPENDENCIES = ['commander', 'cli-progress'];
 /** What fits MikroORM 7, and needs the Node.js that it needs. */
 const ON_MIKRO_ORM_7 = ['@mikro-orm/nestjs@7.1.0', 'ai@7.0.173'];
 
-/** It takes as long as all others to install and to build, and has the same agent and the same stream. */
-const WITH_NEXT = Boolean(process.env['ADK_TEST_FULL']);
-
 /** With the end of the process after SIGTERM: NestJS sends the signal again, to itself, when its hooks are done. */
 const SERVERS = [
   { name: 'express', ended: [0, null] },
   { name: 'fastify', ended: [0, null] },
   { name: 'hono', ended: [0, null] },
   { name: 'nestjs', ended: [null, 'SIGTERM'] },
-  ...(WITH_NEXT ? [{ name: 'next', ended: [143, null] }] : []),
+  { name: 'next', ended: [143, null] },
 ];
 
 /** The folder of the examples as a user has it, with the packed package. */
