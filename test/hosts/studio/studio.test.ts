@@ -118,6 +118,18 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(shown(await site.get(query('/event', { ...OF_STORY, seq: 2 })))).toContain('"name": "find_order"');
   });
 
+  test('shows what a compaction replaces for the model', async () => {
+    const key = { appName: 'compacted', userId: 'u', sessionId: 's' };
+    const session = await served.service.createSession(key);
+    const span = { startTime: Date.UTC(2026, 10, 22, 12, 0, 4), endTime: Date.UTC(2026, 10, 22, 12, 0, 36) };
+    const compaction = { isCompacted: true, compactedContent: 'Ada wants her money back.', ...span };
+    const event = { ...createEvent({ author: 'system' }), ...compaction };
+    await served.service.appendEvent({ session, event });
+    expect(shown(await site.get(query('/session', { app: 'compacted', user: 'u', session: 's' })))).toMatch(
+      /Compaction: for the model this replaces the events from 2026-11-22 12:00:04 to 2026-11-22 12:00:36 \. Ada wants her money back\./,
+    );
+  });
+
   test('shows the state as of each event, and who wrote it', async () => {
     const before = stateOf(await site.get(`${STORY}&at=1`));
     expect(before).toContain('topic "refund"');
