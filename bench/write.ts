@@ -7,7 +7,7 @@ import { printHeading } from './report.js';
 /** Writes the results of a run as JSON, and draws its charts. */
 export async function write(folder: string, file: string, results: object, charts: readonly Chart[]): Promise<void> {
   await mkdir(folder, { recursive: true });
-  await writeFile(path.join(folder, file), `${JSON.stringify(results, null, 2)}\n`);
+  await writeFile(path.join(folder, file), `${JSON.stringify(results, rounded, 2)}\n`);
   for (const { name, svg } of charts) {
     for (const [theme, colors] of Object.entries(THEMES)) {
       await writeFile(path.join(folder, `${name}-${theme}.svg`), svg(colors));
@@ -15,3 +15,7 @@ export async function write(folder: string, file: string, results: object, chart
   }
   printHeading(`Written to ${folder}`);
 }
+
+/** More digits than a measurement has are most of the file, which is in the package. */
+const rounded = (_: string, value: unknown) =>
+  typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(5)) : value;
