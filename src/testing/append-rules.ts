@@ -3,7 +3,7 @@ import { CannotJudge, all, holds, plain, refuses, remember, same } from './check
 import { idsOf, range, saying, textsOf } from './events.js';
 import { keyOf, type EventParams, type RuleContext, type ServiceRule } from './rule.js';
 
-/** Times of 12 events that do not tell their order. */
+/** Times of 12 events, by which the events cannot be put in order. */
 const TIMES: [title: string, timeOf: (i: number) => number][] = [
   ['with equal timestamps', () => 1_700_000_000_000],
   ['with timestamps that run backwards', (i) => 1_700_000_000_000 - i],

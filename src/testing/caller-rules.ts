@@ -5,7 +5,7 @@ import { keyOf, type ServiceRule } from './rule.js';
 
 const SECRET = 'swordfish';
 
-/** Of section A: what ADK and its users do besides. */
+/** Section A: messages of errors, one id in several apps, missing sessions, and handles made by hand. */
 export const CALLER_RULES: readonly ServiceRule[] = [
   {
     rule: 'A12',

@@ -26,8 +26,8 @@ export interface Driver {
   /** Whether the connection reports how many rows an `update` has changed, and not how many it matched. */
   readonly reportsChangedRows: boolean;
   /**
-   * Whether the connection has at this moment no setting that a statement has to check for. Left out where a driver cannot tell
-   * at once: each statement checks by itself.
+   * Whether the settings of the connection are right at this moment, so that a statement can leave out its check of them. Undefined
+   * where a driver would have to ask a server: then each statement checks by itself.
    */
   readonly hasRightSettings?: boolean;
 }
