@@ -9,7 +9,7 @@ import { MikroOrmSessionService, migrate } from '../../../src/index.js';
 import { keyOf } from '../processes/protocol.js';
 import { STORM_SESSION } from '../processes/storm-protocol.js';
 import { readTables } from '../processes/tables.js';
-import { WorkerBundle } from '../processes/worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import { SERVERS, availableServers, createDatabase, type ServerName } from '../../support/servers.js';
@@ -21,7 +21,7 @@ const available = availableServers();
 const run = promisify(execFile);
 const WRITERS = 4;
 const COUNT = process.env['ADK_TEST_LONG'] ? 400 : 80;
-const bundle = new WorkerBundle('storm-process.ts');
+const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
 
 beforeAll(() => bundle.build());
 afterAll(() => bundle.remove());

@@ -3,11 +3,11 @@ import { EventEmitter, once } from 'node:events';
 import type { DatabaseName } from '../../support/servers.js';
 import type { Acknowledgement, Call, Message } from './protocol.js';
 import type { Commands } from './worker.js';
-import { WorkerBundle } from './worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 
 let calls = 0;
 
-export const workerBundle = new WorkerBundle('worker.ts');
+export const workerBundle = new WorkerBundle('test/faults/processes/worker.ts');
 
 /** The error of a call, as the other process had it. */
 export class ChildError extends Error {

@@ -2,7 +2,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { ChildError } from './child.js';
 import type { LeaseCommands } from './lease-worker.js';
-import { WorkerBundle } from './worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 
 export interface LeaseCall {
   call: number;
@@ -13,7 +13,7 @@ export interface LeaseCall {
 export type LeaseAnswer =
   { call: number; result: unknown } | { call: number; error: { message: string; code?: string } };
 
-export const leaseWorkerBundle = new WorkerBundle('lease-worker.ts');
+export const leaseWorkerBundle = new WorkerBundle('test/faults/processes/lease-worker.ts');
 
 /** Another process, which runs `lease-worker.ts`. */
 export class LeaseProcess {

@@ -3,9 +3,9 @@ import { EventEmitter, once } from 'node:events';
 import type { LogCursor } from '../../../src/index.js';
 import type { DatabaseName } from '../../support/servers.js';
 import type { Job, Report, Seen } from './log-worker.js';
-import { WorkerBundle } from './worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 
-export const logWorkerBundle = new WorkerBundle('log-worker.ts');
+export const logWorkerBundle = new WorkerBundle('test/faults/processes/log-worker.ts');
 
 /** Emits `news` when any of the processes has reported something, or has ended. */
 const changes = new EventEmitter();

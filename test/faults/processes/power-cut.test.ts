@@ -8,12 +8,12 @@ import { MikroORM } from '@mikro-orm/core';
 import { AdkEvent, adkEntities } from '../../../entities/index.js';
 import { isChosen } from '../../support/run.js';
 import { FILE_DATABASES } from '../../support/servers.js';
-import { WorkerBundle } from './worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 import { BetterSqliteDriver } from '../../support/mikro-orm.js';
 
 const ACKNOWLEDGED = 40;
 
-const bundle = new WorkerBundle('power-cut-worker.ts');
+const bundle = new WorkerBundle('test/faults/processes/power-cut-worker.ts');
 let folder: string;
 
 /** Where the process can be watched as it syncs its files: `LD_PRELOAD` is Linux's, and a compiler has to be there. */

@@ -5,10 +5,10 @@ import { MikroORM } from '@mikro-orm/core';
 import { adkEntities, migrate } from '../../../src/index.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import { availableDatabases, createDatabase } from '../../support/servers.js';
-import { WorkerBundle } from './worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 
 const SECRET = 'swordfish';
-const bundle = new WorkerBundle('printing-process.ts');
+const bundle = new WorkerBundle('test/faults/processes/printing-process.ts');
 
 beforeAll(() => bundle.build());
 afterAll(() => bundle.remove());

@@ -7,9 +7,9 @@ import { MikroOrmSessionService, SessionProjection, migrate } from '../../../src
 import { range } from '../../contract/tools.js';
 import { availableDatabases, createDatabase } from '../../support/servers.js';
 import type { Job, Report } from './projection-worker.js';
-import { WorkerBundle } from './worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 
-const bundle = new WorkerBundle('projection-worker.ts');
+const bundle = new WorkerBundle('test/faults/processes/projection-worker.ts');
 const children: ChildProcess[] = [];
 
 beforeAll(() => bundle.build());

@@ -5,14 +5,14 @@ import { once } from 'node:events';
 import { adkEntities } from '../../../entities/index.js';
 import { MikroOrmSessionService, SessionMaintenance, migrate } from '../../../src/index.js';
 import { range, textOf } from '../../contract/tools.js';
-import { availableDatabases, createDatabase } from '../../support/servers.js';
+import { createDatabase, databasesOfUrls } from '../../support/servers.js';
 import { codecWith, type Job, type Report } from './reencode-protocol.js';
-import { WorkerBundle } from './worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 
 const KILLS = 3;
 const EVENTS = 100;
 
-const bundle = new WorkerBundle('reencode-worker.ts');
+const bundle = new WorkerBundle('test/faults/processes/reencode-worker.ts');
 const children: ChildProcess[] = [];
 
 beforeAll(() => bundle.build());
@@ -44,7 +44,7 @@ async function kill(child: ChildProcess): Promise<void> {
   await hasEnded;
 }
 
-test.each(availableDatabases())(
+test.each(databasesOfUrls())(
   'M3 reencode that is killed again and again while another process appends is continued, on %s',
   async (name) => {
     const database = await createDatabase(name);

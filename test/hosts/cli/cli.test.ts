@@ -19,7 +19,7 @@ import {
 import { packageVersion } from '../../../src/operations/version.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
 import { until } from '../../contract/tools.js';
-import { WorkerBundle } from '../../faults/processes/worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 import { Proxy } from '../../faults/fire/proxy.js';
 import { ended, prepare, remove, run, runAlone, runOnTerminal, start } from './command.js';
 
@@ -424,7 +424,7 @@ describe('in general', () => {
     });
 
     test('a service that keeps all of a level passes', async () => {
-      const entry = new WorkerBundle('../../../src/testing/index.ts');
+      const entry = new WorkerBundle('src/testing/index.ts');
       await entry.build();
       const harness = await harnessOf(
         'ours',

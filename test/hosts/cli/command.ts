@@ -1,12 +1,12 @@
 import { fork, spawn, type ChildProcess, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
-import { WorkerBundle } from '../../faults/processes/worker-bundle.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 import type { CommandLine } from './commands-process.js';
 
 /** The command line in one file: it starts in a third of the time. */
-const main = new WorkerBundle('../../../src/cli/main.ts');
-const commands = new WorkerBundle('../../hosts/cli/commands-process.ts');
+const main = new WorkerBundle('src/cli/main.ts');
+const commands = new WorkerBundle('test/hosts/cli/commands-process.ts');
 
 let commandsProcess: ChildProcess | undefined;
 /** The command line that the process of the commands is at. */

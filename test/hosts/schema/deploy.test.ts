@@ -6,6 +6,7 @@ import { migrate } from '../../../migrations/migrate.js';
 import { EventLog } from '../../../src/index.js';
 import { expectSame, folded, tablesOf } from '../../support/fold.js';
 import { databasesOfUrls, type DatabaseName } from '../../support/servers.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 import { LineProcess } from './line-process.js';
 import * as previous from './previous-version.js';
 import { MIGRATIONS, appliedMigrations, dialectOf, emptyDatabase, openHost } from './support.js';
@@ -40,13 +41,18 @@ async function migrateToNext(orm: MikroORM): Promise<void> {
 }
 
 describe('a deploy pipeline that migrates while eight old processes read and write', () => {
+  const bundle = new WorkerBundle('test/hosts/schema/working-process.ts');
   const started: LineProcess[] = [];
   const start = (...args: string[]) => {
-    const processes = Array.from({ length: PROCESSES }, () => new LineProcess('working-process.ts', { args }));
+    const processes = Array.from({ length: PROCESSES }, () => new LineProcess(bundle.path, { args }));
     started.push(...processes);
     return processes;
   };
-  afterAll(() => Promise.all(started.map((process) => process.end())));
+  beforeAll(() => bundle.build());
+  afterAll(async () => {
+    await Promise.all(started.map((process) => process.end()));
+    await bundle.remove();
+  });
 
   let ofThisVersion: LineProcess[] | undefined;
   let ofThePrevious: LineProcess[] | undefined;

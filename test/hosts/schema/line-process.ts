@@ -1,22 +1,20 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import path from 'node:path';
 import { createInterface } from 'node:readline';
 
-/** A script of this folder in a process of its own, which answers each line with a line. */
+/** A script in a process of its own, which answers each line with a line. */
 export class LineProcess {
   readonly #child: ChildProcess;
   readonly #lines: AsyncIterator<string, undefined>;
 
   /**
+   * @param script a bundle, or a file of TypeScript by its path in the repository.
    * @param node the program to run it with.
    * @param cwd the copy of the repository that has it, and whose packages it finds.
    */
   constructor(script: string, { node = process.execPath, cwd = process.cwd(), args = [] as readonly string[] } = {}) {
-    this.#child = spawn(node, ['--import', 'tsx', path.join('test/hosts/schema', script), ...args], {
-      cwd,
-      stdio: ['pipe', 'pipe', 'inherit'],
-    });
+    const loader = script.endsWith('.ts') ? ['--import', 'tsx'] : [];
+    this.#child = spawn(node, [...loader, script, ...args], { cwd, stdio: ['pipe', 'pipe', 'inherit'] });
     this.#lines = createInterface({ input: this.#child.stdout! })[Symbol.asyncIterator]();
   }
 

@@ -18,8 +18,8 @@ inBoth('a database that MikroORM 6 and MikroORM 7 use', () => {
 
   beforeAll(() => {
     processes = {
-      6: new LineProcess('major-process.ts', { node: nodeOfSix!, cwd: six! }),
-      7: new LineProcess('major-process.ts'),
+      6: new LineProcess('test/hosts/schema/major-process.ts', { node: nodeOfSix!, cwd: six! }),
+      7: new LineProcess('test/hosts/schema/major-process.ts'),
     };
   });
 

@@ -2,6 +2,7 @@ import type { MikroORM } from '@mikro-orm/core';
 import { migrate } from '../../../migrations/migrate.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import { availableDatabases, databasesOfUrls, type DatabaseName, type TestDatabase } from '../../support/servers.js';
+import { WorkerBundle } from '../../support/worker-bundle.js';
 import { LineProcess } from './line-process.js';
 import {
   INITIAL,
@@ -18,11 +19,17 @@ import {
 
 const PROCESSES = 8;
 
+const bundle = new WorkerBundle('test/hosts/schema/migrating-process.ts');
+
+beforeAll(() => bundle.build());
+
+afterAll(() => bundle.remove());
+
 describe('F3 eight processes that migrate at once', () => {
   let processes: LineProcess[];
 
   beforeAll(() => {
-    processes = Array.from({ length: PROCESSES }, () => new LineProcess('migrating-process.ts'));
+    processes = Array.from({ length: PROCESSES }, () => new LineProcess(bundle.path));
   });
 
   afterAll(() => Promise.all(processes.map((process) => process.end())));
@@ -102,7 +109,7 @@ const withLease = availableDatabases().filter((name) => DATABASES[name].schema.m
     }
 
     test('a process that is killed keeps others waiting until then, and no longer', async () => {
-      const killed = new LineProcess('migrating-process.ts');
+      const killed = new LineProcess(bundle.path);
       await killed.ask(database.url);
       await whileTablesAreRead(async () => {
         void killed.ask('go');

@@ -5,8 +5,8 @@ import { databaseOptions } from '../../../mikro-orm.config.js';
 import type * as Package from '../../../src/index.js';
 
 /** This version, or with the argument `previous` the one before the last migration, which has what is used here as well. */
-const version = process.argv[2] === 'previous' ? './previous-version.js' : '../../../src/index.js';
-const { MikroOrmSessionService, adkEntities } = (await import(version)) as typeof Package;
+const version = process.argv[2] === 'previous' ? import('./previous-version.js') : import('../../../src/index.js');
+const { MikroOrmSessionService, adkEntities } = (await version) as typeof Package;
 
 /** What a process appended and read between two lines. */
 export interface Work {

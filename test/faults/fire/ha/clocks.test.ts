@@ -6,7 +6,7 @@ import { LeaseProcess, leaseWorkerBundle } from '../../processes/lease-process.j
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
 import { readTables } from '../../processes/tables.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import type { Database } from '../../../support/harnesses/database.js';
 import { DATABASES } from '../../../support/harnesses/databases.js';
 import {
@@ -39,7 +39,7 @@ async function untilAsked(proxy: Proxy): Promise<void> {
 }
 
 describeWith(hasFaketime ? undefined : 'install faketime', 'clocks that jump', () => {
-  const bundle = new WorkerBundle('storm-process.ts');
+  const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
   let clocks: JumpingClock[];
   let database: TestDatabase;
   let orm: MikroORM;

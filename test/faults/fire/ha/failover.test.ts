@@ -6,7 +6,7 @@ import { MikroOrmSessionService, SessionLeases, migrate } from '../../../../src/
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
 import { readTables } from '../../processes/tables.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { Proxy } from '../proxy.js';
 import { ClusterStorm, expectNotWrittenTo } from './cluster-storm.js';
 import { PostgresqlPair, hasPostgresql, type PostgresqlServer } from './postgresql.js';
@@ -106,7 +106,7 @@ describeWith(hasPostgresql ? undefined : 'install postgresql', 'PostgreSQL with 
   });
 
   test('O1 O4 O9 a switchover, a primary that is killed, and one that is frozen and comes back: what was acknowledged is there once', async () => {
-    const bundle = new WorkerBundle('storm-process.ts');
+    const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
     await bundle.build();
     let storm: ClusterStorm | undefined;
     let old: PostgresqlServer | undefined;

@@ -6,7 +6,7 @@ import { databaseOptions } from '../../../../mikro-orm.config.js';
 import { MikroOrmSessionService, migrate } from '../../../../src/index.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { ClusterStorm, type StormResult, type StormSettings } from './cluster-storm.js';
 import { MysqlServer, hasMariadb } from './mysql.js';
 import { PostgresqlServer, hasPostgresql } from './postgresql.js';
@@ -29,7 +29,7 @@ const SMALL = [
 const noDisk = hasSmallDisk ? undefined : 'a small disk is mounted on Linux, as root';
 
 describeWith(noDisk, 'a disk that is full', () => {
-  const bundle = new WorkerBundle('storm-process.ts');
+  const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
   let disk: SmallDisk;
 
   beforeAll(() => bundle.build());

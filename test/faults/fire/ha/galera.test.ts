@@ -5,7 +5,7 @@ import { adkEntities } from '../../../../entities/index.js';
 import { MikroOrmSessionService, migrate } from '../../../../src/index.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { ClusterStorm } from './cluster-storm.js';
 import { Galera, hasGalera } from './galera.js';
 import { expectCausality, expectOneSchema } from './several-primaries.js';
@@ -59,7 +59,7 @@ import { expectCausality, expectOneSchema } from './several-primaries.js';
   });
 
   test('O1 O4 O5 nodes are cut off, frozen and killed: what was acknowledged on any of them is there once', async () => {
-    const bundle = new WorkerBundle('storm-process.ts');
+    const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
     await bundle.build();
     const [orm] = await openMigrated('storm');
     let storm: ClusterStorm | undefined;

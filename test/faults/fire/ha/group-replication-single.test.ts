@@ -4,7 +4,7 @@ import { adkEntities } from '../../../../entities/index.js';
 import { MikroOrmSessionService, migrate } from '../../../../src/index.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { Proxy } from '../proxy.js';
 import { ClusterStorm } from './cluster-storm.js';
 import { GroupReplication, hasGroupReplication, type GroupNode } from './group-replication.js';
@@ -29,7 +29,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, of which one t
   afterAll(() => group?.stop());
 
   test('O1 O4 O5 planned switches, and a primary that is killed, frozen and cut off: what was acknowledged is there once', async () => {
-    const bundle = new WorkerBundle('storm-process.ts');
+    const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
     await bundle.build();
     await group.createDatabase('storm');
     let primary: GroupNode = await group.primaryAmong(group.nodes);

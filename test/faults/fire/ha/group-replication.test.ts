@@ -5,7 +5,7 @@ import { MikroOrmSessionService, migrate } from '../../../../src/index.js';
 import { prepare, remove, run } from '../../../hosts/cli/command.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { ClusterStorm } from './cluster-storm.js';
 import { GroupReplication, hasGroupReplication } from './group-replication.js';
 import { describeWith } from './programs.js';
@@ -81,7 +81,7 @@ describeWith(missing, 'MySQL with group replication, three nodes, all of which t
   });
 
   test('O1 O4 O5 nodes are killed, frozen and cut off: what was acknowledged on any of them is there once', async () => {
-    const bundle = new WorkerBundle('storm-process.ts');
+    const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
     await bundle.build();
     const [orm] = await openMigrated('storm');
     let storm: ClusterStorm | undefined;

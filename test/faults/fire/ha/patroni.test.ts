@@ -5,7 +5,7 @@ import { MikroOrmSessionService, migrate } from '../../../../src/index.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
 import { readTables } from '../../processes/tables.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { ClusterStorm, expectNotWrittenTo } from './cluster-storm.js';
 import { PatroniCluster, hasPatroni, type PatroniNode } from './patroni.js';
 import { executeAt } from './postgresql.js';
@@ -30,7 +30,7 @@ describeWith(noPatroni, 'PostgreSQL with Patroni, a synchronous standby and HAPr
   test(
     'O1 O4 O9 a switchover, nodes that are killed, and a leader that is frozen and comes back: what was acknowledged is there once',
     async () => {
-      const bundle = new WorkerBundle('storm-process.ts');
+      const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
       await bundle.build();
       const cluster = await PatroniCluster.start();
       let orm: MikroORM | undefined;

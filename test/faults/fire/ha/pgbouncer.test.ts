@@ -5,7 +5,7 @@ import { adkEntities } from '../../../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SessionMaintenance, migrate } from '../../../../src/index.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { createDatabase, executeOnServer, type TestDatabase } from '../../../support/servers.js';
 import { ClusterStorm } from './cluster-storm.js';
 import { POOL_SIZE, PgBouncer, hasPgBouncer, type PgBouncerSettings } from './pgbouncer.js';
@@ -24,7 +24,7 @@ const KINDS: [kind: string, PgBouncerSettings][] = [
 const missing = hasPgBouncer ? undefined : 'run scripts/test-servers.sh pgbouncer';
 
 describeWith(missing, 'PgBouncer in transaction mode', () => {
-  const bundle = new WorkerBundle('storm-process.ts');
+  const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
 
   beforeAll(() => bundle.build());
   afterAll(() => bundle.remove());

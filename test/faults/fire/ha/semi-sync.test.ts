@@ -5,7 +5,7 @@ import { MikroOrmSessionService, migrate } from '../../../../src/index.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
 import { readTables } from '../../processes/tables.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { Proxy } from '../proxy.js';
 import { ClusterStorm, expectNotWrittenTo } from './cluster-storm.js';
 import { MysqlPair, hasMysql } from './mysql.js';
@@ -19,7 +19,7 @@ const noMysql = hasMysql ? undefined : 'scripts/test-servers.sh fetches MySQL';
 
 describeWith(noMysql, 'MySQL with a semi-synchronous replica', () => {
   test('O1 O4 O9 a switchover, a source that is killed, and one that is frozen and comes back: what was acknowledged is there once', async () => {
-    const bundle = new WorkerBundle('storm-process.ts');
+    const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
     await bundle.build();
     const pair = await MysqlPair.start();
     await pair.source.execute('create database storm');

@@ -62,7 +62,7 @@ export async function expectOneSchema(
   createDatabase: (name: string) => Promise<unknown>,
   open: (node: number, database: string) => Promise<MikroORM>,
 ): Promise<void> {
-  const processes = Array.from({ length: PROCESSES }, () => new LineProcess('migrating-process.ts'));
+  const processes = Array.from({ length: PROCESSES }, () => new LineProcess('test/hosts/schema/migrating-process.ts'));
   try {
     for (let round = 1; round <= ROUNDS; round++) {
       const database = `round_${round}`;

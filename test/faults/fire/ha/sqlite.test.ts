@@ -5,7 +5,7 @@ import { MikroOrmSessionService, migrate } from '../../../../src/index.js';
 import { keyOf } from '../../processes/protocol.js';
 import { STORM_SESSION } from '../../processes/storm-protocol.js';
 import { readTables } from '../../processes/tables.js';
-import { WorkerBundle } from '../../processes/worker-bundle.js';
+import { WorkerBundle } from '../../../support/worker-bundle.js';
 import { FILE_DATABASES, availableDatabases, createDatabase } from '../../../support/servers.js';
 import { violations } from '../checker.js';
 import { figuresOf } from './cluster-storm.js';
@@ -15,7 +15,7 @@ const WRITERS = 7;
 /** Of each writer. */
 const KILLS = 4;
 
-const bundle = new WorkerBundle('storm-process.ts');
+const bundle = new WorkerBundle('test/faults/processes/storm-process.ts');
 
 beforeAll(() => bundle.build());
 afterAll(() => bundle.remove());

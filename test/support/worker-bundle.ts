@@ -22,14 +22,14 @@ export class WorkerBundle {
   /** Inside the repository, since a module finds packages in the folders above it. */
   readonly path = path.resolve(`node_modules/.cache/adk-mikro-orm/worker-${randomBytes(5).toString('hex')}.mjs`);
 
-  /** @param script its path from this folder. */
+  /** @param script its path in the repository. */
   constructor(script: string) {
     this.#script = script;
   }
 
   async build(): Promise<void> {
     await build({
-      entryPoints: [path.resolve('test/faults/processes', this.#script)],
+      entryPoints: [path.resolve(this.#script)],
       outfile: this.path,
       bundle: true,
       platform: 'node',
