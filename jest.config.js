@@ -30,5 +30,6 @@ export default {
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
   testSequencer: '<rootDir>/test/support/sequencer.cjs',
   testTimeout: 300_000,
-  maxWorkers: 2,
+  // Tests wait for servers, processes and clocks for half of their time.
+  maxWorkers: 4,
 };

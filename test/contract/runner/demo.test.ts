@@ -16,12 +16,21 @@ import {
 import { createDatabase, databasesOfExamples, type TestDatabase } from '../../support/servers.js';
 import { everythingStored } from './support.js';
 
-async function runDemo(environment: Record<string, string | undefined>) {
-  const { GEMINI_API_KEY: _, ADK_DATABASE_URL: __, ...env } = process.env;
-  const demo = spawn(process.execPath, ['--import', 'tsx', 'examples/demo.ts'], { env: { ...env, ...environment } });
+/** Without a URL on SQLite, as it does without any setting. */
+async function runDemo(databaseUrl?: string) {
+  const { GEMINI_API_KEY: _, ADK_DATABASE_URL: __, ...rest } = process.env;
+  const env = { ...rest, TMPDIR: folder, TEMP: folder, ...(databaseUrl && { ADK_DATABASE_URL: databaseUrl }) };
+  const demo = spawn(process.execPath, ['--import', 'tsx', 'examples/demo.ts'], { env });
   const [output, errors] = await Promise.all([textOf(demo.stdout), textOf(demo.stderr), once(demo, 'exit')]);
   return { output, errors, exitCode: demo.exitCode };
 }
+
+/** Where the demo puts its file. */
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'adk-demo-test-'));
+});
+afterEach(() => rm(folder, { recursive: true }));
 
 /** The lines of a part of the output, without what differs from run to run. */
 function part(output: string, heading: string): string[] {
@@ -59,7 +68,7 @@ describe.each(databasesOfExamples())('the demo on %s', (name) => {
   });
 
   test('prints what happens, and the tables hold it', async () => {
-    const { output, errors, exitCode } = await runDemo({ ADK_DATABASE_URL: database.url });
+    const { output, errors, exitCode } = await runDemo(name === 'sqlite' ? undefined : database.url);
 
     expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });
     expect(output.split('\n').filter((line) => line.length > 80)).toEqual([]);
@@ -74,7 +83,8 @@ describe.each(databasesOfExamples())('the demo on %s', (name) => {
     ]);
     expect(part(output, 'EVENTS  table')).toEqual(EVENTS);
 
-    orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+    const [, file] = /^database {2}SQLite, (.*)$/m.exec(output) ?? [];
+    orm = await MikroORM.init({ ...database.options, ...(file && { dbName: file }), entities: adkEntities() });
     const em = orm.em.fork();
     expect(await em.find(AdkSession, {})).toMatchObject([{ appName: 'travel', userId: 'ada', lastSeq: 8 }]);
     expect((await em.find(AdkEvent, {}, { orderBy: { seq: 'asc' } })).map(({ seq }) => seq)).toEqual([
@@ -88,13 +98,4 @@ describe.each(databasesOfExamples())('the demo on %s', (name) => {
     ]);
     expect(await everythingStored(orm)).not.toMatch(/temp:|raw_reply/);
   });
-});
-
-test('the demo needs no setting at all', async () => {
-  const folder = await mkdtemp(path.join(tmpdir(), 'adk-demo-test-'));
-  // Where it puts its file.
-  const { output, errors, exitCode } = await runDemo({ TMPDIR: folder, TEMP: folder });
-  await rm(folder, { recursive: true });
-  expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });
-  expect(output).toMatch(/^database {2}SQLite, .*demo\.sqlite$/m);
 });

@@ -8,7 +8,7 @@ import { Child, workerBundle } from './child.js';
 import { keyOf } from './protocol.js';
 import { readTables, upTo } from './tables.js';
 
-const KILLS = process.env['ADK_TEST_LONG'] ? 50 : 8;
+const KILLS = process.env['ADK_TEST_LONG'] ? 50 : 5;
 const SESSION_ID = 'session';
 
 /** So many that they wait for the connections of a pool, and are written together. */
