@@ -112,8 +112,9 @@ function checkObject(value: object, place: Place, isResult: boolean): boolean {
 
 function checkTag(value: object, isEmpty: boolean, place: Place): void {
   const tag = tagOf(value);
+  if (tag === 'Object') return;
   // What is of a kind of its own and shows nothing, such as a Blob or URLSearchParams, would come back as `{}`.
-  if (UNSERIALIZABLE.test(tag) || (isEmpty && tag !== 'Object')) refuse(place, `a ${tag}`);
+  if (UNSERIALIZABLE.test(tag) || isEmpty) refuse(place, `a ${tag}`);
 }
 
 function tagOf(value: object): string {

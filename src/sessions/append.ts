@@ -425,7 +425,7 @@ function winningWrites(state: Record<string, unknown>): (event: PendingEvent) =>
 }
 
 function applyWrites(state: Record<string, unknown>, { delta, state: winning }: AppendedEvent): void {
-  if (Object.keys(delta).length > 0)
+  if (Object.keys(delta.values).length > 0)
     applyDelta(
       state,
       delta,

@@ -11,14 +11,31 @@ function withoutPrototype(): Record<string, unknown> {
   return Object.create(null) as Record<string, unknown>;
 }
 
-/** A delta that ADK keeps stamps for, in a weak map: one more such object costs as much as many another step of an append. */
+/** An object that ADK keeps stamps for, in a weak map: one more of them costs as much as many another step of an append. */
 type Stamps = Record<string, unknown>;
+
+/** A delta whose writes have stamps. */
+export interface StampedDelta {
+  readonly values: Stamps;
+  /**
+   * Where all writes were stamped here, at one moment: greater than the one of each delta that was stamped before. Two such
+   * deltas need no comparison of their stamps.
+   */
+  readonly order: number | undefined;
+}
+
+let deltas = 0;
 
 /**
  * Of each key of a state the delta with its newest write, without the values. The stamps that ADK keeps for the state can
  * neither be read nor taken back, and also count writes that no event has brought into storage.
  */
-const newest = new WeakMap<object, Map<string, Stamps>>();
+const newest = new WeakMap<object, Map<string, StampedDelta>>();
+
+/** A state without content to try deltas on; ADK keeps stamps for it, too. It is replaced before it has many keys. */
+let spare: Stamps | undefined;
+let tries = 0;
+const MOST_TRIES = 1_000;
 
 /**
  * ADK exports no function for it but this method, which has done its work when it returns.
@@ -38,9 +55,9 @@ function having(stateDelta: Stamps): Event {
   return { ...EMPTY_EVENT, actions: { ...EMPTY_EVENT.actions, stateDelta } };
 }
 
-/** @returns a copy with the stamps and without `temp:` keys. */
-export function copyOfDelta(delta: Stamps): Stamps {
-  return trimTempDeltaState(having(delta)).actions.stateDelta;
+/** @returns a copy of the values with the stamps and without `temp:` keys. */
+export function copyOfDelta({ values }: StampedDelta): Stamps {
+  return trimTempDeltaState(having(values)).actions.stateDelta;
 }
 
 /**
@@ -49,16 +66,21 @@ export function copyOfDelta(delta: Stamps): Stamps {
  *
  * @param winning the keys whose writes count, as `winningKeys` gave them.
  */
-export function applyDelta(state: Record<string, unknown>, delta: Stamps, winning: Iterable<string>): void {
-  const event = having(delta);
+export function applyDelta(
+  state: Record<string, unknown>,
+  { values, order }: StampedDelta,
+  winning: Iterable<string>,
+): void {
+  const event = having(values);
   // A state that somebody froze meanwhile stays as it is; the rejection would end the process.
   applyTo(state, event).catch(() => undefined);
   // The base class has put a copy there.
   const stamps = event.actions.stateDelta;
   for (const name of Object.keys(stamps)) stamps[name] = undefined;
-  const writes = newest.get(state) ?? new Map<string, Stamps>();
+  const writes = newest.get(state) ?? new Map<string, StampedDelta>();
   newest.set(state, writes);
-  for (const name of winning) writes.set(name, stamps);
+  const delta = { values: stamps, order };
+  for (const name of winning) writes.set(name, delta);
 }
 
 /** For a state whose events are not those of the session any more. */
@@ -74,26 +96,34 @@ export function forgetWrites(state: Record<string, unknown>): void {
  * @param event a copy; its delta is replaced.
  * @returns the new delta.
  */
-export function stampDelta(event: Event): Record<string, unknown> {
+export function stampDelta(event: Event): StampedDelta {
   const written = Object.keys(event.actions?.stateDelta ?? {});
-  if (written.length === 0) return {};
+  if (written.length === 0) return { values: {}, order: undefined };
 
+  const state = spare ?? withoutPrototype();
+  // Not for another delta until this one is done: a getter of it might append an event.
+  spare = undefined;
   // Stamped with now, so a write with an older stamp does not apply. A write without a stamp always applies.
-  const state = withoutPrototype();
   const clock = new State(state, state);
   for (const name of written) clock.set(name, UNTOUCHED);
   // What a getter of the delta throws comes again below; the rejection would end the process.
   applyTo(state, event).catch(() => undefined);
 
-  const delta = event.actions.stateDelta;
-  const stamps = new State(state, delta);
-  for (const [name, value] of Object.entries(delta)) {
+  const values = event.actions.stateDelta;
+  const stamps = new State(state, values);
+  let isStampedHere = true;
+  for (const [name, value] of Object.entries(values)) {
     // JSON would drop the key from the event, and the state would no longer follow from the events.
     const kept = value === undefined ? null : value;
-    if (state[name] === UNTOUCHED) delta[name] = kept;
-    else stamps.set(name, kept);
+    if (state[name] === UNTOUCHED) {
+      values[name] = kept;
+      isStampedHere = false;
+    } else stamps.set(name, kept);
   }
-  return delta;
+  // Values may be large.
+  for (const name of written) state[name] = undefined;
+  if (++tries % MOST_TRIES > 0) spare = state;
+  return { values, order: isStampedHere ? ++deltas : undefined };
 }
 
 /**
@@ -103,27 +133,43 @@ export function stampDelta(event: Event): Record<string, unknown> {
  *   applied to the state. What an append that failed wrote does not count, nor does what is not appended yet: its own append
  *   will win.
  */
-export function winningKeys(state: Record<string, unknown>): (delta: Stamps) => ReadonlySet<string> {
+export function winningKeys(state: Record<string, unknown>): (delta: StampedDelta) => ReadonlySet<string> {
   const applied = newest.get(state);
-  const before = new Map<string, Stamps>();
-  const probe = withoutPrototype();
-  const probed = new Set<Stamps>();
-  const apply = (delta: Stamps) => {
-    void applyTo(probe, having(delta));
-    probed.add(delta);
-  };
+  const before = new Map<string, StampedDelta>();
+  let probe: Probe | undefined;
   return (delta) => {
-    let winning = Object.keys(delta);
-    const older = winning
-      .map((name) => before.get(name) ?? applied?.get(name))
-      .filter((stamps) => stamps !== undefined);
-    if (older.length > 0) {
-      for (const stamps of older) if (!probed.has(stamps)) apply(stamps);
-      for (const name of winning) probe[name] = UNTOUCHED;
-      apply(delta);
-      winning = winning.filter((name) => probe[name] !== UNTOUCHED);
+    const unsure: StampedDelta[] = [];
+    let winning = Object.keys(delta.values).filter((name) => {
+      const older = before.get(name) ?? applied?.get(name);
+      if (!older) return true;
+      if (older.order !== undefined && delta.order !== undefined) return older.order <= delta.order;
+      unsure.push(older);
+      return true;
+    });
+    if (unsure.length > 0) {
+      const isNewer = (probe ??= new Probe()).compare(delta, unsure);
+      winning = winning.filter(isNewer);
     }
     for (const name of winning) before.set(name, delta);
     return new Set(winning);
   };
+}
+
+/** Compares stamps, which ADK does only where it applies a delta to a state. */
+class Probe {
+  readonly #state = withoutPrototype();
+  readonly #applied = new Set<StampedDelta>();
+
+  /** @returns whether no delta has a newer write of a key: neither the others, nor those that were given before. */
+  compare(delta: StampedDelta, others: readonly StampedDelta[]): (name: string) => boolean {
+    for (const other of others) if (!this.#applied.has(other)) this.#apply(other);
+    for (const name of Object.keys(delta.values)) this.#state[name] = UNTOUCHED;
+    this.#apply(delta);
+    return (name) => this.#state[name] !== UNTOUCHED;
+  }
+
+  #apply(delta: StampedDelta): void {
+    void applyTo(this.#state, having(delta.values));
+    this.#applied.add(delta);
+  }
 }

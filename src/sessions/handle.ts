@@ -4,6 +4,7 @@ import type { SessionHead } from '../database/stores/session-store.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import { isTemporary, setOwn } from '../model/state.js';
+import type { StampedDelta } from './delta.js';
 
 /** How far a handle has read: which session of its id, and up to which event. */
 export interface Revision {
@@ -73,8 +74,8 @@ export function forgetRevision(handle: Session): void {
  * @throws InvalidArgumentError when the handle, its state or its events are frozen, sealed or not extensible.
  */
 export function refuseUnchangeable(handle: Session, events: readonly Event[]): void {
-  const names = events.flatMap(({ actions }) => Object.keys(actions?.stateDelta ?? {}));
-  if (!isChangeable(handle, names)) {
+  const names = new Set(events.flatMap(({ actions }) => Object.keys(actions?.stateDelta ?? {})));
+  if (!isChangeable(handle, [...names])) {
     throw new InvalidArgumentError(
       'The Session object cannot be changed: it, its state or its events are frozen, sealed or not extensible; nothing was written. ' +
         'Append to the object that getSession returns, and leave it as it is.',
@@ -128,10 +129,13 @@ interface Missed {
  */
 export function catchUp(
   handle: Session,
-  appended: readonly { event: Event; delta: Record<string, unknown> }[],
+  appended: readonly { event: Event; delta: StampedDelta }[],
   { head, state, missed, isAnew }: Missed,
 ): void {
-  const deltas = [...appended.map(({ delta }) => delta), ...missed.map((event) => event.actions?.stateDelta ?? {})];
+  const deltas = [
+    ...appended.map(({ delta }) => delta.values),
+    ...missed.map((event) => event.actions?.stateDelta ?? {}),
+  ];
   // A handle that has read nothing, such as an object literal, also gets the state that the session was created with.
   if (isAnew || revisions.get(handle)?.seq === 0) deltas.push(state);
   const touched = deltas.flatMap((delta) => Object.keys(delta));

@@ -5,7 +5,7 @@ import { EventTooLargeError, SessionNotFoundError, UnserializableValueError } fr
 import { encode } from '../model/event-codec.js';
 import { checkKeys, isIncomplete } from '../model/keys.js';
 import { checkStateKey, setOwn, type StateEntry } from '../model/state.js';
-import { copyOfDelta, stampDelta } from './delta.js';
+import { copyOfDelta, stampDelta, type StampedDelta } from './delta.js';
 import { keyOf } from './handle.js';
 
 /** An event on its way into the database. */
@@ -14,7 +14,7 @@ export interface PendingEvent {
   event: Event;
   stored: StoredEvent;
   /** A copy of the event's state delta, without `temp:` keys, each value with its stamp. */
-  delta: Record<string, unknown>;
+  delta: StampedDelta;
   /** The delta as rows of the state tables. */
   writes: readonly StateEntry[];
 }
@@ -31,11 +31,11 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   if (stateDelta !== undefined && stateDelta !== null) aRecord(stateDelta, 'actions.stateDelta');
   const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
   const delta = stampDelta(copy);
-  const writes = Object.entries(delta).map(([name, value]) => {
+  const writes = Object.entries(delta.values).map(([name, value]) => {
     checkStateKey(key, name);
     const stored = encode(value, `actions.stateDelta.${name}`);
     // The handle gets the value that a later read returns, not the object before its toJSON (contract I6).
-    setOwn(delta, name, stored.value);
+    setOwn(delta.values, name, stored.value);
     return { key: name, json: stored.json, eventId: event.id };
   });
 

@@ -1,5 +1,5 @@
 import { State, createEvent, createEventActions, type Event } from '@google/adk';
-import { applyDelta, stampDelta, winningKeys } from '../../src/sessions/delta.js';
+import { applyDelta, stampDelta, winningKeys, type StampedDelta } from '../../src/sessions/delta.js';
 import { randomNumbers } from '../../bench/payloads.js';
 
 type Values = Record<string, unknown>;
@@ -15,15 +15,21 @@ function writtenByState(values: Values): Event {
   return event;
 }
 
+const stampedDeltas = new Map<object, StampedDelta>();
+
 /** As it is before an append. */
 function stamped(event: Event): Event {
-  stampDelta(event);
+  const delta = stampDelta(event);
+  stampedDeltas.set(delta.values, delta);
   return event;
 }
 
-const winningOf = (state: Values, { actions }: Event) => [...winningKeys(state)(actions.stateDelta)];
+const deltaOf = ({ actions: { stateDelta: values } }: Event): StampedDelta =>
+  stampedDeltas.get(values) ?? { values, order: undefined };
 
-const apply = (state: Values, event: Event) => applyDelta(state, event.actions.stateDelta, winningOf(state, event));
+const winningOf = (state: Values, event: Event) => [...winningKeys(state)(deltaOf(event))];
+
+const apply = (state: Values, event: Event) => applyDelta(state, deltaOf(event), winningOf(state, event));
 
 function stateAfter(...events: readonly Event[]): Values {
   const state: Values = {};
@@ -70,8 +76,8 @@ describe.each(Object.entries(WAYS))('two writes of a key, %s', (_way, make) => {
   test('A8 the later one wins among events that are appended together', () => {
     const [first, second] = make() as [Event, Event];
     const winning = winningKeys({});
-    expect([...winning(second.actions.stateDelta)].sort()).toEqual(['b', 'k']);
-    expect([...winning(first.actions.stateDelta)]).toEqual(['a']);
+    expect([...winning(deltaOf(second))].sort()).toEqual(['b', 'k']);
+    expect([...winning(deltaOf(first))]).toEqual(['a']);
   });
 
   test('A5 an event that is appended again brings nothing back', () => {
@@ -85,18 +91,18 @@ describe.each(Object.entries(WAYS))('two writes of a key, %s', (_way, make) => {
 describe('stampDelta', () => {
   test('A7 leaves temp: keys out of the delta, of the event and of what it returns', () => {
     for (const event of [writing({ 'temp:a': 1, a: 2 }), writtenByState({ 'temp:a': 1, a: 2 })]) {
-      const delta = stampDelta(event);
+      const delta = stampDelta(event).values;
       expect(Object.entries(delta)).toEqual([['a', 2]]);
       expect(event.actions.stateDelta).toBe(delta);
     }
-    expect(Object.keys(stampDelta(writing({ 'temp:': 1 })))).toEqual([]);
+    expect(Object.keys(stampDelta(writing({ 'temp:': 1 })).values)).toEqual([]);
   });
 
   test("A11 changes nothing but its copy's delta", () => {
     const event = writing({ 'temp:a': 1, a: undefined, b: [1] });
     const { stateDelta } = event.actions;
     const copy = { ...event, actions: { ...event.actions } };
-    const delta = stampDelta(copy);
+    const delta = stampDelta(copy).values;
     expect(event.actions.stateDelta).toBe(stateDelta);
     expect(Object.entries(stateDelta)).toEqual([
       ['temp:a', 1],
@@ -109,9 +115,9 @@ describe('stampDelta', () => {
   test('B2 makes null of undefined, which JSON would drop, and keeps the order of the writes', () => {
     const [bare, byState] = [writing({ k: undefined }), writtenByState({ k: undefined })];
     const later = stamped(writing({ k: 'later' }));
-    expect(Object.entries(stampDelta(byState))).toEqual([['k', null]]);
+    expect(Object.entries(stamped(byState).actions.stateDelta)).toEqual([['k', null]]);
     expect(stateAfter(later, byState)).toEqual({ k: 'later' });
-    expect(Object.entries(stampDelta(bare))).toEqual([['k', null]]);
+    expect(Object.entries(stamped(bare).actions.stateDelta)).toEqual([['k', null]]);
     expect(stateAfter(bare, later)).toEqual({ k: null });
     expect(stateAfter(later, bare)).toEqual({ k: null });
   });
@@ -120,17 +126,17 @@ describe('stampDelta', () => {
     const { actions: _actions, ...bare } = createEvent();
     const empty = writing({});
     const { stateDelta } = empty.actions;
-    for (const event of [bare as Event, empty]) expect(stampDelta(event)).toEqual({});
+    for (const event of [bare as Event, empty]) expect(stampDelta(event).values).toEqual({});
     expect(bare).not.toHaveProperty('actions');
     expect(empty.actions.stateDelta).toBe(stateDelta);
   });
 
   test('B5 has __proto__, constructor and toString as keys', () => {
     const values = { ...own({ polluted: 1 }), constructor: 1, toString: null };
-    const keys = stampDelta(writing(Object.assign(Object.create(null) as object, values)));
+    const keys = stampDelta(writing(Object.assign(Object.create(null) as object, values))).values;
     expect(Object.keys(keys)).toEqual(['__proto__', 'constructor', 'toString']);
 
-    const delta = stampDelta(writing(own({ polluted: 1 })));
+    const delta = stampDelta(writing(own({ polluted: 1 }))).values;
     expect(ownValue(delta)).toEqual({ polluted: 1 });
     expect(delta).not.toHaveProperty('polluted');
   });
@@ -217,10 +223,10 @@ describe('winningKeys', () => {
         const winning = winningKeys(state);
         for (const { time, names, event } of batch) {
           const expected = names.filter((name) => time > (newest[name] ?? -1));
-          const found = winning(event.actions.stateDelta);
+          const found = winning(deltaOf(event));
           expect([...found]).toEqual(expected);
           for (const name of expected) newest[name] = time;
-          applyDelta(state, event.actions.stateDelta, found);
+          applyDelta(state, deltaOf(event), found);
         }
       }
       expect(state).toEqual(newest);

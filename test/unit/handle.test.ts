@@ -32,7 +32,7 @@ function readHandle(events: Event[], state: Values = {}): Session {
 /** What an append does before it catches up: the caller's events go to the end. */
 function append(handle: Session, ...events: Event[]) {
   for (const event of events) placeEvent(handle, event);
-  return events.map((event) => ({ event, delta: event.actions.stateDelta }));
+  return events.map((event) => ({ event, delta: { values: event.actions.stateDelta, order: undefined } }));
 }
 
 /** As the append does it: a session of another incarnation is read from its beginning. */
