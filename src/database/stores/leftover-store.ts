@@ -96,13 +96,13 @@ function texts({ sql }: Dialect, { changes, sessions }: Tables) {
       from ${changes} as c where kind <> 'deleted' and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?) as leftovers
       on checked.text is not null`,
     // The keys alone are read, page by page; the rows are read only of sessions that do not exist. With `exists` PostgreSQL
-    // may read all of a table for a page.
+    // may read all of a table for a page. Of one app, `app_name` in the order would make MariaDB sort all of its changes.
     page: (where: string) => `select ${SESSION_COLUMNS},
       case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSameSession('s', 'k')}) is null
         and (select 1 from ${changes} as c where ${isSameSession('c', 'k')} and c.kind <> 'deleted' limit 1) is not null
         then 1 else 0 end as is_leftover
-      from (select distinct ${SESSION_COLUMNS} from ${changes} where ${where} order by ${SESSION_COLUMNS} limit ?) as k
-      order by ${SESSION_COLUMNS}`,
+      from (select distinct ${SESSION_COLUMNS} from ${changes} where ${where} order by user_id, session_id limit ?) as k
+      order by user_id, session_id`,
     select: `select change_id, ${SESSION_COLUMNS} from ${changes} where kind <> 'deleted'`,
     selectKeys: `select distinct ${SESSION_COLUMNS} from ${changes} where kind <> 'deleted'`,
     unlock: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
