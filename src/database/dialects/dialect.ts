@@ -201,6 +201,12 @@ export interface DialectSql {
   deleteThrough(table: string, index: string): string;
 
   /**
+   * Follows the alias of a table of which a `select` reads columns of an index alone. InnoDB takes the primary key for as good, with
+   * which it reads the contents of all rows.
+   */
+  fromIndex(index: string): string;
+
+  /**
    * Selects a `counter` that changes with every write of any connection; readers of the log query the tables when it has
    * changed. Left out where it costs as much as querying the tables: they are queried each time.
    */

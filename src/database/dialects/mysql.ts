@@ -315,6 +315,8 @@ export const mysql: Dialect = {
          on ${isSameEvent('e', 'given')}
        set e.position = given.position`,
 
+    fromIndex: (index) => `force index (${index})`,
+
     updateThrough: (table, index) => `update ${table} force index (${index})`,
 
     // Only this form of `delete` has hints.

@@ -14,6 +14,8 @@ export const returningSql = {
 
   onSameCounter: 'on conflict (name) do update set value = excluded.value',
 
+  fromIndex: () => '',
+
   updateThrough: (table) => `update ${table}`,
 
   deleteThrough: (table) => `delete from ${table}`,

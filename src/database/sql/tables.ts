@@ -23,7 +23,8 @@ const ENTITIES = {
 /** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
 export type Tables = { readonly [Table in keyof typeof ENTITIES]: string } & {
   readonly select: SelectedColumns;
-  /** The quoted name of the index of changes by session. */
+  /** The quoted names of the index of events by id, and of that of changes by session. */
+  readonly eventsById: string;
   readonly changesOfSession: string;
 };
 
@@ -168,6 +169,7 @@ export function tablesOf(em: EntityManager): Tables {
     changes: name(ENTITIES.changes),
     counters: name(ENTITIES.counters),
     projections: name(ENTITIES.projections),
+    eventsById: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.events).tableName}_event_id`),
     changesOfSession: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.changes).tableName}_session`),
     select: {
       data: select(ENTITIES.events, 'data'),

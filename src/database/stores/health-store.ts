@@ -88,8 +88,9 @@ interface CountedRow extends SessionKeyRow {
   events: number | string;
 }
 
-function texts(sql: DialectSql, { sessions, events, changes }: Tables) {
-  const ofEvents = (what: string) => `(select ${what} from ${events} as e where ${isSameSession('e', 's')})`;
+function texts(sql: DialectSql, { sessions, events, eventsById, changes }: Tables) {
+  const ofEvents = (what: string) =>
+    `(select ${what} from ${events} as e ${sql.fromIndex(eventsById)} where ${isSameSession('e', 's')})`;
   const isMiscounted = `(${ofEvents('count(*)')} <> s.last_seq - s.first_seq + 1
     or ${ofEvents('min(e.seq)')} <> s.first_seq or ${ofEvents('max(e.seq)')} <> s.last_seq)`;
   const byKey = `order by ${SESSION_COLUMNS} limit ?`;
