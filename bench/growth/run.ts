@@ -28,8 +28,11 @@ export async function runGrowth(args: string[]): Promise<void> {
   }
   printHeading(`${sizeText(SMALL)} against ${sizeText(size)}. Databases are kept in ${data}.`);
   const stop = await startDurable(databases, data);
-  // The servers have no terminal, and would stay.
-  process.once('SIGINT', () => void stop().finally(() => process.exit(130)));
+  // The servers have no terminal, and would stay. Ctrl-C comes twice, since tsx passes it on, too.
+  let stopping: Promise<void> | undefined;
+  process.on('SIGINT', () => {
+    stopping ??= stop().finally(() => process.exit(130));
+  });
   try {
     const results: GrowthResults = {
       command: commandOf(['growth', ...withoutFolders(args)]),
