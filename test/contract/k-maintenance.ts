@@ -1049,7 +1049,10 @@ maintenanceSuite.own(
     const reading = statements.filter(({ text }) => /^(select|update|delete)\b/.test(text));
     const scans: [string, string[]][] = [];
     for (const { text, values } of reading) {
-      const found = await plan.scans((prefix) => query(`${prefix} ${text}`, values));
+      const explain = (prefix: string) => query<object>(`${prefix} ${text}`, values);
+      const found = await plan.scans(explain);
+      // An app has a change for each of its sessions.
+      if ((await plan.sorts?.(explain))?.includes('adk_changes')) found.push('adk_changes, sorted');
       if (found.length > 0) scans.push([text, found]);
     }
     expect(scans).toEqual([]);

@@ -153,6 +153,8 @@ interface Plan {
   analyze: string;
   /** The tables, or the lines that name them, that a statement reads from end to end; not the few rows of the counters. */
   scans(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
+  /** The tables whose rows a statement sorts, and so reads all that match, whatever its limit; left out where plans have no names. */
+  sorts?(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
   /** The lines that say that all events of a session are read by the index of their ids, of which the statement names none. */
   wholeSessions(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
 }

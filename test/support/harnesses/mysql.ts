@@ -192,6 +192,10 @@ export const mysql: ServerDatabase = {
       const scanned = rows.filter(({ type }) => type === 'ALL' || type === 'index');
       return scanned.flatMap(({ table }) => (table === null || table.startsWith('<') ? [] : [table]));
     },
+    async sorts(explain) {
+      const rows = (await explain('explain format=traditional')) as { table: string | null; Extra: string | null }[];
+      return rows.flatMap(({ table, Extra }) => (table !== null && Extra?.includes('filesort') ? [table] : []));
+    },
     async wholeSessions(explain) {
       const rows = (await explain('explain format=traditional')) as { key: string | null; ref: string | null }[];
       return rows.flatMap(({ key, ref }) => (key === 'adk_events_event_id' ? [`${key} by ${ref}`] : []));
