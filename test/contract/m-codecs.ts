@@ -12,7 +12,7 @@ import { Backup } from '../support/backup.js';
 import { expectSame, folded as foldOf } from '../support/fold.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { read, upTo } from './log-tools.js';
-import { Suite, type OwnContext } from './rule.js';
+import { Suite, oncePerDialect, type OwnContext } from './rule.js';
 import { errorOf, eventOf, expectCode, idsOf, plain, range, saying, textsOf } from './tools.js';
 
 export const codecSuite = new Suite();
@@ -461,6 +461,7 @@ codecSuite.own(
       3,
     );
   },
+  oncePerDialect,
 );
 
 codecSuite.own(
@@ -791,6 +792,7 @@ codecSuite.own(
     await new SessionMaintenance(orm.em, { codec: plainly }).reencode({ appName: app });
     expect((await textsIn(context)).sort()).toEqual(texts.sort());
   },
+  oncePerDialect,
 );
 
 codecSuite.own(
