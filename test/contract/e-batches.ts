@@ -1,7 +1,19 @@
 import { MikroOrmSessionService, SessionLeases } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, onSqlite, type OwnContext } from './rule.js';
-import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, saying, takesLock, textsOf } from './tools.js';
+import {
+  LONG_LEASE,
+  errorOf,
+  eventOf,
+  expectCode,
+  faulty,
+  idsOf,
+  plain,
+  range,
+  saying,
+  takesLock,
+  textsOf,
+} from './tools.js';
 
 /** Appends to one session that wait for their turn are written together. */
 export const batchesSuite = new Suite();
@@ -126,7 +138,7 @@ batchesSuite.own('E9', 'what is asked for in between is done in between', async 
 batchesSuite.own('E9', 'a lease that is lost while they wait refuses each of them', async (context) => {
   const { orm, query, app } = context;
   const [session] = await handlesOf(context, 1);
-  const lease = await new SessionLeases(orm.em).acquire(keyOf(session!), { holder: 'a' });
+  const lease = await new SessionLeases(orm.em, LONG_LEASE).acquire(keyOf(session!), { holder: 'a' });
   const handles = await Promise.all(
     range(4).map(async () => (await lease.sessionService.getSession(keyOf(session!)))!),
   );

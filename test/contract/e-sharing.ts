@@ -3,7 +3,19 @@ import { DatabaseError, EventLog, MikroOrmSessionService, SessionLeases } from '
 import { expectSame, folded, tablesOf } from '../support/fold.js';
 import { keyOf, type OwnHarness } from '../support/harnesses/harness.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
-import { errorOf, eventOf, faulty, idsOf, plain, range, saying, takesLock, textsOf, until } from './tools.js';
+import {
+  LONG_LEASE,
+  errorOf,
+  eventOf,
+  faulty,
+  idsOf,
+  plain,
+  range,
+  saying,
+  takesLock,
+  textsOf,
+  until,
+} from './tools.js';
 
 /** Appends to different sessions that wait for a connection are one statement where the database has one. */
 export const sharingSuite = new Suite();
@@ -99,7 +111,7 @@ sharingSuite.own('E9', 'each session at once has its own outcome', async (contex
   const { orm, app, query, create, fresh, recorded } = context;
   const service = new MikroOrmSessionService(orm.em, { onUnleasedAppend: 'reject' });
   const strict = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
-  const leases = new SessionLeases(orm.em);
+  const leases = new SessionLeases(orm.em, LONG_LEASE);
   const outcomes = {
     fine: ['stored', ['first', 'second']],
     'with the lease': ['stored', ['first', 'second']],
@@ -271,7 +283,7 @@ sharingSuite.own(
       },
     });
     const service = new MikroOrmSessionService(em);
-    const lease = await new SessionLeases(em).acquire(keyOf(sessions[3]!), { holder: 'a' });
+    const lease = await new SessionLeases(em, LONG_LEASE).acquire(keyOf(sessions[3]!), { holder: 'a' });
     const results = await Promise.allSettled(
       sessions.map((session, i) =>
         (i === 3 ? lease.sessionService : service).appendEvent({ session, event: writing('a', { id: 'a', i }) }),

@@ -4,7 +4,7 @@ import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { following, read } from './log-tools.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
-import { errorOf, expectCode, remember, saying, textsOf, until } from './tools.js';
+import { LONG_LEASE, errorOf, expectCode, remember, saying, textsOf, until } from './tools.js';
 
 /** What a call inside a transaction of the host's does that it does not join (E7), and handles that were used inside. */
 export const transactionSuite = new Suite();
@@ -18,7 +18,7 @@ interface Given {
 /** Every call that does not join the transaction around it. */
 function callsOf({ orm, service, session }: Given): [string, () => Promise<unknown>][] {
   const key = keyOf(session);
-  const leases = new SessionLeases(orm.em);
+  const leases = new SessionLeases(orm.em, LONG_LEASE);
   const log = new EventLog(orm.em);
   const maintenance = new SessionMaintenance(orm.em);
   return [
@@ -207,7 +207,7 @@ transactionSuite.own(
   async ({ orm, create, service }) => {
     const session = await create();
     const key = keyOf(session);
-    const leases = new SessionLeases(orm.em);
+    const leases = new SessionLeases(orm.em, LONG_LEASE);
     const lease = await leases.acquire(key, { holder: 'h' });
     await orm.em.fork().transactional(async (tx) => {
       const append = { session, event: saying('x') };

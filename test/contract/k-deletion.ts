@@ -3,7 +3,7 @@ import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } f
 import { keyOf } from '../support/harnesses/harness.js';
 import { following, idsIn, read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
-import { eventOf, expectCode, idsOf, plain, range, until } from './tools.js';
+import { LONG_LEASE, eventOf, expectCode, idsOf, plain, range, until } from './tools.js';
 
 export const deletionSuite = new Suite();
 
@@ -58,7 +58,7 @@ deletionSuite.own('K3', 'a deleted session is absent, and its rows are there', a
   await expectCode(append(session, { id: 'e3' }), 'ADK_SESSION_NOT_FOUND');
   await expectCode(service.updateState({ ...key, set: { a: 1 } }), 'ADK_SESSION_NOT_FOUND');
   await expectCode(new SessionMaintenance(orm.em).repair(key), 'ADK_SESSION_NOT_FOUND');
-  const leases = new SessionLeases(orm.em);
+  const leases = new SessionLeases(orm.em, LONG_LEASE);
   await expectCode(leases.acquire(key, { holder: 'me' }), 'ADK_SESSION_NOT_FOUND');
   expect(await leases.current(key)).toBeUndefined();
   const log = new EventLog(orm.em);
@@ -105,7 +105,7 @@ deletionSuite.own('K3', 'restoreSession brings a session back whole', async (con
 deletionSuite.own('K3', 'a deletion ends the lease', async (context) => {
   const { orm, append, service } = context;
   const session = await context.create();
-  const leases = new SessionLeases(orm.em, { ttlMs: 600_000 });
+  const leases = new SessionLeases(orm.em, LONG_LEASE);
   const lease = await leases.acquire(keyOf(session), { holder: 'me' });
   const rejecting = new MikroOrmSessionService(orm.em, { deletion: 'soft', onUnleasedAppend: 'reject' });
   await expectCode(rejecting.deleteSession(keyOf(session)), 'ADK_LEASE_HELD');

@@ -2,7 +2,7 @@ import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance } f
 import type { SessionKey } from '../../src/model/keys.js';
 import { expectFold, idsIn, read, upTo } from './log-tools.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
-import { expectCode, faulty, idsOf, saying } from './tools.js';
+import { LONG_LEASE, expectCode, faulty, idsOf, saying } from './tools.js';
 
 /** What others do to a session between two transactions of a call that deletes. */
 export const interleavingSuite = new Suite();
@@ -67,7 +67,7 @@ async function prepare({ app, peer, query }: OwnContext, name: string, times: re
     rewind: (at: number) => service.rewindSession(key, { at }),
     restore: () => service.restoreSession(key),
     import: () => maintenance.importSessions(exported),
-    lease: () => new SessionLeases(peer.em, { ttlMs: 600_000 }).acquire(key, { holder: 'me' }),
+    lease: () => new SessionLeases(peer.em, LONG_LEASE).acquire(key, { holder: 'me' }),
     delete: () => service.deleteSession(key),
   };
 }

@@ -13,7 +13,7 @@ import { expectSame, folded, resultOf, tablesOf } from '../support/fold.js';
 import { NEVER_MS, idsIn, onMysql, read, upTo } from './log-tools.js';
 import { damaged, damagings, five } from './i-damage.js';
 import { Suite, oncePerDialect, onServers, withConnections, type OwnContext } from './rule.js';
-import { errorOf, expectCode, faulty, idsOf, range, saying } from './tools.js';
+import { LONG_LEASE, errorOf, expectCode, faulty, idsOf, range, saying } from './tools.js';
 
 export const maintenanceSuite = new Suite();
 
@@ -244,7 +244,7 @@ maintenanceSuite.own(
   'a session with a held lease is left alone, unless it is to be taken, too',
   async (context) => {
     const { app, orm, query } = context;
-    const leases = new SessionLeases(orm.em, { ttlMs: 600_000 });
+    const leases = new SessionLeases(orm.em, LONG_LEASE);
     const sessions = [];
     for (const id of ['held', 'free', 'lapsed']) {
       const session = await old(context, 3, { sessionId: id });
@@ -300,7 +300,7 @@ maintenanceSuite.own(
     const { app, another, peer } = context;
     const changes: Record<string, [(session: Session) => Promise<unknown>, skipped: number]> = {
       'another event': [(session) => another.appendEvent({ session, event: saying('back') }), 0],
-      'a lease': [(session) => new SessionLeases(peer.em).acquire(keyOf(session), { holder: 'me' }), 1],
+      'a lease': [(session) => new SessionLeases(peer.em, LONG_LEASE).acquire(keyOf(session), { holder: 'me' }), 1],
       // The one with a lease is there still.
       'a deletion': [(session) => another.deleteSession(keyOf(session)), 1],
     };
@@ -402,7 +402,7 @@ maintenanceSuite.own(
     await expectCode(append(session), 'ADK_SESSION_NOT_FOUND');
     await expectCode(service.updateState({ ...keyOf(session), set: { a: 1 } }), 'ADK_SESSION_NOT_FOUND');
     await expectCode(
-      new SessionLeases(context.orm.em).acquire(keyOf(session), { holder: 'me' }),
+      new SessionLeases(context.orm.em, LONG_LEASE).acquire(keyOf(session), { holder: 'me' }),
       'ADK_SESSION_NOT_FOUND',
     );
     expect(await read(new EventLog(context.orm.em).since(0, { appName: app }))).toHaveLength(1);
@@ -985,7 +985,7 @@ maintenanceSuite.own(
     await query(`delete from adk_events where seq = 3 and ${OF_SESSION}`, values);
     const maintenance = maintain(context);
     await expectCode(maintenance.repair({ ...keyOf(session), sessionId: 'none' }), 'ADK_SESSION_NOT_FOUND');
-    await new SessionLeases(orm.em, { ttlMs: 600_000 }).acquire(keyOf(session), { holder: 'me' });
+    await new SessionLeases(orm.em, LONG_LEASE).acquire(keyOf(session), { holder: 'me' });
     await expectCode(maintenance.repair(keyOf(session)), 'ADK_LEASE_HELD', 'me');
     expect(await query(`select 1 from adk_events where ${OF_SESSION}`, values)).toHaveLength(4);
     expect(await maintenance.repair(keyOf(session), { includeLeased: true })).toMatchObject({ damage: [{ from: 3 }] });

@@ -5,7 +5,7 @@ import { keyOf, type OwnHarness } from '../support/harnesses/harness.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';
 import { following, OFTEN_MS, onPostgresql, read } from './log-tools.js';
 import { onServers, onSqlite, Suite, withConnections } from './rule.js';
-import { TABLES, errorOf, expectCode, faulty, idsOf, saying, takesLock, until } from './tools.js';
+import { LONG_LEASE, TABLES, errorOf, expectCode, faulty, idsOf, saying, takesLock, until } from './tools.js';
 
 /** Section O, as far as it is about errors. */
 export const failureSuite = new Suite();
@@ -49,7 +49,7 @@ failureSuite.own(
     const { orm, query } = await scratch();
     const reported = new ReportedErrors();
     const service = new MikroOrmSessionService(orm.em, { onError: reported.onError });
-    const leases = new SessionLeases(orm.em, { onError: reported.onError });
+    const leases = new SessionLeases(orm.em, { ...LONG_LEASE, onError: reported.onError });
     const log = new EventLog(orm.em, { onError: reported.onError });
     const session = await service.createSession({ ...KEY, state: { a: 1 } });
     const lease = await leases.acquire(KEY, { holder: 'h' });

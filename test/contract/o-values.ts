@@ -9,7 +9,7 @@ import { DATABASES } from '../support/harnesses/databases.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { idsIn, onMysql, read } from './log-tools.js';
 import { Suite, onServers, withConnections } from './rule.js';
-import { errorOf, idsOf, range, saying, textsOf } from './tools.js';
+import { LONG_LEASE, errorOf, idsOf, range, saying, textsOf } from './tools.js';
 
 /** Section O: what values and the settings of a connection may not do. */
 export const valueSuite = new Suite();
@@ -140,7 +140,7 @@ async function throughEveryCall(em: EntityManager, texts: readonly string[]): Pr
   }
   expect(idsIn(await read(log.session(key).since(0)))).toEqual([text]);
 
-  const leases = new SessionLeases(em);
+  const leases = new SessionLeases(em, LONG_LEASE);
   await leases.run(key, { holder: text }, async ({ sessionService }) => {
     expect(await leases.current(key)).toMatchObject({ holder: text });
     await sessionService.appendEvent({ session, event: saying(words, { id: `${text}2` }) });
@@ -193,7 +193,7 @@ function joined(em: EntityManager, session: Session): (() => Promise<unknown>)[]
 /** Every other call of the public interfaces. */
 function otherCalls(em: EntityManager): (() => Promise<unknown>)[] {
   const service = new MikroOrmSessionService(em);
-  const [log, leases] = [new EventLog(em), new SessionLeases(em)];
+  const [log, leases] = [new EventLog(em), new SessionLeases(em, LONG_LEASE)];
   return [
     () => service.createSession(VICTIM),
     () => service.createSession({ ...VICTIM, sessionId: 'another' }),
