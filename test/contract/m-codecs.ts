@@ -55,7 +55,8 @@ async function textsIn({ query, app }: Pick<OwnContext, 'query' | 'app'>): Promi
     // Drivers parse the column of PostgreSQL.
     texts.push(...rows.map(({ content }) => (typeof content === 'string' ? content : JSON.stringify(content))));
   }
-  return texts;
+  // Without an order a server gives rows as it finds them: PostgreSQL moves a row that gets its position.
+  return texts.sort();
 }
 
 /** Copies one event's stored text to another row, by a statement of somebody who may write to the tables. */
