@@ -32,7 +32,7 @@ let deltas = 0;
  */
 const newest = new WeakMap<object, Map<string, StampedDelta>>();
 
-/** A state without content to try deltas on; ADK keeps stamps for it, too. It is replaced before it has many keys. */
+/** The state that deltas are applied to before they are stamped. A new one takes its place after so many, since it keeps their keys. */
 let spare: Stamps | undefined;
 let tries = 0;
 const MOST_TRIES = 1_000;

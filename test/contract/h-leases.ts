@@ -12,6 +12,7 @@ import { keyOf } from '../support/harnesses/harness.js';
 import { NewerRunner } from '../support/newer-runner.js';
 import { Suite, onServers, onSqlite, withConnections, type OwnContext, type Rule } from './rule.js';
 import {
+  LONG_LEASE,
   errorOf,
   eventOf,
   expectCode,
@@ -27,8 +28,7 @@ import {
 
 export const leaseSuite = new Suite();
 
-/** So long that no renewal comes in between. */
-const LONG_MS = 600_000;
+const LONG_MS = LONG_LEASE.ttlMs;
 
 /** A lease as the tables have it. */
 interface LeaseRow {
@@ -65,7 +65,7 @@ function leaseTest(
     const { harness, orm, peer, query } = context;
     const taken: Lease[] = [];
     const valuesOf = ({ appName, userId, id }: Session) => [appName, userId, id];
-    const leases = new SessionLeases(orm.em, { ttlMs: LONG_MS });
+    const leases = new SessionLeases(orm.em, LONG_LEASE);
     const acquire: LeaseContext['acquire'] = async (session, { by = leases, ...options } = {}) => {
       const lease = await by.acquire(keyOf(session), { holder: 'holder', ...options });
       taken.push(lease);
@@ -78,7 +78,7 @@ function leaseTest(
       await test({
         ...context,
         leases,
-        others: new SessionLeases(peer.em, { ttlMs: LONG_MS }),
+        others: new SessionLeases(peer.em, LONG_LEASE),
         acquire,
         expire,
         async row(session) {

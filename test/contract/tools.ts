@@ -7,7 +7,7 @@ import type { Driver } from '../../src/database/drivers/driver.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { AdkMikroOrmError } from '../../src/index.js';
 
-/** So long that no renewal comes in between: those of a lease that a test leaves would be statements in other tests. */
+/** So long that it is not renewed while a file runs: other tests would count the renewals among their statements. */
 export const LONG_LEASE = { ttlMs: 600_000 };
 
 export { remember } from '../../src/testing/checks.js';

@@ -201,8 +201,8 @@ export interface DialectSql {
   deleteThrough(table: string, index: string): string;
 
   /**
-   * Follows the alias of a table of which a `select` reads columns of an index alone. InnoDB takes the primary key for as good, with
-   * which it reads the contents of all rows.
+   * Comes after a table's alias in a `select` that needs only columns of this index. InnoDB would choose the primary key, whose
+   * pages hold the contents of all rows.
    */
   fromIndex(index: string): string;
 
