@@ -1,10 +1,4 @@
 import { MikroORM } from '@mikro-orm/core';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
-import { text as textOf } from 'node:stream/consumers';
 import {
   AdkAppState,
   AdkEvent,
@@ -14,23 +8,11 @@ import {
   adkEntities,
 } from '../../../entities/index.js';
 import { createDatabase, databasesOfExamples, type TestDatabase } from '../../support/servers.js';
+import { useExample } from './example.js';
 import { everythingStored } from './support.js';
 
-/** Without a URL on SQLite, as it does without any setting. */
-async function runDemo(databaseUrl?: string) {
-  const { GEMINI_API_KEY: _, ADK_DATABASE_URL: __, ...rest } = process.env;
-  const env = { ...rest, TMPDIR: folder, TEMP: folder, ...(databaseUrl && { ADK_DATABASE_URL: databaseUrl }) };
-  const demo = spawn(process.execPath, ['--import', 'tsx', 'examples/demo.ts'], { env });
-  const [output, errors] = await Promise.all([textOf(demo.stdout), textOf(demo.stderr), once(demo, 'exit')]);
-  return { output, errors, exitCode: demo.exitCode };
-}
-
-/** Where the demo puts its file. */
-let folder: string;
-beforeEach(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'adk-demo-test-'));
-});
-afterEach(() => rm(folder, { recursive: true }));
+const PROGRAM = 'examples/demo.ts';
+const { run } = useExample(PROGRAM);
 
 /** The lines of a part of the output, without what differs from run to run. */
 function part(output: string, heading: string): string[] {
@@ -68,7 +50,9 @@ describe.each(databasesOfExamples())('the demo on %s', (name) => {
   });
 
   test('prints what happens, and the tables hold it', async () => {
-    const { output, errors, exitCode } = await runDemo(name === 'sqlite' ? undefined : database.url);
+    // On SQLite as `npm run demo` runs it.
+    const { output, errors, exitCode } =
+      name === 'sqlite' ? await run({}, ['--import', 'tsx', PROGRAM]) : await run({ ADK_DATABASE_URL: database.url });
 
     expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });
     expect(output.split('\n').filter((line) => line.length > 80)).toEqual([]);

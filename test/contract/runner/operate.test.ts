@@ -1,22 +1,15 @@
 import { MikroORM } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { text as textOf } from 'node:stream/consumers';
 import { AdkEvent, AdkSession, AdkSessionState, adkEntities } from '../../../entities/index.js';
 import type { TransferRecord } from '../../../src/index.js';
+import { useExample } from './example.js';
 
 const DAY = 24 * 3_600_000;
 
-async function run(args: readonly string[], environment: Record<string, string>) {
-  const { NO_COLOR: _, ...env } = process.env;
-  const child = spawn(process.execPath, ['--import', 'tsx', ...args], { env: { ...env, ...environment } });
-  const [output, errors] = await Promise.all([textOf(child.stdout), textOf(child.stderr), once(child, 'exit')]);
-  return { output, errors, exitCode: child.exitCode };
-}
+const example = useExample('examples/operate.ts');
+const drawing = useExample('test/contract/runner/drawing-process.ts');
 
 /** The numbers in the line that begins with a text. */
 function numbersIn(output: string, start: string): number[] {
@@ -50,14 +43,9 @@ function barsBelow(output: string, heading: string): Record<string, DrawnBar> {
 const sum = (bars: Record<string, DrawnBar>) => Object.values(bars).reduce((total, { value }) => total + value, 0);
 
 describe('the example of operation', () => {
-  let folder: string;
   const opened: MikroORM[] = [];
-  beforeEach(async () => {
-    folder = await mkdtemp(path.join(tmpdir(), 'adk-operate-test-'));
-  });
   afterEach(async () => {
     for (const orm of opened.splice(0)) await orm.close(true);
-    await rm(folder, { recursive: true });
   });
 
   const open = async (file: string) => {
@@ -67,7 +55,7 @@ describe('the example of operation', () => {
   };
 
   test('prints what the files hold', async () => {
-    const { output, errors, exitCode } = await run(['examples/operate.ts'], { TMPDIR: folder, TEMP: folder });
+    const { output, errors, exitCode } = await example.run();
 
     expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });
     expect(output.split('\n').filter((line) => line.length > 80 && !line.startsWith('database'))).toEqual([]);
@@ -147,13 +135,7 @@ describe('the example of operation', () => {
     ['without them when NO_COLOR is set', { NO_COLOR: '1' }, false],
   ])('draws %s', async (_name, environment, isColored) => {
     const terminal = ['--import', 'data:text/javascript,process.stdout.isTTY = true'];
-    const script = `
-      import { bars, gauge } from './examples/print.ts';
-      bars('SIZES', '', [{ name: 'file', value: 1, of: 2 }]);
-      gauge('filled', 1, 2);
-      gauge('filled', 2, 2);
-    `;
-    const { output, errors } = await run([...terminal, '--input-type=module', '--eval', script], environment);
+    const { output, errors } = await drawing.run(environment, [...terminal, drawing.path]);
     expect(errors).toBe('');
     expect(output.includes('\x1b')).toBe(isColored);
     // One line, written over.

@@ -1,35 +1,12 @@
 import type { Event } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
-import { text as textOf } from 'node:stream/consumers';
 import { AdkEvent, AdkSession, adkEntities } from '../../../entities/index.js';
 import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
+import { useExample } from './example.js';
 import { summary } from './support.js';
 
-/** Without a URL on SQLite, as it does without any setting. */
-function startExample(databaseUrl?: string) {
-  const { ADK_DATABASE_URL: _, ...rest } = process.env;
-  const env = { ...rest, TMPDIR: folder, TEMP: folder, ...(databaseUrl && { ADK_DATABASE_URL: databaseUrl }) };
-  return spawn(process.execPath, ['--import', 'tsx', 'examples/recover.ts'], { env });
-}
-
-async function runExample(databaseUrl?: string) {
-  const example = startExample(databaseUrl);
-  // They end when the last process that could write to them has ended.
-  const [output, errors] = await Promise.all([textOf(example.stdout), textOf(example.stderr), once(example, 'exit')]);
-  return { output, errors, exitCode: example.exitCode };
-}
-
-/** Where the example puts its files. */
-let folder: string;
-beforeEach(async () => {
-  folder = await mkdtemp(path.join(tmpdir(), 'adk-recover-test-'));
-});
-afterEach(() => rm(folder, { recursive: true }));
+const { start, run } = useExample('examples/recover.ts');
 
 /** What is printed, without what differs from run to run: X is the worker that the lease chose first, Y the other one. */
 function storyOf(output: string): string[] {
@@ -94,7 +71,7 @@ describe.each(['sqlite', 'postgresql'] as const)('the recovery example on %s', (
   });
 
   test('prints what happens, and the tables hold it', async () => {
-    const { output, errors, exitCode } = await runExample(name === 'sqlite' ? undefined : database.url);
+    const { output, errors, exitCode } = await run(name === 'sqlite' ? {} : { ADK_DATABASE_URL: database.url });
 
     expect({ errors, exitCode }).toEqual({ errors: '', exitCode: 0 });
     expect(storyOf(output)).toEqual(STORY);
@@ -127,7 +104,7 @@ describe.each(['sqlite', 'postgresql'] as const)('the recovery example on %s', (
 
 describe('the recovery example', () => {
   test('leaves no process behind when it is killed itself', async () => {
-    const example = startExample();
+    const example = start();
     for await (const chunk of example.stdout.setEncoding('utf8')) {
       if (String(chunk).includes('the money has left')) example.kill('SIGKILL');
     }
@@ -136,7 +113,7 @@ describe('the recovery example', () => {
   });
 
   test('fails when nobody is left to take over', async () => {
-    const example = startExample();
+    const example = start();
     const ended = once(example, 'exit');
     let output = '';
     for await (const chunk of example.stdout.setEncoding('utf8')) {

@@ -1,6 +1,7 @@
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { databasesOfExamples, createDatabase } from '../../support/servers.js';
+import { useExample } from './example.js';
+
+const { run } = useExample('examples/search.ts');
 
 const OUTPUT = `After three messages
   window: lisbon, vienna
@@ -22,9 +23,7 @@ test.each(databasesOfExamples())(
   async (name) => {
     const database = await createDatabase(name);
     try {
-      const env = { ...process.env, ADK_DATABASE_URL: database.url };
-      const example = await promisify(execFile)(process.execPath, ['--import', 'tsx', 'examples/search.ts'], { env });
-      expect(example.stdout).toBe(OUTPUT);
+      expect(await run({ ADK_DATABASE_URL: database.url })).toEqual({ output: OUTPUT, errors: '', exitCode: 0 });
     } finally {
       await database.drop();
     }
