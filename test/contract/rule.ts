@@ -1,5 +1,6 @@
 import type { RuleContext, ServiceRule } from '../../src/testing/rule.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
+import { databasesOf } from '../support/servers.js';
 
 /** A rule of contract.md and one test that holds it. */
 export interface Rule {
@@ -40,7 +41,7 @@ export class Suite {
 export const onServers = ({ server }: OwnHarness) => server !== undefined;
 
 /** What depends on statements and tables alone, and not on a driver: other drivers of the same database would repeat it. */
-export const oncePerDialect = ({ name, dialect }: OwnHarness) => name === dialect;
+export const oncePerDialect = ({ name, dialect }: OwnHarness) => name === databasesOf(dialect)[0];
 
 export const onSqlite = ({ dialect }: OwnHarness) => dialect === 'sqlite';
 

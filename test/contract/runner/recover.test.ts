@@ -2,7 +2,7 @@ import type { Event } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { once } from 'node:events';
 import { AdkEvent, AdkSession, adkEntities } from '../../../entities/index.js';
-import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
+import { createDatabase, databasesOfExamples, type TestDatabase } from '../../support/servers.js';
 import { useExample } from './example.js';
 import { summary } from './support.js';
 
@@ -53,12 +53,7 @@ const EVENTS = [
   'office Invoice 17 is paid: 240 euros.',
 ];
 
-describe.each(['sqlite', 'postgresql'] as const)('the recovery example on %s', (name) => {
-  if (!availableDatabases().includes(name)) {
-    test.skip('is not available', () => undefined);
-    return;
-  }
-
+describe.each(databasesOfExamples())('the recovery example on %s', (name) => {
   let database: TestDatabase;
   let orm: MikroORM | undefined;
   beforeEach(async () => {

@@ -9,10 +9,10 @@ import { pglite } from './pglite.js';
 import { postgresql } from './postgresql.js';
 import { sqlite } from './sqlite.js';
 
-/** Every database, with all that tests know of it. */
+/** Every database, with all that tests know of it; of a dialect the fastest comes first. */
 export const DATABASES = {
-  sqlite,
   'better-sqlite': betterSqlite,
+  sqlite,
   postgresql,
   mysql,
   mariadb,
