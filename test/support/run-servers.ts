@@ -5,8 +5,8 @@ import { readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { DATABASES, SERVERS, type ServerName } from './harnesses/databases.js';
-import { databaseFolder, isChosen, runPrefix, serverUrl, urlVariable } from './run.js';
+import { DATABASES, SERVERS, repeatedDatabases, type ServerName } from './harnesses/databases.js';
+import { areAllRequired, databaseFolder, isChosen, runPrefix, serverUrl, urlVariable } from './run.js';
 import { executeOnServer } from './servers.js';
 
 let embedded: ChildProcess | undefined;
@@ -17,7 +17,7 @@ export async function start(): Promise<void> {
   if (isChosen('postgresql') && !serverUrl('postgresql')) {
     process.env[urlVariable('postgresql')] = await startEmbeddedPostgres();
   }
-  if (process.env['ADK_TEST_REQUIRE'] === 'all' && missing().length > 0) {
+  if (areAllRequired() && missing().length > 0) {
     throw new Error(`ADK_TEST_REQUIRE=all, but not set: ${missing().map(urlVariable).join(', ')}`);
   }
   for (const name of chosen().filter(serverUrl)) await expectAnswer(name);
@@ -37,6 +37,11 @@ export async function stop(): Promise<void> {
   for (const name of missing()) {
     process.stderr.write(
       `Skipped on ${name}: ${urlVariable(name)} is not set. CONTRIBUTING.md says how to get a server.\n`,
+    );
+  }
+  for (const name of repeatedDatabases()) {
+    process.stderr.write(
+      `Skipped on ${name}, but for some tests: another driver has its dialect. ADK_TEST_DATABASES can name it.\n`,
     );
   }
 }

@@ -8,10 +8,13 @@ export const urlVariable = (name: string) => `ADK_TEST_${name.toUpperCase()}_URL
 export const serverUrl = (name: string) => process.env[urlVariable(name)];
 
 /** `ADK_TEST_DATABASES=sqlite,mysql` leaves the others out. */
-export function isChosen(name: string): boolean {
-  const chosen = process.env['ADK_TEST_DATABASES'];
-  return !chosen || chosen.split(',').includes(name);
-}
+export const areChosen = () => Boolean(process.env['ADK_TEST_DATABASES']);
+
+export const isChosen = (name: string) =>
+  !areChosen() || process.env['ADK_TEST_DATABASES']?.split(',').includes(name) === true;
+
+/** As before a merge. */
+export const areAllRequired = () => process.env['ADK_TEST_REQUIRE'] === 'all';
 
 /** Begins the names of one run's databases, so that its end can sweep what failed tests left and nothing else. */
 export const runPrefix = () => `adk_test_${process.env['ADK_TEST_RUN'] ?? process.pid}_`;

@@ -1,6 +1,13 @@
 import type { DialectName } from '../../entities/dialect-name.js';
 import type { NewDatabase } from './harnesses/database.js';
-import { DATABASES, FILE_DATABASES, SERVERS, type DatabaseName, type ServerName } from './harnesses/databases.js';
+import {
+  DATABASES,
+  FILE_DATABASES,
+  SERVERS,
+  isTested,
+  type DatabaseName,
+  type ServerName,
+} from './harnesses/databases.js';
 import { executeOn } from './harnesses/on-server.js';
 
 export { FILE_DATABASES, SERVERS, type DatabaseName, type ServerName };
@@ -9,12 +16,12 @@ export interface TestDatabase extends NewDatabase {
   name: DatabaseName;
 }
 
-export function availableDatabases(): DatabaseName[] {
-  return [...FILE_DATABASES, ...SERVERS].filter((name) => DATABASES[name].isAvailable());
-}
+const ALL = [...FILE_DATABASES, ...SERVERS];
+
+export const availableDatabases = () => ALL.filter(isTested);
 
 /** Those that a URL leads to, in another process for example. */
-export const databasesOfUrls = () => availableDatabases().filter((name) => DATABASES[name].isOfUrl);
+export const databasesOfUrls = () => ALL.filter((name) => DATABASES[name].isOfUrl && DATABASES[name].isAvailable());
 
 /** Those of these dialects; for a loop, since jest refuses an `each` of none. */
 export const databasesOf = (...dialects: readonly DialectName[]) =>

@@ -8,8 +8,9 @@ import { mysql } from './mysql.js';
 import { pglite } from './pglite.js';
 import { postgresql } from './postgresql.js';
 import { sqlite } from './sqlite.js';
+import { areAllRequired, areChosen } from '../run.js';
 
-/** Every database, with all that tests know of it; of a dialect the fastest comes first. */
+/** Every database, with all that tests know of it; of those with one dialect the fastest comes first. */
 export const DATABASES = {
   'better-sqlite': betterSqlite,
   sqlite,
@@ -32,13 +33,26 @@ export type ServerName = NamesOf<'server'>;
 /** Those that all tests run on. */
 export type DatabaseName = FileName | ServerName;
 
+const NAMES = Object.keys(DATABASES) as (keyof Databases)[];
+
 const namesOf = <Kind extends 'file' | 'server'>(kind: Kind) =>
-  (Object.keys(DATABASES) as (keyof Databases)[]).filter(
-    (name): name is NamesOf<Kind> => DATABASES[name].kind === kind,
-  );
+  NAMES.filter((name): name is NamesOf<Kind> => DATABASES[name].kind === kind);
 
 export const FILE_DATABASES = namesOf('file');
 export const SERVERS = namesOf('server');
+
+/**
+ * Drivers of one dialect repeat much, and `npm test` is to take minutes: where nothing says which databases are tested, each
+ * dialect is tested with the first of them.
+ */
+export function isTested(name: keyof Databases): boolean {
+  const { isAvailable, dialect } = DATABASES[name];
+  const ofDialect = NAMES.filter((each) => DATABASES[each].dialect === dialect && DATABASES[each].isAvailable());
+  return isAvailable() && (areChosen() || areAllRequired() || ofDialect[0] === name);
+}
+
+/** Those that are left out because another one has their dialect. */
+export const repeatedDatabases = () => NAMES.filter((name) => DATABASES[name].isAvailable() && !isTested(name));
 
 /** That of the database that an `EntityManager` is connected to, or of one with the same dialect. */
 export function harnessOf(em: EntityManager): Database {

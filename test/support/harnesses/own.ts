@@ -4,7 +4,7 @@ import { adkEntities, migrate, MikroOrmSessionService } from '../../../src/index
 import type { SessionKey } from '../../../src/model/keys.js';
 import { createMigrated, templateOf } from '../migrated.js';
 import type { FileDatabase, ServerDatabase } from './database.js';
-import { harnessOf, type DatabaseName } from './databases.js';
+import { harnessOf, isTested, type DatabaseName } from './databases.js';
 import type { OwnHarness, OwnStore, StoredSession } from './harness.js';
 import { CREATE_HOST_NOTES, HostNote } from './host-note.js';
 import { libsql } from './libsql.js';
@@ -16,6 +16,7 @@ import { StatementLog } from './statement-log.js';
 export function ownHarness(database: FileDatabase | ServerDatabase, name: DatabaseName): OwnHarness {
   return {
     ...database,
+    isAvailable: () => isTested(name),
     hasConnections: true,
     async open() {
       const { options, drop } = await createMigrated(name);
@@ -50,6 +51,7 @@ async function copyInto(orm: MikroORM, file: string): Promise<void> {
 
 export const libsqlHarness: OwnHarness = {
   ...libsql,
+  isAvailable: () => isTested('libsql'),
   hasConnections: true,
   async open() {
     const { options, drop } = await libsql.create(await templateOf('sqlite'));
@@ -59,6 +61,7 @@ export const libsqlHarness: OwnHarness = {
 
 export const pgliteHarness: OwnHarness = {
   ...pglite,
+  isAvailable: () => isTested('pglite'),
   hasConnections: false,
   async open() {
     const { options, drop } = await pglite.create(await templateOf('pglite'));
