@@ -295,7 +295,7 @@ export class Appender {
   }
 
   async #appendOne({ handle, pending }: Append, outcome: Outcome): Promise<void> {
-    await this.#settle(handle);
+    if (tentativeOf(handle)) await this.#settle(handle);
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(handle));
     const winning = winningWrites(handle.state);

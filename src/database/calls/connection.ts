@@ -1,3 +1,4 @@
+import { isPromise, type MaybePromise } from '../../model/codec.js';
 import { attemptTimer } from './attempt-timer.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import type { OrmConnection, ReservedConnection } from '../orm/orm-connection.js';
@@ -118,7 +119,7 @@ export class AttemptConnection {
   }
 
   /** Runs a statement without values. */
-  command(text: string): Promise<DriverResult> {
+  command(text: string): MaybePromise<DriverResult> {
     return this.#statements.send(this.driver, text, [], COMMAND);
   }
 
@@ -135,19 +136,23 @@ export class AttemptConnection {
     { setting, prefix = '', begin = 'begin' }: TransactionStart = {},
   ): Promise<T> {
     if (setting !== undefined) await this.command(setting);
-    await this.command(prefix + begin);
+    const begun = this.command(prefix + begin);
+    if (isPromise(begun)) await begun;
     try {
       const result = await work();
       beforeCommit?.();
-      await this.command('commit');
+      const committed = this.command('commit');
+      if (isPromise(committed)) await committed;
       return result;
     } catch (error) {
       // A connection that is destroyed is rolled back by the server; a `rollback` on it might never be answered.
       if (!this.#reserved.destroy || !this.#isSpoiltBy(error)) {
-        await this.command('rollback').catch((failed: unknown) => {
+        try {
+          await this.command('rollback');
+        } catch (failed) {
           this.spoil();
           rollbackFailed?.(failed);
-        });
+        }
       }
       throw error;
     }
@@ -164,9 +169,11 @@ export class AttemptConnection {
     try {
       await work();
     } catch (error) {
-      await this.command('rollback to adk').catch(() => {
+      try {
+        await this.command('rollback to adk');
+      } catch {
         throw error;
-      });
+      }
       undone(error);
     }
     await this.command('release adk');

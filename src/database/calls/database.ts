@@ -401,21 +401,18 @@ export class Database {
         !isOwn(error) && !this.dialect.connections.settings.refusal(error) && spoilsConnection(this.failureOf(error)),
       async (connection) => {
         waited?.();
-        return work(connection, await this.#prefix(connection.driver));
+        return work(connection, prefixes.get(this.#orm) ?? (await this.#prefix(connection.driver)));
       },
     );
   }
 
   /** What statements begin with; the first call checks the driver and the server. Within the time of an attempt, since the server may be silent. */
   async #prefix(driver: Driver): Promise<string> {
-    let prefix = prefixes.get(this.#orm);
-    if (prefix === undefined) {
-      refuseDriver(driver);
-      const sql = this.#sql(driver, false);
-      if (!this.#options.isForeign) await refuseServer(sql, this.dialect);
-      prefix = (await this.dialect.connections.clusterPrefix?.(sql)) ?? '';
-      prefixes.set(this.#orm, prefix);
-    }
+    refuseDriver(driver);
+    const sql = this.#sql(driver, false);
+    if (!this.#options.isForeign) await refuseServer(sql, this.dialect);
+    const prefix = (await this.dialect.connections.clusterPrefix?.(sql)) ?? '';
+    prefixes.set(this.#orm, prefix);
     return prefix;
   }
 
@@ -468,15 +465,14 @@ export class Database {
   ): Promise<T> {
     let outageBegan: number | undefined;
     let conflicts = 0;
+    let lockBegan: number | undefined;
     for (let tries = 1; ; tries++) {
       const attempt = { isSent: false };
+      const waited = this.observed?.waiting('lock');
       try {
-        return await this.#whenUnlocked(async () => {
-          attempt.isSent = false;
-          const preparing = this.#prepare();
-          if (preparing) await preparing;
-          return work(attempt, signal);
-        });
+        const preparing = this.#prepare();
+        if (preparing) await preparing;
+        return await work(attempt, signal);
       } catch (error) {
         if (error instanceof TextsAwaited) {
           await this.#within(error.ready, signal);
@@ -487,6 +483,18 @@ export class Database {
         const refusal = this.dialect.connections.settings.refusal(error);
         if (refusal) throw refusal;
         const failure = this.failureOf(error);
+        if (failure === 'lockTimeout' && !this.#joined) {
+          // The driver would stop the process while it waits for a lock of SQLite: waited for by trying again.
+          lockBegan ??= performance.now();
+          if (this.#orm.mustWaitForLocks && performance.now() - lockBegan < LOCK_TIMEOUT_MS) {
+            await setTimeout(Math.random() * LOCK_PAUSE_MS);
+            waited?.();
+            tries--;
+            continue;
+          }
+          waited?.();
+        }
+        lockBegan = undefined;
         // In a host's transaction nothing is stored before its commit.
         if (attempt.isSent && !this.#joined && isUncertain(failure)) outcome.lostAnswer ??= error;
         if (outcome.lostAnswer !== undefined && isObject(error)) uncertain.add(error);
@@ -507,25 +515,6 @@ export class Database {
       await setTimeout(Math.random() * longest, undefined, signal && { signal }).catch(() => {
         throw new Aborted();
       });
-    }
-  }
-
-  /** Waits for a lock of SQLite by running `attempt` again, where the driver would stop the process while it waits. */
-  async #whenUnlocked<T>(attempt: () => Promise<T>): Promise<T> {
-    const deadline = performance.now() + LOCK_TIMEOUT_MS;
-    for (;;) {
-      const waited = this.observed?.waiting('lock');
-      try {
-        return await attempt();
-      } catch (error) {
-        const isLocked = !this.#joined && this.failureOf(error) === 'lockTimeout';
-        if (!isLocked || !this.#orm.mustWaitForLocks || performance.now() > deadline) {
-          if (isLocked) waited?.();
-          throw error;
-        }
-      }
-      await setTimeout(Math.random() * LOCK_PAUSE_MS);
-      waited?.();
     }
   }
 

@@ -44,7 +44,7 @@ export class SynchronousDriver implements Driver {
    */
   get hasRightSettings(): boolean {
     try {
-      const [row] = this.#prepared('pragma foreign_keys').all([]);
+      const row = this.#prepared('pragma foreign_keys').get([]);
       return isObject(row) && 'foreign_keys' in row && row.foreign_keys === 1;
     } catch {
       // A database that is closed: the statement itself is to fail.
@@ -52,9 +52,7 @@ export class SynchronousDriver implements Driver {
     }
   }
 
-  // It answers at once; as a promise also what it throws.
-  // eslint-disable-next-line @typescript-eslint/require-await
-  async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
+  send(text: string, values: readonly unknown[], _: StatementContext): DriverResult {
     const statement = this.#prepared(text);
     try {
       if (statement.reader) return { rows: statement.all(values), affectedRows: 0, insertId: undefined };

@@ -1,14 +1,21 @@
 import { DriverException, type Configuration, type EntityManager, type ExceptionConverter } from '@mikro-orm/core';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import { isPromise, type MaybePromise } from '../../model/codec.js';
 import { isObject } from '../../model/objects.js';
 
-/** A connection of MikroORM, as far as it is used. It logs what is run by `executeQuery`, and how long that took. */
+/** A connection of MikroORM, as far as it is used: its `executeQuery` logs by this each statement that it has run. */
 interface LoggingConnection {
-  executeQuery(
-    shown: string,
-    run: () => Promise<unknown>,
-    context: { query: string; params: readonly unknown[] },
-  ): Promise<unknown>;
+  logQuery(shown: string, context: QueryLogContext): void;
+}
+
+interface QueryLogContext {
+  query: string;
+  params: readonly unknown[];
+  /** In ms. */
+  took: number;
+  results?: number | undefined;
+  affected?: unknown;
+  level?: 'error';
 }
 
 /** Sends statements to a driver's connection as MikroORM does: with the host's `onQuery`, its log, and errors of its classes. */
@@ -27,25 +34,37 @@ export class Statements {
     this.#format = (text, values) => platform.formatQuery(text, values);
   }
 
-  async send(
+  /** @returns the result itself, of a driver that does not let wait for it. */
+  send(
     driver: Driver,
     given: string,
     values: readonly unknown[],
     context: StatementContext,
-  ): Promise<DriverResult> {
+  ): MaybePromise<DriverResult> {
     const query = this.#config.get('onQuery')?.(given, [...values]) ?? given;
-    let result: DriverResult | undefined;
-    const run = async () => {
-      result = await driver.send(query, values, context);
-      return context.wants === 'rows' ? result.rows : { affectedRows: result.affectedRows };
+    const start = Date.now();
+    const log = (what: Pick<QueryLogContext, 'results' | 'affected' | 'level'>) =>
+      this.#connection.logQuery(this.#shown(query, values), {
+        query,
+        params: values,
+        took: Date.now() - start,
+        ...what,
+      });
+    const answered = (result: DriverResult) => {
+      log(context.wants === 'rows' ? { results: result.rows.length } : { affected: result.affectedRows });
+      return result;
     };
-    try {
-      await this.#connection.executeQuery(this.#shown(query, values), run, { query, params: values });
-    } catch (error) {
+    const failed = (error: unknown): never => {
+      log({ level: 'error' });
       throw this.#converted(error, query);
+    };
+    let sent: MaybePromise<DriverResult>;
+    try {
+      sent = driver.send(query, values, context);
+    } catch (error) {
+      return failed(error);
     }
-    if (!result) throw new TypeError('MikroORM has not run the statement');
-    return result;
+    return isPromise(sent) ? sent.then(answered, failed) : answered(sent);
   }
 
   /** What the host's log shows of a statement. */

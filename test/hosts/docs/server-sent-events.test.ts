@@ -195,8 +195,8 @@ describe('the recipe for server-sent events', () => {
     });
     const stop = jest.spyOn(globalThis, 'clearInterval');
     // Each statement goes through it.
-    const connection = lent.orm.em.getConnection() as unknown as { executeQuery(): Promise<unknown> };
-    const polls = jest.spyOn(connection, 'executeQuery');
+    const connection = lent.orm.em.getConnection() as unknown as { logQuery(): void };
+    const polls = jest.spyOn(connection, 'logQuery');
 
     const request = get(url, { headers: { 'last-event-id': '1' } });
     const [response] = (await once(request, 'response')) as [IncomingMessage];
