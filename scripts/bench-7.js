@@ -4,4 +4,4 @@ import { copy, prepareCopy, repository, runOn7 } from './mikro-orm-7.js';
 
 prepareCopy();
 // In the repository, where results are written: the copy is removed by the next run.
-runOn7('tsx/dist/cli.mjs', [path.join(copy, 'bench/run.ts'), ...process.argv.slice(2)], repository);
+runOn7(path.join(copy, 'scripts/bench.js'), process.argv.slice(2), repository);

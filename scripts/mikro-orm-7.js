@@ -55,15 +55,15 @@ export function prepareCopy() {
 }
 
 /**
- * Runs a program of a package of the repository with the Node.js that MikroORM 7 needs.
+ * Runs a program with the Node.js that MikroORM 7 needs.
  *
- * @param {string} program its file in `node_modules`
+ * @param {string} program
  * @param {string[]} args
  * @param {string} cwd
  */
 export function runOn7(program, args, cwd) {
   const node = findNode();
-  run(node, [path.join(repository, 'node_modules', program), ...args], {
+  run(node, [program, ...args], {
     cwd,
     env: {
       ...process.env,

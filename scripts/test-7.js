@@ -1,7 +1,9 @@
 // Runs the tests on MikroORM 7, with jest's own arguments.
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { copy, folder, prepareCopy, runOn7 } from './mikro-orm-7.js';
+import { copy, folder, prepareCopy, repository, runOn7 } from './mikro-orm-7.js';
+
+const packages = path.join(repository, 'node_modules');
 
 prepareCopy();
 // The sources fit the types of MikroORM 7 as well. `@google/adk-devtools` would find the ADK of the repository, whose classes are others.
@@ -9,5 +11,9 @@ const project = path.join(copy, 'tsconfig.7.json');
 const adk = path.join(folder, 'node_modules/@google/adk/dist/types/index.d.ts');
 const compilerOptions = { paths: { '@google/adk': [adk] } };
 writeFileSync(project, JSON.stringify({ extends: './tsconfig.build.json', compilerOptions }));
-runOn7('typescript/bin/tsc', ['--noEmit', '-p', project], copy);
-runOn7('jest/bin/jest.js', ['--config', path.join(folder, 'jest.config.js'), ...process.argv.slice(2)], copy);
+runOn7(path.join(packages, 'typescript/bin/tsc'), ['--noEmit', '-p', project], copy);
+runOn7(
+  path.join(packages, 'jest/bin/jest.js'),
+  ['--config', path.join(folder, 'jest.config.js'), ...process.argv.slice(2)],
+  copy,
+);

@@ -8,8 +8,8 @@ export type ContenderName = 'ours' | 'peer' | 'floor';
 /** On MikroORM 7 there is no peer: that of ADK 2.0.0 needs the drivers of MikroORM 6. */
 export const CONTENDERS: readonly ContenderName[] = isMikroOrm7 ? ['ours', 'floor'] : ['ours', 'peer', 'floor'];
 
-/** `bundled` is `ours` and `previous` the version before the last migration, both as bundles; only the workload `upgrade` opens them. */
-export type OpenableName = ContenderName | 'bundled' | 'previous';
+/** `previous` is the version before the last migration, which only the workload `upgrade` opens. */
+export type OpenableName = ContenderName | 'previous';
 
 /** A session to put into the tables without any service. */
 export interface SessionContent {

@@ -1,9 +1,6 @@
 import { DatabaseSessionService } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { build } from 'esbuild';
-import { fileURLToPath, pathToFileURL } from 'node:url';
 import { adkEntities } from '../../entities/index.js';
-import type * as Package from '../../src/index.js';
 import { migrate } from '../../src/index.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
 import { CONTENDERS, type Contender, type Contenders, type OpenableName } from './contender.js';
@@ -50,11 +47,6 @@ const OPENERS: Record<OpenableName, (database: TestDatabase) => Promise<Contende
     return openOurs(database, await migrated(database));
   },
 
-  async bundled(database) {
-    const orm = await migrated(database);
-    return openOurs(database, orm, new (await bundle()).MikroOrmSessionService(orm.em));
-  },
-
   async previous(database) {
     const previous = await import('../../test/hosts/schema/previous-version.js');
     const orm = await MikroORM.init({ ...database.options, entities: previous.adkEntities() });
@@ -84,15 +76,6 @@ const OPENERS: Record<OpenableName, (database: TestDatabase) => Promise<Contende
     });
   },
 };
-
-/** @returns this package made as the previous version was. tsx keeps the names of functions, which makes appends slower. */
-async function bundle(): Promise<typeof Package> {
-  const pathTo = (file: string) => fileURLToPath(new URL(`../../${file}`, import.meta.url));
-  const outfile = pathTo('node_modules/.cache/adk-mikro-orm/bench.mjs');
-  const entryPoints = [pathTo('src/index.ts')];
-  await build({ entryPoints, outfile, bundle: true, packages: 'external', platform: 'node', format: 'esm' });
-  return (await import(pathToFileURL(outfile).href)) as typeof Package;
-}
 
 async function openOurs(database: TestDatabase, orm: MikroORM, service?: Service): Promise<Ours> {
   const filler = await openBareDriver(database);

@@ -10,9 +10,9 @@ export const upgrade: Workload = {
   isOnlyNamed: true,
 
   async cases(open) {
-    const { bundled, previous } = await open(['bundled', 'previous']);
-    if (!bundled || !previous) throw new Error('Two versions are needed.');
-    return [appendCase('now', bundled), appendCase('previous', previous)];
+    const { ours, previous } = await open(['ours', 'previous']);
+    if (!previous) throw new Error('Two versions are needed.');
+    return [appendCase('now', ours), appendCase('previous', previous)];
   },
 
   comparisons: () => [
