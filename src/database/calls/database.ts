@@ -245,7 +245,9 @@ export class Database {
         rollbackFailed: (failed) => this.report(failed, { operation: 'rollback', key: {} }),
       };
       if (options?.sharesCommit && this.dialect.connections.defaultPoolMax === 1)
-        return SharedCommits.of(this.#orm).run(run, hooks, (lead) => this.#onConnection(this.#deadline(signal), lead));
+        return SharedCommits.of(this.#orm).run(run, hooks, this.#meetsOthers, (lead) =>
+          this.#onConnection(this.#deadline(signal), lead),
+        );
       const setting = options?.locksRowsOnly ? this.dialect.sql.lockRowsOnly : undefined;
       return this.#onConnection(this.#deadline(signal), (connection, prefix) =>
         connection.transaction(() => run(connection.driver), hooks, { setting, prefix }),
@@ -314,10 +316,7 @@ export class Database {
 
   async #share(append: SharingAppend, together: AppendsTogether, signal: AbortSignal | undefined) {
     const deadline = this.#deadline(signal);
-    const isRefused = (error: unknown) => {
-      const failure = this.failureOf(error);
-      return !isOwn(error) && !this.#passing(failure) && !isUncertain(failure);
-    };
+    const isRefused = (error: unknown) => !isOwn(error) && !this.#meetsOthers(error);
     try {
       return await SharedAppends.of(this.#orm, together).write(append, deadline, isRefused, (work) =>
         this.#onConnection(deadline, (connection, prefix) => work(this.#sql(connection.driver, false, PLAIN, prefix))),
@@ -326,6 +325,12 @@ export class Database {
       deadline.clear();
     }
   }
+
+  /** Whether an error is one of the database, and not of what was to be written: it would meet others as well. */
+  readonly #meetsOthers = (error: unknown): boolean => {
+    const failure = this.failureOf(error);
+    return this.#passing(failure) !== undefined || isUncertain(failure);
+  };
 
   /** Decodes and encodes what needs no statement, at once where the codec need not be waited for. @throws CodecError. */
   code<T>(work: (texts: StoredTexts) => T, texts = this.#texts()): MaybePromise<T> {

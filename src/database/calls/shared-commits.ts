@@ -17,7 +17,7 @@ const MAX_MEMBERS = 64;
 
 /**
  * Lets transactions that wait for the only connection of a database share a commit. It waits for the disk, and they would
- * wait for it one after the other. Each has a savepoint, so that one that fails leaves the others whole.
+ * wait for it one after the other. One that fails leaves the others whole.
  */
 export class SharedCommits {
   static readonly #all = new WeakMap<OrmConnection, SharedCommits>();
@@ -31,13 +31,15 @@ export class SharedCommits {
   }
 
   /**
-   * @param work the statements of a transaction.
+   * @param work the statements of a transaction; it may be done again.
+   * @param meetsOthers whether an error would meet the others as well.
    * @param onConnection waits for the connection.
    * @throws what `work`, the commit or the wait throws; nothing is written then.
    */
   async run<T>(
     work: (driver: Driver) => Promise<T>,
     hooks: TransactionHooks,
+    meetsOthers: (error: unknown) => boolean,
     onConnection: (attempt: (connection: AttemptConnection) => Promise<void>) => Promise<void>,
   ): Promise<T> {
     let done: { result: T } | undefined;
@@ -49,7 +51,7 @@ export class SharedCommits {
     };
     this.#waiting.add(member);
     try {
-      await onConnection((connection) => member.ended ?? this.#lead(connection, member));
+      await onConnection((connection) => member.ended ?? this.#lead(connection, member, meetsOthers));
     } catch (error) {
       // The time to wait for the connection was over while another one had it, and did this work.
       if (!member.ended) throw error;
@@ -63,36 +65,53 @@ export class SharedCommits {
   }
 
   /** Does the work of all that wait in one transaction. */
-  #lead(connection: AttemptConnection, first: Member): Promise<void> {
+  #lead(connection: AttemptConnection, first: Member, meetsOthers: (error: unknown) => boolean): Promise<void> {
     this.#waiting.delete(first);
     const members = [first, ...[...this.#waiting].slice(0, MAX_MEMBERS - 1)];
     for (const member of members) this.#waiting.delete(member);
-    const ended = this.#commit(connection, members).catch((error: unknown) => {
+    const ended = this.#commit(connection, members, meetsOthers).catch((error: unknown) => {
       for (const member of members) member.failed = { error };
     });
     for (const member of members) member.ended = ended;
     return ended;
   }
 
-  async #commit(connection: AttemptConnection, members: readonly Member[]): Promise<void> {
-    const [first, ...others] = members;
-    await connection.transaction(
+  async #commit(
+    connection: AttemptConnection,
+    members: readonly Member[],
+    meetsOthers: (error: unknown) => boolean,
+  ): Promise<void> {
+    const { driver } = connection;
+    try {
+      await this.#inTransaction(connection, members, ({ work }) => work(driver));
+    } catch (error) {
+      if (members.length === 1 || meetsOthers(error)) throw error;
+      // Nothing is written. Savepoints undo what fails alone; at first they would cost two statements for each of those that do not.
+      await this.#inTransaction(connection, members, (member) =>
+        connection.savepoint(
+          () => member.work(driver),
+          (failed) => {
+            member.failed = { error: failed };
+          },
+        ),
+      );
+    }
+  }
+
+  #inTransaction(
+    connection: AttemptConnection,
+    members: readonly Member[],
+    write: (member: Member) => Promise<void>,
+  ): Promise<void> {
+    return connection.transaction(
       async () => {
-        if (others.length === 0) return first?.work(connection.driver);
-        for (const member of members) {
-          await connection.savepoint(
-            () => member.work(connection.driver),
-            (error) => {
-              member.failed = { error };
-            },
-          );
-        }
+        for (const member of members) await write(member);
       },
       {
         beforeCommit: () => {
           for (const { hooks } of members) hooks.beforeCommit?.();
         },
-        rollbackFailed: (error) => first?.hooks.rollbackFailed?.(error),
+        rollbackFailed: (error) => members[0]?.hooks.rollbackFailed?.(error),
       },
     );
   }
