@@ -1,5 +1,5 @@
 // Runs every test there is, and the checks of CI, and prints how long each part took: for the scheduled run, and before a
-// release. Needs what CONTRIBUTING.md names for `test:fire`.
+// release. Needs what CONTRIBUTING.md names for `test:fire`, and Chromium.
 import { spawnSync } from 'node:child_process';
 
 const PARTS = [
@@ -28,7 +28,12 @@ for (const [, name = '', url = ''] of servers.stdout.matchAll(/^export (\w+)=(.*
 const results = PARTS.map((part) => {
   console.log(`=== npm run ${part}`);
   const start = performance.now();
-  const { status } = spawnSync('npm', ['run', ...part.split(' ')], { env, stdio: 'inherit' });
+  // What long runs look for is not in MikroORM: on the other major they would only take their time again.
+  const { ADK_TEST_LONG: _, ...short } = env;
+  const { status } = spawnSync('npm', ['run', ...part.split(' ')], {
+    env: part === 'test:7' ? short : env,
+    stdio: 'inherit',
+  });
   return { part, passed: status === 0, seconds: Math.round((performance.now() - start) / 1000) };
 });
 console.table(results);
