@@ -245,7 +245,7 @@ export class Database {
         rollbackFailed: (failed) => this.report(failed, { operation: 'rollback', key: {} }),
       };
       if (options?.sharesCommit && this.dialect.connections.defaultPoolMax === 1)
-        return SharedCommits.of(this.#orm).run(run, hooks, this.#meetsOthers, (lead) =>
+        return SharedCommits.of(this.#orm).run(run, hooks, this.#failsAll, (lead) =>
           this.#onConnection(this.#deadline(signal), lead),
         );
       const setting = options?.locksRowsOnly ? this.dialect.sql.lockRowsOnly : undefined;
@@ -316,7 +316,7 @@ export class Database {
 
   async #share(append: SharingAppend, together: AppendsTogether, signal: AbortSignal | undefined) {
     const deadline = this.#deadline(signal);
-    const isRefused = (error: unknown) => !isOwn(error) && !this.#meetsOthers(error);
+    const isRefused = (error: unknown) => !isOwn(error) && !this.#failsAll(error);
     try {
       return await SharedAppends.of(this.#orm, together).write(append, deadline, isRefused, (work) =>
         this.#onConnection(deadline, (connection, prefix) => work(this.#sql(connection.driver, false, PLAIN, prefix))),
@@ -326,8 +326,8 @@ export class Database {
     }
   }
 
-  /** Whether an error is one of the database, and not of what was to be written: it would meet others as well. */
-  readonly #meetsOthers = (error: unknown): boolean => {
+  /** Whether the state of the database or of the connection has caused an error, so that every other write would fail as well. */
+  readonly #failsAll = (error: unknown): boolean => {
     const failure = this.failureOf(error);
     return this.#passing(failure) !== undefined || isUncertain(failure);
   };
@@ -489,7 +489,7 @@ export class Database {
         if (refusal) throw refusal;
         const failure = this.failureOf(error);
         if (failure === 'lockTimeout' && !this.#joined) {
-          // The driver would stop the process while it waits for a lock of SQLite: waited for by trying again.
+          // A driver that waited for a lock of SQLite would stop the process, so the attempt is made again until the lock is free.
           lockBegan ??= performance.now();
           if (this.#orm.mustWaitForLocks && performance.now() - lockBegan < LOCK_TIMEOUT_MS) {
             await setTimeout(Math.random() * LOCK_PAUSE_MS);

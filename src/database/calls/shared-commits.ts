@@ -32,14 +32,14 @@ export class SharedCommits {
 
   /**
    * @param work the statements of a transaction; it may be done again.
-   * @param meetsOthers whether an error would meet the others as well.
+   * @param failsAll whether the other transactions would fail with this error as well.
    * @param onConnection waits for the connection.
    * @throws what `work`, the commit or the wait throws; nothing is written then.
    */
   async run<T>(
     work: (driver: Driver) => Promise<T>,
     hooks: TransactionHooks,
-    meetsOthers: (error: unknown) => boolean,
+    failsAll: (error: unknown) => boolean,
     onConnection: (attempt: (connection: AttemptConnection) => Promise<void>) => Promise<void>,
   ): Promise<T> {
     let done: { result: T } | undefined;
@@ -51,7 +51,7 @@ export class SharedCommits {
     };
     this.#waiting.add(member);
     try {
-      await onConnection((connection) => member.ended ?? this.#lead(connection, member, meetsOthers));
+      await onConnection((connection) => member.ended ?? this.#lead(connection, member, failsAll));
     } catch (error) {
       // The time to wait for the connection was over while another one had it, and did this work.
       if (!member.ended) throw error;
@@ -65,11 +65,11 @@ export class SharedCommits {
   }
 
   /** Does the work of all that wait in one transaction. */
-  #lead(connection: AttemptConnection, first: Member, meetsOthers: (error: unknown) => boolean): Promise<void> {
+  #lead(connection: AttemptConnection, first: Member, failsAll: (error: unknown) => boolean): Promise<void> {
     this.#waiting.delete(first);
     const members = [first, ...[...this.#waiting].slice(0, MAX_MEMBERS - 1)];
     for (const member of members) this.#waiting.delete(member);
-    const ended = this.#commit(connection, members, meetsOthers).catch((error: unknown) => {
+    const ended = this.#commit(connection, members, failsAll).catch((error: unknown) => {
       for (const member of members) member.failed = { error };
     });
     for (const member of members) member.ended = ended;
@@ -79,14 +79,15 @@ export class SharedCommits {
   async #commit(
     connection: AttemptConnection,
     members: readonly Member[],
-    meetsOthers: (error: unknown) => boolean,
+    failsAll: (error: unknown) => boolean,
   ): Promise<void> {
     const { driver } = connection;
     try {
       await this.#inTransaction(connection, members, ({ work }) => work(driver));
     } catch (error) {
-      if (members.length === 1 || meetsOthers(error)) throw error;
-      // Nothing is written. Savepoints undo what fails alone; at first they would cost two statements for each of those that do not.
+      if (members.length === 1 || failsAll(error)) throw error;
+      // Nothing is written. Each gets a savepoint now, so that only the one that fails is undone; two statements for each are too
+      // much for the first try, which next to never fails.
       await this.#inTransaction(connection, members, (member) =>
         connection.savepoint(
           () => member.work(driver),

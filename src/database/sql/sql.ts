@@ -1,6 +1,6 @@
 import type { Driver, StatementContext } from '../drivers/driver.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
-import { isPromise } from '../../model/codec.js';
+import { after, isPromise } from '../../model/codec.js';
 import { LastUsed } from '../../model/last-used.js';
 import { numberOf } from './row-values.js';
 import type { Statements } from './statements.js';
@@ -56,25 +56,23 @@ export function sqlOf(statements: Statements, driver: Driver, check: CheckExpres
   let isChecked = false;
   const forRows: StatementContext = { ...context, wants: 'rows' };
   const forChange: StatementContext = { ...context, wants: 'change' };
-  const send = (given: string, values: readonly unknown[], as: StatementContext) => {
+  const sendNow = (given: string, values: readonly unknown[], as: StatementContext) => {
     const text = isChecked || values.length === 0 || driver.hasRightSettings ? given : checked(check, given, values);
     if (isInTransaction && values.length > 0) isChecked = true;
     const plain = values.map((value) => (value instanceof CheckingValue ? value.value : value));
     return statements.send(driver, prefix + text, plain, as);
   };
+  const send = (text: string, values: readonly unknown[], as: StatementContext) =>
+    after(isInProcess ? turnOfEventLoop() : undefined, () => sendNow(text, values, as));
   return {
     texts,
     isInTransaction,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {
-      const turn = isInProcess ? turnOfEventLoop() : undefined;
-      if (turn) await turn;
       const sent = send(text, values, forRows);
       // Each statement is written for the columns of its `Row`; `row-values.ts` checks their values.
       return (isPromise(sent) ? await sent : sent).rows as Row[];
     },
     async run(text, values = []) {
-      const turn = isInProcess ? turnOfEventLoop() : undefined;
-      if (turn) await turn;
       const sent = send(text, values, forChange);
       const { affectedRows, insertId } = isPromise(sent) ? await sent : sent;
       return { affectedRows: wholeNumber(affectedRows), insertId: wholeNumber(insertId ?? 0) };

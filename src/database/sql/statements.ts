@@ -3,7 +3,7 @@ import type { Driver, DriverResult, StatementContext } from '../drivers/driver.j
 import { isPromise, type MaybePromise } from '../../model/codec.js';
 import { isObject } from '../../model/objects.js';
 
-/** A connection of MikroORM, as far as it is used: its `executeQuery` logs by this each statement that it has run. */
+/** The member of a connection of MikroORM that is used: its `executeQuery` calls it after each statement. */
 interface LoggingConnection {
   logQuery(shown: string, context: QueryLogContext): void;
 }
@@ -34,7 +34,7 @@ export class Statements {
     this.#format = (text, values) => platform.formatQuery(text, values);
   }
 
-  /** @returns the result itself, of a driver that does not let wait for it. */
+  /** @returns the result itself where the driver gives no promise of it. */
   send(
     driver: Driver,
     given: string,
