@@ -1,6 +1,7 @@
 import { createCipheriv, createDecipheriv, createSecretKey, randomBytes, type KeyObject } from 'node:crypto';
 import { aBoolean, aFunction, aWait, anything, object } from '../model/arguments.js';
-import { after, isPromise, type Codec, type CodecContext, type MaybePromise } from '../model/codec.js';
+import type { Codec, CodecContext } from '../model/codec.js';
+import { after, isPromise, type MaybePromise } from '../model/maybe-promise.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
 
 /** What a key is asked for. */

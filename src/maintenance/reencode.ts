@@ -1,7 +1,8 @@
 import { setTimeout } from 'node:timers/promises';
 import type { Database } from '../database/calls/database.js';
 import { RECODED_TABLES, type RecodedTable, type StoredText } from '../database/stores/recode-store.js';
-import { encodingOf, isPromise } from '../model/codec.js';
+import { encodingOf } from '../model/codec.js';
+import { isPromise } from '../model/maybe-promise.js';
 import { givenKey } from '../model/keys.js';
 import type { ReencodeResult } from '../model/progress.js';
 import { CallInParts } from './call-in-parts.js';

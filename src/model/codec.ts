@@ -1,6 +1,6 @@
 import { CodecError } from './errors.js';
 import type { SessionKey } from './keys.js';
-import { isObject } from './objects.js';
+import { isPromise, after, type MaybePromise } from './maybe-promise.js';
 import { prefixed, type Scope } from './state.js';
 
 /** Which text a codec has before it. Whoever binds a text to it notices that a row was moved or swapped. */
@@ -92,16 +92,6 @@ export const isWhole = (text: string): boolean => isEncoded(text) && parsed(text
 
 const shownSteps = (steps: readonly Step[]) =>
   steps.map(({ codec, key }) => (key === undefined ? codec : `${codec} (key ${key})`)).join(', ');
-
-export type MaybePromise<T> = T | Promise<T>;
-
-/** Not by `instanceof`: a host's promise may be of another realm. */
-export const isPromise = <T>(value: MaybePromise<T>): value is Promise<T> => isObject(value) && 'then' in value;
-
-/** Continues with a value, at once where it is no promise. */
-export function after<T, R>(value: MaybePromise<T>, next: (value: T) => MaybePromise<R>): MaybePromise<R> {
-  return isPromise(value) ? value.then(next) : next(value);
-}
 
 /** The codecs of a service. */
 export class TextCodec {

@@ -1,4 +1,5 @@
-import { TextCodec, isEncoded, isPromise, type CodecContext, type Decoded, type MaybePromise } from './codec.js';
+import { TextCodec, isEncoded, type CodecContext, type Decoded } from './codec.js';
+import { isPromise, type MaybePromise } from './maybe-promise.js';
 
 /** Thrown out of work that has met texts which are not there yet. The work is run again when they are there. */
 export class TextsAwaited extends Error {

@@ -6,7 +6,7 @@ import type { AppendBatch } from '../database/dialects/dialect.js';
 import { isOpen } from '../database/orm/host-transaction.js';
 import { encodedBatch } from '../database/stores/event-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import { isPromise } from '../model/codec.js';
+import { isPromise } from '../model/maybe-promise.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';

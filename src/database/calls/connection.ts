@@ -1,4 +1,4 @@
-import { isPromise, type MaybePromise } from '../../model/codec.js';
+import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
 import { attemptTimer } from './attempt-timer.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import type { OrmConnection, ReservedConnection } from '../orm/orm-connection.js';

@@ -9,7 +9,8 @@ import {
   driverCodeOf,
 } from '../../model/errors.js';
 import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
-import { TextCodec, type Codec, type MaybePromise } from '../../model/codec.js';
+import { TextCodec, type Codec } from '../../model/codec.js';
+import type { MaybePromise } from '../../model/maybe-promise.js';
 import { StoredTexts, TextsAwaited } from '../../model/stored-texts.js';
 import type { ErrorContext, ReportingOptions, RetryOptions } from '../../model/options.js';
 import {

@@ -1,4 +1,4 @@
-import type { MaybePromise } from '../../model/codec.js';
+import type { MaybePromise } from '../../model/maybe-promise.js';
 
 /** What a statement is sent with. */
 export interface StatementContext {

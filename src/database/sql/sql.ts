@@ -1,6 +1,6 @@
 import type { Driver, StatementContext } from '../drivers/driver.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
-import { after, isPromise } from '../../model/codec.js';
+import { after, isPromise } from '../../model/maybe-promise.js';
 import { LastUsed } from '../../model/last-used.js';
 import { numberOf } from './row-values.js';
 import type { Statements } from './statements.js';

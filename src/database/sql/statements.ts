@@ -1,6 +1,6 @@
 import { DriverException, type Configuration, type EntityManager, type ExceptionConverter } from '@mikro-orm/core';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
-import { isPromise, type MaybePromise } from '../../model/codec.js';
+import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
 import { isObject } from '../../model/objects.js';
 
 /** The member of a connection of MikroORM that is used: its `executeQuery` calls it after each statement. */
