@@ -123,7 +123,7 @@ const tables: Check = async ({ em }) => {
 };
 
 const schema: Check = async ({ em, dialect, read }) => {
-  const statements = await schemaDifferences(em, dialect.sql, read);
+  const statements = await schemaDifferences(em, dialect, read);
   if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
   const advice = ['Run:', ...statements].join('\n');
   return { state: 'wrong', found: 'the tables lack what the entities have', advice };

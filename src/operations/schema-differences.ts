@@ -1,7 +1,7 @@
-import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/core';
+import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../../entities/dialect-name.js';
 import { TABLES, locationFor, locationOf } from '../../migrations/tables.js';
-import type { DialectSql } from '../database/dialects/dialect.js';
+import type { Dialect, DialectRepairs } from '../database/dialects/dialect.js';
 import { checking, type Run } from '../database/sql/sql.js';
 import { textOf } from '../database/sql/row-values.js';
 
@@ -33,20 +33,23 @@ const NO_FOREIGN_KEYS_LATER =
  *
  * @returns what puts each difference right, a statement as a rule.
  */
-export async function schemaDifferences(em: EntityManager, dialect: DialectSql, read: Run): Promise<string[]> {
-  const { schema } = locationFor(em.config, {
-    dialect: supportedDialect(em.getPlatform()),
-    ...locationOf(em.getMetadata()),
-  });
+export async function schemaDifferences(
+  em: EntityManager,
+  { sql: pieces, repairs }: Dialect,
+  read: Run,
+): Promise<string[]> {
+  const dialect = supportedDialect(em.getPlatform());
+  const location = locationFor(em.config, { dialect, ...locationOf(em.getMetadata()) });
+  const schema = TRAITS[dialect].hasSchemas ? location.schema : undefined;
   const entities = [...em.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
   const values = [schema ?? null, ...entities.map(({ tableName }) => checking(tableName))];
-  const rows = await read((sql) => sql.all<Part>(dialect.catalog(entities.length), [...values, ...values, ...values]));
+  const rows = await read((sql) => sql.all<Part>(pieces.catalog(entities.length), [...values, ...values, ...values]));
   const parts = rows.map((row) => ({ ...row, detail: textOf(row.detail), name: textOf(row.name) }));
   return entities.flatMap((meta) => {
     const there = parts.filter(({ table_name }) => table_name === meta.tableName);
     // The connection finds the table in a schema that is not its first one.
     if (there.length === 0) return [];
-    return neededBy(meta, em, schema)
+    return neededBy(meta, em.getPlatform(), repairs, schema)
       .filter((needed) => !there.some((part) => isMet(needed, part)))
       .flatMap(({ kind, name, drop, statement }) => {
         const isOther = drop !== undefined && there.some((part) => part.kind === kind && part.name === name);
@@ -63,25 +66,19 @@ function isMet(needed: Needed, part: Part): boolean {
   );
 }
 
-function neededBy(meta: EntityMetadata, em: EntityManager, schema: string | undefined): Needed[] {
-  const platform = em.getPlatform();
-  const dialect = supportedDialect(platform);
-  const isSqlite = dialect === 'sqlite';
-  const isPostgreSql = dialect === 'postgresql';
-  const isMySql = !isSqlite && !isPostgreSql;
+function neededBy(
+  meta: EntityMetadata,
+  platform: Platform,
+  repairs: DialectRepairs,
+  schema: string | undefined,
+): Needed[] {
+  const { alterations } = repairs;
   const quote = (name: string) => platform.quoteIdentifier(name);
-  const qualified = (name: string) =>
-    schema && TRAITS[dialect].hasSchemas ? `${quote(schema)}.${quote(name)}` : quote(name);
+  const qualified = (name: string) => (schema ? `${quote(schema)}.${quote(name)}` : quote(name));
   const list = (names: readonly string[]) => names.map(quote).join(', ');
   const table = qualified(meta.tableName);
   const properties: Record<string, EntityProperty> = meta.properties;
   const columnsOf = (names: readonly string[]) => names.flatMap((name) => properties[name]?.fieldNames ?? []);
-  const dropIndex = (name: string, isUnique: boolean) => {
-    if (isMySql) return `drop index ${quote(name)} on ${table};`;
-    return isPostgreSql && isUnique
-      ? `alter table ${table} drop constraint ${quote(name)};`
-      : `drop index ${qualified(name)};`;
-  };
   const index = (name: string | undefined, columns: readonly string[], isUnique: boolean): Needed => ({
     kind: 'index',
     name,
@@ -89,24 +86,29 @@ function neededBy(meta: EntityMetadata, em: EntityManager, schema: string | unde
     statement: name
       ? `create ${isUnique ? 'unique ' : ''}index ${quote(name)} on ${table} (${list(columns)});`
       : `alter table ${table} add primary key (${list(columns)});`,
-    ...(name && { drop: dropIndex(name, isUnique) }),
+    ...(name && { drop: repairs.dropIndex({ table, name: quote(name), qualifiedName: qualified(name), isUnique }) }),
   });
   const named = (lists: readonly { name?: string; properties?: unknown }[], isUnique: boolean) =>
     lists.map(({ name, properties: of }) => index(name, columnsOf([of].flat() as string[]), isUnique));
 
-  const keys = columnsOf(meta.primaryKeys);
   const needed = [...named(meta.indexes, false), ...named(meta.uniques, true)];
-  // A number that SQLite counts up by itself is the table's own order, without an index; others it cannot add.
-  if (!isSqlite) needed.push(index(undefined, keys, true));
+  if (!alterations) {
+    const foreignKey: Needed = {
+      kind: 'foreign key',
+      name: undefined,
+      detail: 'cascade',
+      statement: NO_FOREIGN_KEYS_LATER,
+    };
+    return [...needed, ...meta.relations.map(() => foreignKey)];
+  }
+  needed.push(index(undefined, columnsOf(meta.primaryKeys), true));
   for (const { fieldNames, columnTypes } of meta.props) {
     fieldNames.forEach((column, i) => {
       const type = columnTypes[i] ?? '';
       const [, collation] = / collate "?(\w+)"?/.exec(type) ?? [];
       if (collation === undefined) return;
       const isNullable = meta.props.some((prop) => prop.fieldNames.includes(column) && prop.nullable === true);
-      const change = isPostgreSql
-        ? `alter column ${quote(column)} type ${type}`
-        : `modify ${quote(column)} ${type} ${isNullable ? 'null' : 'not null'}`;
+      const change = alterations.column(quote(column), type, isNullable);
       needed.push({ kind: 'column', name: column, detail: collation, statement: `alter table ${table} ${change};` });
     });
   }
@@ -114,13 +116,12 @@ function neededBy(meta: EntityMetadata, em: EntityManager, schema: string | unde
     if (!targetMeta) continue;
     needed.push({
       kind: 'foreign key',
-      name: isSqlite ? undefined : name,
+      name,
       detail: 'cascade',
-      statement: isSqlite
-        ? NO_FOREIGN_KEYS_LATER
-        : `alter table ${table} add constraint ${quote(name ?? '')} foreign key (${list(fieldNames)}) ` +
-          `references ${qualified(targetMeta.tableName)} (${list(referencedColumnNames)}) on delete cascade;`,
-      ...(name && { drop: `alter table ${table} drop ${isMySql ? 'foreign key' : 'constraint'} ${quote(name)};` }),
+      statement:
+        `alter table ${table} add constraint ${quote(name ?? '')} foreign key (${list(fieldNames)}) ` +
+        `references ${qualified(targetMeta.tableName)} (${list(referencedColumnNames)}) on delete cascade;`,
+      ...(name && { drop: `alter table ${table} drop ${alterations.foreignKey} ${quote(name)};` }),
     });
   }
   return needed;

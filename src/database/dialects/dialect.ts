@@ -44,6 +44,7 @@ export interface Dialect {
   readonly errors: DialectErrors;
   readonly sql: DialectSql;
   readonly operations: DialectOperations;
+  readonly repairs: DialectRepairs;
   /** Left out where the server accepts statements of any length: each value is sent in one piece. */
   readonly limits?: DialectLimits;
   /** Left out where the server cannot notify: readers of the log in other processes find a commit when they poll. */
@@ -280,6 +281,26 @@ export interface AppendsTogether {
    * @throws the database's error of any of them; none is written then.
    */
   write(sql: Sql, batches: readonly AppendBatch[]): Promise<readonly (number | undefined)[]>;
+}
+
+/** Pieces of the statements by which `doctor` restores what a table has lost. All names are quoted. */
+export interface DialectRepairs {
+  dropIndex(index: IndexName): string;
+  /** Left out where a table that exists gets no keys, and columns have no collation of their own. */
+  readonly alterations?: {
+    /** What follows `alter table …` to restore a column; `type` includes its collation. */
+    column(name: string, type: string, isNullable: boolean): string;
+    /** What follows `drop` before the name of a foreign key. */
+    readonly foreignKey: 'constraint' | 'foreign key';
+  };
+}
+
+export interface IndexName {
+  table: string;
+  name: string;
+  /** Behind the name of its schema, if it has one. */
+  qualifiedName: string;
+  isUnique: boolean;
 }
 
 /** For MySQL and MariaDB, which refuse packets above `max_allowed_packet`, 16 MB by MariaDB's default. */

@@ -343,6 +343,14 @@ export const mysql: Dialect = {
     },
   },
 
+  repairs: {
+    dropIndex: ({ table, name }) => `drop index ${name} on ${table};`,
+    alterations: {
+      column: (name, type, isNullable) => `modify ${name} ${type} ${isNullable ? 'null' : 'not null'}`,
+      foreignKey: 'foreign key',
+    },
+  },
+
   limits: {
     maxTextLength: MAX_TEXT_LENGTH,
 

@@ -196,6 +196,12 @@ export const postgresql: Dialect = {
     appendInOneStatement: (tables) => appendInOneStatement(tables, postgresql.sql),
   },
 
+  repairs: {
+    dropIndex: ({ table, name, qualifiedName, isUnique }) =>
+      isUnique ? `alter table ${table} drop constraint ${name};` : `drop index ${qualifiedName};`,
+    alterations: { column: (name, type) => `alter column ${name} type ${type}`, foreignKey: 'constraint' },
+  },
+
   push: {
     channel: ({ events }) => `adk_${hashOf(events)}`,
     notify: "select pg_notify(?, '')",

@@ -152,4 +152,6 @@ export const sqlite: Dialect = {
   },
 
   operations: returningOperations,
+
+  repairs: { dropIndex: ({ qualifiedName }) => `drop index ${qualifiedName};` },
 };
