@@ -5,6 +5,7 @@ import type { StateEntry } from '../../../src/model/state.js';
 import { readerOf } from '../../../src/operations/reader.js';
 import { readPast } from '../../../src/sessions/history.js';
 import { pastStateOf, type PastLimits } from '../../../src/studio/past-state.js';
+import { randomNumbers } from '../../../src/testing/random.js';
 import { availableDatabases } from '../../support/servers.js';
 import { Served } from './served.js';
 
@@ -12,15 +13,6 @@ const LENGTH = 40;
 /** A session is trimmed where the seed is divisible by three. */
 const SEEDS = process.env['ADK_TEST_LONG'] ? [1, 2, 3, 4, 5, 6] : [1, 3];
 const ALL: PastLimits = { keys: 100, events: 1_000, step: 7, text: 1_000_000, changes: 1_000 };
-
-/** The same numbers for the same seed. */
-function randomOf(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
-    return Math.floor((state / 2 ** 31) * below);
-  };
-}
 
 describe.each(availableDatabases())('on %s', (name) => {
   let served: Served;
@@ -32,7 +24,7 @@ describe.each(availableDatabases())('on %s', (name) => {
   /** A session in which state is set by events and outside of them, removed, taken back and trimmed. */
   async function live(key: SessionKey, seed: number): Promise<void> {
     const { service, orm } = served;
-    const random = randomOf(seed);
+    const random = randomNumbers(seed);
     const someKey = () => `k${random(8)}`;
     let session = await service.createSession({ ...key, state: { given: seed, [someKey()]: 'created' } });
     while (session.events.length < LENGTH) {
