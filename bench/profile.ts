@@ -1,4 +1,3 @@
-/** Where an append of ours spends its time: `npx tsx bench/profile.ts better-sqlite`. */
 import { Session, type Profiler } from 'node:inspector/promises';
 import { performance } from 'node:perf_hooks';
 import { start, stop } from '../test/support/run-servers.js';
@@ -9,28 +8,30 @@ import { appendLane } from './workloads/sessions.js';
 const APPENDS = 2_000;
 const SHOWN = 25;
 
-const database = (process.argv[2] ?? 'better-sqlite') as DatabaseName;
-process.env['ADK_TEST_DATABASES'] = database;
-
-await start();
-const contenders = await openContenders(database);
-try {
-  const lane = appendLane(contenders.ours);
-  const run = async () => {
+/** Shows where an append of ours spends its time. */
+export async function runProfile([name = 'better-sqlite']: string[]): Promise<void> {
+  const database = name as DatabaseName;
+  process.env['ADK_TEST_DATABASES'] = database;
+  await start();
+  const contenders = await openContenders(database);
+  try {
+    const lane = appendLane(contenders.ours);
+    const run = async () => {
+      await lane.prepare?.(APPENDS);
+      const begin = performance.now();
+      await lane.run(APPENDS);
+      return performance.now() - begin;
+    };
+    await run();
+    const ms = await run();
     await lane.prepare?.(APPENDS);
-    const begin = performance.now();
-    await lane.run(APPENDS);
-    return performance.now() - begin;
-  };
-  await run();
-  const ms = await run();
-  await lane.prepare?.(APPENDS);
-  const profile = await profiled(() => lane.run(APPENDS));
-  process.stdout.write(`${database}: ${((ms * 1_000) / APPENDS).toFixed(0)} µs an append\n`);
-  print(profile);
-} finally {
-  await closeContenders(contenders);
-  await stop();
+    const profile = await profiled(() => lane.run(APPENDS));
+    process.stdout.write(`${database}: ${((ms * 1_000) / APPENDS).toFixed(0)} µs an append\n`);
+    print(profile);
+  } finally {
+    await closeContenders(contenders);
+    await stop();
+  }
 }
 
 async function profiled(work: () => Promise<void>): Promise<Profiler.Profile> {
@@ -84,12 +85,16 @@ function print({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile): void
   table('By function, with what it calls', inclusive);
 }
 
+/** The folder in which `npm run bench` runs our files is among the packages. */
+const OURS = /.*node_modules\/\.cache\/adk-mikro-orm\/bench\//;
+
 function packageOf(url: string, functionName: string): string {
   if (url === '') return functionName; // (idle), (program), (garbage collector), and native functions
-  const inModules = /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url);
-  return inModules?.[1] ?? (url.startsWith('node:') ? 'node' : url.replace(/.*\/(src|bench|entities)\/.*/, '$1'));
+  if (url.startsWith('node:')) return 'node';
+  const [, name = ''] = /^((?:@[^/]+\/)?[^/]+)/.exec(placeOf(url)) ?? [];
+  return name;
 }
 
 function placeOf(url: string): string {
-  return url.replace(/.*node_modules\//, '').replace(/.*\/(?=(?:src|bench)\/)/, '');
+  return OURS.test(url) ? url.replace(OURS, '') : url.replace(/.*node_modules\//, '');
 }

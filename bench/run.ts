@@ -7,6 +7,7 @@ import { databaseFacts, machineFacts, measuredDatabases, packageVersions } from 
 import { runGrowth } from './growth/run.js';
 import { measure, type Effort } from './measure.js';
 import { USAGE, benchOptions, commandOf, type BenchOptions } from './options.js';
+import { runProfile } from './profile.js';
 import { printCases, printHeader, printComparisons, printHeading, printHeadline, showProgress } from './report.js';
 import { caseResult, comparisonResults, titleOf, type Results } from './results.js';
 import { write } from './write.js';
@@ -18,6 +19,7 @@ const args = process.argv.slice(2);
 
 if (args[0] === 'growth') await runGrowth(args.slice(1));
 else if (args[0] === 'studio') await runStudio(args.slice(1));
+else if (args[0] === 'profile') await runProfile(args.slice(1));
 else await run(benchOptions(args));
 
 async function run(options: BenchOptions): Promise<void> {
