@@ -11,7 +11,7 @@ import { FAILURES, passingOf, type Failure } from '../../../src/model/failures.j
 import { navigationProblems } from '../../../site/navigation.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
 import { OTHER_PAGES, blocksOf, compile, docsPages, pages, type Block, type Compiled } from './blocks.js';
-import { given, type Given } from './given.js';
+import { given, takeBack, type Given } from './given.js';
 
 const root = process.cwd();
 const blocks = pages().flatMap(blocksOf);
@@ -211,7 +211,7 @@ describe('the code in README and docs', () => {
     // What the pages print is not what they are tested by.
     jest.spyOn(console, 'log').mockReturnValue();
     const lent = await given();
-    await Promise.all([lent.orm.close(), lent.other.close()]);
+    await takeBack(lent);
     compiled = await compile(root, blocks, Object.keys(lent));
     process.chdir(folder);
     // The store that docs/migrate-from.md reads.
@@ -240,7 +240,7 @@ describe('the code in README and docs', () => {
       const declared = await run(lent);
       await EXPECTED[nameOf(blocks[i]!)]?.(lent, declared);
 
-      await Promise.all([lent.orm.close(), lent.other.close()]);
+      await takeBack(lent);
       if (declared.orm instanceof MikroORM) await declared.orm.close();
     },
   );

@@ -63,3 +63,5 @@ export async function given() {
 }
 
 export type Given = Awaited<ReturnType<typeof given>>;
+
+export const takeBack = ({ orm, other }: Given) => Promise.all([orm.close(), other.close()]);
