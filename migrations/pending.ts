@@ -50,7 +50,10 @@ export class PendingMigrations {
     try {
       return await this.#storage.executed();
     } catch (error) {
-      if (NOT_MADE.has(driverCodeOf(error))) return [];
+      const code = driverCodeOf(error);
+      if (NOT_MADE.has(code)) return [];
+      // MikroORM 7 makes the table before it reads it, and another process may have made it in between.
+      if (code === 'ER_TABLE_EXISTS_ERROR') return await this.#storage.executed();
       throw error;
     }
   }
