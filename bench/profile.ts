@@ -96,5 +96,5 @@ function packageOf(url: string, functionName: string): string {
 }
 
 function placeOf(url: string): string {
-  return OURS.test(url) ? url.replace(OURS, '') : url.replace(/.*node_modules\//, '');
+  return url.replace(OURS, '').replace(/.*node_modules\//, '');
 }

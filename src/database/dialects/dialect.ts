@@ -283,7 +283,7 @@ export interface AppendsTogether {
   write(sql: Sql, batches: readonly AppendBatch[]): Promise<readonly (number | undefined)[]>;
 }
 
-/** Pieces of the statements by which `doctor` restores what a table has lost. All names are quoted. */
+/** Pieces of the statements that `doctor` prints, with which a host restores indexes, keys and collations. All names are quoted. */
 export interface DialectRepairs {
   dropIndex(index: IndexName): string;
   /** Left out where a table that exists gets no keys, and columns have no collation of their own. */
