@@ -2,20 +2,23 @@
 // eslint-disable-next-line @typescript-eslint/no-require-imports
 const { default: TestSequencer } = require('@jest/test-sequencer');
 
-const isContract = (/** @type {string} */ file) => /[\\/]contract[\\/][^\\/]+\.test\.ts$/.test(file);
+/** Files that take long although they are small, longest first: each of the first runs all suites of a database. */
+const LONG = [/[\\/]contract[\\/][^\\/]+$/, /[\\/]contract[\\/](runner|differential)[\\/]/];
 
 /**
- * Begins with the contract's files: each runs all suites of a database, which takes minutes, in two lines. Jest takes large
- * files for long ones where it has not run them before, as in CI, and the last workers would end long after the others.
+ * Begins with the files that take longest. Jest takes large files for long ones where it has not run them before, as in CI,
+ * and the last workers would end long after the others.
  */
-module.exports = class ContractFirst extends TestSequencer {
+module.exports = class LongestFirst extends TestSequencer {
   /**
    * @override
    * @param {import('@jest/test-result').Test[]} tests
    */
   async sort(tests) {
-    const rank = (/** @type {import('@jest/test-result').Test} */ { path, duration }) =>
-      duration === undefined && isContract(path) ? 0 : 1;
+    const rank = (/** @type {import('@jest/test-result').Test} */ { path, duration }) => {
+      const known = duration === undefined ? LONG.findIndex((files) => files.test(path)) : -1;
+      return known === -1 ? LONG.length : known;
+    };
     return [...(await super.sort(tests))].sort((a, b) => rank(a) - rank(b));
   }
 };

@@ -40,13 +40,17 @@ export async function packPackage(): Promise<string> {
   const copy = path.join(root, 'copy');
   await mkdir(copy);
   for (const name of [
+    'docs',
     'entities',
+    'examples',
     'migrations',
-    'src',
     'scripts',
+    'src',
     'CHANGELOG.md',
+    'CONTRIBUTING.md',
     'LICENSE',
     'README.md',
+    'SECURITY.md',
     'package.json',
   ]) {
     await cp(path.join(repository, name), path.join(copy, name), { recursive: true });
@@ -55,7 +59,7 @@ export async function packPackage(): Promise<string> {
     await cp(path.join(repository, name), path.join(copy, name));
   }
   await symlink(builders, path.join(copy, 'node_modules'), 'junction');
-  // Types are checked by test/hosts/package, where what `npm pack` makes by itself is installed.
+  // `npm run check:package` packs by the build that checks them.
   await run(process.execPath, ['scripts/build.js', '--noCheck'], { cwd: copy });
   await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd: copy });
   const [packed = ''] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
