@@ -1,6 +1,6 @@
 import type { DialectName } from '../../../entities/dialect-name.js';
 import type { Driver, DriverResult, StatementContext } from './driver.js';
-import { withLiterals } from './mysql-driver.js';
+import { firstRows, withLiterals } from './mysql-driver.js';
 import { numbered } from './node-postgres.js';
 
 /** The member of a connection of kysely that is used. There is one object for each physical connection. */
@@ -41,6 +41,6 @@ export class KyselyDriver implements Driver {
 
   async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
     const { rows, numAffectedRows, insertId } = await this.#connection.executeQuery(this.#queryOf(text, values));
-    return { rows, affectedRows: numAffectedRows ?? 0, insertId };
+    return { rows: firstRows(rows), affectedRows: numAffectedRows ?? 0, insertId };
   }
 }

@@ -68,9 +68,12 @@ function resultOf(result: unknown): DriverResult {
     const { affectedRows, insertId }: { affectedRows?: unknown; insertId?: unknown } = result ?? {};
     return { rows: [], affectedRows, insertId };
   }
-  // A block of MariaDB gives several results, of which the first has its rows.
-  const rows: unknown[] = Array.isArray(result[0]) ? result[0] : result;
-  return { rows: rows as object[], affectedRows: 0, insertId: undefined };
+  return { rows: firstRows(result), affectedRows: 0, insertId: undefined };
+}
+
+/** A block of MariaDB gives several results, of which the first has its rows. */
+export function firstRows(result: readonly unknown[]): object[] {
+  return (Array.isArray(result[0]) ? result[0] : result) as object[];
 }
 
 export function withLiterals(text: string, values: readonly unknown[]): string {

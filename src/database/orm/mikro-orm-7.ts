@@ -36,6 +36,8 @@ const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 /** The members of a pool of node-postgres or mysql2 that are used. */
 interface NativePool {
   on(event: 'acquire' | 'release', listener: (...of: unknown[]) => void): unknown;
+  /** Of mysql2. */
+  getConnection?: (done: (error: unknown, raw?: unknown) => void) => unknown;
 }
 
 function isPool(client: unknown): client is NativePool {
@@ -106,9 +108,18 @@ export class KyselyOrmConnection implements OrmConnection {
   #noteReserved(pool: NativePool): void {
     const out = new Set<object>();
     this.#reserved = out;
-    pool.on('acquire', (raw) => {
+    const take = (raw: unknown) => {
       if (isObject(raw)) out.add(raw);
-    });
+    };
+    // mysql2 has no event for a connection that it hands over to the next that waits; it may have been out before anybody listened.
+    const give = pool.getConnection?.bind(pool);
+    if (give)
+      pool.getConnection = (done) =>
+        give((error, raw) => {
+          take(raw);
+          done(error, raw);
+        });
+    else pool.on('acquire', take);
     pool.on('release', (...of) => {
       for (const each of of) if (isObject(each)) out.delete(each);
     });
@@ -162,7 +173,7 @@ export class KyselyOrmConnection implements OrmConnection {
     if (known) return known;
     const raw = this.#database ?? this.#rawOf(connection);
     const driver = raw && driverOf(raw);
-    // The result may change: a transaction that the host began before the first call has a connection that nobody saw taken out.
+    // The result may change: the connection of a transaction that the host began before the first call is known later.
     if (!driver) return new KyselyDriver(connection, supportedDialect(this.#em.getPlatform()));
     this.#drivers.set(connection, driver);
     return driver;

@@ -60,12 +60,15 @@ test(`a process that appends is killed ${KILLS} times: what it acknowledged is t
     if (round < KILLS) next = openedChild();
 
     const job = { sessionId: SESSION_ID, label: `life ${round}`, beside: BESIDE };
-    const appending = child.call('appendForever', job).catch(String);
-    for (const { database } of opened) await child.untilAcknowledged(randomInt(1, 60), database.name);
+    const appending = child.call('appendForever', job);
+    const end = appending.catch(String);
+    // An append that fails ends the test with its error.
+    for (const { database } of opened)
+      await Promise.race([appending, child.untilAcknowledged(randomInt(1, 60), database.name)]);
     // A moment that no acknowledgement sets.
     await setTimeout(Math.random() * 10);
     await child.kill();
-    expect(await appending).toBe('Error: The process has ended');
+    expect(await end).toBe('Error: The process has ended');
 
     for (const { database, orm, acknowledged } of opened) {
       const { name } = database;

@@ -1,9 +1,11 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { pipeline } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
 import { createEvent, type Event } from '@google/adk';
 import { LockMode, MikroORM } from '@mikro-orm/core';
 import { AdkSession, adkEntities } from '../../../entities/index.js';
+import { KyselyDriver } from '../../../src/database/drivers/kysely-driver.js';
 import { ormConnectionOf } from '../../../src/database/orm/orm-connection.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
 import { faulty } from '../../contract/tools.js';
@@ -150,6 +152,52 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       });
       await expectStored(['a']);
       expect(session.events).toHaveLength(1);
+    });
+
+    test('O3 connections that the host has in use at the first call are known when calls get them', async () => {
+      const other = await MikroORM.init({
+        ...database.options,
+        entities: adkEntities(),
+        pool: { min: 0, max: POOL_SIZE },
+      });
+      const unknown = jest.spyOn(KyselyDriver.prototype, 'send');
+      try {
+        const keys = upTo(2 * POOL_SIZE).map((i) => ({ ...key, sessionId: `${key.sessionId} ${i}` }));
+        const sessions = await Promise.all(keys.map((each) => service.createSession(each)));
+        const hosts = upTo(POOL_SIZE).map(() => other.em.fork());
+        for (const em of hosts) await em.begin();
+        const early = new MikroOrmSessionService(other.em);
+        const calls = sessions.map((session) => early.appendEvent({ session, event: eventOf(session.id) }));
+        // They wait for the connections of the host's transactions by then.
+        await setImmediate();
+        for (const em of hosts) await em.rollback();
+        await Promise.all(calls);
+        for (const { sessionId } of keys) expect((await readTables(orm.em, sessionId)).ids).toEqual([sessionId]);
+        expect(unknown).not.toHaveBeenCalled();
+      } finally {
+        unknown.mockRestore();
+        await other.close(true);
+      }
+    });
+
+    (isMikroOrm7 ? test : test.skip)('E1 a kysely of the host’s own writes and reads the same', async () => {
+      const { getClient } = orm.em.getConnection() as unknown as { getClient(): object };
+      const driverOptions = getClient.call(orm.em.getConnection());
+      const other = await MikroORM.init({ ...database.options, entities: adkEntities(), driverOptions });
+      const own = new MikroOrmSessionService(other.em);
+      const text = `'"\\\0?%_é😀`;
+      const session = await own.createSession({ ...key, state: { text } });
+      const others = await Promise.all(upTo(8).map((i) => own.createSession({ ...key, sessionId: `other ${i}` })));
+      await Promise.all([session, ...others].map((each) => own.appendEvent({ session: each, event: eventOf('a') })));
+      await own.appendEvents({ session, events: [eventOf('b'), eventOf('c')] });
+      // It is stored already, and the handle has not read it.
+      await own.appendEvent({ session: structuredClone(session), event: eventOf('c') });
+      await own.updateState({ ...key, set: { number: 1.5 } });
+      await expectStored(['a', 'b', 'c']);
+      const read = await own.getSession(key);
+      expect(read).toEqual(await service.getSession(key));
+      expect(read?.state).toMatchObject({ text, number: 1.5, last: 'c' });
+      for (const { id } of others) expect((await readTables(orm.em, id)).ids).toEqual(['a']);
     });
 
     test('O6 writes to a session that is locked take one connection, and other sessions go on', async () => {
