@@ -99,14 +99,6 @@ export class PostgresqlServer {
     await this.until('select 1 as fits');
   }
 
-  /** Starts it again whenever it has ended, as a supervisor does. @param signal ends that. */
-  async supervise(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      if (!this.isRunning) await this.start().catch(() => undefined);
-      await setTimeout(100, undefined, { signal }).catch(() => undefined);
-    }
-  }
-
   /** Runs a statement past all proxies. */
   async execute<Row>(sql: string, database = 'postgres'): Promise<Row[]> {
     return executeAt<Row>(this.url(database), sql);

@@ -74,3 +74,24 @@ export async function killAll(roots: Roots): Promise<void> {
   for (const pid of killed) send(pid, 'SIGKILL');
   while (processes().some(({ pid, isEnded }) => killed.has(pid) && !isEnded)) await setTimeout(10);
 }
+
+/** During `work` a server is started again whenever it has ended, as a supervisor does. */
+export async function whileSupervised<T>(
+  server: { readonly isRunning: boolean; start(): Promise<void> },
+  work: () => Promise<T>,
+): Promise<T> {
+  const end = new AbortController();
+  const { signal } = end;
+  const supervising = (async () => {
+    while (!signal.aborted) {
+      if (!server.isRunning) await server.start().catch(() => undefined);
+      await setTimeout(100, undefined, { signal }).catch(() => undefined);
+    }
+  })();
+  try {
+    return await work();
+  } finally {
+    end.abort();
+    await supervising;
+  }
+}
