@@ -64,7 +64,8 @@ run_in_background() {
   port=$(free_port "$1")
   shift
   log "starting $name on port $port, with its data in $folder"
-  setsid "$@" --datadir="$folder" --bind-address=127.0.0.1 --port="$port" --socket="$folder/server.sock" \
+  # A server that starts deletes the temporary files of those that have the same folder for them.
+  setsid "$@" --datadir="$folder" --tmpdir="$folder" --bind-address=127.0.0.1 --port="$port" --socket="$folder/server.sock" \
     --pid-file="$folder/server.pid" --max-connections=500 "${DURABILITY[@]}" \
     </dev/null >"$logs/$name.log" 2>&1 9>&- &
   echo "$port" >"$data/$name.port"
