@@ -50,7 +50,8 @@ describe('a deploy pipeline that migrates while eight old processes read and wri
   };
   beforeAll(() => bundle.build());
   afterAll(async () => {
-    await Promise.all(started.map((process) => process.end()));
+    // One that has not answered would not end by itself.
+    await Promise.all(started.map((process) => process.kill()));
     await bundle.remove();
   });
 

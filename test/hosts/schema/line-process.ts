@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline';
 /** A script in a process of its own, which answers each line with a line. */
 export class LineProcess {
   readonly #child: ChildProcess;
+  readonly #exit: Promise<unknown>;
   readonly #lines: AsyncIterator<string, undefined>;
 
   /**
@@ -15,6 +16,7 @@ export class LineProcess {
   constructor(script: string, { node = process.execPath, cwd = process.cwd(), args = [] as readonly string[] } = {}) {
     const loader = script.endsWith('.ts') ? ['--import', 'tsx'] : [];
     this.#child = spawn(node, [...loader, script, ...args], { cwd, stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#exit = once(this.#child, 'exit');
     this.#lines = createInterface({ input: this.#child.stdout! })[Symbol.asyncIterator]();
   }
 
@@ -27,11 +29,11 @@ export class LineProcess {
   /** Without a chance to finish anything. */
   async kill(): Promise<void> {
     this.#child.kill('SIGKILL');
-    await once(this.#child, 'exit');
+    await this.#exit;
   }
 
   async end(): Promise<void> {
     this.#child.stdin!.end();
-    if (this.#child.exitCode === null) await once(this.#child, 'exit');
+    await this.#exit;
   }
 }
