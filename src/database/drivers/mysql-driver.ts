@@ -71,7 +71,7 @@ function resultOf(result: unknown): DriverResult {
   return { rows: firstRows(result), affectedRows: 0, insertId: undefined };
 }
 
-/** A block of MariaDB gives several results, of which the first has its rows. */
+/** The rows of a result. A block of MariaDB gives several results, and its rows are in the first. */
 export function firstRows(result: readonly unknown[]): object[] {
   return (Array.isArray(result[0]) ? result[0] : result) as object[];
 }

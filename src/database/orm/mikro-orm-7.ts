@@ -111,11 +111,12 @@ export class KyselyOrmConnection implements OrmConnection {
     const take = (raw: unknown) => {
       if (isObject(raw)) out.add(raw);
     };
-    // mysql2 has no event for a connection that it hands over to the next that waits; it may have been out before anybody listened.
-    const give = pool.getConnection?.bind(pool);
-    if (give)
+    // mysql2 emits no event when it hands a released connection to a call that waits. A connection that was taken out before
+    // now would stay unknown.
+    const getConnection = pool.getConnection?.bind(pool);
+    if (getConnection)
       pool.getConnection = (done) =>
-        give((error, raw) => {
+        getConnection((error, raw) => {
           take(raw);
           done(error, raw);
         });

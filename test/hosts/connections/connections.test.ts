@@ -181,8 +181,8 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
     });
 
     (isMikroOrm7 ? test : test.skip)('E1 a kysely of the host’s own writes and reads the same', async () => {
-      const { getClient } = orm.em.getConnection() as unknown as { getClient(): object };
-      const driverOptions = getClient.call(orm.em.getConnection());
+      const driverOptions = (orm.em.getConnection() as unknown as { getClient(): object }).getClient();
+      // It is not closed: that would close the kysely of `orm`.
       const other = await MikroORM.init({ ...database.options, entities: adkEntities(), driverOptions });
       const own = new MikroOrmSessionService(other.em);
       const text = `'"\\\0?%_é😀`;
