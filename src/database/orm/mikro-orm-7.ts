@@ -37,7 +37,7 @@ const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 interface NativePool {
   on(event: 'acquire' | 'release', listener: (...of: unknown[]) => void): unknown;
   /** Of mysql2. */
-  getConnection?: (done: (error: unknown, raw?: unknown) => void) => unknown;
+  getConnection?: (done: (error: unknown, raw?: RawConnection) => void) => unknown;
 }
 
 function isPool(client: unknown): client is NativePool {
@@ -47,6 +47,7 @@ function isPool(client: unknown): client is NativePool {
 /** The members of a connection of node-postgres or mysql2 that are used. */
 interface RawConnection {
   on?(event: 'error', listener: () => void): unknown;
+  once?(event: 'end' | 'error', listener: () => void): unknown;
   query?: unknown;
 }
 
@@ -114,10 +115,16 @@ export class KyselyOrmConnection implements OrmConnection {
     // mysql2 emits no event when it hands a released connection to a call that waits. A connection that was taken out before
     // now would stay unknown.
     const getConnection = pool.getConnection?.bind(pool);
+    const seen = new WeakSet();
     if (getConnection)
       pool.getConnection = (done) =>
         getConnection((error, raw) => {
           take(raw);
+          // mysql2 does not release a connection that ends while it is out. It would stay a candidate, one more for each end.
+          if (raw && !seen.has(raw)) {
+            seen.add(raw);
+            for (const event of ['end', 'error'] as const) raw.once?.(event, () => out.delete(raw));
+          }
           done(error, raw);
         });
     else pool.on('acquire', take);
