@@ -87,6 +87,31 @@ export async function until(
   }
 }
 
+/**
+ * Runs a test of timers. It is run again if it fails while this process was stalled for `mostMs` at once: then the timers of what is
+ * tested did not run either.
+ */
+export async function unlessStalled(mostMs: number, test: () => Promise<void>): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    let last = performance.now();
+    let longestMs = 0;
+    const note = () => {
+      longestMs = Math.max(longestMs, performance.now() - last);
+      last = performance.now();
+    };
+    const watch = setInterval(note, 20);
+    try {
+      await test();
+      return;
+    } catch (error) {
+      note();
+      if (longestMs < mostMs || attempt === 10) throw error;
+    } finally {
+      clearInterval(watch);
+    }
+  }
+}
+
 /** Where an `EntityManager` is to fail. */
 export interface Faults {
   /** What happens before a statement is run. */
