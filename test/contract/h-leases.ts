@@ -359,33 +359,32 @@ leaseTest(
 leaseTest(
   'H1',
   'a lease with a short ttlMs is renewed six times in that time, and lives on when a renewal fails',
-  ({ orm, create, others, acquire, row }) =>
-    unlessStalled(200, async () => {
-      const session = await create();
-      const ttlMs = 2_400;
-      let renewals = 0;
-      const statement = (text: string) => renewsLease(text) && ++renewals === 1;
-      const lease = await acquire(session, { by: new SessionLeases(faulty(orm.em, { statement }), { ttlMs }) });
-      const first = await row(session);
+  unlessStalled(async ({ orm, create, others, acquire, row }) => {
+    const session = await create();
+    const ttlMs = 2_400;
+    let renewals = 0;
+    const statement = (text: string) => renewsLease(text) && ++renewals === 1;
+    const lease = await acquire(session, { by: new SessionLeases(faulty(orm.em, { statement }), { ttlMs }) });
+    const first = await row(session);
 
-      // Without renewals it would have ended by then.
-      const outlived = first.leftMs;
-      const since = performance.now();
-      await until(() => performance.now() - since > outlived, 20);
-      const { leftMs, ...held } = await row(session);
-      expect(held).toMatchObject({ holder: 'holder', token: lease.token });
-      expect(held.expiresAt).toBeGreaterThan(first.expiresAt!);
-      expect(leftMs).toBeLessThanOrEqual(ttlMs);
-      expect(renewals).toBeGreaterThanOrEqual(4);
-      expect(renewals).toBeLessThanOrEqual(7);
-      await expectCode(others.acquire(keyOf(session), { holder: 'next' }), 'ADK_LEASE_HELD');
-      expect(lease.signal.aborted).toBe(false);
+    // Without renewals it would have ended by then.
+    const outlived = first.leftMs;
+    const since = performance.now();
+    await until(() => performance.now() - since > outlived, 20);
+    const { leftMs, ...held } = await row(session);
+    expect(held).toMatchObject({ holder: 'holder', token: lease.token });
+    expect(held.expiresAt).toBeGreaterThan(first.expiresAt!);
+    expect(leftMs).toBeLessThanOrEqual(ttlMs);
+    expect(renewals).toBeGreaterThanOrEqual(4);
+    expect(renewals).toBeLessThanOrEqual(7);
+    await expectCode(others.acquire(keyOf(session), { holder: 'next' }), 'ADK_LEASE_HELD');
+    expect(lease.signal.aborted).toBe(false);
 
-      await lease.release();
-      const after = renewals;
-      await until(() => performance.now() - since > outlived + ttlMs / 4, 20);
-      expect(renewals).toBe(after);
-    }),
+    await lease.release();
+    const after = renewals;
+    await until(() => performance.now() - since > outlived + ttlMs / 4, 20);
+    expect(renewals).toBe(after);
+  }),
 );
 
 for (const hours of [-1, 1]) {
@@ -870,38 +869,37 @@ leaseTest('H3', 'the signal fires once when the lease is given back', async ({ c
 leaseTest(
   'H3',
   'while the database fails, or does not answer, the signal fires before the lease can be taken over',
-  ({ orm, create, acquire, row }) =>
-    unlessStalled(200, async () => {
-      let answer: () => void = () => undefined;
-      const answered = new Promise<void>((resolve) => (answer = resolve));
-      const failing = (isAway: () => boolean): Faults => ({ statement: isAway });
-      const silent = (isAway: () => boolean): Faults => ({ before: () => (isAway() ? answered : Promise.resolve()) });
-      const loseDatabase = async (faultsOf: typeof failing) => {
-        let isAway = false;
-        const session = await create();
-        const em = faulty(
-          orm.em,
-          faultsOf(() => isAway),
-        );
-        const lease = await acquire(session, { by: new SessionLeases(em, { ttlMs: 3_000 }) });
-        const { expiresAt } = await row(session);
-        await until(async () => (await row(session)).expiresAt !== expiresAt, 5);
-        let firedAt = Infinity;
-        lease.signal.addEventListener('abort', () => (firedAt = performance.now()));
-        isAway = true;
-        await until(() => lease.signal.aborted, 5);
-        // Read after that: a renewal that was under way may have been stored since the database went away.
-        const { leftMs } = await row(session);
-        expect(firedAt).toBeLessThan(performance.now() + leftMs);
-        expect(lease.signal.reason).toMatchObject({ code: 'ADK_LEASE_LOST' });
-        expect(await row(session)).toMatchObject({ holder: 'holder', token: lease.token });
-      };
-      try {
-        await Promise.all([loseDatabase(failing), loseDatabase(silent)]);
-      } finally {
-        answer();
-      }
-    }),
+  unlessStalled(async ({ orm, create, acquire, row }) => {
+    let answer: () => void = () => undefined;
+    const answered = new Promise<void>((resolve) => (answer = resolve));
+    const failing = (isAway: () => boolean): Faults => ({ statement: isAway });
+    const silent = (isAway: () => boolean): Faults => ({ before: () => (isAway() ? answered : Promise.resolve()) });
+    const loseDatabase = async (faultsOf: typeof failing) => {
+      let isAway = false;
+      const session = await create();
+      const em = faulty(
+        orm.em,
+        faultsOf(() => isAway),
+      );
+      const lease = await acquire(session, { by: new SessionLeases(em, { ttlMs: 3_000 }) });
+      const { expiresAt } = await row(session);
+      await until(async () => (await row(session)).expiresAt !== expiresAt, 5);
+      let firedAt = Infinity;
+      lease.signal.addEventListener('abort', () => (firedAt = performance.now()));
+      isAway = true;
+      await until(() => lease.signal.aborted, 5);
+      // Read after that: a renewal that was under way may have been stored since the database went away.
+      const { leftMs } = await row(session);
+      expect(firedAt).toBeLessThan(performance.now() + leftMs);
+      expect(lease.signal.reason).toMatchObject({ code: 'ADK_LEASE_LOST' });
+      expect(await row(session)).toMatchObject({ holder: 'holder', token: lease.token });
+    };
+    try {
+      await Promise.all([loseDatabase(failing), loseDatabase(silent)]);
+    } finally {
+      answer();
+    }
+  }),
   // Where there is one connection the one that waits has it.
   withConnections,
 );

@@ -1,3 +1,4 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { inspect } from 'node:util';
 import { createEvent, type BaseSessionService, type CreateEventParams, type Event, type Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
@@ -87,29 +88,29 @@ export async function until(
   }
 }
 
+const STALL_MS = 200;
+
 /**
- * Runs a test of timers. It is run again if it fails while this process was stalled for `mostMs` at once: then the timers of what is
- * tested did not run either.
+ * A test of timers. It is run again, up to ten times in all, if it fails while the event loop was stalled for 200 ms at once: then the
+ * timers of what is tested did not run either.
  */
-export async function unlessStalled(mostMs: number, test: () => Promise<void>): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
-    let last = performance.now();
-    let longestMs = 0;
-    const note = () => {
-      longestMs = Math.max(longestMs, performance.now() - last);
-      last = performance.now();
-    };
-    const watch = setInterval(note, 20);
-    try {
-      await test();
-      return;
-    } catch (error) {
-      note();
-      if (longestMs < mostMs || attempt === 10) throw error;
-    } finally {
-      clearInterval(watch);
+export function unlessStalled<C>(test: (context: C) => Promise<void>): (context: C) => Promise<void> {
+  return async (context) => {
+    for (let attempt = 1; ; attempt++) {
+      const delay = monitorEventLoopDelay({ resolution: 20 });
+      delay.enable();
+      try {
+        await test(context);
+        return;
+      } catch (error) {
+        // The stall that made it fail is recorded with the next interval.
+        await setTimeout(40);
+        if (delay.max < STALL_MS * 1e6 || attempt === 10) throw error;
+      } finally {
+        delay.disable();
+      }
     }
-  }
+  };
 }
 
 /** Where an `EntityManager` is to fail. */

@@ -115,14 +115,15 @@ export class KyselyOrmConnection implements OrmConnection {
     // mysql2 emits no event when it hands a released connection to a call that waits. A connection that was taken out before
     // now would stay unknown.
     const getConnection = pool.getConnection?.bind(pool);
-    const seen = new WeakSet();
+    const watched = new WeakSet();
     if (getConnection)
       pool.getConnection = (done) =>
         getConnection((error, raw) => {
           take(raw);
-          // mysql2 does not release a connection that ends while it is out. It would stay a candidate, one more for each end.
-          if (raw && !seen.has(raw)) {
-            seen.add(raw);
+          // mysql2 emits no `release` for a connection that ends while it is out of the pool: it would stay in `out`. The listeners
+          // are added the first time only, since a connection is taken out again and again.
+          if (raw && !watched.has(raw)) {
+            watched.add(raw);
             for (const event of ['end', 'error'] as const) raw.once?.(event, () => out.delete(raw));
           }
           done(error, raw);
