@@ -48,7 +48,7 @@ for (const reference of REFERENCES) {
   );
 }
 
-/** `ADK_TEST_UPDATE=1 npx jest test/contract/adk-services` writes it anew. */
+/** `ADK_TEST_FULL=1 ADK_TEST_UPDATE=1 npx jest test/contract/adk-services` writes it anew. */
 (REFERENCES.every(({ isAvailable }) => isAvailable()) ? test : test.skip)(
   'the table in docs/adk-services.md is what was found',
   () => {
