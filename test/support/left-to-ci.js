@@ -14,5 +14,5 @@ const PATTERNS = [
 
 export const LEFT_TO_CI = PATTERNS.map((pattern) => `<rootDir>/test/${pattern}`);
 
-/** Whether this run has them. */
-export const isComplete = process.env['ADK_TEST_REQUIRE'] === 'all' || Boolean(process.env['ADK_TEST_FULL']);
+/** Whether this run has the tests that `npm test` otherwise leaves to CI. */
+export const hasTestsOfCi = process.env['ADK_TEST_REQUIRE'] === 'all' || Boolean(process.env['ADK_TEST_FULL']);

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { blocksOf } from '../docs/blocks.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
-import { isComplete } from '../../support/left-to-ci.js';
+import { hasTestsOfCi } from '../../support/left-to-ci.js';
 import { databaseFolder, runPrefix } from '../../support/run.js';
 import type { TestDatabase } from '../../support/servers.js';
 
@@ -33,7 +33,7 @@ const NO_ENTITY = 'export const Ticket = [];';
 
 /** @returns the package, packed by a build that checks no types; the first that asks in a run of tests makes it. */
 export async function packPackage(): Promise<string> {
-  if (!isComplete) throw new Error('A test that packs the package has to be listed in test/support/left-to-ci.js');
+  if (!hasTestsOfCi) throw new Error('A test that packs the package has to be listed in test/support/left-to-ci.js');
   // The end of the run sweeps these.
   const tarball = path.join(databaseFolder(), `${runPrefix()}package.tgz`);
   if (existsSync(tarball)) return tarball;
