@@ -31,7 +31,10 @@ export const adkChange = ({ named, table }: Naming) =>
         data: optionalJson('data'),
         /** The position of the event that it follows in the log; null until a reader of the log has given it one. */
         position: p.bigint('number').fieldName('position').nullable(),
-        /** Its number among all changes: 1, 2, 3 …; positions are those of events. */
+        /**
+         * Its number among all changes: 1, 2, 3 …; positions are those of events. Null until it has a position; -1 for what is
+         * no entry of the log: what the rewriting of an event left in the session's state, which a fork or a rewind needs.
+         */
         number: p.bigint('number').fieldName('number').nullable(),
       },
       indexes: [

@@ -35,8 +35,10 @@ export interface PastSession {
   texts: StoredEvent[];
   /** The session's own state as it was then, keys without prefix. */
   state: StateEntry[];
-  /** What the session was given when it was created; undefined where that and its history do not explain all of `state`. */
+  /** What the session was given when it was created; undefined where that is not known, or its history is not whole. */
   created: Record<string, unknown> | undefined;
+  /** What of `state` neither that nor the history up to `seq` explains: an event was rewritten later, and left its value. */
+  left: StateEntry[];
 }
 
 export async function forkSession(calls: SessionCalls, session: SessionKey, point: ForkPoint): Promise<Session> {
@@ -105,7 +107,7 @@ async function fork(
   { source, key, point, incarnation }: NewHistory & { source: SessionKey },
 ): Promise<void> {
   if (!(await stores.sessions.lock(sql, source))) throw new SessionNotFoundError(source.sessionId);
-  const { seq, firstSeq, texts, state, created } = await readPast(sql, stores, source, point);
+  const { seq, firstSeq, texts, state, created, left } = await readPast(sql, stores, source, point);
   // The id may be that of a soft-deleted session (contract K3).
   await stores.sessions.deleteSoftDeleted(sql, key);
   const head = { incarnation, firstSeq: Math.min(firstSeq, seq + 1), lastSeq: seq, lastUpdateTime: Date.now() };
@@ -124,6 +126,8 @@ async function fork(
   await stores.changes.copyHistory(sql, source, session, seq);
   // A rewind among them has cleared what the record of the creation held.
   if (!created) await stores.changes.recordState(sql, { session, seq });
+  else if (left.length > 0)
+    await stores.changes.recordState(sql, { session, seq, set: { session: left, user: [], app: [] } });
 }
 
 /** Takes a session back, under its lock. */
@@ -172,7 +176,7 @@ export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point:
   // A session that is older than the record of changes was given what no event of it has written.
   const initial = given ?? valuesOf(written.filter(({ eventId }) => eventId === null || !ids.has(eventId)));
   const created = isComplete ? initial : undefined;
-  if (seq === lastSeq) return { seq, firstSeq, events, texts, state: written, created };
+  if (seq === lastSeq) return { seq, firstSeq, events, texts, state: written, created, left: [] };
 
   const deltas = events.map((event, i) => ({
     seq: firstSeq + i,
@@ -190,11 +194,13 @@ export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point:
   for (const [name, value] of pastState(initial, before, deltas, unrecorded)) {
     if (scopeOf(name).scope === 'session') state.set(name, { key: name, ...value });
   }
-  // A value that one of these events has written and that is still stored was the value then. The replay may have another
-  // one, where two sessions' deltas competed or the event was rewritten.
-  const then = new Set(events.map(({ id }) => id));
-  for (const entry of written) if (entry.eventId !== null && then.has(entry.eventId)) state.set(entry.key, entry);
-  return { seq, firstSeq, events, texts, state: [...state.values()], created };
+  // A value that one of these events, or one that was trimmed, has written and that is still stored was the value then. The
+  // replay may have another one, where two sessions' deltas competed or the event was rewritten.
+  const later = new Set(all.slice(events.length).map(({ id }) => id));
+  const kept = written.filter(({ eventId }) => eventId !== null && !later.has(eventId));
+  const left = kept.filter(({ key: name, json }) => state.get(name)?.json !== json);
+  for (const entry of kept) state.set(entry.key, entry);
+  return { seq, firstSeq, events, texts, state: [...state.values()], created, left };
 }
 
 const valuesOf = (entries: readonly StateEntry[]): Record<string, unknown> =>

@@ -6,9 +6,10 @@ import type { EventContent } from '../database/stores/session-reader.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { EventConflictError, SessionNotFoundError, StaleSessionError, type Damage } from '../model/errors.js';
+import type { KnownSession } from '../model/codec.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
-import { byScope, type StateEntry } from '../model/state.js';
+import { byScope, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
 import type { Revision } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -153,11 +154,23 @@ export class LockedAppend {
     );
     const session = { ...this.#session, incarnation };
     await this.#stores.events.replace(sql, session, existing.seq, stored);
-    const former = (event && existing.json) ?? null;
-    await this.#stores.changes.recordRewriting(sql, { session, seq: lastSeq, eventSeq: existing.seq, before: former });
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     await this.#stores.state.set(sql, session, byScope(changed), { ownOnly: !isNewest || !event });
+    await this.#stores.changes.recordRewriting(sql, {
+      ...{ session, seq: lastSeq, eventSeq: existing.seq },
+      before: (event && existing.json) ?? null,
+      left: await this.#stateOf(sql, session, [...Object.keys(before), ...state.map(({ key }) => key)]),
+    });
     if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
+  }
+
+  /** @returns what the session's own state has of some keys, and which of them it does not have. */
+  async #stateOf(sql: Sql, session: KnownSession, names: readonly string[]) {
+    const own = new Set(names.filter((name) => scopeOf(name).scope === 'session' && !isTemporary(name)));
+    const stored = await this.#stores.state.written(sql, session, 'session');
+    const set = stored.filter(({ key }) => own.has(key));
+    const found = new Set(set.map(({ key }) => key));
+    return { set: { session: set, user: [], app: [] }, removed: [...own].filter((name) => !found.has(name)) };
   }
 
   #refuseIfStale({ incarnation }: SessionHead, isBehind: boolean): void {

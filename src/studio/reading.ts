@@ -182,7 +182,7 @@ export class Reading {
       const first = from <= session.firstSeq ? 0 : from;
       const changes = await browsing.changes(sql, key, { from: first, upTo, limit: CHANGES });
       const lease = await leases.current(sql, key);
-      return { session, lease, from, upTo, entries, changes };
+      return { session, lease, from, upTo, entries, changes: changes.filter(({ isLogged }) => isLogged) };
     });
     if (!read) return undefined;
     const { session } = read;
@@ -265,7 +265,7 @@ export class Reading {
     const { browsing } = this.database.stores;
     const times = new Map<string, number>();
     const note = (changes: readonly TimedChange[]) => {
-      for (const change of changes)
+      for (const change of changes.filter(({ isLogged }) => isLogged))
         for (const name of Object.keys(stateOf(change))) times.set(name, Math.max(change.time, times.get(name) ?? 0));
     };
     if (names.length === 0) return times;

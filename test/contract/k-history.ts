@@ -17,10 +17,13 @@ async function lived({ service, create, append, fresh }: OwnContext) {
   };
   await note();
   for (const n of upTo(4)) {
-    const delta = { n, [`k${n}`]: [n], 'user:u': n, 'app:x': n };
-    await append(session, { id: `e${n}`, timestamp: n, invocationId: `i${Math.ceil(n / 2)}`, delta });
+    const event = { id: `e${n}`, timestamp: n, invocationId: `i${Math.ceil(n / 2)}` };
+    const delta = { n, 'user:u': n, 'app:x': n };
+    await append(session, { ...event, delta: { ...delta, [`k${n}`]: [n] } });
     if (n === 2) await service.updateState({ ...key, set: { outside: 2, given: 2 }, remove: ['k1'] });
     if (n === 3) await service.updateState({ ...key, remove: ['outside', 'never'] });
+    // Appended again with another content: `k2` and `k3` stay, and `given` is the event's now.
+    if (n === 2 || n === 3) await append(session, { ...event, delta: { ...delta, given: `rewritten ${n}` } });
     await note();
   }
   return { session, key, states };

@@ -15,7 +15,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
-import { decodedData, type ChangeKind } from './change-store.js';
+import { NOT_LOGGED, decodedData, type ChangeKind } from './change-store.js';
 import { contentOf } from './session-reader.js';
 
 /** An app or a user. */
@@ -46,6 +46,8 @@ export interface TimedChange {
   time: number;
   /** JSON; null where it was not recorded, and of an event that was rewritten. */
   data: string | null;
+  /** False for what the rewriting of an event, which is a change of its own, left in the session's state. */
+  isLogged: boolean;
 }
 
 /** An event that has written to the state. */
@@ -259,6 +261,7 @@ interface ChangeRow extends SessionKeyRow {
   seq: number;
   event_seq: number | null;
   changed: number | string;
+  number: number | string | null;
   data: string | null;
   /** Null for the state of a user or an app. */
   incarnation: string | null;
@@ -286,7 +289,8 @@ function timedChangesOf(sql: Sql, rows: readonly ChangeRow[]): TimedChange[] {
       const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
       const known = { ...sessionKeyOf(row), incarnation: row.incarnation ?? '' };
       const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
-      return { ...change, id: numberOf(row.change_id), time: numberOf(row.changed), data };
+      const isLogged = optionalNumberOf(row.number) !== NOT_LOGGED;
+      return { ...change, id: numberOf(row.change_id), time: numberOf(row.changed), data, isLogged };
     }),
   );
 }
@@ -327,7 +331,7 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
   const newestSessions = (ofUser: boolean) => `(select ${SESSION_COLUMNS} from ${sessions}
       where app_name = ?${ofUser ? ' and user_id = ?' : ''} and deleted_at is null
       order by last_update_time desc limit ${SEARCHED}) as s`;
-  const change = `change_id, kind, seq, event_seq, time as changed,
+  const change = `change_id, kind, seq, event_seq, time as changed, number,
     case when kind <> 'rewritten' then ${select.data} end as data, ${incarnationOf(tables, 'c')} as incarnation`;
   const writer = `event_id, seq, timestamp as happened,
     case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,

@@ -5,7 +5,7 @@ import type { StoredTexts } from '../../model/stored-texts.js';
 import { SCOPES, prefixed, stateJson, type StateEntries } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
-import { numberOf, optionalTextOf } from '../sql/row-values.js';
+import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -40,6 +40,8 @@ export interface NewChange {
   eventSeq?: number;
   /** JSON; null where a reader is to read the tables instead. */
   data: string | null;
+  /** Whether it is an entry of the event log; by default it is. */
+  isLogged?: boolean;
 }
 
 /**
@@ -47,6 +49,9 @@ export interface NewChange {
  * takes it from the tables.
  */
 const MOST_RECORDED = 1_000_000;
+
+/** Instead of the number of an entry of the log, for what only a session's history needs. */
+export const NOT_LOGGED = -1;
 
 /** Records changes for the event log (contract J1). Appends record none: the rows of the events are their entries. */
 export class ChangeStore {
@@ -60,8 +65,10 @@ export class ChangeStore {
     await this.#insert(sql, change, encodedData(sql, change));
   }
 
-  async #insert(sql: Sql, { session, kind, seq, eventSeq }: NewChange, data: string | null): Promise<void> {
-    await sql.run(this.#text.insert, [...sessionValues(session), kind, seq, eventSeq ?? null, data]);
+  async #insert(sql: Sql, change: NewChange, data: string | null): Promise<void> {
+    const { session, kind, seq, eventSeq, isLogged = true } = change;
+    const number = isLogged ? null : NOT_LOGGED;
+    await sql.run(this.#text.insert, [...sessionValues(session), kind, seq, eventSeq ?? null, data, number]);
   }
 
   /**
@@ -72,12 +79,12 @@ export class ChangeStore {
    */
   async recordState(
     sql: Sql,
-    change: Pick<NewChange, 'session' | 'seq'> & { set?: StateEntries; removed?: readonly string[] },
+    change: Pick<NewChange, 'session' | 'seq' | 'isLogged'> & { set?: StateEntries; removed?: readonly string[] },
   ): Promise<void> {
-    const { session, seq, set, removed = [] } = change;
+    const { set, removed = [], ...recorded } = change;
     const keys = JSON.stringify(removed);
     const whole: NewChange = {
-      ...{ session, kind: 'state', seq },
+      ...{ ...recorded, kind: 'state' },
       data: set ? `{"set":${stateText(set)},"removed":${keys}}` : null,
     };
     // The names of removed keys are always recorded: without them a reader would keep the keys.
@@ -89,16 +96,27 @@ export class ChangeStore {
    * Records that an event has a new content.
    *
    * @param before the JSON that it had; null where that cannot be read.
+   * @param left what the session's state has now of the keys that either content names. No event has what only the former
+   *   content wrote, and the event does not show that others wrote in between.
    */
   async recordRewriting(
     sql: Sql,
-    { before, ...change }: Required<Pick<NewChange, 'session' | 'seq' | 'eventSeq'>> & { before: string | null },
+    {
+      before,
+      left,
+      ...change
+    }: Required<Pick<NewChange, 'session' | 'seq' | 'eventSeq'>> & {
+      before: string | null;
+      left: { set: StateEntries; removed: readonly string[] };
+    },
   ): Promise<void> {
     const rewritten: NewChange = { ...change, kind: 'rewritten', data: before };
     const data = encodedData(sql, rewritten);
     await this.#insert(sql, rewritten, data);
-    // No event has what the former content left in the state any more.
-    if (data === null) await this.recordState(sql, change);
+    // A reader of the log that does not get the former content does not know its keys, of all scopes. One that does applies
+    // both contents and has the same state.
+    const state = data === null ? {} : { ...left, isLogged: false };
+    await this.recordState(sql, { session: change.session, seq: change.seq, ...state });
   }
 
   /** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
@@ -130,10 +148,15 @@ export class ChangeStore {
     await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: JSON.stringify({ firstSeq }) });
   }
 
-  /** @returns what was recorded of a session's state, in the order in which it was made; encoded only where `sql` reads it as stored. */
-  async history(sql: Sql, session: SessionKey): Promise<StateHistory> {
+  /**
+   * @param upTo the number of the last event that counts.
+   * @returns what was recorded of a session's state, in the order in which it was made; encoded only where `sql` reads it as
+   *   stored.
+   */
+  async history(sql: Sql, session: SessionKey, upTo = Infinity): Promise<StateHistory> {
     const history: StateHistory = { created: undefined, changes: [], isComplete: true };
-    for (const change of await this.#recorded(sql, session)) {
+    const recorded = (await this.#recorded(sql, session)).filter(({ seq }) => seq <= upTo);
+    for (const [i, change] of recorded.entries()) {
       const { kind, data, seq } = change;
       if (data !== null && isEncoded(data)) {
         if (kind === 'created') history.encodedCreated = data;
@@ -142,8 +165,12 @@ export class ChangeStore {
         continue;
       }
       const value = recordedIn(data);
-      // Too large to be recorded, older than the record, or an event that was rewritten.
-      if (kind === 'state' ? !isRecord(value?.['set']) : !value) history.isComplete = false;
+      // Too large to be recorded, older than the record, or an event that an earlier version of the package has rewritten.
+      const isMissing =
+        kind === 'rewritten'
+          ? recorded[i + 1]?.isLogged !== false
+          : !isRecord(kind === 'state' ? value?.['set'] : value);
+      if (isMissing) history.isComplete = false;
       if (kind === 'created') history.created = value;
       const past = pastChangeOf(change);
       if (past) history.changes.push(past);
@@ -159,7 +186,8 @@ export class ChangeStore {
       rows.map(({ kind, data, ...row }) => {
         const seq = numberOf(row.seq);
         const known = { ...session, incarnation: row.incarnation ?? '' };
-        return { kind, seq, data: decodedData(sql.texts, known, { kind, seq }, optionalTextOf(data)) };
+        const isLogged = optionalNumberOf(row.number) !== NOT_LOGGED;
+        return { kind, seq, isLogged, data: decodedData(sql.texts, known, { kind, seq }, optionalTextOf(data)) };
       }),
     );
   }
@@ -172,7 +200,7 @@ export class ChangeStore {
     }
     const recorded = await this.#recorded(sql, from);
     for (const change of recorded.filter(({ kind, seq }) => (kind === 'state' || kind === 'rewound') && seq <= upTo))
-      await this.record(sql, { session: to, ...change });
+      await this.record(sql, { ...change, session: to, isLogged: true });
   }
 
   /** Deletes the records of events that are removed, from a number on: their numbers are used again. */
@@ -252,6 +280,7 @@ function recordedIn(data: string | null): Record<string, unknown> | undefined {
 interface HistoryRow {
   kind: 'created' | 'state' | 'rewound' | 'rewritten';
   seq: number;
+  number: number | string | null;
   data: string | null;
   /** Without a codec it is not selected. */
   incarnation?: string | null;
@@ -268,7 +297,7 @@ function texts({ sql }: Dialect, tables: Tables) {
   const { changes, sessions, select, changesOfSession } = tables;
   const selectHistory = (
     more = '',
-  ) => `select kind, seq, case when kind <> 'rewritten' then ${select.data} end as data${more} from ${changes} as c
+  ) => `select kind, seq, number, case when kind <> 'rewritten' then ${select.data} end as data${more} from ${changes} as c
       where ${SESSION_WHERE} and kind in ('created', 'state', 'rewound', 'rewritten') order by change_id`;
   const deleteOfSession = `${sql.deleteThrough(changes, changesOfSession)} where ${SESSION_WHERE}`;
   return {
@@ -277,8 +306,8 @@ function texts({ sql }: Dialect, tables: Tables) {
     copyHistory: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, time, data)
       select ?, ?, ?, kind, seq, ${sql.now}, data from ${changes}
         where ${SESSION_WHERE} and kind in ('state', 'rewound') and seq <= ? order by change_id`,
-    insert: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, event_seq, time, data)
-      values (?, ?, ?, ?, ?, ?, ${sql.now}, ?)`,
+    insert: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, event_seq, time, data, number)
+      values (?, ?, ?, ?, ?, ?, ${sql.now}, ?, ?)`,
     deleteOfSession: `${deleteOfSession} and kind <> 'deleted'`,
     deleteTrimmed: `${deleteOfSession}
       and (seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`,

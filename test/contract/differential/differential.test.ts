@@ -6,7 +6,7 @@ import { compression, encryption, type Codec } from '../../../src/codecs/index.j
 import { EventLog, migrate } from '../../../src/index.js';
 import { expectSame, folded, tablesOf } from '../../support/fold.js';
 import { availableDatabases, createDatabase, type DatabaseName } from '../../support/servers.js';
-import { SLOTS, sequence } from './operations.js';
+import { SLOTS, pastSequence, sequence, type Operation } from './operations.js';
 import { Pair } from './pair.js';
 
 /** `ADK_TEST_SEED=… npx jest test/contract/differential` runs the sequences of an earlier run. */
@@ -17,7 +17,16 @@ beforeAll(() => {
   process.stdout.write(`Differential test: ADK_TEST_SEED=${seed}\n`);
 });
 
-async function compare(name: DatabaseName, codec: readonly Codec[], numRuns: number): Promise<void> {
+interface Comparison {
+  codec?: readonly Codec[];
+  operations?: fc.Arbitrary<Operation[]>;
+  runs?: number;
+}
+
+async function compare(
+  name: DatabaseName,
+  { codec = [], operations: sequences = sequence, runs = numRuns }: Comparison = {},
+): Promise<void> {
   const database = await createDatabase(name);
   const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
   try {
@@ -25,7 +34,7 @@ async function compare(name: DatabaseName, codec: readonly Codec[], numRuns: num
     const log = new EventLog(orm.em, { codec });
     let app = 0;
     await fc.assert(
-      fc.asyncProperty(sequence, async (operations) => {
+      fc.asyncProperty(sequences, async (operations) => {
         const appName = `app ${app++}`;
         const pair = new Pair(orm.em, appName, { codec });
         for (const operation of operations) {
@@ -35,7 +44,7 @@ async function compare(name: DatabaseName, codec: readonly Codec[], numRuns: num
         }
         await pair.compareAll(SLOTS);
       }),
-      { seed, numRuns },
+      { seed, numRuns: runs },
     );
   } finally {
     await orm.close(true);
@@ -45,7 +54,13 @@ async function compare(name: DatabaseName, codec: readonly Codec[], numRuns: num
 
 test.each(availableDatabases())(
   'random operations show the same as in memory, on %s',
-  (name) => compare(name, [], numRuns),
+  (name) => compare(name),
+  600_000,
+);
+
+test.each(availableDatabases())(
+  'K4 random pasts are what they were in memory, on %s',
+  (name) => compare(name, { operations: pastSequence }),
   600_000,
 );
 
@@ -53,5 +68,6 @@ test.each(availableDatabases())(
 test('M1 random operations show the same with a codec as in memory', async () => {
   const key = (id: string) => createHash('sha256').update(id).digest();
   const codec = [compression({ minBytes: 100 }), encryption({ currentKey: ({ userId }) => `of ${userId}`, key })];
-  await compare(availableDatabases()[0]!, codec, numRuns / 10);
+  await compare(availableDatabases()[0]!, { codec, runs: numRuns / 10 });
+  await compare(availableDatabases()[0]!, { codec, operations: pastSequence, runs: numRuns / 10 });
 }, 600_000);

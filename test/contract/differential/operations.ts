@@ -212,3 +212,44 @@ export const sequence: fc.Arbitrary<Operation[]> = fc
     fc.array(operation, { minLength: 4, maxLength: 14, size: 'max' }),
   )
   .map(([first, rest]) => [first, ...rest]);
+
+const pastSlot = fc.constantFrom(SLOTS[0]!, SLOTS[1]!);
+const pastKey = fc.constantFrom('j', 'k', 'user:k');
+const pastDelta = fc.dictionary(pastKey, fc.nat({ max: 3 }), { maxKeys: 2 });
+const pastEvent = fc.record({ id: fc.nat({ max: 30 }), timestamp, fields: fc.constant({}), stateDelta: pastDelta });
+
+const pastOperation: fc.Arbitrary<Operation> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant('append'),
+      handle,
+      events: fc.array(pastEvent, { minLength: 1, maxLength: 2 }),
+      how: fc.constantFrom('in turn', 'in one transaction'),
+    }),
+  },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('replace newest'), handle, event: pastEvent }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('update state'),
+      slot: pastSlot,
+      state: pastDelta,
+      removed: fc.array(pastKey, { maxLength: 1 }),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('trim'), slot: pastSlot, keepLast: fc.nat({ max: 3 }) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constantFrom('rewind', 'fork'), slot: pastSlot, at: fc.nat({ max: 9 }) }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('delete'), slot: pastSlot }) },
+);
+
+/** What gives a session a past, and what goes back to it, on few keys: among all operations these seldom meet. */
+export const pastSequence: fc.Arbitrary<Operation[]> = fc
+  .tuple(
+    fc.record({ do: fc.constant('create' as const), slot: pastSlot, state: pastDelta }),
+    fc.array(pastOperation, { minLength: 6, maxLength: 14, size: 'max' }),
+  )
+  .map(([first, rest]) => [first, ...rest]);

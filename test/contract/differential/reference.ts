@@ -141,15 +141,6 @@ export class Reference extends InMemorySessionService {
     copy.pasts = structuredClone(pasts.slice(0, at + 1));
   }
 
-  /** Takes values of a session's own state from another one. */
-  adopt(slot: Slot, names: Iterable<string>, { state }: Session): void {
-    for (const name of names) {
-      if (isShared(name)) continue;
-      if (Object.hasOwn(state, name)) this.updateState(slot, Object.fromEntries([[name, state[name]]]), []);
-      else this.updateState(slot, {}, [name]);
-    }
-  }
-
   #keep(session: Session, known: Known): void {
     const id = idOf(slotOf(session));
     this.#softDeleted.delete(id);

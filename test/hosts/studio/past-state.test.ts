@@ -21,7 +21,7 @@ describe.each(availableDatabases())('on %s', (name) => {
   });
   afterAll(() => served.close());
 
-  /** A session in which state is set by events and outside of them, removed, taken back and trimmed. */
+  /** A session in which state is set by events and outside of them, removed, rewritten, taken back and trimmed. */
   async function live(key: SessionKey, seed: number): Promise<void> {
     const { service, orm } = served;
     const random = randomNumbers(seed);
@@ -39,6 +39,10 @@ describe.each(availableDatabases())('on %s', (name) => {
         await service.updateState({ ...key, remove: [someKey()] });
       } else if (session.events.length > 4 && random(3) === 0) {
         await service.rewindSession(key, { at: session.events.length - 1 - random(4) });
+      } else {
+        const event = session.events.at(-1) ?? createEvent();
+        const stateDelta = { [someKey()]: `rewritten ${session.events.length}` };
+        await service.appendEvent({ session, event: { ...event, actions: { ...event.actions, stateDelta } } });
       }
       const read = await service.getSession(key);
       if (!read) throw new Error('The session is gone');

@@ -151,6 +151,18 @@ describe.each(availableDatabases())('on %s', (name) => {
       expect(seen).toMatch(new RegExp(`${value} ${when}`));
   });
 
+  test('shows that an event was rewritten, once', async () => {
+    const key = { appName: 'rewritten', userId: 'ada', sessionId: 's' };
+    const session = await served.service.createSession(key);
+    const event = createEvent({ author: 'agent' });
+    for (const stateDelta of [{ left: 1 }, { mood: 'fine' }])
+      await served.service.appendEvent({ session, event: { ...event, actions: { ...event.actions, stateDelta } } });
+    const text = shown(await site.get(query('/session', { app: 'rewritten', user: 'ada', session: 's' })));
+    expect(text).toMatch(/Event rewritten #1/);
+    expect(text).not.toContain('outside a run');
+    expect(text).toMatch(/left 1 #1 by agent/);
+  });
+
   test('has a page of a long session in the document, and links to the others', async () => {
     const key = { appName: 'long', userId: 'ada', sessionId: 'long' };
     const session = await served.service.createSession(key);
