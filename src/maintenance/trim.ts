@@ -109,14 +109,15 @@ class FirstEvents implements Deletion {
   /** The JSON that a session wrote to the state before an event; null where that is not known exactly. */
   async #stateBefore(sql: Sql, { key, incarnation, firstSeq }: KeptSession, seq: number): Promise<string | null> {
     const { changes, log } = this.#run.stores;
-    const history = await changes.history(sql, key, seq - 1);
-    if (!history.created || !history.isComplete) return null;
+    const history = await changes.history(sql, key);
+    if (!history.created || history.completeBefore < seq) return null;
     const range = { incarnation, after: firstSeq - 1, upTo: seq - 1, limit: seq };
     const events = (await log.sessionEvents(sql, key, range)).flatMap(({ seq, json }) => {
       const event = decodeEvent(json ?? undefined);
       return event ? [{ seq, id: event.id, delta: event.actions?.stateDelta ?? {} }] : [];
     });
-    const state = pastState(history.created, history.changes, events);
+    const before = history.changes.filter((change) => change.seq < seq);
+    const state = pastState(history.created, before, events);
     return stateJson(Array.from(state, ([name, { json }]) => [name, json] as const));
   }
 }

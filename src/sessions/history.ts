@@ -171,11 +171,11 @@ export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point:
   const events = all.slice(0, seq - firstSeq + 1);
   const texts = events.map(({ id, timestamp }, i) => ({ id, timestamp, json: read.events[i]?.json ?? '' }));
   const written = await stores.state.written(sql, key, 'session');
-  const { created: given, changes, isComplete } = await stores.changes.history(sql, key);
+  const { created: given, changes, completeBefore } = await stores.changes.history(sql, key);
   const ids = new Set(all.map(({ id }) => id));
   // A session that is older than the record of changes was given what no event of it has written.
   const initial = given ?? valuesOf(written.filter(({ eventId }) => eventId === null || !ids.has(eventId)));
-  const created = isComplete ? initial : undefined;
+  const created = seq < completeBefore ? initial : undefined;
   if (seq === lastSeq) return { seq, firstSeq, events, texts, state: written, created, left: [] };
 
   const deltas = events.map((event, i) => ({

@@ -149,8 +149,8 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
     state: state.map((entry) => stateRecord(entry, key)),
     // Left out where it does not explain the session's state: the log takes that state from the tables then, also after an
     // import.
-    ...(history.created && history.isComplete && { created: history.created }),
-    ...(history.encodedCreated && history.isComplete && { encodedCreated: history.encodedCreated }),
+    ...(history.created && isComplete(history) && { created: history.created }),
+    ...(history.encodedCreated && isComplete(history) && { encodedCreated: history.encodedCreated }),
     ...(history.changes.length > 0 && { changes: changesOf(history, lastSeq) }),
   };
   const batches: Buffer[] = [];
@@ -192,11 +192,14 @@ async function eventContents(
   });
 }
 
+const isComplete = ({ completeBefore }: StateHistory) => completeBefore === Infinity;
+
 /** The changes; at their end one that has the log take the state from the tables, where a rewind would hide it otherwise. */
-function changesOf({ changes, isComplete }: StateHistory, seq: number): StateChangeRecord[] {
+function changesOf(history: StateHistory, seq: number): StateChangeRecord[] {
+  const { changes } = history;
   const lastRead = changes.findLastIndex((change) => change.kind === 'state' && !change.set && !change.encoded);
   const lastRewound = changes.findLastIndex(({ kind }) => kind === 'rewound');
-  return isComplete || lastRewound <= lastRead ? changes : [...changes, { kind: 'state', seq, removed: [] }];
+  return isComplete(history) || lastRewound <= lastRead ? changes : [...changes, { kind: 'state', seq, removed: [] }];
 }
 
 function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): StateRecord {

@@ -127,6 +127,23 @@ pastSuite.own('K4', 'a trimmed session is forked and rewound as far as it goes',
   expect((await service.getSession({ ...keyOf(fork), appName: app }))?.events).toHaveLength(1);
 });
 
+pastSuite.own('K4', 'what was too large to be recorded hides nothing before it', async (context) => {
+  const { orm, service, create, append, fresh } = context;
+  const session = await create({ state: { given: 1 } });
+  const key = keyOf(session);
+  await append(session, { id: 'e1', delta: { n: 1 } });
+  await append(session, { id: 'e2' });
+  await service.updateState({ ...key, set: { large: 'x'.repeat(1_100_000) } });
+  await append(session, { id: 'e3', delta: { given: 3, n: 3 } });
+  const fork = await service.forkSession(key, { at: 1 });
+  await append(fork, { delta: { given: 'fork' } });
+  expect((await service.rewindSession(keyOf(fork), { at: 1 })).state).toEqual({ given: 1, n: 1 });
+  await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 2 });
+  expect((await service.rewindSession(key, { at: 1 })).state).toEqual({ given: 1, n: 1 });
+  expect((await fresh(session)).state).toEqual({ given: 1, n: 1 });
+  await expectFold(context);
+});
+
 pastSuite.own('K4', 'a large event is forked', async ({ service, create, append }) => {
   const session = await create();
   const text = 'x'.repeat(2_500_000);

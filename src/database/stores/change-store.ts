@@ -148,16 +148,12 @@ export class ChangeStore {
     await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: JSON.stringify({ firstSeq }) });
   }
 
-  /**
-   * @param upTo the number of the last event that counts.
-   * @returns what was recorded of a session's state, in the order in which it was made; encoded only where `sql` reads it as
-   *   stored.
-   */
-  async history(sql: Sql, session: SessionKey, upTo = Infinity): Promise<StateHistory> {
-    const history: StateHistory = { created: undefined, changes: [], isComplete: true };
-    const recorded = (await this.#recorded(sql, session)).filter(({ seq }) => seq <= upTo);
+  /** @returns what was recorded of a session's state, in the order in which it was made; encoded only where `sql` reads it as stored. */
+  async history(sql: Sql, session: SessionKey): Promise<StateHistory> {
+    const history: StateHistory = { created: undefined, changes: [], completeBefore: Infinity };
+    const recorded = await this.#recorded(sql, session);
     for (const [i, change] of recorded.entries()) {
-      const { kind, data, seq } = change;
+      const { kind, data, seq, eventSeq = seq } = change;
       if (data !== null && isEncoded(data)) {
         if (kind === 'created') history.encodedCreated = data;
         else if (kind === 'rewound') history.changes.push({ kind, seq, encoded: data });
@@ -170,7 +166,7 @@ export class ChangeStore {
         kind === 'rewritten'
           ? recorded[i + 1]?.isLogged !== false
           : !isRecord(kind === 'state' ? value?.['set'] : value);
-      if (isMissing) history.isComplete = false;
+      if (isMissing) history.completeBefore = Math.min(history.completeBefore, eventSeq);
       if (kind === 'created') history.created = value;
       const past = pastChangeOf(change);
       if (past) history.changes.push(past);
@@ -186,8 +182,10 @@ export class ChangeStore {
       rows.map(({ kind, data, ...row }) => {
         const seq = numberOf(row.seq);
         const known = { ...session, incarnation: row.incarnation ?? '' };
+        const eventSeq = optionalNumberOf(row.event_seq);
         const isLogged = optionalNumberOf(row.number) !== NOT_LOGGED;
-        return { kind, seq, isLogged, data: decodedData(sql.texts, known, { kind, seq }, optionalTextOf(data)) };
+        const text = decodedData(sql.texts, known, { kind, seq }, optionalTextOf(data));
+        return { kind, seq, ...(eventSeq !== undefined && { eventSeq }), isLogged, data: text };
       }),
     );
   }
@@ -256,10 +254,11 @@ export interface StateHistory {
   encodedCreated?: string;
   changes: (PastChange & { encoded?: string })[];
   /**
-   * Whether this and the session's events explain every value. A value stays when its event is rewritten without it, and a
-   * change may have been too large to be recorded.
+   * Before which number of events this and the session's events explain every value of the state; Infinity where they explain
+   * all. A change may have been too large to be recorded, and an earlier version of the package did not record what the
+   * rewriting of an event left.
    */
-  isComplete: boolean;
+  completeBefore: number;
 }
 
 /** @returns what a change did to the state; undefined for one that did nothing to it. */
@@ -280,6 +279,7 @@ function recordedIn(data: string | null): Record<string, unknown> | undefined {
 interface HistoryRow {
   kind: 'created' | 'state' | 'rewound' | 'rewritten';
   seq: number;
+  event_seq: number | null;
   number: number | string | null;
   data: string | null;
   /** Without a codec it is not selected. */
@@ -297,7 +297,7 @@ function texts({ sql }: Dialect, tables: Tables) {
   const { changes, sessions, select, changesOfSession } = tables;
   const selectHistory = (
     more = '',
-  ) => `select kind, seq, number, case when kind <> 'rewritten' then ${select.data} end as data${more} from ${changes} as c
+  ) => `select kind, seq, event_seq, number, case when kind <> 'rewritten' then ${select.data} end as data${more} from ${changes} as c
       where ${SESSION_WHERE} and kind in ('created', 'state', 'rewound', 'rewritten') order by change_id`;
   const deleteOfSession = `${sql.deleteThrough(changes, changesOfSession)} where ${SESSION_WHERE}`;
   return {
