@@ -10,6 +10,7 @@ import type { KnownSession } from '../model/codec.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
+import { readState } from './damage.js';
 import type { Revision } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -159,18 +160,19 @@ export class LockedAppend {
     await this.#stores.changes.recordRewriting(sql, {
       ...{ session, seq: lastSeq, eventSeq: existing.seq },
       before: (event && existing.json) ?? null,
-      left: await this.#stateOf(sql, session, [...Object.keys(before), ...state.map(({ key }) => key)]),
+      left: await this.#left(sql, session, [...Object.keys(before), ...state.map(({ key }) => key)]),
     });
     if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
   }
 
-  /** @returns what the session's own state has of some keys, and which of them it does not have. */
-  async #stateOf(sql: Sql, session: KnownSession, names: readonly string[]) {
-    const own = new Set(names.filter((name) => scopeOf(name).scope === 'session' && !isTemporary(name)));
-    const stored = await this.#stores.state.written(sql, session, 'session');
-    const set = stored.filter(({ key }) => own.has(key));
-    const found = new Set(set.map(({ key }) => key));
-    return { set: { session: set, user: [], app: [] }, removed: [...own].filter((name) => !found.has(name)) };
+  /** @returns what the session's own state has of some keys now; no values where one of them cannot be read. */
+  async #left(sql: Sql, session: KnownSession, names: readonly string[]) {
+    const keys = [...new Set(names)].filter((name) => scopeOf(name).scope === 'session' && !isTemporary(name));
+    const stored = await this.#stores.state.ofKeys(sql, session, keys);
+    const found = new Set(stored.map(({ key }) => key));
+    const removed = keys.filter((key) => !found.has(key));
+    if (readState(stored).damaged.stateKeys.length > 0) return { removed };
+    return { set: byScope(stored.map(({ key, json }) => ({ key, json, eventId: null }))), removed };
   }
 
   #refuseIfStale({ incarnation }: SessionHead, isBehind: boolean): void {

@@ -289,6 +289,20 @@ damageSuite.own('I1', 'a state value that is not JSON is reported by its key, in
   expect((await another.getSession(KEY))?.state).toEqual({ a: 1, b: 2, 'user:a': 3, 'user:b': 4, 'app:b': 6 });
 });
 
+damageSuite.own('I1', 'an event is rewritten beside a state value that is not JSON', async (context) => {
+  const store = await stateStore(context);
+  const { service } = store;
+  const session = await service.createSession({ ...KEY, state: STATE });
+  const append = (id: string, stateDelta: Record<string, unknown>) =>
+    service.appendEvent({ session, event: eventOf({ id, actions: { stateDelta } }) });
+  await append('e1', { a: 2, n: 1 });
+  await damageState(store);
+  await append('e1', { n: 2 });
+  await service.updateState({ ...KEY, set: { a: 1, 'user:a': 3, 'app:a': 5 } });
+  await append('e2', { n: 3, b: 3 });
+  expect((await service.rewindSession(KEY, { at: 1 })).state).toMatchObject({ ...STATE, n: 2 });
+});
+
 damageSuite.own('I1', 'values of any type of JSON are state, and not damaged', async ({ create, fresh }) => {
   const state = { five: 5, nothing: null, list: [], text: 'text', no: false };
   expect((await fresh(await create({ state }))).state).toEqual(state);

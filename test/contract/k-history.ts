@@ -1,7 +1,7 @@
 import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { expectFold, upTo } from './log-tools.js';
-import { Suite, type OwnContext } from './rule.js';
+import { Suite, onServers, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, range } from './tools.js';
 
 export const pastSuite = new Suite();
@@ -166,3 +166,22 @@ pastSuite.own('K4', 'a fork and a rewind in a transaction of the host come and g
   expect(await fresh(session)).toEqual(before);
   expect(await service.getSession({ ...key, sessionId: 'fork' })).toBeUndefined();
 });
+
+pastSuite.own(
+  'K4',
+  'an event that a transaction of the host rewrites leaves what others have written since its first read',
+  async ({ orm, service, another, create, append }) => {
+    const session = await create({ state: { given: 1 } });
+    const key = keyOf(session);
+    await append(session, { id: 'e1', delta: { given: 2, left: 1 } });
+    await orm.em.transactional(async (tx) => {
+      const inside = service.withEntityManager(tx);
+      await inside.getSession(key);
+      await another.updateState({ ...key, set: { left: 'outside' }, remove: ['given'] });
+      await append(session, { id: 'e1', delta: { n: 1 } }, inside);
+    });
+    await append(session, { id: 'e2', delta: { n: 2, left: 2, given: 3 } });
+    expect((await service.rewindSession(key, { at: 1 })).state).toEqual({ n: 1, left: 'outside' });
+  },
+  onServers,
+);

@@ -96,8 +96,8 @@ export class ChangeStore {
    * Records that an event has a new content.
    *
    * @param before the JSON that it had; null where that cannot be read.
-   * @param left what the session's state has now of the keys that either content names. No event has what only the former
-   *   content wrote, and the event does not show that others wrote in between.
+   * @param left what the session's state has now of the keys that either content names; without `set` where it cannot be
+   *   read. No event has what only the former content wrote, and the event does not show that others wrote in between.
    */
   async recordRewriting(
     sql: Sql,
@@ -107,7 +107,7 @@ export class ChangeStore {
       ...change
     }: Required<Pick<NewChange, 'session' | 'seq' | 'eventSeq'>> & {
       before: string | null;
-      left: { set: StateEntries; removed: readonly string[] };
+      left: { set?: StateEntries; removed: readonly string[] };
     },
   ): Promise<void> {
     const rewritten: NewChange = { ...change, kind: 'rewritten', data: before };

@@ -167,6 +167,17 @@ export class StateStore {
     );
   }
 
+  /** @returns what the session's own state has of some keys, for the caller that holds the session's lock. */
+  async ofKeys(sql: Sql, session: KnownSession, keys: readonly string[]): Promise<StateValue[]> {
+    const rows: StateRow[] = [];
+    const named = keys.map((key) => ({ key }));
+    for (const packet of packets(this.#dialect, session, named)) {
+      const text = `${this.#text.select.session} and state_key in (${placeholders(packet.length)})${this.#text.underLock}`;
+      rows.push(...(await sql.all<StateRow>(text, [...sessionValues(session), ...packet.map(({ key }) => key)])));
+    }
+    return sql.texts.all(() => rows.map((row) => stateValueOf(sql.texts, session, row)));
+  }
+
   /** Deletes the session's own state. */
   async clear(sql: Sql, session: SessionKey): Promise<void> {
     await sql.run(this.#text.clear, sessionValues(session));
@@ -251,6 +262,7 @@ function texts({ sql }: Dialect, tables: Tables) {
       onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
     }));
   return {
+    underLock: sql.underLock,
     upsert: upsert(false),
     upsertOwn: upsert(true),
     select: perScope(
