@@ -16,6 +16,9 @@ export type Operation =
   | { do: 'read'; slot: Slot; numRecentEvents?: number; afterEvent?: { event: number; nudge: number } }
   | { do: 'list'; userId?: string; limit?: number; offset?: number; page?: number; order?: 'asc' | 'desc' };
 
+/** Making a counterexample shorter may take a quarter of an hour on a server, for which CI would wait; in ms. */
+export const MOST_TIME = 300_000;
+
 export interface Slot {
   userId: string;
   sessionId: string;
@@ -238,18 +241,18 @@ const pastOperation: fc.Arbitrary<Operation> = fc.oneof(
       removed: fc.array(pastKey, { maxLength: 1 }),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('trim'), slot: pastSlot, keepLast: fc.nat({ max: 3 }) }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('trim'), slot: pastSlot, keepLast: fc.nat({ max: 4 }) }) },
   {
     weight: 3,
     arbitrary: fc.record({ do: fc.constantFrom('rewind', 'fork'), slot: pastSlot, at: fc.nat({ max: 9 }) }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('delete'), slot: pastSlot }) },
+  { weight: 1, arbitrary: fc.constant({ do: 'delete', slot: SLOTS[1]! } as const) },
 );
 
 /** What gives a session a past, and what goes back to it, on few keys: among all operations these seldom meet. */
 export const pastSequence: fc.Arbitrary<Operation[]> = fc
   .tuple(
-    fc.record({ do: fc.constant('create' as const), slot: pastSlot, state: pastDelta }),
-    fc.array(pastOperation, { minLength: 6, maxLength: 14, size: 'max' }),
+    fc.record({ do: fc.constant('create' as const), slot: fc.constant(SLOTS[0]!), state: pastDelta }),
+    fc.array(pastOperation, { minLength: 8, maxLength: 16, size: 'max' }),
   )
   .map(([first, rest]) => [first, ...rest]);

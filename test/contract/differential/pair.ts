@@ -102,6 +102,18 @@ export class Pair {
     await this.#list({});
   }
 
+  /** Compares the session's own state after each of its events. */
+  async comparePasts(slot: Slot): Promise<void> {
+    if (!this.#versions.has(slot)) return;
+    const { first, last } = this.#reference.numbers(slot);
+    for (let at = first; at <= last; at++) {
+      const fork = await this.#ours.forkSession(this.#key(slot), { at, as: `past ${at}` });
+      const own = Object.entries(fork.state).filter(([key]) => !isShared(key));
+      expect([at, Object.fromEntries(own)]).toEqual([at, { ...this.#reference.past(slot, at) }]);
+      await this.#ours.deleteSession({ ...this.#key(slot), sessionId: fork.id });
+    }
+  }
+
   #key(slot: Slot) {
     return { appName: this.#appName, ...slot };
   }

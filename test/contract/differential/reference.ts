@@ -121,6 +121,11 @@ export class Reference extends InMemorySessionService {
     known.trimmed += dropped;
   }
 
+  /** @returns the session's own state as it was after an event. */
+  past(slot: Slot, at: number): Delta {
+    return this.#get(slot).pasts[at]!;
+  }
+
   /** K4 */
   rewind(slot: Slot, at: number): void {
     const { session, trimmed, pasts } = this.#get(slot);
