@@ -35,9 +35,9 @@ export interface PastSession {
   texts: StoredEvent[];
   /** The session's own state as it was then, keys without prefix. */
   state: StateEntry[];
-  /** What the session was given when it was created; undefined where that is not known, or its history is not whole. */
+  /** The state that the session was created with; undefined where a change up to `seq` was recorded without its values. */
   created: Record<string, unknown> | undefined;
-  /** What of `state` neither that nor the history up to `seq` explains: an event was rewritten later, and left its value. */
+  /** Values of `state` that a replay of `created`, changes and events up to `seq` does not give: a rewritten event left them. */
   left: StateEntry[];
 }
 

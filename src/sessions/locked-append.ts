@@ -5,8 +5,8 @@ import { encodedBatch } from '../database/stores/event-store.js';
 import type { EventContent } from '../database/stores/session-reader.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import { EventConflictError, SessionNotFoundError, StaleSessionError, type Damage } from '../model/errors.js';
 import type { KnownSession } from '../model/codec.js';
+import { EventConflictError, SessionNotFoundError, StaleSessionError, type Damage } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
@@ -165,7 +165,7 @@ export class LockedAppend {
     if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
   }
 
-  /** @returns what the session's own state has of some keys now; no values where one of them cannot be read. */
+  /** @returns the values of some keys in the session's own state, unless one cannot be read, and the keys that it does not have. */
   async #left(sql: Sql, session: KnownSession, names: readonly string[]) {
     const keys = [...new Set(names)].filter((name) => scopeOf(name).scope === 'session' && !isTemporary(name));
     const stored = await this.#stores.state.ofKeys(sql, session, keys);

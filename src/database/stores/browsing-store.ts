@@ -15,7 +15,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
-import { NOT_LOGGED, decodedData, type ChangeKind } from './change-store.js';
+import { decodedData, isEntryOfLog, type ChangeKind } from './change-store.js';
 import { contentOf } from './session-reader.js';
 
 /** An app or a user. */
@@ -289,7 +289,7 @@ function timedChangesOf(sql: Sql, rows: readonly ChangeRow[]): TimedChange[] {
       const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
       const known = { ...sessionKeyOf(row), incarnation: row.incarnation ?? '' };
       const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
-      const isLogged = optionalNumberOf(row.number) !== NOT_LOGGED;
+      const isLogged = isEntryOfLog(row);
       return { ...change, id: numberOf(row.change_id), time: numberOf(row.changed), data, isLogged };
     }),
   );

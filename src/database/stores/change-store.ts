@@ -44,6 +44,20 @@ export interface NewChange {
   isLogged?: boolean;
 }
 
+/** An event that was appended again with another content. */
+export interface NewRewriting extends Pick<NewChange, 'session' | 'seq'> {
+  /** The number of the event. */
+  eventSeq: number;
+  /** The JSON that it had; null where that cannot be read. */
+  before: string | null;
+  /**
+   * The session's own state after the rewriting, of the keys in the delta of either content: `removed` are those that it does
+   * not have; no `set` where a value cannot be read. Forks and rewinds need it, because no stored event has what the former
+   * content alone wrote, or shows what was set between the append and the rewriting.
+   */
+  left: { set?: StateEntries; removed: readonly string[] };
+}
+
 /**
  * The longest JSON that is recorded, in code units. What is longer may not fit into a packet of MySQL or MariaDB; a reader
  * takes it from the tables.
@@ -51,7 +65,10 @@ export interface NewChange {
 const MOST_RECORDED = 1_000_000;
 
 /** Instead of the number of an entry of the log, for what only a session's history needs. */
-export const NOT_LOGGED = -1;
+const NOT_LOGGED = -1;
+
+/** @returns whether a row of `adk_changes` is an entry of the event log, or becomes one when it gets its number. */
+export const isEntryOfLog = ({ number }: { number: number | string | null }) => optionalNumberOf(number) !== NOT_LOGGED;
 
 /** Records changes for the event log (contract J1). Appends record none: the rows of the events are their entries. */
 export class ChangeStore {
@@ -92,29 +109,13 @@ export class ChangeStore {
     await this.#insert(sql, whole, data);
   }
 
-  /**
-   * Records that an event has a new content.
-   *
-   * @param before the JSON that it had; null where that cannot be read.
-   * @param left what the session's state has now of the keys that either content names; without `set` where it cannot be
-   *   read. No event has what only the former content wrote, and the event does not show that others wrote in between.
-   */
-  async recordRewriting(
-    sql: Sql,
-    {
-      before,
-      left,
-      ...change
-    }: Required<Pick<NewChange, 'session' | 'seq' | 'eventSeq'>> & {
-      before: string | null;
-      left: { set?: StateEntries; removed: readonly string[] };
-    },
-  ): Promise<void> {
+  /** Records that an event has a new content. */
+  async recordRewriting(sql: Sql, { before, left, ...change }: NewRewriting): Promise<void> {
     const rewritten: NewChange = { ...change, kind: 'rewritten', data: before };
     const data = encodedData(sql, rewritten);
     await this.#insert(sql, rewritten, data);
-    // A reader of the log that does not get the former content does not know its keys, of all scopes. One that does applies
-    // both contents and has the same state.
+    // A reader of the log applies both contents. Where the former one is not recorded it cannot, and gets an entry that has
+    // it take the state of all scopes from the tables.
     const state = data === null ? {} : { ...left, isLogged: false };
     await this.recordState(sql, { session: change.session, seq: change.seq, ...state });
   }
@@ -183,9 +184,8 @@ export class ChangeStore {
         const seq = numberOf(row.seq);
         const known = { ...session, incarnation: row.incarnation ?? '' };
         const eventSeq = optionalNumberOf(row.event_seq);
-        const isLogged = optionalNumberOf(row.number) !== NOT_LOGGED;
-        const text = decodedData(sql.texts, known, { kind, seq }, optionalTextOf(data));
-        return { kind, seq, ...(eventSeq !== undefined && { eventSeq }), isLogged, data: text };
+        const json = decodedData(sql.texts, known, { kind, seq }, optionalTextOf(data));
+        return { kind, seq, ...(eventSeq !== undefined && { eventSeq }), isLogged: isEntryOfLog(row), data: json };
       }),
     );
   }
@@ -254,9 +254,9 @@ export interface StateHistory {
   encodedCreated?: string;
   changes: (PastChange & { encoded?: string })[];
   /**
-   * Before which number of events this and the session's events explain every value of the state; Infinity where they explain
-   * all. A change may have been too large to be recorded, and an earlier version of the package did not record what the
-   * rewriting of an event left.
+   * The state after each event with a lower number follows from `created`, `changes` and the session's events; Infinity where
+   * every state does. A change may have been too large to be recorded, and an earlier version of the package did not record
+   * the state after the rewriting of an event.
    */
   completeBefore: number;
 }
