@@ -6,7 +6,7 @@ import { compression, encryption, type Codec } from '../../../src/codecs/index.j
 import { EventLog, migrate } from '../../../src/index.js';
 import { expectSame, folded, tablesOf } from '../../support/fold.js';
 import { availableDatabases, createDatabase, type DatabaseName } from '../../support/servers.js';
-import { MOST_TIME, SLOTS, pastSequence, sequence, type Operation } from './operations.js';
+import { SLOTS, TIME_LIMIT, pastSequence, sequence, type Operation } from './operations.js';
 import { Pair } from './pair.js';
 
 /** `ADK_TEST_SEED=… npx jest test/contract/differential` runs the sequences of an earlier run. */
@@ -19,13 +19,13 @@ beforeAll(() => {
 
 interface Comparison {
   codec?: readonly Codec[];
-  operations?: fc.Arbitrary<Operation[]>;
+  sequences?: fc.Arbitrary<Operation[]>;
   runs?: number;
 }
 
 async function compare(
   name: DatabaseName,
-  { codec = [], operations: sequences = sequence, runs = numRuns }: Comparison = {},
+  { codec = [], sequences = sequence, runs = numRuns }: Comparison = {},
 ): Promise<void> {
   const database = await createDatabase(name);
   const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
@@ -45,7 +45,7 @@ async function compare(
         await pair.compareAll(SLOTS);
         if (sequences === pastSequence) for (const slot of SLOTS) await pair.comparePasts(slot);
       }),
-      { seed, numRuns: runs, interruptAfterTimeLimit: MOST_TIME },
+      { seed, numRuns: runs, ...TIME_LIMIT },
     );
   } finally {
     await orm.close(true);
@@ -61,7 +61,7 @@ test.each(availableDatabases())(
 
 test.each(availableDatabases())(
   'K4 random pasts are what they were in memory, on %s',
-  (name) => compare(name, { operations: pastSequence }),
+  (name) => compare(name, { sequences: pastSequence }),
   600_000,
 );
 
@@ -70,5 +70,5 @@ test('M1 random operations show the same with a codec as in memory', async () =>
   const key = (id: string) => createHash('sha256').update(id).digest();
   const codec = [compression({ minBytes: 100 }), encryption({ currentKey: ({ userId }) => `of ${userId}`, key })];
   await compare(availableDatabases()[0]!, { codec, runs: numRuns / 10 });
-  await compare(availableDatabases()[0]!, { codec, operations: pastSequence, runs: numRuns / 10 });
+  await compare(availableDatabases()[0]!, { codec, sequences: pastSequence, runs: numRuns / 10 });
 }, 600_000);

@@ -348,7 +348,7 @@ export class Pair {
     const stored = await this.#referenceAt(handle.slot);
     const newest = stored?.events.at(-1);
     if (!stored || !newest) return;
-    // J4: the reference takes the event's time as that of the update, which a fork's is not.
+    // J4: the same content changes nothing. The reference sets the time of the update, which after a fork is another one.
     if (JSON.stringify(eventOf(content, newest.id, true)) === JSON.stringify(newest))
       return this.#retry(handle, stored.events.length - 1);
 
