@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import type { Result } from 'axe-core';
 import { chromium, type Browser, type Page } from 'playwright-core';
+import { areAllRequired } from './run.js';
 
 const PATHS = [
   '/usr/bin/chromium',
@@ -22,7 +23,7 @@ export function chromiumPath(): string | undefined {
  */
 export function hasChromium(): boolean {
   if (chromiumPath() !== undefined) return true;
-  if (process.env['ADK_TEST_REQUIRE'] === 'all')
+  if (areAllRequired())
     throw new Error(`ADK_TEST_REQUIRE=all, but there is no ${PATHS.join(', ')}, and ADK_TEST_CHROMIUM names none`);
   return false;
 }
@@ -41,7 +42,7 @@ export function launchChromium(): Promise<Browser> {
  * @param tests gets the browser, which its tests and hooks may call for.
  */
 export function describeInChromium(name: string, tests: (browser: () => Browser) => void): void {
-  if (chromiumPath() === undefined && process.env['ADK_TEST_REQUIRE'] !== 'all') {
+  if (chromiumPath() === undefined && !areAllRequired()) {
     describe.skip(`${name} (there is no Chromium)`, () => {
       test('needs one', () => undefined);
     });
