@@ -1,5 +1,6 @@
-import { getFunctionCalls, getFunctionResponses, isCompactedEvent, stringifyContent, type Event } from '@google/adk';
+import { isCompactedEvent, stringifyContent, type Event } from '@google/adk';
 import { isAbortEvent } from './aborted.js';
+import { PairedCalls, type PairedCall } from './calls.js';
 
 /** A tool call as a user interface shows it. */
 export interface MessageToolCall {
@@ -48,8 +49,9 @@ export interface Message {
  * - Compacted events are left out: they stand in for older events towards the model (`getContents`), and the older ones
  *   are still there to be shown. ADK has no other reader that knows them; `isCompactedEvent` finds them.
  * - A message is the user's when `user` is its author, whatever its content's role, as in `toA2AMessage`.
- * - Function responses belong to the calls with their id, of several the last counts, as in `getContents`. A response
- *   whose call is not among the events is a tool call of its own event's message, with `isCallMissing`.
+ * - Function responses belong to calls of the same id and branch, in the order of the events; of several responses to one call
+ *   the last counts. A response whose call is not among the events is a tool call of its own event's message, with
+ *   `isCallMissing`.
  * - ADK's own requests (`adk_request_confirmation`, `adk_request_credential`, `adk_request_input`) are long-running tool
  *   calls like others: without a response they wait for the user.
  * - A run that was aborted, of a Runner newer than 2.0.0, shows as one message with `isAborted` and no `error`; the calls that
@@ -64,34 +66,24 @@ export interface Message {
  */
 export function toMessages(events: readonly Event[]): Message[] {
   const messages: Message[] = [];
-  const calls = new Map<string | undefined, MessageToolCall>();
+  const shown = new Map<PairedCall, MessageToolCall>();
+  const calls = new PairedCalls();
   const aborted = new Set<string>();
   for (const event of events) {
     if (event.partial || isCompactedEvent(event)) continue;
     const message = toMessage(event);
-    for (const { id, name = '', response = {} } of getFunctionResponses(event)) {
-      const call = id ? calls.get(id) : undefined;
-      if (call) {
-        call.response = response;
-      } else {
-        const missing = {
-          ...(id && { id }),
-          name,
-          args: {},
-          response,
-          isLongRunning: false,
-          isCallMissing: true,
-        } as const;
-        message.toolCalls.push(missing);
-      }
+    for (const call of calls.add(event)) {
+      const { id, name, args, isLongRunning, isMissing } = call;
+      const toolCall = { ...(id && { id }), name, args, isLongRunning, ...(isMissing && { isCallMissing: isMissing }) };
+      shown.set(call, toolCall);
+      message.toolCalls.push(toolCall);
     }
-    // The latest call of an id gets the response: some models use an id again in their next turn.
-    for (const call of message.toolCalls) calls.set(call.id, call);
     // A run that is aborted has an event for each agent whose calls were open.
     const isRepeated = message.isAborted && aborted.has(event.invocationId);
     if (message.isAborted) aborted.add(event.invocationId);
     if (isShown(message) || (message.isAborted && !isRepeated)) messages.push(message);
   }
+  for (const [{ response }, toolCall] of shown) if (response) toolCall.response = response;
   return messages;
 }
 
@@ -108,12 +100,7 @@ function toMessage(event: Event): Message {
     timestamp: event.timestamp,
     text: stringifyContent(event) || (event.inputTranscription ?? event.outputTranscription)?.text || '',
     ...(thoughts && { thoughts }),
-    toolCalls: getFunctionCalls(event).map(({ id, name = '', args = {} }) => ({
-      ...(id && { id }),
-      name,
-      args,
-      isLongRunning: id !== undefined && !!event.longRunningToolIds?.includes(id),
-    })),
+    toolCalls: [],
     attachments: parts.filter(isAttachment),
     ...(error && { error }),
     ...(isAborted && { isAborted }),

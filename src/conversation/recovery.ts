@@ -1,13 +1,5 @@
-import {
-  REQUEST_CONFIRMATION_FUNCTION_CALL_NAME,
-  createEvent,
-  getFunctionCalls,
-  getFunctionResponses,
-  type Event,
-  type Session,
-} from '@google/adk';
-import { isRecord } from '../model/objects.js';
-import { isAbortEvent } from './aborted.js';
+import { createEvent, type Event, type Session, type getFunctionCalls } from '@google/adk';
+import { PairedCalls } from './calls.js';
 
 /** A tool call that a run left without a response. */
 export interface UnansweredFunctionCall {
@@ -33,21 +25,13 @@ const INTERRUPTED =
  * @returns the calls in the order they were made, each with its event; none when every call is answered.
  */
 export function unansweredFunctionCalls(session: Session): UnansweredFunctionCall[] {
-  const { events } = session;
-  // ADK stores no response of a tool that waits for a confirmation; it runs the tool then, unless there is a response.
-  const answered = new Set<unknown>(openLongRunningCalls(session).map(confirmedCall));
   const unanswered: UnansweredFunctionCall[] = [];
-  // From the end, so that a response only answers calls before it: some models use an id again in their next turn.
-  for (const event of events.toReversed()) {
-    if (event.partial) continue;
-    for (const functionCall of getFunctionCalls(event).reverse()) {
-      const { id } = functionCall;
-      if (!id || answered.has(id) || event.longRunningToolIds?.includes(id)) continue;
-      unanswered.push({ event, functionCall: { ...functionCall, id } });
-    }
-    for (const { id } of getFunctionResponses(event)) answered.add(id);
+  for (const { event, id, name, args, isLongRunning, isAnswered, question } of callsOf(session)) {
+    // ADK stores no response of a tool that waits for a confirmation; it runs the tool then, unless there is a response.
+    const isAsked = question && !question.isAnswered;
+    if (id && !isLongRunning && !isAnswered && !isAsked) unanswered.push({ event, functionCall: { id, name, args } });
   }
-  return unanswered.reverse();
+  return unanswered;
 }
 
 /** A call of a long-running tool, or a question of ADK's own, that waits for its answer. */
@@ -79,31 +63,23 @@ export interface OpenLongRunningCall {
  * ```
  *
  * @param session a session with its full history.
- * @returns the calls in the order they were made; of calls with one id the newest. None when every call is answered.
+ * @returns the calls in the order they were made; none when every call is answered. Several branches may wait with one id: an
+ *   answer without a branch, as the `Runner` makes it, is the newest call's. Of calls of one branch with one id only the newest
+ *   can be answered.
  */
-export function openLongRunningCalls({ events }: Session): OpenLongRunningCall[] {
-  const open = new Map<string, OpenLongRunningCall>();
-  for (const event of events) {
-    if (event.partial) continue;
-    for (const { id = '', response } of getFunctionResponses(event)) {
-      const call = open.get(id);
-      if (event.author === 'user' || isAbortEvent(event)) open.delete(id);
-      else if (call && response) call.result = response;
-      for (const gate of open.values()) if (id && confirmedCall(gate) === id) open.delete(gate.id);
-    }
-    for (const { id, name = '', args = {} } of getFunctionCalls(event)) {
-      if (!id || event.author === 'user' || !event.longRunningToolIds?.includes(id)) continue;
-      open.delete(id);
-      open.set(id, { id, name, args, event });
-    }
+export function openLongRunningCalls(session: Session): OpenLongRunningCall[] {
+  const open: OpenLongRunningCall[] = [];
+  for (const { event, id, name, args, isLongRunning, isAnswered, response } of callsOf(session)) {
+    if (!id || !isLongRunning || isAnswered || event.author === 'user') continue;
+    open.push({ id, name, args, event, ...(response && { result: response }) });
   }
-  return [...open.values()];
+  return open;
 }
 
-/** @returns the id of the call that ADK asks a confirmation of; undefined for other calls. */
-function confirmedCall({ name, args: { originalFunctionCall } }: OpenLongRunningCall): unknown {
-  const isQuestion = name === REQUEST_CONFIRMATION_FUNCTION_CALL_NAME && isRecord(originalFunctionCall);
-  return isQuestion ? originalFunctionCall['id'] : undefined;
+function callsOf({ events }: Session) {
+  const calls = new PairedCalls();
+  for (const event of events) if (!event.partial) calls.add(event);
+  return calls.all;
 }
 
 /**

@@ -224,3 +224,36 @@ test('a live turn shows what was transcribed', () => {
     { role: 'agent', text: 'Green?' },
   ]);
 });
+
+test('agents that number their calls alike have their own responses, by branch', () => {
+  const events = [
+    eventOf(calling('call_0'), { id: 'a', branch: 'team.a' }),
+    eventOf(calling('call_0'), { id: 'b', branch: 'team.b' }),
+    responding('call_0', { of: 'a' }, { branch: 'team.a' }),
+    responding('call_0', { of: 'b' }, { branch: 'team.b' }),
+  ];
+  const orders = [events, [events[0]!, events[1]!, events[3]!, events[2]!]];
+  for (const order of orders)
+    expect(toMessages(order).map(({ id, toolCalls }) => [id, toolCalls.map(({ response }) => response)])).toEqual([
+      ['a', [{ of: 'a' }]],
+      ['b', [{ of: 'b' }]],
+    ]);
+});
+
+test('a response of another branch is no answer', () => {
+  const events = [eventOf(calling('call_0'), { branch: 'team.a' }), responding('call_0', {}, { branch: 'team.b' })];
+  const [own, others] = toMessages(events).map(({ toolCalls: [call] }) => call);
+  expect(own!.response).toBeUndefined();
+  expect(others).toMatchObject({ id: 'call_0', isCallMissing: true });
+});
+
+test('two calls of one event with the same id have their responses in order', () => {
+  const events = [
+    eventOf(calling('call_0', 'call_0')),
+    eventOf([
+      { functionResponse: { id: 'call_0', name: 'order', response: { n: 1 } } },
+      { functionResponse: { id: 'call_0', name: 'order', response: { n: 2 } } },
+    ]),
+  ];
+  expect(toMessages(events)[0]!.toolCalls.map(({ response }) => response)).toEqual([{ n: 1 }, { n: 2 }]);
+});

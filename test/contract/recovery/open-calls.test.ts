@@ -230,6 +230,37 @@ describe('openLongRunningCalls of events', () => {
     expect(idsOpen({ ...calling, author: 'user' })).toEqual([]);
   });
 
+  test('H4 two branches that wait with one id are two, and each has its own answer', () => {
+    const [a, b] = ['team.a', 'team.b'].map((branch) => ({ ...calling, id: branch, branch }));
+    const open = (...events: Event[]) =>
+      openLongRunningCalls({ ...KEY, id: 's1', state: {}, events, lastUpdateTime: 0 }).map(({ event }) => event.id);
+    expect(open(a!, b!)).toEqual(['team.a', 'team.b']);
+    expect(open(a!, b!, { ...answering, branch: 'team.a' })).toEqual(['team.b']);
+    expect(open(a!, b!, answering)).toEqual(['team.a']);
+    expect(open(a!, b!, answering, answering)).toEqual([]);
+  });
+
+  test('H4 an ordinary call with the id of an open one has its own response, and leaves that one open', () => {
+    const ordinary = { ...calling, id: 'ordinary', longRunningToolIds: [] };
+    const result = { ...answering, author: 'clerk' };
+    const session = (...events: Event[]) => ({ ...KEY, id: 's1', state: {}, events, lastUpdateTime: 0 });
+    expect(openLongRunningCalls(session(calling, ordinary, result))).toEqual([
+      { id: 'a', name: 'ask', args: {}, event: calling },
+    ]);
+    expect(unansweredFunctionCalls(session(calling, ordinary))).toMatchObject([{ event: ordinary }]);
+    expect(unansweredFunctionCalls(session(calling, ordinary, result))).toEqual([]);
+    expect(idsOpen(calling, ordinary, answering)).toEqual([]);
+  });
+
+  test('H4 a response of another branch, or of an earlier turn, answers no call with the same id', () => {
+    const ordinary = { ...calling, id: 'ordinary', branch: 'team.a', longRunningToolIds: [] };
+    const result = { ...answering, author: 'clerk', branch: 'team.b' };
+    const unanswered = (...events: Event[]) =>
+      unansweredFunctionCalls({ ...KEY, id: 's1', state: {}, events, lastUpdateTime: 0 }).map(({ event }) => event.id);
+    expect(unanswered(ordinary, { ...ordinary, id: 'b', branch: 'team.b' }, result)).toEqual(['ordinary']);
+    expect(unanswered(ordinary, { ...result, branch: 'team.a' }, { ...ordinary, id: 'later' })).toEqual(['later']);
+  });
+
   test('H4 calls without an id, or that do not run long, and events without content are ignored', () => {
     expect(idsOpen({ ...calling, longRunningToolIds: undefined }, { ...calling, longRunningToolIds: [] })).toEqual([]);
     expect(idsOpen(createEvent(), { ...calling, content: { parts: [{ functionCall: { name: 'ask' } }] } })).toEqual([]);

@@ -1,0 +1,105 @@
+import {
+  REQUEST_CONFIRMATION_FUNCTION_CALL_NAME,
+  getFunctionCalls,
+  getFunctionResponses,
+  type Event,
+} from '@google/adk';
+import { isRecord } from '../model/objects.js';
+import { isAbortEvent } from './aborted.js';
+
+type FunctionResponse = ReturnType<typeof getFunctionResponses>[number];
+
+/** A tool call with what has answered it so far. */
+export interface PairedCall {
+  /** The event that made the call; that of the response if the call is missing. */
+  readonly event: Event;
+  readonly id: string | undefined;
+  readonly name: string;
+  readonly args: Record<string, unknown>;
+  readonly isLongRunning: boolean;
+  /** Of several responses the last. */
+  response?: Record<string, unknown>;
+  /** Whether nothing waits for a response any more. What a long-running tool itself returns leaves its call open. */
+  isAnswered: boolean;
+  /** There is a response only: the call is not among the events before it. */
+  readonly isMissing?: true;
+  /** ADK's question whether to run this call. */
+  question?: PairedCall;
+}
+
+/**
+ * Pairs calls and responses by id, branch and order. The id is not enough: models number their calls (`call_0`), in each turn
+ * anew and in agents that run side by side (google/adk-python#6761).
+ *
+ * A response belongs to an earlier call of the same branch, or of any branch if one of the two has none: an answer of the user
+ * has no branch, nor has a tool that ADK runs after a confirmation. Open calls come first, the newest event before older ones;
+ * an answer of the user prefers a long-running call. If no call is open, the response is a further one to the newest call.
+ */
+export class PairedCalls {
+  readonly all: PairedCall[] = [];
+  readonly #byId = new Map<string, PairedCall[]>();
+
+  /**
+   * Adds the next event.
+   *
+   * @returns the calls that the event makes, then those that are missing for its responses.
+   */
+  add(event: Event): PairedCall[] {
+    // Responses first: an event answers no call of its own.
+    const missing = getFunctionResponses(event).filter((response) => !this.#answer(event, response));
+    return [
+      ...getFunctionCalls(event).map(({ id, name = '', args = {} }) => {
+        const isLongRunning = !!id && !!event.longRunningToolIds?.includes(id);
+        return this.#keep({ event, id: id || undefined, name, args, isLongRunning, isAnswered: false });
+      }),
+      ...missing.map(({ id, name = '', response = {} }) => {
+        const call = { event, id: id || undefined, name, args: {}, response } as const;
+        return this.#keep({ ...call, isLongRunning: false, isAnswered: true, isMissing: true });
+      }),
+    ];
+  }
+
+  #keep(call: PairedCall): PairedCall {
+    const { event, id, name, args, isLongRunning } = call;
+    const { originalFunctionCall: original } = args;
+    if (name === REQUEST_CONFIRMATION_FUNCTION_CALL_NAME && isRecord(original)) {
+      const asked = this.#find(event, original['id'], isOpen);
+      if (asked) asked.question = call;
+    }
+    this.all.push(call);
+    if (id === undefined) return call;
+    const known = this.#byId.get(id) ?? [];
+    this.#byId.set(id, known);
+    // In one branch, ADK gives each answer to the newest call of the id, so nothing can answer the one before it.
+    const replaced = isLongRunning && known.findLast((each) => isWaiting(each) && each.event.branch === event.branch);
+    if (replaced && replaced.event !== event) replaced.isAnswered = true;
+    known.push(call);
+    return call;
+  }
+
+  #answer(event: Event, { id, response = {} }: FunctionResponse): boolean {
+    const isOfUser = event.author === 'user';
+    const call =
+      (isOfUser ? this.#find(event, id, isWaiting) : undefined) ??
+      this.#find(event, id, isOpen) ??
+      this.#find(event, id, () => true);
+    if (!call) return false;
+    call.response = response;
+    call.isAnswered ||= !call.isLongRunning || isOfUser || isAbortEvent(event);
+    // After a yes in plain text the tool runs, and nothing answers the question.
+    if (call.question) call.question.isAnswered = true;
+    return true;
+  }
+
+  /** @returns of the newest event with such a call the first one without a response, or else its last. */
+  #find({ branch }: Event, id: unknown, fits: (call: PairedCall) => boolean): PairedCall | undefined {
+    const calls = typeof id === 'string' ? (this.#byId.get(id) ?? []).filter(fits) : [];
+    const newest =
+      calls.findLast(({ event }) => event.branch === branch) ?? calls.findLast(({ event }) => !branch || !event.branch);
+    return calls.find(({ event, response }) => event === newest?.event && !response) ?? newest;
+  }
+}
+
+const isOpen = ({ isAnswered }: PairedCall): boolean => !isAnswered;
+
+const isWaiting = (call: PairedCall): boolean => isOpen(call) && call.isLongRunning;
