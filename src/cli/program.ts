@@ -151,6 +151,7 @@ function program(): Command {
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user, without the state of apps')
     .option('--dry-run', 'only count')
+    .option('--adopt-plain', 'also encode what lacks a codec with required: for the first encryption alone')
     .option('--batch-size <n>', 'how many texts a transaction rewrites at most (default: 200)', wholeNumber)
     .option('--max-batches <n>', 'end after so many transactions', wholeNumber)
     .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)

@@ -28,7 +28,8 @@ export interface EncryptionOptions {
   cacheMs?: number;
   /**
    * Whether a text that is not encrypted is refused as damaged; false by default. Without it somebody who may write to the tables
-   * can replace an encrypted text by a plain one. Set it when `reencode` has encrypted all that there is.
+   * can replace an encrypted text by a plain one. Set it when `reencode` has encrypted all that there is. Then nothing is written
+   * that is not encrypted, either.
    */
   required?: boolean;
 }

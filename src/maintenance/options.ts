@@ -105,6 +105,11 @@ export interface ReencodeOptions {
   signal?: AbortSignal;
   /** Only counts: nothing is written. */
   dryRun?: boolean;
+  /**
+   * Also encodes texts that lack a codec with `required`; false by default: they count as `unreadable`, and stay. For the first
+   * encryption alone. Afterwards such a text is forged, and this would have everybody trust it.
+   */
+  adoptPlain?: boolean;
   /** Called after each transaction with what has been done in all. What it throws ends the work and is thrown. */
   onProgress?: (progress: ReencodeResult) => void;
 }
@@ -224,6 +229,7 @@ const reencodeOptions = object<ReencodeOptions>({
   pauseMs: aWait,
   signal: anAbortSignal,
   dryRun: aBoolean,
+  adoptPlain: aBoolean,
   onProgress: aFunction,
 });
 

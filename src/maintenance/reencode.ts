@@ -116,8 +116,12 @@ class ReencodeRun {
 
   /** @returns the texts that are not stored as the codec stores them now. */
   async #recodings(page: readonly StoredText[]): Promise<Recoding[]> {
+    const { adoptPlain } = this.#options;
     const decoding = this.#database.code((texts) =>
-      page.map(({ text, context }) => (text === undefined ? undefined : texts.decodeLeniently(text, context))),
+      page.map(({ text, context }) => {
+        if (text === undefined) return undefined;
+        return adoptPlain ? texts.decodeLeniently(text, context) : texts.decode(text, () => context);
+      }),
     );
     const decoded = isPromise(decoding) ? await decoding : decoding;
     const readable = page.flatMap((stored, i) => {

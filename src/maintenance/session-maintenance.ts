@@ -181,8 +181,9 @@ export class SessionMaintenance {
   ): Promise<ImportProgress> {
     checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
-    const { texts } = options;
-    const target = new Import(call.write, this.#stores, { batchSize: importBatchSize(options), texts });
+    const { required } = this.#database.codec;
+    const mode = { batchSize: importBatchSize(options), texts: options.texts, required };
+    const target = new Import(call.write, this.#stores, mode);
     return call.run(
       () => target.progress,
       () => target.addAll(records, options),
@@ -192,7 +193,8 @@ export class SessionMaintenance {
   /**
    * Rewrites what is not stored as the `codec` stores it now (contract M3): after a codec was added, or its current key has changed.
    * The old codecs and keys must still be there to read. Without a codec nothing is done. Contents, numbers and times stay, and
-   * `Session` objects and cursors stay valid. What cannot be read is counted and left. Where it was interrupted, the same call
+   * `Session` objects and cursors stay valid. What cannot be read is counted and left, and so is what lacks a codec that is required, unless
+   * `adoptPlain` is true. Where it was interrupted, the same call
    * continues: what is rewritten already is read, and not written again. Leases don't matter to it.
    *
    * @returns what was done. An old key is needed no more when a call has found `rewritten`, `skipped` and `unreadable` to be 0.

@@ -33,7 +33,10 @@ export interface CodecData {
 export interface Codec {
   /** What is stored names it; it must never change. */
   readonly name: string;
-  /** Whether a text that this codec has not encoded is damage, also one that was stored before there was a codec. */
+  /**
+   * Whether a text that this codec has not encoded is damage, also one that was stored before there was a codec. Nothing is written
+   * that it leaves as it is.
+   */
   readonly required?: boolean | undefined;
   /** @returns undefined where the bytes are to stay as they are. */
   encode(data: Uint8Array, context: CodecContext): CodecData | undefined | Promise<CodecData | undefined>;
@@ -96,11 +99,12 @@ const shownSteps = (steps: readonly Step[]) =>
 /** The codecs of a service. */
 export class TextCodec {
   readonly #codecs: readonly Codec[];
-  readonly #required: readonly string[];
+  /** The names of the codecs without which a text is damage. */
+  readonly required: readonly string[];
 
   constructor(codecs: readonly Codec[]) {
     this.#codecs = codecs;
-    this.#required = codecs.filter(({ required }) => required).map(({ name }) => name);
+    this.required = codecs.filter(({ required }) => required).map(({ name }) => name);
   }
 
   /** Whether there is none, so that texts are stored as they are. */
@@ -108,14 +112,22 @@ export class TextCodec {
     return this.#codecs.length === 0;
   }
 
+  /** @throws CodecError also for a text that a codec which is required leaves as it is: nobody could read it. */
   encode(text: string, context: CodecContext): MaybePromise<string> {
     if (this.isNone) return text;
     const encoded = this.#encodeFrom(0, Buffer.from(text), [], context);
-    return after(encoded, ({ steps, data }) =>
-      steps.length === 0
-        ? text
-        : `${MARK}${JSON.stringify(steps)}, "${Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64')}" ]`,
-    );
+    return after(encoded, ({ steps, data }) => {
+      const [lacking] = this.#lacking(steps);
+      if (lacking !== undefined)
+        throw new CodecError(`The codec ${lacking} is required, and has not encoded a text. Nothing was written.`);
+      if (steps.length === 0) return text;
+      const base64 = Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64');
+      return `${MARK}${JSON.stringify(steps)}, "${base64}" ]`;
+    });
+  }
+
+  #lacking(steps: readonly Step[]): string[] {
+    return this.required.filter((name) => !steps.some(({ codec }) => codec === name));
   }
 
   #encodeFrom(
@@ -139,13 +151,12 @@ export class TextCodec {
 
   /** @param isLenient whether a text that lacks a codec which is required is read, too: to give it that codec. */
   decode(text: string, context: CodecContext, isLenient = false): MaybePromise<Decoded> {
-    const required = isLenient ? [] : this.#required;
-    if (!isEncoded(text)) return required.length === 0 ? text : refused(required);
-    const found = parsed(text);
+    const found = isEncoded(text) ? parsed(text) : { steps: [], data: undefined };
     if (!found) return new Undecodable('encoded, and changed since', false);
     const { steps, data } = found;
-    const lacking = required.filter((name) => !steps.some(({ codec }) => codec === name));
+    const lacking = isLenient ? [] : this.#lacking(steps);
     if (lacking.length > 0) return refused(lacking);
+    if (!data) return text;
     const encoding = `encoded with ${shownSteps(steps)}`;
     if (!steps.every(({ codec }) => this.#find(codec)))
       return new Undecodable(`${encoding}, a codec that is not in the codec option`, true);

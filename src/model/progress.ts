@@ -42,7 +42,7 @@ export interface ReencodeResult {
   texts: number;
   /** How many of them were rewritten. The others are stored as the codec stores them now. */
   rewritten: number;
-  /** How many cannot be decoded. They are left as they are. */
+  /** How many cannot be decoded, or lack a codec that is required. They are left as they are. */
   unreadable: number;
   /** How many somebody else has written or locked meanwhile; the same call again takes them up. */
   skipped: number;

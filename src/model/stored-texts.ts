@@ -54,7 +54,7 @@ export class StoredTexts {
     return this.#result('decode', text, context, () => this.codec.decode(text, context));
   }
 
-  /** Within `all`. Also what lacks a codec that is required. */
+  /** Within `all`. Also what lacks a codec that is required, and may be forged. */
   decodeLeniently(text: string, context: CodecContext): Decoded {
     return this.#result('decode', text, context, () => this.codec.decode(text, context, true));
   }

@@ -7,18 +7,15 @@ import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ImportProgress } from '../model/progress.js';
 import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.js';
 import { AS_STORED } from '../model/stored-texts.js';
-import type { TransferTexts } from './bound-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
-import { storableRecord, type NumberedEvent, type StorableRecord } from './records.js';
+import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
 
-export interface ImportMode {
+export interface ImportMode extends AcceptedTexts {
   batchSize: number;
   /** Whether nothing is written; the progress is the same. */
   isDryRun?: boolean;
   /** Whether the records come from a store without titles, labels and soft-deleted sessions: those that are here stay. */
   isForeign?: boolean;
-  /** Which texts are taken; by default plain ones. */
-  texts?: TransferTexts | undefined;
 }
 
 type ImportedSession = SessionBatch['session'];
@@ -49,7 +46,7 @@ export class Import {
   /** @throws InvalidArgumentError for what is no record of an export, or comes in another order. */
   async add(record: unknown): Promise<void> {
     const number = this.#progress.records + 1;
-    const storable = storableRecord(record, number, this.#mode.texts);
+    const storable = storableRecord(record, number, this.#mode);
     if (storable.type === 'event') {
       this.#checkOrder(storable, number);
       if (this.#events.length >= this.#mode.batchSize) await this.#write(false);
@@ -89,6 +86,7 @@ export class Import {
       throw new InvalidArgumentError(
         `Record ${number} has an encoded text, and the record of its session does not say what it is bound to.`,
       );
+    if (!isEncoded(json) && this.#session.session.bound) refusePlain(`Record ${number}`, this.#mode.required);
   }
 
   /** Writes what is not written yet. */

@@ -174,12 +174,19 @@ const CHANGES = {
 };
 const checkKind = oneOf(...Object.keys(CHANGES));
 
+/** Which texts are taken. */
+export interface AcceptedTexts {
+  /** By default plain ones. */
+  texts?: TransferTexts | undefined;
+  /** The codecs without which a text as it is stored is damage. */
+  required?: readonly string[];
+}
+
 /**
  * @param number of the record, counted from 1.
- * @param texts which texts are taken; by default plain ones.
  * @throws InvalidArgumentError that begins with the number, for what is no record of an export, or cannot be stored.
  */
-export function storableRecord(record: unknown, number: number, texts: TransferTexts = 'plain'): StorableRecord {
+export function storableRecord(record: unknown, number: number, accepted: AcceptedTexts = {}): StorableRecord {
   const name = `Record ${number}`;
   aRecord(record, name);
   const { type } = record as TransferRecord;
@@ -188,7 +195,7 @@ export function storableRecord(record: unknown, number: number, texts: TransferT
   try {
     CHECKS[type](record, name);
     const stored = storable(record as TransferRecord);
-    checkTexts(record as TransferRecord, stored, texts);
+    checkTexts(record as TransferRecord, stored, name, accepted);
     return stored;
   } catch (error) {
     const isRefusal =
@@ -201,7 +208,12 @@ export function storableRecord(record: unknown, number: number, texts: TransferT
 }
 
 /** The records of events have no binding: that of their session counts. */
-function checkTexts(record: TransferRecord, { owner }: StorableRecord, texts: TransferTexts): void {
+function checkTexts(
+  record: TransferRecord,
+  { owner }: StorableRecord,
+  name: string,
+  { texts = 'plain', required }: AcceptedTexts,
+): void {
   if (record.type === 'event') {
     if (record.encoded !== undefined && texts === 'plain') refuseStored();
     return;
@@ -215,6 +227,26 @@ function checkTexts(record: TransferRecord, { owner }: StorableRecord, texts: Tr
   if (bound && !isBoundTo(owner, bound))
     throw new InvalidArgumentError(
       `Its texts are as they were stored under other names, and nobody could read them under these. Import them under the names that they had, or export plain texts.`,
+    );
+  if (bound && hasPlain(record)) refusePlain(name, required);
+}
+
+/** Whether some content of a record is not encoded. A change that was too large to be recorded has none. */
+function hasPlain(record: AppRecord | UserRecord | SessionRecord): boolean {
+  if (record.state.some((each) => each.encoded === undefined)) return true;
+  if (record.type !== 'session') return false;
+  const { created, changes = [] } = record;
+  return (
+    created !== undefined ||
+    changes.some((change) => (change.kind === 'state' ? change.set : change.state) !== undefined)
+  );
+}
+
+/** Refuses what was plain in tables where it has to be encoded: it may be forged, and encoded here it would be trusted. */
+export function refusePlain(record: string, required: readonly string[] = []): void {
+  if (required.length > 0)
+    throw new InvalidArgumentError(
+      `${record} has a text that is not encoded with ${required.join(', ')}, which is required, so somebody may have forged it. Export plain texts with that codec: that refuses what is forged.`,
     );
 }
 

@@ -656,6 +656,146 @@ codecSuite.own('M2', 'a plain row is read, and with required it is damage', asyn
   expect(error.message).toContain('not encoded with aes-256-gcm');
 });
 
+const FORGED = 'FORGED';
+
+/** Encrypts and requires it; `encoded` gets every text that it is given to encrypt. */
+function strictCodec(encoded: string[] = [], currentKey = 'k1'): Codec {
+  const codec = encryption({ currentKey, key: bytesOf, required: true });
+  return {
+    ...codec,
+    encode: (data, context) => {
+      encoded.push(Buffer.from(data).toString());
+      return codec.encode(data, context);
+    },
+  };
+}
+
+/** Replaces encrypted texts of every kind by plain ones, as somebody who may write to the tables. @returns how many. */
+async function forge({ query }: Pick<OwnStore, 'query'>, app: string): Promise<number> {
+  const event = JSON.stringify(saying(FORGED, { id: 'e2', timestamp: 2, actions: { stateDelta: { n: FORGED } } }));
+  await query(`update adk_events set data = ? where app_name = ? and event_id = 'e2'`, [event, app]);
+  const value = JSON.stringify(FORGED);
+  for (const [table, key] of Object.entries({ session_states: 'given', user_states: 'u', app_states: 'x' }))
+    await query(`update adk_${table} set value = ? where app_name = ? and state_key = '${key}'`, [value, app]);
+  const changes = { created: { given: FORGED }, state: { set: { outside: FORGED }, removed: [] } };
+  for (const [kind, data] of Object.entries(changes))
+    await query(`update adk_changes set data = ? where app_name = ? and kind = ? and data is not null`, [
+      JSON.stringify(data),
+      app,
+      kind,
+    ]);
+  return (await textsIn({ query, app })).filter((text) => text.includes(FORGED)).length;
+}
+
+codecSuite.own(
+  'M2',
+  'a text that somebody replaced by a plain one is encoded by no call that requires a codec',
+  async (context) => {
+    const { orm, app, scratch } = context;
+    const encoded: string[] = [];
+    const codec = strictCodec(encoded);
+    const options = { codec, onDamage: () => {} };
+    const service = serviceOf(context, options);
+    const maintenance = new SessionMaintenance(orm.em, { codec });
+    const session = await three(service, app);
+    const key = keyOf(session);
+    await service.updateState({ ...key, set: { outside: SECRET } });
+    const log = new EventLog(orm.em, { codec });
+    const handle = (await again(service, session))!;
+    expect(await forge(context, app)).toBe(6);
+
+    await service.appendEvent({ session: handle, event: saying('four', { id: 'e4', timestamp: 4 }) });
+    await service.updateState({ ...key, set: { more: 1, 'user:more': 1, 'app:more': 1 } });
+    const refused = [
+      () => service.forkSession(key, { as: 'fork' }),
+      () => service.forkSession(key, { at: 2, as: 'fork' }),
+      () => service.rewindSession(key, { at: 2 }),
+      () => read(maintenance.exportSessions({ appName: app })),
+    ];
+    for (const call of refused) await expectCode(call(), 'ADK_DAMAGED_SESSION');
+    // As it is stored it is plain in the file, and no import that requires the codec takes it.
+    const records = await read(maintenance.exportSessions({ appName: app, texts: 'asStored' }));
+    const target = await scratch();
+    const importing = new SessionMaintenance(target.orm.em, { codec });
+    const written = () => textsIn({ ...target, app });
+    const of = (type: string) => records.filter((record) => record.type === type);
+    for (const given of [of('app'), of('user'), of('session'), records])
+      await expectCode(
+        importing.importSessions(given, { texts: 'asStored' }),
+        'ADK_INVALID_ARGUMENT',
+        /^Record 1 has a text that is not encoded with aes-256-gcm/,
+      );
+    const honest = of('session').map((record) => ({ ...record, state: [], created: undefined, changes: undefined }));
+    await expectCode(
+      importing.importSessions([...honest, ...of('event')], { texts: 'asStored' }),
+      'ADK_INVALID_ARGUMENT',
+      /^Record 3 has a text that is not encoded/,
+    );
+    expect(await written()).toEqual([]);
+
+    const seen = JSON.stringify([
+      await foldOf(log, app),
+      await shown(serviceOf(context, { ...options, onDamagedEvent: 'skip' }), app),
+    ]);
+    expect(seen).not.toContain(FORGED);
+    // Appended again, the event has what its caller gave it.
+    await service.appendEvent({ session: handle, event: saying('again', { id: 'e2', timestamp: 2 }) });
+    await maintenance.repair(key);
+    await maintenance.trim({ ...key, keepLast: 2 });
+    await service.forkSession(key, { at: 3, as: 'fork' });
+    await service.rewindSession(key, { at: 3 });
+    expect(encoded.filter((text) => text.includes(FORGED))).toEqual([]);
+    expect(JSON.stringify([await foldOf(log, app), await shown(service, app)])).not.toContain(FORGED);
+  },
+  oncePerDialect,
+);
+
+codecSuite.own(
+  'M3',
+  'reencode leaves and counts plain texts where a codec is required, unless it is to adopt them',
+  async (context) => {
+    const { orm, app } = context;
+    const codec = strictCodec();
+    const service = serviceOf(context, { codec });
+    const session = await three(service, app);
+    await service.updateState({ ...keyOf(session), set: { outside: SECRET } });
+    const forged = await forge(context, app);
+    const stored = await textsIn(context);
+    const error = await damageOf(service, session);
+    const plain = (texts: string[]) => texts.filter((text) => text.includes(FORGED));
+
+    const maintenance = new SessionMaintenance(orm.em, { codec: strictCodec([], 'k2') });
+    const dry = await maintenance.reencode({ appName: app, dryRun: true });
+    const done = await maintenance.reencode({ appName: app });
+    for (const result of [dry, done])
+      expect(result).toMatchObject({ texts: stored.length, rewritten: stored.length - forged, unreadable: forged });
+    expect(plain(await textsIn(context))).toEqual(plain(stored));
+    expect((await damageOf(service, session)).message).toBe(error.message);
+
+    const adopting = new SessionMaintenance(orm.em, { codec });
+    expect(await adopting.reencode({ appName: app, adoptPlain: true })).toMatchObject({
+      ...{ rewritten: stored.length, unreadable: 0 },
+    });
+    expect(textsOf((await again(service, session))!)).toEqual([SECRET, FORGED, SECRET]);
+  },
+  oncePerDialect,
+);
+
+codecSuite.own('M2', 'what a codec that is required leaves as it is is not written', async (context) => {
+  const { app } = context;
+  const currentKey = ({ userId }: { userId: string }) => (userId === 'alice' ? 'k1' : undefined);
+  const service = serviceOf(context, { codec: encryption({ currentKey, key: bytesOf, required: true }) });
+  const session = await service.createSession({ appName: app, userId: 'alice', state: { a: 1 } });
+  const before = await textsIn(context);
+  const refused = [
+    () => service.createSession({ appName: app, userId: 'bob', state: { a: 1 } }),
+    () => service.appendEvent({ session, event: eventOf({ actions: { stateDelta: { 'app:a': 1 } } }) }),
+    () => service.updateState({ appName: app, userId: 'bob', set: { 'user:a': 1 } }),
+  ];
+  for (const call of refused) await expectCode(call(), 'ADK_CODEC', 'aes-256-gcm is required');
+  expect(await textsIn(context)).toEqual(before);
+});
+
 codecSuite.own('M2', 'equal values look different', async (context) => {
   const { app } = context;
   const service = serviceOf(context, { codec: encrypting('k1') });
@@ -767,11 +907,11 @@ codecSuite.own(
         key: (id) => ([current, ...ids].includes(id) ? bytesOf(id) : undefined),
         required: true,
       });
-    for (const codec of [only('k1'), only('k2', 'k1')]) {
+    for (const [codec, adoptPlain] of [[only('k1'), true] as const, [only('k2', 'k1'), false] as const]) {
       const maintenance = new SessionMaintenance(orm.em, { codec });
-      const counted = await maintenance.reencode({ appName: app, dryRun: true });
+      const counted = await maintenance.reencode({ appName: app, dryRun: true, adoptPlain });
       expect(counted).toMatchObject({ rewritten: counted.texts, unreadable: 0, skipped: 0, more: false });
-      expect(await maintenance.reencode({ appName: app, batchSize: 7 })).toMatchObject({
+      expect(await maintenance.reencode({ appName: app, batchSize: 7, adoptPlain })).toMatchObject({
         ...{ texts: counted.texts, rewritten: counted.texts, unreadable: 0, skipped: 0, more: false },
       });
       expect(await maintenance.reencode({ appName: app })).toEqual({

@@ -9,6 +9,7 @@ export interface RecodeFlags {
   app?: string;
   user?: string;
   dryRun?: true;
+  adoptPlain?: true;
   batchSize?: number;
   maxBatches?: number;
   pause?: number;
@@ -16,11 +17,11 @@ export interface RecodeFlags {
 
 export const recode: Work<[RecodeFlags]> = async ({ em, codec, terminal, signal }, flags) => {
   if (!codec.codec) throw new UsageError('recode needs --codec, a module with the codec of your services.');
-  const { app: appName, user: userId, dryRun, batchSize, maxBatches, pause: pauseMs } = flags;
+  const { app: appName, user: userId, dryRun, adoptPlain, batchSize, maxBatches, pause: pauseMs } = flags;
   const progress = new Progress(undefined);
   const result = await new SessionMaintenance(em, codec)
     .reencode({
-      ...{ appName, userId, dryRun, batchSize, maxBatches, pauseMs, signal },
+      ...{ appName, userId, dryRun, adoptPlain, batchSize, maxBatches, pauseMs, signal },
       onProgress: (done) => progress.show(done.texts, amount(done)),
     })
     .finally(() => progress.end());

@@ -115,7 +115,7 @@ export class Database {
   readonly #em: EntityManager;
   readonly #orm: OrmConnection;
   readonly #statements: Statements;
-  readonly #codec: TextCodec;
+  readonly codec: TextCodec;
   #stores: Stores | undefined;
   readonly #options: DatabaseOptions;
   readonly #retry: { attempts: number | undefined; forMs: number; baseDelayMs: number; maxDelayMs: number };
@@ -136,7 +136,7 @@ export class Database {
     this.#orm = ormConnectionOf(em);
     this.#statements = new Statements(em);
     this.#options = options;
-    this.#codec = new TextCodec([options.codec ?? []].flat());
+    this.codec = new TextCodec([options.codec ?? []].flat());
     const { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 } = options.retry ?? {};
     this.#retry = { attempts, forMs, baseDelayMs, maxDelayMs };
     this.#joined = joined;
@@ -345,7 +345,7 @@ export class Database {
 
   /** @returns what decodes and encodes in one call, which may have several attempts. */
   #texts(): StoredTexts {
-    return this.#codec.isNone ? PLAIN : new StoredTexts(this.#codec);
+    return this.codec.isNone ? PLAIN : new StoredTexts(this.codec);
   }
 
   /** Waits for a codec as long as an attempt may take (contract O3). @throws CodecError, Aborted. */

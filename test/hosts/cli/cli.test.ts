@@ -242,6 +242,13 @@ describe.each(databases)('on %s', (name) => {
       codec,
       `export default { name: 'reversed', encode: ${reversed}, decode: ({ data }) => Uint8Array.from(data).reverse() };`,
     );
+    // With `required` plain texts are damage, unless they are to be adopted.
+    const strict = path.join(folder, `${name}-strict.mjs`);
+    await writeFile(strict, `import codec from ${JSON.stringify(codec)}; export default { ...codec, required: true };`);
+    const counting = ['recode', '--url', url, '--codec', strict, '--dry-run'];
+    const { unreadable } = await json(counting, 1);
+    expect(await json([...counting, '--adopt-plain'])).toMatchObject({ unreadable: 0, rewritten: unreadable });
+
     const first = await json(['recode', '--url', url, '--codec', codec, '--batch-size', '2', '--max-batches', '1']);
     const all = { unreadable: 0, skipped: 0 };
     expect(first).toEqual({ ...all, texts: 2, rewritten: 2, batches: 1, more: true });
