@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { runInNewContext } from 'node:vm';
 import { UnserializableValueError } from '../../src/model/errors.js';
 import { decode, decodeEvent, encode } from '../../src/model/event-codec.js';
+import { expectOfRandom } from '../support/random.js';
 
 /** The path of what is refused, and what is said of it. */
 function refusalOf(value: unknown, path = 'output'): { path: string; message: string } {
@@ -38,20 +39,21 @@ const json = fc.letrec((tie) => ({
 })).value;
 
 describe('what comes back', () => {
-  test('C1 is what was encoded, whatever JSON can carry', () => {
-    fc.assert(
-      fc.property(json, (value) => {
+  test('C1 is what was encoded, of random values that JSON can carry', () =>
+    expectOfRandom(
+      'JSON that comes back',
+      json,
+      (value) => {
         const encoded = encode(value, 'output');
         expect(encoded.value).toBe(value);
         expect(isDeepStrictEqual(decode(encoded.json), { value })).toBe(true);
         // The order of the keys, too.
         expect(JSON.stringify(decode(encoded.json)?.value)).toBe(encoded.json);
-      }),
-      { numRuns: 500 },
-    );
-  });
+      },
+      { runs: 500 },
+    ));
 
-  test('I6 is what was encoded, or nothing: of any value whatsoever', () => {
+  test('I6 is what was encoded, or nothing: of random values of any kind', async () => {
     const anything = fc.anything({
       withBigInt: true,
       withBoxedValues: true,
@@ -64,8 +66,10 @@ describe('what comes back', () => {
       withTypedArray: true,
     });
     const seen = { accepted: 0, refused: 0 };
-    fc.assert(
-      fc.property(anything, (value) => {
+    await expectOfRandom(
+      'values that come back',
+      anything,
+      (value) => {
         let encoded;
         try {
           encoded = encode(value, 'output');
@@ -78,8 +82,8 @@ describe('what comes back', () => {
         // A property that is undefined is no data, and the class of an object is lost; toEqual asks for neither.
         expect(decode(encoded.json)?.value).toEqual(encoded.value);
         if (encoded.value !== value) expect(encoded.json).toMatch(/\d{4}-\d\d-\d\dT[\d:.]+Z/);
-      }),
-      { numRuns: 2_000 },
+      },
+      { runs: 2_000 },
     );
     expect(seen.accepted).toBeGreaterThan(100);
     expect(seen.refused).toBeGreaterThan(100);

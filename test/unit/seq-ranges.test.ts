@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { gapsIn, rangesOf, type SeqRange } from '../../src/model/seq-ranges.js';
+import { expectOfRandom } from '../support/random.js';
 
 const numbersIn = (ranges: readonly SeqRange[]) =>
   ranges.flatMap(({ from, to }) => Array.from({ length: to - from + 1 }, (_, i) => from + i));
@@ -17,14 +18,11 @@ function expectOrderly(ranges: readonly SeqRange[]): void {
 }
 
 describe('rangesOf', () => {
-  test('I1 names every number that it was given, and no other', () => {
-    fc.assert(
-      fc.property(seqs, (given) => {
-        expect(numbersIn(rangesOf(given))).toEqual(given);
-        expectOrderly(rangesOf(given));
-      }),
-    );
-  });
+  test('I1 names every random number that it was given, and no other', () =>
+    expectOfRandom('ranges of numbers', seqs, (given) => {
+      expect(numbersIn(rangesOf(given))).toEqual(given);
+      expectOrderly(rangesOf(given));
+    }));
 
   test('I1 numbers without a gap between them are one range, also in the billions', () => {
     expect(rangesOf([])).toEqual([]);
@@ -38,19 +36,20 @@ describe('rangesOf', () => {
 });
 
 describe('gapsIn', () => {
-  test('I1 the gaps and the numbers together are all there should be', () => {
-    fc.assert(
-      fc.property(seqs, fc.nat(10), fc.nat(10), (all, after, more) => {
+  test('I1 the gaps and random numbers together are all there should be', () =>
+    expectOfRandom(
+      'gaps of numbers',
+      fc.tuple(seqs, fc.nat(10), fc.nat(10)),
+      ([all, after, more]) => {
         const given = all.filter((seq) => seq > after);
         const upTo = Math.max(after, ...given) + more;
         const gaps = gapsIn(given, after, upTo);
         const expected = numbersIn([{ from: after + 1, to: upTo }]);
         expect([...given, ...numbersIn(gaps)].sort((a, b) => a - b)).toEqual(expected);
         expectOrderly(gaps);
-      }),
-      { numRuns: 500 },
-    );
-  });
+      },
+      { runs: 500 },
+    ));
 
   test.each([
     ['none where all are there', [4, 5, 6], 3, 6, []],

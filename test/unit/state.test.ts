@@ -10,6 +10,7 @@ import {
   setOwn,
   type StateEntry,
 } from '../../src/model/state.js';
+import { expectOfRandom } from '../support/random.js';
 
 const text = fc.string({ unit: 'binary' });
 
@@ -21,22 +22,16 @@ const name = fc
 const entryOf = (key: string): StateEntry => ({ key, json: '1', eventId: null });
 
 describe('scopeOf and prefixed', () => {
-  test('B1 a key that is split and put together again is the same', () => {
-    fc.assert(
-      fc.property(name, (whole) => {
-        const { scope, key } = scopeOf(whole);
-        expect(prefixed(scope, key)).toBe(whole);
-      }),
-    );
-  });
+  test('B1 a random key that is split and put together again is the same', () =>
+    expectOfRandom('names of scopes', name, (whole) => {
+      const { scope, key } = scopeOf(whole);
+      expect(prefixed(scope, key)).toBe(whole);
+    }));
 
-  test('B1 a stored key comes back with its scope', () => {
-    fc.assert(
-      fc.property(fc.constantFrom('user', 'app'), name, (scope, key) => {
-        expect(scopeOf(prefixed(scope, key))).toEqual({ scope, key });
-      }),
-    );
-  });
+  test('B1 a random stored key comes back with its scope', () =>
+    expectOfRandom('keys of scopes', fc.tuple(fc.constantFrom('user', 'app'), name), ([scope, key]) => {
+      expect(scopeOf(prefixed(scope, key))).toEqual({ scope, key });
+    }));
 
   test.each([
     ['app:user:a', 'app', 'user:a'],
@@ -86,28 +81,24 @@ describe('setOwn', () => {
 describe('byScope', () => {
   const keysOf = (entries: readonly StateEntry[]) => entries.map(({ key }) => key);
 
-  test('B1 the entries of each scope are without their prefix, and complete', () => {
+  test('B1 the entries of each scope are without their prefix, and complete, also of random keys', async () => {
     const entry = { json: '{"a":1}', eventId: 'e' };
     expect(byScope([{ key: 'user:a', ...entry }])).toEqual({ session: [], user: [{ key: 'a', ...entry }], app: [] });
-    fc.assert(
-      fc.property(fc.uniqueArray(name), (names) => {
-        const entries = byScope(names.map(entryOf));
-        const found = SCOPES.flatMap((scope) => keysOf(entries[scope]).map((key) => prefixed(scope, key)));
-        expect(found.sort()).toEqual([...names].sort());
-      }),
-    );
+    await expectOfRandom('entries by scope', fc.uniqueArray(name), (names) => {
+      const entries = byScope(names.map(entryOf));
+      const found = SCOPES.flatMap((scope) => keysOf(entries[scope]).map((key) => prefixed(scope, key)));
+      expect(found.sort()).toEqual([...names].sort());
+    });
   });
 
-  test('two transactions that write the same keys lock them in the same order, however they were given', () => {
+  test('two transactions that write the same random keys lock them in the same order, however they were given', async () => {
     const names = fc.uniqueArray(name, { minLength: 2 });
     const shuffled = names.chain((all) =>
       fc.tuple(fc.constant(all), fc.shuffledSubarray(all, { minLength: all.length })),
     );
-    fc.assert(
-      fc.property(shuffled, ([one, other]) => {
-        expect(byScope(one.map(entryOf))).toEqual(byScope(other.map(entryOf)));
-      }),
-    );
+    await expectOfRandom('order of entries', shuffled, ([one, other]) => {
+      expect(byScope(one.map(entryOf))).toEqual(byScope(other.map(entryOf)));
+    });
   });
 
   test('the order is that of the code units, with no locale in it', () => {

@@ -16,12 +16,6 @@ export type Operation =
   | { do: 'read'; slot: Slot; numRecentEvents?: number; afterEvent?: { event: number; nudge: number } }
   | { do: 'list'; userId?: string; limit?: number; offset?: number; page?: number; order?: 'asc' | 'desc' };
 
-/**
- * After this time, in ms, fast-check stops and the property fails, with the shortest counterexample found by then. Without it,
- * making one shorter has taken a quarter of an hour of CI.
- */
-export const TIME_LIMIT = { interruptAfterTimeLimit: 300_000, markInterruptAsFailure: true };
-
 export interface Slot {
   userId: string;
   sessionId: string;

@@ -1,8 +1,8 @@
-import { randomInt } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../../entities/index.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
+import { randomOf } from '../../support/random-numbers.js';
 import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
 import { Child, workerBundle } from './child.js';
 import { keyOf } from './protocol.js';
@@ -54,6 +54,7 @@ async function openedChild(): Promise<Child> {
 
 // The process appends to all databases at once, so that one kill is one on each of them.
 test(`a process that appends is killed ${KILLS} times: what it acknowledged is there once, and the state is what the events make of it`, async () => {
+  const random = randomOf('kills');
   let next = openedChild();
   for (let round = 1; round <= KILLS; round++) {
     const child = await next;
@@ -64,9 +65,9 @@ test(`a process that appends is killed ${KILLS} times: what it acknowledged is t
     const end = appending.catch(String);
     // An append that fails ends the test with its error.
     for (const { database } of opened)
-      await Promise.race([appending, child.untilAcknowledged(randomInt(1, 60), database.name)]);
+      await Promise.race([appending, child.untilAcknowledged(1 + random(59), database.name)]);
     // A moment that no acknowledgement sets.
-    await setTimeout(Math.random() * 10);
+    await setTimeout(random(10));
     await child.kill();
     expect(await end).toBe('Error: The process has ended');
 

@@ -2,6 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import { createEvent } from '@google/adk';
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
 import { DatabaseError, EventLog, MikroOrmSessionService, type LogCursor } from '../../../src/index.js';
+import { randomOf } from '../../support/random-numbers.js';
 import type { DatabaseName } from '../../support/servers.js';
 import { openOrm, type Database } from './open-orm.js';
 import { keyOf } from './protocol.js';
@@ -38,21 +39,22 @@ async function work(job: Job): Promise<void> {
 /** Some events on their own, some in transactions that stay open for a while, of which some roll back. */
 async function write(orm: MikroORM, { label, sessionIds, count }: Extract<Job, { kind: 'write' }>): Promise<string[]> {
   const service = new MikroOrmSessionService(orm.em);
+  const random = randomOf(label);
   const committed: string[] = [];
   for (let n = 0; n < count; n++) {
-    const key = keyOf(sessionIds[Math.floor(Math.random() * sessionIds.length)]!);
-    const ids = Math.random() < 0.3 ? [`${label}-${n}a`, `${label}-${n}b`] : [`${label}-${n}`];
+    const key = keyOf(sessionIds[random(sessionIds.length)]!);
+    const ids = random(10) < 3 ? [`${label}-${n}a`, `${label}-${n}b`] : [`${label}-${n}`];
     // By clocks that differ.
-    const events = ids.map((id) => createEvent({ id, author: 'agent', timestamp: Date.now() + 1_000 * Math.random() }));
+    const events = ids.map((id) => createEvent({ id, author: 'agent', timestamp: Date.now() + random(1_000) }));
     const session = (await service.getSession({ ...key, config: { numRecentEvents: 1 } }))!;
-    if (Math.random() < 0.6) {
+    if (random(10) < 6) {
       await service.appendEvents({ session, events });
       committed.push(...ids);
       continue;
     }
     const tx = await begunWith(orm, (tx) => service.withEntityManager(tx).appendEvents({ session, events }));
-    await setTimeout(Math.random() * LONGEST_TRANSACTION_MS);
-    if (Math.random() < 0.4) {
+    await setTimeout(random(LONGEST_TRANSACTION_MS));
+    if (random(10) < 4) {
       await tx.rollback();
     } else {
       await tx.commit();

@@ -6,6 +6,7 @@ import { setTimeout } from 'node:timers/promises';
 import { AdkEvent } from '../../../entities/index.js';
 import { until } from '../../contract/tools.js';
 import { connection, idsOf, take, type Frame } from '../../support/event-source.js';
+import { randomOf } from '../../support/random-numbers.js';
 import { blocksOf, compile, type Compiled } from './blocks.js';
 import { given, takeBack, type Given } from './given.js';
 
@@ -64,10 +65,11 @@ describe('the recipe for server-sent events', () => {
 
   test('a client that is cut off again and again, while somebody writes, gets everything once and in order', async () => {
     const COUNT = 150;
+    const [ofWriter, ofClient] = [randomOf('writer'), randomOf('client')];
     const writing = (async () => {
       while (lent.session.events.length < COUNT) {
-        await append(Math.min(1 + Math.floor(Math.random() * 4), COUNT - lent.session.events.length));
-        await setTimeout(Math.random() * 10);
+        await append(Math.min(1 + ofWriter(4), COUNT - lent.session.events.length));
+        await setTimeout(ofWriter(10));
       }
     })();
 
@@ -75,12 +77,12 @@ describe('the recipe for server-sent events', () => {
     let connections = 0;
     while (received.length < COUNT) {
       connections++;
-      let left = 1 + Math.floor(Math.random() * 8);
+      let left = 1 + ofClient(8);
       for await (const frame of connection(url, received.at(-1)?.id)) {
         received.push(frame);
         if (--left === 0 || received.length === COUNT) break;
       }
-      await setTimeout(Math.random() * 20);
+      await setTimeout(ofClient(20));
     }
     await writing;
 

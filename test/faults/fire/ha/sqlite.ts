@@ -1,6 +1,6 @@
-import { randomInt } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import { emptyHistory, type StormHistory, type StormJob } from '../../processes/storm-protocol.js';
+import { randomOf } from '../../../support/random-numbers.js';
 import { StormProcess } from '../storm.js';
 
 type Driver = Pick<StormJob, 'name'>;
@@ -10,6 +10,7 @@ export class Lives {
   readonly #bundle: string;
   readonly #url: string;
   readonly #driver: Driver;
+  readonly #random = randomOf('lives');
   readonly #running = new Set<StormProcess>();
   /** Those of lives that have ended. */
   readonly histories: StormHistory[] = [];
@@ -28,7 +29,7 @@ export class Lives {
       const label = `writer ${writer} life ${life}`;
       const isPatient = writer % 2 === 0;
       const process = this.#start({ kind: 'append', url: this.#url, label, count: 1e9, isPatient, ...this.#driver });
-      await process.untilAcknowledged(randomInt(1, 12));
+      await process.untilAcknowledged(1 + this.#random(11));
       if (life === kills) {
         process.endAfter(0);
         this.histories.push(await process.history);
@@ -53,7 +54,7 @@ export class Lives {
       this.#start({ kind: 'watch', url: this.#url, after: whole.seen.at(-1)?.cursor ?? 0, ...this.#driver });
     while (!signal.aborted) {
       const process = start();
-      await process.untilSeen(randomInt(1, 20), signal);
+      await process.untilSeen(1 + this.#random(19), signal);
       add(await this.#kill(process));
     }
     const last = start();
@@ -74,7 +75,7 @@ export class Lives {
 
   async #kill(process: StormProcess): Promise<StormHistory> {
     // A moment that no acknowledgement sets.
-    await setTimeout(Math.random() * 10);
+    await setTimeout(this.#random(10));
     this.#running.delete(process);
     this.kills++;
     return process.killed();

@@ -1,0 +1,56 @@
+import { appendFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { SEED } from './random-numbers.js';
+import { FAILED_SEEDS, type PropertyName, type Seed } from './seeds.js';
+
+/** The file to which `scripts/explore.js` wants what fails appended. */
+const found = process.env['ADK_TEST_EXPLORE'];
+
+/** In ms, from the first failure: making a counterexample shorter has taken a quarter of an hour. */
+const SHRINK_MS = found ? 120_000 : 20_000;
+
+export interface RandomOptions {
+  /** How many cases of a sequence are drawn. */
+  runs?: number;
+  /** Whether a shorter case is looked for that fails, too. */
+  shrinks?: boolean;
+}
+
+/**
+ * Expects of random cases what `expectation` does. They are the same on every machine, and other ones where `npm run explore`
+ * runs the test.
+ */
+export async function expectOfRandom<T>(
+  name: PropertyName,
+  cases: fc.Arbitrary<T>,
+  expectation: (value: T) => unknown,
+  { runs = 100, shrinks = true }: RandomOptions = {},
+): Promise<void> {
+  const failed: readonly Seed[] = found ? [] : FAILED_SEEDS[name];
+  for (const { seed, run } of [...failed, { seed: SEED, run: undefined }]) {
+    const details = await fc.check(fc.asyncProperty(cases, whileItMayShrink(expectation)), {
+      seed,
+      endOnFailure: !shrinks,
+      ...(run === undefined ? { numRuns: runs } : { path: `${run}`, numRuns: 1 }),
+    });
+    if (!details.failed) continue;
+    const index = Number(details.counterexamplePath?.split(':')[0]);
+    const line = `'${name}': { seed: ${seed}, run: ${index} }`;
+    if (found) appendFileSync(found, `${line}\n`);
+    throw new Error(`${line} fails\n${await fc.asyncDefaultReportMessage(details)}`, { cause: details.errorInstance });
+  }
+}
+
+/** After the time for it, what is shorter counts as held, so that the shortest case by then is reported. */
+function whileItMayShrink<T>(expectation: (value: T) => unknown): (value: T) => Promise<void> {
+  let end = Infinity;
+  return async (value) => {
+    if (performance.now() > end) return;
+    try {
+      await expectation(value);
+    } catch (error) {
+      end = Math.min(end, performance.now() + SHRINK_MS);
+      throw error;
+    }
+  };
+}

@@ -1,0 +1,29 @@
+/** One case of a sequence of random cases, by its index. */
+export interface Seed {
+  seed: number;
+  run: number;
+}
+
+/**
+ * The random properties, each with every seed that ever failed it; `npm run explore` prints lines for this list. A run of tests
+ * draws these cases and, for each property, the first cases of one sequence that is always the same.
+ */
+export const FAILED_SEEDS = {
+  operations: [],
+  pasts: [],
+  'complete log': [],
+  'times in tables': [],
+  'texts through every call': [],
+  'JSON that comes back': [],
+  'values that come back': [],
+  'handles that catch up': [],
+  'texts of UTF-8': [],
+  'ranges of numbers': [],
+  'gaps of numbers': [],
+  'names of scopes': [],
+  'keys of scopes': [],
+  'entries by scope': [],
+  'order of entries': [],
+} satisfies Record<string, Seed[]>;
+
+export type PropertyName = keyof typeof FAILED_SEEDS;
