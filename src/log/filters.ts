@@ -1,6 +1,16 @@
 import type { Event } from '@google/adk';
 import type { LoggedEvent } from '../database/stores/log-store.js';
-import { aBoolean, aString, aTime, aWholeNumber, anything, object, type Known } from '../model/arguments.js';
+import {
+  aBoolean,
+  aString,
+  aTime,
+  aWholeNumber,
+  anything,
+  condition,
+  object,
+  someText,
+  type Known,
+} from '../model/arguments.js';
 import { DamagedEventError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { checkKeys } from '../model/keys.js';
@@ -40,28 +50,34 @@ export interface CompleteLogFilter extends Omit<LogFilter, 'changes'> {
   changes: true;
 }
 
+/** A filter of the log without what is no condition. */
+export type LogConditions = Omit<CompleteLogFilter, 'changes' | 'limit'>;
+
 const FILTER = 'The filter';
 
 const SESSION_FILTER: Known<SessionLogFilter> = {
-  branchPrefix: aString,
-  author: aString,
-  authorSuffix: aString,
-  invocationId: aString,
-  afterTimestamp: aTime,
+  branchPrefix: condition(someText),
+  author: condition(aString),
+  authorSuffix: condition(someText),
+  invocationId: condition(aString),
+  afterTimestamp: condition(aTime),
   limit: aWholeNumber,
 };
 
 const checkSessionNames = object(SESSION_FILTER);
 
 /** `checkKeys` checks the names and ids. */
-const checkNames = object<LogFilter | CompleteLogFilter>({
-  changes: aBoolean,
-  appName: anything,
-  userId: anything,
-  sessionId: anything,
-  sessionTree: anything,
-  ...SESSION_FILTER,
-});
+const KEYS: Known<Pick<LogFilter, 'appName' | 'userId' | 'sessionId' | 'sessionTree'>> = {
+  appName: condition(anything),
+  userId: condition(anything),
+  sessionId: condition(anything),
+  sessionTree: condition(anything),
+};
+
+const checkNames = object<LogFilter | CompleteLogFilter>({ changes: aBoolean, ...KEYS, ...SESSION_FILTER });
+
+const { limit: _, ...CONDITIONS } = SESSION_FILTER;
+const checkConditions = object<LogConditions>({ ...KEYS, ...CONDITIONS });
 
 /** @throws InvalidArgumentError when it has a name or a value that it cannot have. */
 export function checkSessionFilter(filter: SessionLogFilter): void {
@@ -71,7 +87,16 @@ export function checkSessionFilter(filter: SessionLogFilter): void {
 /** @throws InvalidArgumentError as `checkSessionFilter`; InvalidKeyError when a name or an id cannot be a key. */
 export function checkFilter(filter: LogFilter | CompleteLogFilter): void {
   checkNames(filter, FILTER);
-  const { appName, userId, sessionId, sessionTree } = filter;
+  checkIds(filter);
+}
+
+/** @throws InvalidArgumentError, InvalidKeyError as `checkFilter`. */
+export function checkConditionsOf(filter: LogConditions): void {
+  checkConditions(filter, FILTER);
+  checkIds(filter);
+}
+
+function checkIds({ appName, userId, sessionId, sessionTree }: LogConditions): void {
   if (appName !== undefined) checkKeys({ appName });
   if (userId !== undefined) checkKeys({ userId });
   if (sessionId !== undefined) checkKeys({ sessionId });

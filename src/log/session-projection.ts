@@ -1,8 +1,8 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database, FromWork } from '../database/calls/database.js';
 import type { StoredProjection } from '../database/stores/projection-store.js';
-import { aFunction, anything, object } from '../model/arguments.js';
-import { AdkMikroOrmError, InvalidArgumentError, LogWentBackError } from '../model/errors.js';
+import { aFunction, anything, condition, object } from '../model/arguments.js';
+import { AdkMikroOrmError, LogWentBackError } from '../model/errors.js';
 import { passingOf } from '../model/failures.js';
 import { checkKeys, givenKey } from '../model/keys.js';
 import type { CompleteLogPosition } from '../model/log-history.js';
@@ -17,7 +17,7 @@ import {
   type EventLogOptions,
   type WatchOptions,
 } from './event-log.js';
-import { checkFilter, type CompleteLogFilter } from './filters.js';
+import { checkConditionsOf, type CompleteLogFilter } from './filters.js';
 import { LogReader } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
@@ -54,7 +54,7 @@ export interface ProjectionStatus {
 }
 
 const checkOptions = object<SessionProjectionOptions>(
-  { ...LOG_OPTIONS, name: anything, filter: anything, apply: aFunction, clear: aFunction },
+  { ...LOG_OPTIONS, name: anything, filter: condition(anything), apply: aFunction, clear: aFunction },
   'apply',
   'clear',
 );
@@ -89,8 +89,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     checkOptions(options, 'The options of SessionProjection');
     const { name, filter = {} } = options;
     checkKeys({ projectionName: name });
-    checkFilter({ ...filter, changes: true });
-    if ('limit' in filter) throw new InvalidArgumentError("The filter of SessionProjection may not have 'limit'.");
+    checkConditionsOf(filter);
     this.#em = em;
     this.#options = options;
     this.#filter = { ...filter, changes: true };

@@ -7,6 +7,7 @@ import {
   aWholeNumber,
   anAbortSignal,
   anything,
+  condition,
   object,
   oneOf,
   type Known,
@@ -158,7 +159,7 @@ export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
 };
 
 /** `checkKeys` checks the names. */
-const OWNER: Known<StatsOptions> = { appName: anything, userId: anything };
+const OWNER: Known<StatsOptions> = { appName: condition(anything), userId: condition(anything) };
 const BATCH_OPTIONS: Known<BatchOptions> = {
   batchSize: aCount,
   maxBatches: aCount,
@@ -177,9 +178,9 @@ export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeas
 const pruneOptions = object<PruneOptions>({
   ...OWNER,
   ...BATCH_OPTIONS,
-  idleFor: aWait,
-  olderThan: aWait,
-  deletedFor: aWait,
+  idleFor: condition(aWait),
+  olderThan: condition(aWait),
+  deletedFor: condition(aWait),
 });
 
 export function checkPrune(options: PruneOptions): void {
@@ -193,9 +194,9 @@ export function checkPrune(options: PruneOptions): void {
 const trimOptions = object<TrimOptions>({
   ...OWNER,
   ...BATCH_OPTIONS,
-  sessionId: anything,
-  keepLast: aWholeNumber,
-  olderThan: aWait,
+  sessionId: condition(anything),
+  keepLast: condition(aWholeNumber),
+  olderThan: condition(aWait),
 });
 
 export function checkTrim(options: TrimOptions): void {
@@ -213,7 +214,7 @@ export function trimmedSession({ appName, userId, sessionId }: TrimOptions): Ses
   return { appName, userId, sessionId };
 }
 
-const eraseOptions = object<EraseUserOptions>({ ...OWNER, ...BATCH_OPTIONS });
+const eraseOptions = object<EraseUserOptions>({ ...OWNER, userId: anything, ...BATCH_OPTIONS });
 
 export function checkErase(options: EraseUserOptions): void {
   eraseOptions(options, 'The options of eraseUser');

@@ -1,19 +1,23 @@
 import { InvalidArgumentError } from './errors.js';
-import { isObject, isRecord } from './objects.js';
+import { isObject, isPlainObject, isRecord } from './objects.js';
 
 /** Checks a value that a caller passed. @throws InvalidArgumentError that begins with the name. */
-export type Check = (value: unknown, name: string) => void;
+export interface Check {
+  (value: unknown, name: string): void;
+  /** Whether the value of a name that is there may not be undefined; see `condition`. */
+  readonly isCondition?: boolean;
+}
 
 /** The names that an object may have, each with the check of its value; one that is forgotten is a type error. */
 export type Known<T> = { readonly [K in keyof T]-?: Check };
 
 /**
  * Checks an object by the names that it may have. Without it a mistyped name would be ignored, and a filter without its
- * condition returns the events of all users.
+ * condition returns the events of all users. So would the names of an instance of a class be, which are not its own.
  *
  * @param required the names whose value may not be `undefined`, which stands for a name that is left out.
- * @throws InvalidArgumentError when it has another name, also by inheritance, as an `AbortSignal` has, or when the value
- *   of a name is refused.
+ * @throws InvalidArgumentError when it has another name, also by inheritance, as an `AbortSignal` has, when it is no plain
+ *   object, or when the value of a name is refused.
  */
 export function object<T extends object>(known: Known<T>, ...required: readonly (keyof T)[]): Check {
   const checks = Object.entries<Check>(known);
@@ -28,8 +32,12 @@ export function object<T extends object>(known: Known<T>, ...required: readonly 
         `${name} may not have '${key}'; known are ${checks.map(([each]) => each).join(', ')}.`,
       );
     }
-    const values: { readonly [key: string]: unknown } = { ...value };
-    for (const [key, check] of checks) if (values[key] !== undefined || isRequired.has(key)) check(values[key], key);
+    aPlainObject(value, name);
+    for (const [key, check] of checks) {
+      const each = value[key];
+      const isMeant = isRequired.has(key) || (check.isCondition && Object.hasOwn(value, key));
+      if (each !== undefined || isMeant) check(each, key);
+    }
   };
 }
 
@@ -42,6 +50,23 @@ export function rule(what: string, holds: (value: unknown) => boolean): Check {
 
 export function oneOf(...allowed: readonly unknown[]): Check {
   return rule(allowed.map((value) => `'${String(value)}'`).join(' or '), (value) => allowed.includes(value));
+}
+
+/**
+ * For a name whose absence means "all". `{ userId: request.user?.id }` of a visitor who is not logged in would ask for all
+ * users, and `prune` would delete the sessions of all of them.
+ *
+ * @returns a check that also refuses undefined, if the name is there.
+ */
+export function condition(check: Check): Check {
+  const checkValue = (value: unknown, name: string) => {
+    if (value === undefined)
+      throw new InvalidArgumentError(
+        `${name} is given as undefined. Nothing was done. Leave the name out if all are meant.`,
+      );
+    check(value, name);
+  };
+  return Object.assign(checkValue, { isCondition: true });
 }
 
 export function nullable(check: Check): Check {
@@ -57,8 +82,11 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 export const anything: Check = () => undefined;
 export const aBoolean = rule('true or false', (value) => typeof value === 'boolean');
 export const aString = rule('a string', (value) => typeof value === 'string');
+/** For a part of a text: every text has the empty one in it. */
+export const someText = rule('a string that is not empty', (value) => typeof value === 'string' && value !== '');
 export const strings = rule('an array of strings', (value) => isArrayOf('string', value));
 export const objects = rule('an array of objects', (value) => isArrayOf('object', value));
+export const aPlainObject = rule('a plain object', isPlainObject);
 export const aRecord = rule('an object', (value) => isRecord(value));
 export const aFunction = rule('a function', (value) => typeof value === 'function');
 export const aTime = rule('a number of ms since 1970', Number.isFinite);

@@ -3,6 +3,7 @@ import type { Sql } from '../database/sql/sql.js';
 import type { ListedSession } from '../database/stores/session-store.js';
 import { ownerKey, type StateValue } from '../database/stores/state-store.js';
 import { aWholeNumber } from '../model/arguments.js';
+import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys } from '../model/keys.js';
 import { readState } from './damage.js';
 import { handleOf } from './handle.js';
@@ -12,6 +13,9 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   const { appName, userId, limit, offset, page, order } = request;
   const key = userId === undefined ? { appName } : { appName, userId };
   checkKeys(key);
+  // With a user it is a whole key, whose user is meant.
+  if (userId === undefined && 'sessionId' in request)
+    throw new InvalidArgumentError('A sessionId does not limit a list. Nothing was read. Name the userId as well.');
   const skipped = (limit !== undefined && page !== undefined ? (page - 1) * limit : offset) ?? 0;
   aWholeNumber(skipped, 'page times limit');
   const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };

@@ -10,16 +10,19 @@ import type {
 } from '@google/adk';
 import {
   aCount,
+  aPlainObject,
   aRecord,
   aString,
   aTime,
   aWholeNumber,
   anything,
+  condition,
   object,
   objects,
   oneOf,
   nullable,
   rule,
+  someText,
   strings,
   type Known,
 } from '../model/arguments.js';
@@ -67,12 +70,18 @@ const aSession = rule(
 /** `checkKeys` checks the values. Every request may have all three names, so that callers can pass a whole key. */
 const sessionKey: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
 
+const historyPoint: Known<HistoryPoint> = {
+  at: condition(aWholeNumber),
+  beforeInvocationId: condition(aString),
+};
+
 /** The names that each request may have. ADK's `Runner`, tools and API server of 2.0.0 pass no others. */
 export const checkRequest = {
   createSession: object<CreateSessionRequest>({ ...sessionKey, state: nullable(aRecord) }),
   getSession: object<GetSessionRequest>({ ...sessionKey, config: nullable(object(config)) }),
   listSessions: object<ListSessionsRequest & SessionKey>({
     ...sessionKey,
+    userId: condition(anything),
     limit: aWholeNumber,
     offset: aWholeNumber,
     page: aCount,
@@ -80,21 +89,21 @@ export const checkRequest = {
   }),
   deleteSession: object<DeleteSessionRequest>(sessionKey),
   restoreSession: object(sessionKey),
-  forkSession: object<ForkPoint>({ at: aWholeNumber, beforeInvocationId: aString, as: anything }),
-  rewindSession: object<HistoryPoint>({ at: aWholeNumber, beforeInvocationId: aString }),
+  forkSession: object<ForkPoint>({ ...historyPoint, as: anything }),
+  rewindSession: object<HistoryPoint>(historyPoint),
   findSessions: object<FindSessionsRequest>({
     appName: anything,
-    userId: anything,
-    title: aString,
-    labels: aRecord,
+    userId: condition(anything),
+    title: condition(someText),
+    labels: condition(aPlainObject),
     status: oneOf('active', 'deleted'),
-    updatedAfter: aTime,
-    updatedBefore: aTime,
+    updatedAfter: condition(aTime),
+    updatedBefore: condition(aTime),
     after: aString,
     limit: aCount,
     order: oneOf('asc', 'desc'),
   }),
-  describeSession: object<SessionDescription>({ title: nullable(aString), labels: nullable(aRecord) }),
+  describeSession: object<SessionDescription>({ title: nullable(aString), labels: nullable(aPlainObject) }),
   appendEvent: object<AppendEventRequest>({ session: aSession, event: aRecord }, 'session', 'event'),
   appendEvents: object<AppendEventsRequest>({ session: aSession, events: objects }, 'session', 'events'),
   getAppState: object(sessionKey),

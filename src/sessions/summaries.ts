@@ -66,8 +66,7 @@ export async function findSessions(calls: SessionCalls, request: FindSessionsReq
   const filter = {
     ...key,
     isSoftDeleted: status === 'deleted',
-    // An empty text asks for nothing; a session without a title is found, too.
-    title: title === '' ? undefined : title,
+    title,
     labels: Object.entries(labels).map(([name, value]) => labelText(name, value)),
     updatedAfter,
     updatedBefore,

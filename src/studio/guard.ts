@@ -1,7 +1,8 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { isRecord } from '../model/objects.js';
+import { anything, condition, object } from '../model/arguments.js';
+import { checkKeys } from '../model/keys.js';
 
-/** Whose sessions a visitor may see; all where both are left out. */
+/** Whose sessions a visitor may see; all if both are left out. */
 export interface StudioScope {
   appName?: string;
   userId?: string;
@@ -71,20 +72,26 @@ function originHost(origin: string): string | undefined {
   }
 }
 
+const checkNames = object<StudioScope>({ appName: condition(anything), userId: condition(anything) });
+
 /**
- * Checks what `authorize` has returned. A misspelt name, or one without a value, would show everything.
+ * Checks what `authorize` has returned. A misspelt name, one without a value, or an object that is no scope would show
+ * everything.
  *
- * @throws TypeError when it is none of what it may return; Refusal of 403 where it is `false`.
+ * @throws TypeError if it is none of what it may return; Refusal of 403 if it is `false`.
  */
-export function checkScope(given: unknown): StudioScope {
+export function checkScope(given: StudioScope | false): StudioScope {
   if (given === false) throw new Refusal(403, 'You may not see this.');
-  const names = isRecord(given) ? Object.entries(given) : undefined;
-  const isKnown = names?.every(
-    ([name, value]) => (name === 'appName' || name === 'userId') && typeof value === 'string' && value !== '',
-  );
-  if (!isKnown)
-    throw new TypeError('authorize must return false, or an object with appName and userId, or none of them.');
-  return given as StudioScope;
+  try {
+    checkNames(given, 'The scope');
+    checkKeys(given);
+    return { ...given };
+  } catch (error) {
+    // It is the host's mistake, and not the visitor's.
+    throw new TypeError('authorize must return false, or an object with appName and userId, one of them, or neither.', {
+      cause: error,
+    });
+  }
 }
 
 const COOKIE = 'adk_studio';

@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { aBoolean, aFunction, object, rule, strings } from '../model/arguments.js';
+import { aBoolean, aFunction, condition, object, rule, strings } from '../model/arguments.js';
 import {
   AdkMikroOrmError,
   DamagedSessionError,
@@ -31,9 +31,10 @@ export interface StudioOptions extends CodecOptions {
   /** The path that it is mounted at, such as `/studio`; the root by default. */
   basePath?: string;
   /**
-   * Says what the sender of a request may see: `{}` for everything, an app, a user, or a user of an app; `false` for nothing.
-   * It is asked for each request, before anything is read. Without it requests are answered that name `localhost` or a
-   * loopback address as their host, whoever sends them.
+   * Says what the sender of a request may see: `{}` for everything, `{ appName }`, `{ userId }` or both for a part, `false` for
+   * nothing. It is asked for each request, before anything is read. Any other answer, such as `true` or a `Response`, shows
+   * nothing and is reported to `onError`. Without it requests are answered that name `localhost` or a loopback address as
+   * their host, whoever sends them.
    */
   authorize?: (request: Request) => StudioScope | false | Promise<StudioScope | false>;
   /**
@@ -63,8 +64,8 @@ const checkOptions = object<StudioOptions>({
     "a path such as '/studio', without a slash at its end",
     (value) => value === '' || (typeof value === 'string' && /^(\/[\w.~-]+)+$/.test(value)),
   ),
-  authorize: aFunction,
-  hosts: strings,
+  authorize: condition(aFunction),
+  hosts: condition(strings),
   allowChanges: aBoolean,
   readers: aFunction,
   onError: aFunction,

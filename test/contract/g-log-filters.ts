@@ -160,7 +160,6 @@ const OF_EVENTS: Case<SessionLogFilter>[] = [
   [{ branchPrefix: 'root\\' }, ['e']],
   [{ branchPrefix: 'R' }, ['b']],
   [{ branchPrefix: 'x' }, []],
-  [{ branchPrefix: '' }, ['a', 'b', 'c', 'd', 'e', 'f']],
   [{ invocationId: 'i1' }, ['a']],
   [{ invocationId: 'i%' }, ['c']],
   [{ invocationId: 'i_' }, ['d']],

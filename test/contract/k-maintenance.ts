@@ -174,7 +174,8 @@ maintenanceSuite.own('K1', 'prune without a time, and what is not known, is refu
   // Without a user everybody would go.
   for (const userId of ['', undefined, null]) {
     await expectCode(maintenance.eraseUser({ appName: app, userId } as never), 'ADK_INVALID_KEY');
-    if (userId !== undefined) await expectCode(maintenance.prune({ userId, idleFor: 0 } as never), 'ADK_INVALID_KEY');
+    const code = userId === undefined ? 'ADK_INVALID_ARGUMENT' : 'ADK_INVALID_KEY';
+    await expectCode(maintenance.prune({ userId, idleFor: 0 } as never), code);
   }
   expect(await idsLeft(context)).toHaveLength(1);
 });

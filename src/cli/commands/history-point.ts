@@ -1,3 +1,4 @@
+import { given } from '../../model/objects.js';
 import type { HistoryPoint } from '../../sessions/history.js';
 
 /** The options of `fork` and `rewind` that name a point of a session's history. */
@@ -6,4 +7,4 @@ export interface PointFlags {
   before?: string;
 }
 
-export const pointOf = ({ at, before }: PointFlags): HistoryPoint => ({ at, beforeInvocationId: before });
+export const pointOf = ({ at, before }: PointFlags): HistoryPoint => given({ at, beforeInvocationId: before });

@@ -6,6 +6,7 @@ import type { LogChange, LogEntry } from '../../log/entries.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import type { SessionStats } from '../../maintenance/stats.js';
 import { SessionNotFoundError } from '../../model/errors.js';
+import { given } from '../../model/objects.js';
 import { revisionOf } from '../../sessions/handle.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import { changeLine, eventLines } from '../conversation.js';
@@ -16,7 +17,7 @@ import { bytes, json, number, printable, quoted, shownTime } from '../../operati
 
 export const stats: Work<[{ app?: string; user?: string; byApp?: true }]> = async ({ em, terminal }, options) => {
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
-  const owner = { appName: options.app, userId: options.user };
+  const owner = given({ appName: options.app, userId: options.user });
   if (options.byApp) {
     const apps = await maintenance.stats({ ...owner, groupBy: 'app' });
     const rows = apps.map((each) => [
@@ -89,10 +90,8 @@ export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
   }
   const { title, updatedAfter, updatedBefore, limit, after } = options;
   const page = await new MikroOrmSessionService(em).findSessions({
-    ...{ title, updatedAfter, updatedBefore, limit, after },
+    ...given({ title, updatedAfter, updatedBefore, limit, after, userId: options.user, labels: options.label }),
     appName: options.app,
-    userId: options.user,
-    labels: options.label,
     status: options.deleted ? 'deleted' : 'active',
     order: options.oldestFirst ? 'asc' : 'desc',
   });
@@ -136,7 +135,7 @@ export interface TailOptions {
 
 export const tail: Work<[TailOptions]> = async ({ em, codec, terminal, signal }, { app, user, session, from }) => {
   const log = new EventLog(em, codec);
-  const filter: CompleteLogFilter = { appName: app, userId: user, sessionId: session, changes: true };
+  const filter: CompleteLogFilter = given({ appName: app, userId: user, sessionId: session, changes: true });
   const cursor = from ?? (await log.head({ changes: true }));
   for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);
   return undefined;

@@ -1,4 +1,5 @@
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
+import { given } from '../../model/objects.js';
 import type { ReencodeResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
 import type { Work } from '../run.js';
@@ -21,7 +22,8 @@ export const recode: Work<[RecodeFlags]> = async ({ em, codec, terminal, signal 
   const progress = new Progress(undefined);
   const result = await new SessionMaintenance(em, codec)
     .reencode({
-      ...{ appName, userId, dryRun, adoptPlain, batchSize, maxBatches, pauseMs, signal },
+      ...given({ appName, userId }),
+      ...{ dryRun, adoptPlain, batchSize, maxBatches, pauseMs, signal },
       onProgress: (done) => progress.show(done.texts, amount(done)),
     })
     .finally(() => progress.end());

@@ -1,6 +1,7 @@
 import type { BatchOptions, PruneOptions, TrimOptions } from '../../maintenance/options.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { UserNotErasedError } from '../../model/errors.js';
+import { given } from '../../model/objects.js';
 import type { MaintenanceResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
 import type { Context, CommandResult, Work } from '../run.js';
@@ -28,7 +29,7 @@ export const prune: Work<[BatchFlags & OwnerFlags & Pick<PruneOptions, 'idleFor'
   flags,
 ) => {
   const { app: appName, user: userId, idleFor, olderThan, deletedFor } = flags;
-  const what = { appName, userId, idleFor, olderThan, deletedFor };
+  const what = given({ appName, userId, idleFor, olderThan, deletedFor });
   return remove(context, flags, (maintenance, options) => maintenance.prune({ ...what, ...options }));
 };
 
@@ -36,12 +37,14 @@ export const trim: Work<
   [BatchFlags & OwnerFlags & { session?: string } & Pick<TrimOptions, 'keepLast' | 'olderThan'>]
 > = (context, flags) => {
   const { app: appName, user: userId, session: sessionId, keepLast, olderThan } = flags;
-  const what = { appName, userId, sessionId, keepLast, olderThan };
+  const what = given({ appName, userId, sessionId, keepLast, olderThan });
   return remove(context, flags, (maintenance, options) => maintenance.trim({ ...what, ...options }));
 };
 
 export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = (context, userId, flags) =>
-  remove(context, flags, (maintenance, options) => maintenance.eraseUser({ appName: flags.app, userId, ...options }));
+  remove(context, flags, (maintenance, options) =>
+    maintenance.eraseUser({ ...given({ appName: flags.app }), userId, ...options }),
+  );
 
 /** Counts, asks and deletes. */
 async function remove(

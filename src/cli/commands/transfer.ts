@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { importFrom as importForeign } from '../../maintenance/import-from.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { InvalidArgumentError } from '../../model/errors.js';
+import { given } from '../../model/objects.js';
 import type { ImportProgress } from '../../model/progress.js';
 import { connectForeign } from '../connect.js';
 import { Progress } from '../progress.js';
@@ -21,7 +22,7 @@ export const exportSessions: Work<[string | undefined, { app?: string; user?: st
   file,
   { app, user, asStored },
 ) => {
-  const owner = { appName: app, userId: user };
+  const owner = given({ appName: app, userId: user });
   const maintenance = new SessionMaintenance(em, codec);
   const isFile = file !== undefined && file !== '-';
   if (isFile && existsSync(file)) throw new UsageError(`The file ${file} exists.`);

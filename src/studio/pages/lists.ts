@@ -1,5 +1,6 @@
 import type { FindSessionsRequest, SessionSummary } from '../../sessions/summaries.js';
 import { InvalidArgumentError } from '../../model/errors.js';
+import { given } from '../../model/objects.js';
 import { number } from '../../operations/words.js';
 import { fieldValue, html, type Html } from '../html.js';
 import { PAGE, type Size } from '../reading.js';
@@ -90,18 +91,19 @@ export async function usersPage(visit: Visit): Promise<Response> {
 /** The sessions of an app that fit the form's fields. */
 export async function sessionsPage(visit: Visit): Promise<Response> {
   const { links, reading, appName, userId, params } = visit;
-  const request: FindSessionsRequest = {
+  const request: FindSessionsRequest = given({
     appName,
-    ...(userId !== undefined && { userId }),
-    ...given('title', params.get('title')),
+    userId,
+    // An empty field of the form asks for nothing.
+    title: params.get('title') || undefined,
     labels: labelsOf((params.get('labels') ?? '').split(',').filter((pair) => pair.trim() !== '')),
     status: params.get('status') === 'deleted' ? 'deleted' : 'active',
     order: params.get('order') === 'asc' ? 'asc' : 'desc',
-    ...given('updatedAfter', dayOf(params.get('from'))),
-    ...given('updatedBefore', dayOf(params.get('to'), 1)),
-    ...given('after', params.get('after')),
+    updatedAfter: dayOf(params.get('from')),
+    updatedBefore: dayOf(params.get('to'), 1),
+    after: params.get('after') || undefined,
     limit: PAGE,
-  };
+  });
   const { sessions, next } = await reading.service.findSessions(request);
   const sizeOf = await reading.sizes(sessions);
   const filters = Object.fromEntries(FIELDS.map((name) => [name, params.get(name) ?? undefined]));
@@ -201,11 +203,6 @@ function sessionsTable(
 const nextLink = (href: string) => html`<a class="button" href="${href}" rel="next">Next page</a>`;
 
 const code = (text: string) => html`<code>${text}</code>`;
-
-/** A field of the form that was filled in. */
-function given<Name extends string, Value>(name: Name, value: Value | null | undefined): { [K in Name]?: Value } {
-  return value === null || value === undefined || value === '' ? {} : ({ [name]: value } as { [K in Name]?: Value });
-}
 
 /** @returns a day's beginning in UTC, in ms; undefined where none is named. */
 function dayOf(text: string | null, later = 0): number | undefined {

@@ -1,16 +1,21 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
+import { isDeepStrictEqual } from 'node:util';
 import { adkMigrations } from '../../../migrations/index.js';
+import { compression } from '../../../src/codecs/index.js';
 import {
   AdkMikroOrmError,
   EventLog,
   InvalidArgumentError,
   MikroOrmSessionService,
+  SchemaError,
   SessionLeases,
   SessionMaintenance,
+  SessionProjection,
   adkEntities,
   migrate,
 } from '../../../src/index.js';
+import { createStudio } from '../../../src/studio/index.js';
 import { BetterSqliteDriver } from '../../support/mikro-orm.js';
 
 const ADA = { appName: 'shop', userId: 'ada', sessionId: 's' };
@@ -196,7 +201,7 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ['holder must be a string of 1 to 255 characters', 'acquire', { holder: undefined }],
   ['waitMs must be a number of ms, 0 or more.', 'acquire', { waitMs: NaN }],
   ['author must be a string.', 'since of a log', { author: null }],
-  ['branchPrefix must be a string.', "since of a session's log", { branchPrefix: ['a'] }],
+  ['branchPrefix must be a string that is not empty.', "since of a session's log", { branchPrefix: ['a'] }],
   ['signal must be an AbortSignal.', 'options of watch', { signal: new AbortController() }],
   ['schema must be a string.', 'adkEntities', { schema: 5 }],
   ['tablePrefix must be a string.', 'adkMigrations', { tablePrefix: null }],
@@ -255,6 +260,175 @@ test('a dialect that is not known is refused', async () => {
 test("null is nothing in a request where it is to ADK's own services", async () => {
   expect(await service.getSession({ ...ADA, config: null } as never)).toMatchObject({ id: 's' });
   expect(await service.createSession({ ...ADA, sessionId: null, state: null } as never)).toHaveProperty('id');
+});
+
+describe('D9 what is not understood never widens', () => {
+  /** Nothing can be read of it: a call that gets as far as the database fails in another way. */
+  let empty: MikroORM;
+  beforeAll(async () => {
+    empty = await MikroORM.init({ driver: BetterSqliteDriver, dbName: ':memory:', entities: adkEntities() });
+  });
+  afterAll(() => empty.close(true));
+
+  const all = async (entries: AsyncIterable<unknown>) => {
+    for await (const _ of entries) return;
+  };
+  const OWNER = { appName: 'shop', userId: 'ada' };
+  const EVENTS = {
+    branchPrefix: 'root',
+    author: 'agent',
+    authorSuffix: 't',
+    invocationId: 'i',
+    afterTimestamp: 1,
+  };
+  const KEYS = { ...ADA, sessionTree: 's' };
+  const projection = { name: 'p', apply: async () => undefined, clear: async () => undefined };
+
+  /** Every public call with names whose absence means more: each of these names with a value, and how it is called. */
+  const QUESTIONS: Record<string, { conditions: object; rest?: object; call: (argument: never) => unknown }> = {
+    since: { conditions: { ...KEYS, ...EVENTS }, call: (it) => all(new EventLog(empty.em).since(0, it)) },
+    watch: { conditions: { ...KEYS, ...EVENTS }, call: (it) => all(new EventLog(empty.em).watch(0, it)) },
+    'since of a session': { conditions: EVENTS, call: (it) => all(new EventLog(empty.em).session(ADA).since(0, it)) },
+    'watch of a session': { conditions: EVENTS, call: (it) => all(new EventLog(empty.em).session(ADA).watch(0, it)) },
+    'the filter of a projection': {
+      conditions: { ...KEYS, ...EVENTS },
+      call: (filter) => new SessionProjection(empty.em, { ...projection, filter }).catchUp(),
+    },
+    SessionProjection: {
+      conditions: { filter: OWNER },
+      rest: projection,
+      call: (it) => new SessionProjection(empty.em, it).catchUp(),
+    },
+    listSessions: {
+      conditions: { userId: 'ada' },
+      rest: { appName: 'shop' },
+      call: (it) => new MikroOrmSessionService(empty.em).listSessions(it),
+    },
+    findSessions: {
+      conditions: { userId: 'ada', title: 'T', labels: { a: 'b' }, updatedAfter: 1, updatedBefore: 2 },
+      rest: { appName: 'shop' },
+      call: (it) => new MikroOrmSessionService(empty.em).findSessions(it),
+    },
+    'forkSession at': {
+      conditions: { at: 1 },
+      call: (it) => new MikroOrmSessionService(empty.em).forkSession(ADA, it),
+    },
+    'forkSession before': {
+      conditions: { beforeInvocationId: 'i' },
+      call: (it) => new MikroOrmSessionService(empty.em).forkSession(ADA, it),
+    },
+    'rewindSession at': {
+      conditions: { at: 1 },
+      call: (it) => new MikroOrmSessionService(empty.em).rewindSession(ADA, it),
+    },
+    prune: {
+      conditions: { ...OWNER, idleFor: 1, olderThan: 1, deletedFor: 1 },
+      call: (it) => new SessionMaintenance(empty.em).prune(it),
+    },
+    trim: { conditions: { ...ADA, keepLast: 1 }, call: (it) => new SessionMaintenance(empty.em).trim(it) },
+    'trim by age': { conditions: { ...OWNER, olderThan: 1 }, call: (it) => new SessionMaintenance(empty.em).trim(it) },
+    eraseUser: { conditions: OWNER, call: (it) => new SessionMaintenance(empty.em).eraseUser(it) },
+    reencode: {
+      conditions: OWNER,
+      call: (it) => new SessionMaintenance(empty.em, { codec: compression() }).reencode(it),
+    },
+    stats: { conditions: OWNER, call: (it) => new SessionMaintenance(empty.em).stats(it) },
+    'stats by app': {
+      conditions: OWNER,
+      rest: { groupBy: 'app' },
+      call: (it) => new SessionMaintenance(empty.em).stats(it),
+    },
+    exportSessions: { conditions: OWNER, call: (it) => all(new SessionMaintenance(empty.em).exportSessions(it)) },
+    createStudio: {
+      conditions: { authorize: () => false, hosts: ['localhost'] },
+      call: (it) => {
+        createStudio(empty.em, it);
+        throw new SchemaError('made');
+      },
+    },
+  };
+
+  class Condition {
+    readonly appName = 'shop';
+  }
+
+  /** What has no names of its own that can be listed, or has its names from elsewhere. */
+  const NO_OBJECTS: readonly (() => unknown)[] = [
+    () => null,
+    () => 'shop',
+    () => '',
+    () => 0,
+    () => false,
+    () => [],
+    () => [OWNER],
+    () => new Condition(),
+    () => Object.create(OWNER) as unknown,
+    () => Object.defineProperty({}, 'user', { value: 'ada', enumerable: false }),
+    () => ({ [Symbol('userId')]: 'ada' }),
+    () => new Map(Object.entries(OWNER)),
+    () => new Set(),
+    () => new Headers(OWNER),
+    () => new URLSearchParams(OWNER),
+    () => new Response('no', { status: 401 }),
+    () => new Error('no'),
+    () => new Date(),
+    () => Object(false),
+    () => Promise.resolve(OWNER),
+    () => () => OWNER,
+  ];
+
+  const refused = { code: expect.stringMatching(/^ADK_INVALID_(ARGUMENT|KEY)$/) };
+  const errorOf = async (call: () => unknown): Promise<unknown> => {
+    try {
+      await call();
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  };
+
+  describe.each(Object.entries(QUESTIONS))('%s', (_name, { conditions, rest, call }) => {
+    const given = { ...conditions, ...rest };
+    const ask = (argument: unknown) => errorOf(() => call(argument as never));
+
+    test('reads, when it is asked as it should be', async () => {
+      expect(await ask(given)).toMatchObject({ code: 'ADK_SCHEMA' });
+      expect(await ask(Object.assign(Object.create(null), given))).toMatchObject({ code: 'ADK_SCHEMA' });
+    });
+
+    test.each(Object.keys(conditions))('refuses a value of %s that is none', async (name) => {
+      for (const value of [undefined, null, [], {}, ['ada'], Symbol('a'), NaN, false, new Map(), Object('ada')]) {
+        // A list of hosts may be empty: then none is answered. So may a filter and labels be, in which no condition stands.
+        if (
+          (name === 'hosts' && Array.isArray(value)) ||
+          (/^(filter|labels)$/.test(name) && isDeepStrictEqual(value, {}))
+        )
+          continue;
+        expect([value, await ask({ ...given, [name]: value })]).toEqual([value, expect.objectContaining(refused)]);
+      }
+      // An event may have the empty text as its author or its invocation.
+      if (!/^(author|invocationId|beforeInvocationId)$/.test(name))
+        expect(await ask({ ...given, [name]: '' })).toMatchObject(refused);
+    });
+
+    test('refuses an object that is none', async () => {
+      for (const make of NO_OBJECTS)
+        expect([make, await ask(make())]).toEqual([make, expect.objectContaining(refused)]);
+    });
+  });
+
+  test('a session alone does not limit a list', async () => {
+    const request = { appName: 'shop', sessionId: 's' };
+    expect(await errorOf(() => new MikroOrmSessionService(empty.em).listSessions(request))).toMatchObject(refused);
+  });
+
+  test('labels that are no plain object take none away', async () => {
+    const label = (labels: unknown) => () => service.describeSession(ADA, { labels: labels as never });
+    await label({ team: 'red' })();
+    for (const labels of [new Map(), [], new Headers()]) expect(await errorOf(label(labels))).toMatchObject(refused);
+    const { sessions } = await service.findSessions({ appName: 'shop', labels: { team: 'red' } });
+    expect(sessions).toHaveLength(1);
+  });
 });
 
 describe('a name or an id that is missing', () => {

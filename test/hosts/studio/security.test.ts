@@ -249,6 +249,22 @@ describe('authorize', () => {
       { appName: undefined },
       { userId: '' },
       { appName: 7 },
+      { appName: ['support'] },
+      { appName: 'support', userId: undefined },
+      { appName: 'sup\0port' },
+      [],
+      [{ appName: 'support' }],
+      new Response('no', { status: 401 }),
+      new Error('no'),
+      new Headers(),
+      new Map([['appName', 'support']]),
+      new Set(),
+      new URLSearchParams({ appName: 'support' }),
+      Object(false),
+      Object.create({ appName: 'support' }),
+      Object.defineProperty({}, 'appName', { value: 'support', enumerable: false }),
+      () => ({ appName: 'support' }),
+      'support',
     ]) {
       const reported: unknown[] = [];
       const site = await served.studio({ authorize: () => scope as never, onError: (error) => reported.push(error) });
