@@ -1,7 +1,9 @@
 /** What differs in the command lines of MikroORM 6 and 7. */
+import { existsSync } from 'node:fs';
 import type { MikroORM } from '@mikro-orm/core';
 import { defaultExportOf } from './default-export.js';
 import { UsageError } from './usage-error.js';
+import { driverCodeOf } from '../model/errors.js';
 import { isObject } from '../model/objects.js';
 
 /** MikroORM 6 would connect at once, and fail without saying what it is that has failed. MikroORM 7 has no such option. */
@@ -22,20 +24,27 @@ interface MikroOrmCli {
  */
 const NO_CONFIG = /config file .*not found|No driver specified|needs to be installed as a local dependency/;
 
-/** A config that Node.js loads by itself. */
-const PLAIN = /\.[cm]?js$/;
+/** What Node.js says if nothing in the process loads TypeScript. */
+const NO_TYPESCRIPT = new Set(['ERR_UNKNOWN_FILE_EXTENSION', 'ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING']);
+
+const TYPESCRIPT = 'mikro-orm.config.ts';
+const LOADED_BY_TSX = "Install tsx, and run NODE_OPTIONS='--import tsx' npx adk-mikro-orm";
+
+const IN_TYPESCRIPT = /\.[cm]?ts$/;
 
 /**
- * @param file a config in JavaScript, whose default export is options, or a list or a function that gives them.
+ * @param file a config whose default export is options, or a list or a function that gives them; in TypeScript if the process
+ *   has something that loads it.
  * @throws UsageError when it has no such export.
  */
-async function plainOrm(file: string, context: string): Promise<MikroORM> {
+async function namedOrm(file: string, context: string): Promise<MikroORM> {
   const { MikroORM } = await import('@mikro-orm/core');
   const exported = await defaultExportOf(file);
   const given: unknown = isFunction(exported) ? await exported(context) : await exported;
   const options: unknown = Array.isArray(given) ? given.find((each) => contextOf(each) === context) : given;
   if (!isObject(options)) throw new UsageError(`${file} has no default export with options for MikroORM.`);
-  return MikroORM.init({ allowGlobalContext: true, ...options, ...LAZILY });
+  const preferTs = IN_TYPESCRIPT.test(file);
+  return MikroORM.init({ allowGlobalContext: true, ...(preferTs && { preferTs }), ...options, ...LAZILY });
 }
 
 const isFunction = (value: unknown): value is (context: string) => unknown => typeof value === 'function';
@@ -51,15 +60,29 @@ const contextOf = (options: unknown): unknown =>
  */
 export async function hostOrm(config: string | undefined): Promise<MikroORM> {
   const context = process.env['MIKRO_ORM_CONTEXT_NAME'] ?? 'default';
-  if (config !== undefined && PLAIN.test(config)) return plainOrm(config, context);
+  if (config !== undefined) {
+    try {
+      return await namedOrm(config, context);
+    } catch (error) {
+      // MikroORM may bring what loads TypeScript.
+      if (!NO_TYPESCRIPT.has(driverCodeOf(error) ?? '')) throw error;
+    }
+  }
   const cli = await load();
+  // MikroORM 6 says without it that a named config in TypeScript is not found.
+  if (config !== undefined) process.env['MIKRO_ORM_CLI_ALWAYS_ALLOW_TS'] ??= '1';
   // Sets up the loading of TypeScript; the commands that it also makes are not used.
   await (cli.configure ? cli.configure() : cli.CLIConfigurator?.configure());
   try {
     return await cli.CLIHelper.getORM(context, config === undefined ? undefined : [config], LAZILY);
   } catch (error) {
-    if (error instanceof Error && NO_CONFIG.test(error.message))
-      throw new UsageError('No config of MikroORM was found here. Name it with --config, or the database with --url.');
+    const isMissing = error instanceof Error && NO_CONFIG.test(error.message);
+    if (NO_TYPESCRIPT.has(driverCodeOf(error) ?? '') || (config !== undefined && isMissing))
+      throw new UsageError(`The config is in TypeScript, and could not be read. ${LOADED_BY_TSX} …`, { cause: error });
+    if (isMissing) {
+      const hint = existsSync(TYPESCRIPT) ? ` For ${TYPESCRIPT}: ${LOADED_BY_TSX} --config ${TYPESCRIPT}` : '';
+      throw new UsageError(`No MikroORM config was found. Name it with --config, or the database with --url.${hint}`);
+    }
     throw error;
   }
 }

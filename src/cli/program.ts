@@ -13,7 +13,7 @@ import { exportSessions, importSessions } from './commands/transfer.js';
 import { web } from './commands/web.js';
 import { LEVELS } from '../testing/rule.js';
 import { action, actionAlone, fail, sessionAction } from './run.js';
-import { duration, label, logCursor, time, wholeNumber } from './values.js';
+import { duration, label, logCursor, port, time, wholeNumber } from './values.js';
 import { packageVersion } from '../operations/version.js';
 
 const EPILOGUE = `
@@ -37,7 +37,7 @@ function program(): Command {
   const program = new Command('adk-mikro-orm')
     .description('Looks after the sessions of ADK agents in your own database.')
     .version(packageVersion)
-    .option('--config <file>', 'the config of MikroORM, where it is not found by itself')
+    .option('--config <file>', 'path of the MikroORM config, if it is not found')
     .addOption(
       new Option(
         '--url <url>',
@@ -83,7 +83,7 @@ function program(): Command {
     .argument('<app>')
     .argument('<user>')
     .argument('<session>')
-    .option('--last <n>', 'only the newest so many events', wholeNumber)
+    .option('--last <n>', 'only the newest n events', wholeNumber)
     .action(sessionAction(show));
 
   command('tail', 'shows what happens, until Ctrl-C', 'tail --app support')
@@ -94,7 +94,7 @@ function program(): Command {
     .action(action(tail));
 
   command('studio', 'shows sessions in a browser, until Ctrl-C', 'studio --port 4000')
-    .option('--port <n>', 'where it listens (default: 4777)', wholeNumber)
+    .option('--port <n>', 'where it listens (default: 4777)', port)
     .option('--host <address>', 'another address than 127.0.0.1; then it takes a token, which is in the printed link')
     .option('--allow-changes', 'titles, deletion, forks and rewinds')
     .action(action(studio));
@@ -169,7 +169,7 @@ function program(): Command {
 
   command('web', "serves ADK's development page and API with the sessions of the database", 'web ./agents')
     .argument('[folder]', 'where the agents are', '.')
-    .option('--port <n>', 'the port of localhost (default: 8000)', wholeNumber)
+    .option('--port <n>', 'the port of localhost (default: 8000)', port)
     .action(action(web));
 
   command('check-service', 'judges a session service by rules of the contract', 'check-service ./my-service.mjs')

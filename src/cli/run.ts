@@ -52,7 +52,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
       const outcome = await work(context, ...(args.slice(0, -1) as Args));
       process.exitCode = outcome === 'failed' ? 1 : 0;
     } catch (error) {
-      fail(error);
+      fail(error, this);
     } finally {
       process.off('SIGINT', end).off('SIGTERM', end);
       await orm?.close(true);
@@ -89,15 +89,38 @@ export function sessionAction<Flags>(work: SessionWork<Flags>) {
   return action(workOn);
 }
 
-/** Reports an error on stderr. */
-export function fail(error: unknown): void {
+/** What options and arguments are called in the package, if not as on the command line. */
+const CALLED: Readonly<Record<string, string>> = {
+  app: 'appName',
+  user: 'userId',
+  session: 'sessionId',
+  before: 'beforeInvocationId',
+  pause: 'pauseMs',
+  last: 'numRecentEvents',
+};
+
+/** Reports an error on stderr. @param command whose words the message gets. */
+export function fail(error: unknown, command?: Command): void {
   const isUsage =
     error instanceof UsageError || error instanceof InvalidArgumentError || error instanceof InvalidKeyError;
   process.exitCode = isUsage ? 2 : 1;
   const message = error instanceof Error ? error.message : String(error);
-  process.stderr.write(`error: ${printableLines(message).join('\n')}\n`);
+  process.stderr.write(`error: ${printableLines(isUsage ? inWordsOf(command, message) : message).join('\n')}\n`);
   if (error instanceof DamagedSessionError) {
     const { appName, userId, sessionId } = error;
     process.stderr.write(`See: repair ${[appName, userId, sessionId].map(quoted).join(' ')} --dry-run\n`);
   }
+}
+
+/** Names options as the command line does: `--keep-last` for `keepLast`. */
+function inWordsOf(command: Command | undefined, message: string): string {
+  const words = new Map<string, string>();
+  for (const option of command?.options ?? []) {
+    const name = option.attributeName();
+    words.set(CALLED[name] ?? name, option.long ?? name);
+  }
+  for (const argument of command?.registeredArguments ?? [])
+    words.set(CALLED[argument.name()] ?? argument.name(), `<${argument.name()}>`);
+  // Only what cannot be an English word, but for `at`, which begins a message.
+  return message.replace(/(?<![\w-])(?:[a-z]+[A-Z]\w*|(?<=^)at)\b/g, (word) => words.get(word) ?? word);
 }

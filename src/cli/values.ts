@@ -29,6 +29,13 @@ export function wholeNumber(text: string): number {
   return Number(text);
 }
 
+/** @returns a port of TCP; 0 leaves the choice to the system. */
+export function port(text: string): number {
+  const number = wholeNumber(text);
+  if (number > 65_535) throw new InvalidArgumentError('It takes a port from 0 to 65535.');
+  return number;
+}
+
 /** A position of the event log, or the JSON of an entry's `cursor`; what is in it is checked where it is used. */
 export function logCursor(text: string): LogCursor {
   if (!text.startsWith('{')) return wholeNumber(text);

@@ -13,9 +13,12 @@ import { changeLine, eventLines } from '../conversation.js';
 import { readerOf } from '../../operations/reader.js';
 import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
+import { noteUnmatched } from './unmatched.js';
 import { bytes, json, number, printable, quoted, shownTime } from '../../operations/words.js';
 
-export const stats: Work<[{ app?: string; user?: string; byApp?: true }]> = async ({ em, terminal }, options) => {
+export const stats: Work<[{ app?: string; user?: string; byApp?: true }]> = async (context, options) => {
+  const { em, terminal } = context;
+  await noteUnmatched(context, options);
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
   const owner = given({ appName: options.app, userId: options.user });
   if (options.byApp) {
@@ -80,7 +83,8 @@ async function appNames(em: EntityManager): Promise<string[]> {
   return names;
 }
 
-export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
+export const list: Work<[ListOptions]> = async (context, options) => {
+  const { em, terminal } = context;
   if (options.app === undefined) {
     const [given] = Object.keys(options).filter((name) => name !== 'json');
     if (given !== undefined) throw new UsageError('Without --app, list prints the names of the apps: name one.');
@@ -105,6 +109,7 @@ export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
   await terminal.result(page, () =>
     terminal.table([['user', 'session', 'events', 'last update (UTC)', 'title'], ...rows]),
   );
+  if (page.sessions.length === 0 && (await noteUnmatched(context, options))) terminal.note('No session matches.');
   if (page.next !== undefined) terminal.note(`There are more: --after ${quoted(page.next)}`);
   return undefined;
 };
@@ -133,7 +138,9 @@ export interface TailOptions {
   from?: LogCursor;
 }
 
-export const tail: Work<[TailOptions]> = async ({ em, codec, terminal, signal }, { app, user, session, from }) => {
+export const tail: Work<[TailOptions]> = async (context, { app, user, session, from }) => {
+  const { em, codec, terminal, signal } = context;
+  if (app !== undefined || user !== undefined) await noteUnmatched(context, { app, user });
   const log = new EventLog(em, codec);
   const filter: CompleteLogFilter = given({ appName: app, userId: user, sessionId: session, changes: true });
   const cursor = from ?? (await log.head({ changes: true }));

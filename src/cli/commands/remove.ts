@@ -5,7 +5,8 @@ import { given } from '../../model/objects.js';
 import type { MaintenanceResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
 import type { Context, CommandResult, Work } from '../run.js';
-import { counted } from '../../operations/words.js';
+import { counted, quoted } from '../../operations/words.js';
+import type { OwnerFlags } from './unmatched.js';
 
 /** The options of the commands that delete in batches. */
 export interface BatchFlags {
@@ -15,11 +16,6 @@ export interface BatchFlags {
   maxBatches?: number;
   pause?: number;
   includeLeased?: true;
-}
-
-interface OwnerFlags {
-  app?: string;
-  user?: string;
 }
 
 type Remove = (maintenance: SessionMaintenance, options: BatchOptions) => Promise<MaintenanceResult>;
@@ -41,10 +37,17 @@ export const trim: Work<
   return remove(context, flags, (maintenance, options) => maintenance.trim({ ...what, ...options }));
 };
 
-export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = (context, userId, flags) =>
-  remove(context, flags, (maintenance, options) =>
-    maintenance.eraseUser({ ...given({ appName: flags.app }), userId, ...options }),
-  );
+export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = async (context, userId, flags) => {
+  let isKnown = false;
+  const ended = await remove(context, flags, async (maintenance, options) => {
+    const done = await maintenance.eraseUser({ ...given({ appName: flags.app }), userId, ...options });
+    isKnown ||= done.sessions + done.stateKeys > 0;
+    return done;
+  });
+  if (isKnown) return ended;
+  context.terminal.note(`There is no user ${quoted(userId)}.`);
+  return 'failed';
+};
 
 /** Counts, asks and deletes. */
 async function remove(
@@ -60,7 +63,7 @@ async function remove(
     await terminal.result(planned, () => [`This would delete ${amount(planned)}.`]);
     return undefined;
   }
-  const question = `This deletes ${amount(planned)}. Go on?`;
+  const question = `This deletes ${amount(planned)}. Continue?`;
   if (!flags.yes && !(await terminal.confirm(question, signal))) {
     terminal.note('Nothing was deleted.');
     return 'failed';

@@ -1,9 +1,9 @@
-import { open } from 'node:fs/promises';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import type { RepairedSession } from '../../maintenance/repair.js';
 import type { SessionWork } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { counted, quoted } from '../../operations/words.js';
+import { openFile } from '../files.js';
 
 export interface RepairFlags {
   save?: string;
@@ -29,12 +29,12 @@ export const repair: SessionWork<RepairFlags> = async (
       'repair takes out what cannot be read: name a file for it with --save, or see it with --dry-run.',
     );
   const taken = `${counted(planned.events.length, 'event')} and ${counted(planned.stateValues.length, 'state value')}`;
-  if (!yes && !(await terminal.confirm(`This takes out ${taken} of ${quoted(key.sessionId)}. Go on?`, signal))) {
+  if (!yes && !(await terminal.confirm(`This takes out ${taken} of ${quoted(key.sessionId)}. Continue?`, signal))) {
     terminal.note('Nothing was changed.');
     return 'failed';
   }
   // The file is written before anything is taken out; one that exists is not overwritten.
-  const file = await open(save, 'wx');
+  const file = await openFile(save, 'wx');
   try {
     await file.write(`${JSON.stringify(saved(planned))}\n`);
     await file.sync();

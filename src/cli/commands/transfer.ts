@@ -1,5 +1,5 @@
-import { createReadStream, createWriteStream, existsSync } from 'node:fs';
-import { rename, stat } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { rename } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -9,6 +9,7 @@ import { InvalidArgumentError } from '../../model/errors.js';
 import { given } from '../../model/objects.js';
 import type { ImportProgress } from '../../model/progress.js';
 import { connectForeign } from '../connect.js';
+import { inWords, openFile } from '../files.js';
 import { Progress } from '../progress.js';
 import type { Context, CommandResult, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
@@ -37,18 +38,21 @@ export const exportSessions: Work<[string | undefined, { app?: string; user?: st
       progress.show(++records, counted(records, 'record'));
     }
   }
+  const unfinished = `${file}${UNFINISHED}`;
+  const output = isFile ? (await openFile(unfinished, 'w')).createWriteStream() : process.stdout;
+  const reader = lines();
   try {
-    if (isFile) {
-      await pipeline(Readable.from(lines()), createWriteStream(file + UNFINISHED));
-      if (!signal.aborted) await rename(file + UNFINISHED, file);
-    } else {
-      await pipeline(Readable.from(lines()), process.stdout, { end: false });
-    }
+    await pipeline(Readable.from(reader), output, { end: isFile });
+  } catch (error) {
+    throw isFile ? inWords(unfinished, 'written', error) : error;
   } finally {
     progress.end();
+    // A query that is under way when the file fails would open the pool again after the ORM is closed.
+    await reader.return();
   }
+  if (isFile && !signal.aborted) await rename(unfinished, file);
   if (signal.aborted) {
-    terminal.note(`Ended before the end. ${isFile ? `What there is is in ${file}${UNFINISHED}.` : ''}`.trim());
+    terminal.note(`Ended before the end. ${isFile ? `What was read is in ${unfinished}.` : ''}`.trim());
     return 'failed';
   }
   terminal.note(`Exported ${counted(records, 'record')}.`);
@@ -78,8 +82,9 @@ async function importFile(
 ): Promise<CommandResult> {
   const isFile = file !== '-';
   if (isFile && !existsSync(file)) throw new UsageError(`There is no file ${file}.`);
-  const input = isFile ? createReadStream(file) : process.stdin;
-  const progress = new Progress(isFile ? (await stat(file)).size : undefined);
+  const opened = isFile ? await openFile(file, 'r') : undefined;
+  const input = opened?.createReadStream() ?? process.stdin;
+  const progress = new Progress((await opened?.stat())?.size);
   let bytes = 0;
   input.on('data', (chunk: string | Buffer) => (bytes += chunk.length));
   const show = (done: ImportProgress) => progress.show(bytes, written(done));
@@ -88,6 +93,8 @@ async function importFile(
     const done = await new SessionMaintenance(em, codec).importSessions(records(input), options);
     progress.end();
     return await report({ terminal, signal }, done, done.records);
+  } catch (error) {
+    throw inWords(file, 'read', error);
   } finally {
     progress.end();
     input.destroy();
@@ -97,7 +104,14 @@ async function importFile(
 /** @throws InvalidArgumentError for a line that is no JSON. */
 async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
   let number = 0;
-  for await (const line of createInterface({ input, crlfDelay: Infinity })) {
+  let failure: Error | undefined;
+  const lines = createInterface({ input, crlfDelay: Infinity });
+  // Of its input's errors the interface says nothing, and waits for more.
+  input.once('error', (error: Error) => {
+    failure = error;
+    lines.close();
+  });
+  for await (const line of lines) {
     number++;
     if (line.trim() === '') continue;
     try {
@@ -106,6 +120,7 @@ async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
       throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
     }
   }
+  if (failure) throw failure;
 }
 
 async function importFrom(

@@ -306,13 +306,25 @@ describe('on a terminal', () => {
     const no = await runOnTerminal(prune, 'n\n');
     expect(no).toMatchObject({
       code: 1,
-      out: expect.stringContaining('This deletes 3 events in 1 session. Go on? [y/N]'),
+      out: expect.stringContaining('This deletes 3 events in 1 session. Continue? [y/N]'),
     });
     expect(no.out).toContain('Nothing was deleted.');
     const yes = await runOnTerminal(prune, 'y\n');
     expect(yes).toMatchObject({ code: 0, out: expect.stringContaining('Deleted 3 events in 1 session.') });
     expect(yes.out).toMatch(/█.*100%/);
     expect((await runOnTerminal(['stats', '--url', url])).out).toContain('\u001b[2msessions');
+  });
+
+  test('rewind and erase-user say what they delete before they ask', async () => {
+    const { orm, url } = await open();
+    const { id } = await conversation(orm);
+    const rewind = await runOnTerminal(['rewind', 'support', 'ada', id, '--at', '1', '--url', url], 'n\n');
+    expect(rewind).toMatchObject({ code: 1, out: expect.stringContaining(`This deletes events 2 to 3 of ${id},`) });
+    expect(rewind.out).toContain('sets its state to that after event 1');
+    const erase = await runOnTerminal(['erase-user', 'ada', '--url', url], 'n\n');
+    const erased = '3 events in 1 session and 1 key of the user’s state';
+    expect(erase).toMatchObject({ code: 1, out: expect.stringContaining(`This deletes ${erased}.`) });
+    expect(await json(['stats', '--url', url])).toMatchObject({ events: 3 });
   });
 
   test('Ctrl-C at the question deletes nothing', async () => {
@@ -343,6 +355,85 @@ describe('in general', () => {
     expect(more).toBe(true);
     expect((await service.listSessions(support)).sessions).toHaveLength(60 - sessions);
     expect(await json(prune)).toMatchObject({ sessions: 60 - sessions, more: false });
+  });
+
+  test('a file that cannot be opened ends the command at once, in words', async () => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    const nowhere = path.join(folder, 'nowhere', 'all.jsonl');
+    // A process of its own: one that stayed would be found here.
+    expect(await runAlone(['export', nowhere, '--url', url])).toEqual({
+      code: 1,
+      out: '',
+      err: `error: ${nowhere}.part cannot be written: there is no such file or folder.\n`,
+    });
+    expect(await runAlone(['import', folder, '--url', url])).toEqual({
+      code: 1,
+      out: '',
+      err: `error: ${folder} cannot be read: it is a folder.\n`,
+    });
+  });
+
+  test.each([
+    [['trim', '--yes'], 'trim needs either --keep-last or --older-than.'],
+    [['prune', '--yes'], 'prune needs --idle-for, --older-than or --deleted-for'],
+    [['trim', '--session', 'x', '--keep-last', '1'], 'A --session needs --app and --user.'],
+    [['rewind', 'support', 'ada', 'ID', '--before', 'inv-9', '--yes'], '--before inv-9: no such invocation.'],
+    [['fork', 'support', 'ada', 'ID', '--before', 'inv-9'], '--before inv-9: no such invocation.'],
+    [['rewind', 'support', 'ada', 'ID', '--at', '9', '--yes'], '--at must be from 0 to 3'],
+    [['rewind', 'support', 'ada', 'ID', '--at', '9', '--before', 'i', '--yes'], 'Give either --at or --before.'],
+    [['studio', '--port', '99999'], 'a port from 0 to 65535'],
+    [['web', '--port', '99999'], 'a port from 0 to 65535'],
+    [['show', 'support', 'ada', 'ID', '--last', '-1'], 'a whole number'],
+  ])('a wrong value ends with 2, in the words of the command line: %j', async (args, message) => {
+    const { orm, url } = await open();
+    const { id } = await conversation(orm);
+    const given = args.map((arg) => (arg === 'ID' ? id : arg));
+    expect(await run([...given, '--url', url])).toMatchObject({ code: 2, err: expect.stringContaining(message) });
+    expect(await json(['stats', '--url', url])).toMatchObject({ events: 3 });
+  });
+
+  test('a name that matches nothing is reported on stderr', async () => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    const unmatched = { code: 0, err: 'No session of app suport is stored.\n' };
+    expect(await run(['list', '--app', 'suport', '--url', url])).toMatchObject(unmatched);
+    expect(await run(['stats', '--app', 'suport', '--url', url])).toMatchObject(unmatched);
+    expect(await run(['list', '--app', 'support', '--title', 'none', '--url', url])).toMatchObject({
+      code: 0,
+      err: 'No session matches.\n',
+    });
+    expect(await run(['erase-user', 'nobody', '--yes', '--url', url])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('There is no user nobody.'),
+    });
+    const tail = start(['tail', '--app', 'suport', '--url', url]);
+    await once(tail.stderr, 'data').then(([said]) => expect(String(said)).toBe(unmatched.err));
+    tail.kill('SIGINT');
+    await once(tail, 'close');
+  });
+
+  test('--config with a file in TypeScript is read, or says what it needs', async () => {
+    const { orm, url } = await open();
+    await conversation(orm);
+    const cwd = await mkdtemp(path.join('test/hosts/cli', 'config-'));
+    try {
+      await writeFile(path.join(cwd, 'package.json'), '{ "type": "module" }');
+      await writeFile(
+        path.join(cwd, 'mikro-orm.config.ts'),
+        `import { SqliteDriver } from '@mikro-orm/sqlite';
+         import { adkEntities } from '../../../../entities/index.js';
+         const dbName: string = ${JSON.stringify(url.replace('sqlite:', ''))};
+         export default { driver: SqliteDriver, dbName, entities: adkEntities() };`,
+      );
+      const stats = ['stats', '--json', '--config', 'mikro-orm.config.ts'];
+      const { out } = await runAlone(stats, { cwd, env: { NODE_OPTIONS: '--import tsx' } });
+      expect(JSON.parse(out)).toMatchObject({ sessions: 1 });
+      // Later versions of Node.js, and the loaders of MikroORM 7, read the file itself, but not the sources it imports.
+      expect(await runAlone(stats, { cwd, env: { NODE_OPTIONS: '' } })).not.toMatchObject({ code: 0 });
+    } finally {
+      await rm(cwd, { recursive: true });
+    }
   });
 
   test('the config of the host is found as MikroORM finds it, or named', async () => {

@@ -1,0 +1,31 @@
+import { open, type FileHandle } from 'node:fs/promises';
+import { driverCodeOf } from '../model/errors.js';
+
+/** What the system says of a file, in words. */
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file or folder',
+  EEXIST: 'it exists already',
+  EISDIR: 'it is a folder',
+  ENOTDIR: 'a part of its path is no folder',
+  EACCES: 'no permission',
+  EPERM: 'no permission',
+  EROFS: 'the disk is read-only',
+  ENOSPC: 'the disk is full',
+};
+
+/** @param flags `r` to read it, `w` to write it anew, `wx` to write it if it does not exist. */
+export async function openFile(path: string, flags: 'r' | 'w' | 'wx'): Promise<FileHandle> {
+  try {
+    return await open(path, flags);
+  } catch (error) {
+    throw inWords(path, flags === 'r' ? 'read' : 'written', error);
+  }
+}
+
+/** The error of a file for the terminal. */
+export function inWords(path: string, verb: 'read' | 'written', cause: unknown): Error {
+  const reason = REASONS[driverCodeOf(cause) ?? ''];
+  return reason === undefined && cause instanceof Error
+    ? cause
+    : new Error(`${path} cannot be ${verb}: ${reason}.`, { cause });
+}
