@@ -6,7 +6,7 @@
  */
 export { importFrom, type ImportFromOptions } from './maintenance/import-from.js';
 export type { ImportOptions, SessionMaintenanceOptions } from './maintenance/options.js';
-export type { Codec, CodecContext, CodecData } from './model/codec.js';
+export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';
 export type { CodecOptions, ErrorContext, ReportingOptions, RetryOptions } from './model/options.js';
 export type { ImportFromProgress, ImportProgress, MaintenanceProgress } from './model/progress.js';
 export type { SessionKey } from './model/keys.js';

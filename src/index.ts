@@ -64,7 +64,7 @@ export type {
 export { SessionMaintenance } from './maintenance/session-maintenance.js';
 export type { AppStats, SessionStats } from './maintenance/stats.js';
 export { migrate } from '../migrations/migrate.js';
-export type { Codec, CodecContext, CodecData } from './model/codec.js';
+export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';
 export type { SessionKey } from './model/keys.js';
 export type {
   EraseUserResult,

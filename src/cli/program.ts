@@ -45,6 +45,7 @@ function program(): Command {
       ).conflicts('config'),
     )
     .option('--codec <file>', 'a JavaScript module whose default export is the codec of your services')
+    .option('--max-decoded-bytes <n>', 'their maxDecodedBytes, if they have one', wholeNumber)
     .option('--json', 'results as JSON, one value to a line')
     .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', EPILOGUE)

@@ -13,6 +13,7 @@ import { printableLines, quoted } from '../operations/words.js';
 export interface GlobalOptions extends ConnectionOptions {
   json?: boolean;
   codec?: string;
+  maxDecodedBytes?: number;
 }
 
 /** What a command gets to work with. */
@@ -39,13 +40,16 @@ export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => 
  */
 export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
   return async function (this: Command, ...args: unknown[]): Promise<void> {
-    const { json = false, codec, ...connection } = this.optsWithGlobals<GlobalOptions>();
+    const { json = false, codec, maxDecodedBytes, ...connection } = this.optsWithGlobals<GlobalOptions>();
     const controller = new AbortController();
     const end = () => controller.abort();
     process.once('SIGINT', end).once('SIGTERM', end);
     let orm: MikroORM | undefined;
     try {
-      const options = codec === undefined ? {} : { codec: await codecOf(codec) };
+      const options = {
+        ...(codec !== undefined && { codec: await codecOf(codec) }),
+        ...(maxDecodedBytes !== undefined && { maxDecodedBytes }),
+      };
       orm = await connect(connection, mayCreate);
       const context = { orm, em: orm.em, codec: options, terminal: new Terminal(json), signal: controller.signal };
       // Commander adds the command itself.

@@ -2,6 +2,7 @@ import * as zlib from 'node:zlib';
 import { oneOf, object, aWholeNumber } from '../model/arguments.js';
 import type { Codec } from '../model/codec.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
+import { isObject } from '../model/objects.js';
 
 export type CompressionAlgorithm = 'zstd' | 'brotli' | 'gzip';
 
@@ -23,9 +24,6 @@ const checkOptions = object<CompressionOptions>({
 /** Little text is left of an event below that size, and the names of the codec take some. */
 const MIN_BYTES = 512;
 
-/** JSON that is larger does not fit into a string. */
-const MOST_BYTES = 2 ** 29;
-
 /** What base64 and the name of the codec add. */
 const storedLength = (length: number) => length * (4 / 3) + 64;
 
@@ -33,23 +31,23 @@ interface Algorithm {
   /** The first byte of what it has written. */
   mark: number;
   compress(data: Uint8Array): Buffer;
-  expand(data: Uint8Array): Buffer;
+  /** @throws a RangeError when it becomes larger. */
+  expand(data: Uint8Array, maxOutputLength: number): Buffer;
 }
 
 /** Fast, since every append waits for it; docs/codecs.md has what was measured. */
 const BROTLI = { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 4 } };
-const EXPANDED = { maxOutputLength: MOST_BYTES };
 
 const ALGORITHMS: Record<CompressionAlgorithm, Algorithm | undefined> = {
   gzip: {
     mark: 1,
     compress: (data) => zlib.gzipSync(data),
-    expand: (data) => zlib.gunzipSync(data, EXPANDED),
+    expand: (data, maxOutputLength) => zlib.gunzipSync(data, { maxOutputLength }),
   },
   brotli: {
     mark: 2,
     compress: (data) => zlib.brotliCompressSync(data, BROTLI),
-    expand: (data) => zlib.brotliDecompressSync(data, EXPANDED),
+    expand: (data, maxOutputLength) => zlib.brotliDecompressSync(data, { maxOutputLength }),
   },
   zstd: zstd(),
 };
@@ -64,7 +62,11 @@ interface Zstd {
 function zstd(): Algorithm | undefined {
   const { zstdCompressSync, zstdDecompressSync } = zlib as Partial<Zstd>;
   if (!zstdCompressSync || !zstdDecompressSync) return undefined;
-  return { mark: 3, compress: (data) => zstdCompressSync(data), expand: (data) => zstdDecompressSync(data, EXPANDED) };
+  return {
+    mark: 3,
+    compress: (data) => zstdCompressSync(data),
+    expand: (data, maxOutputLength) => zstdDecompressSync(data, { maxOutputLength }),
+  };
 }
 
 /**
@@ -86,16 +88,18 @@ export function compression(options: CompressionOptions = {}): Codec {
       if (storedLength(compressed.length) >= data.length) return undefined;
       return { data: Buffer.concat([Buffer.of(chosen.mark), compressed]) };
     },
-    decode({ data }) {
+    decode({ data }, _context, maxBytes) {
       const [mark] = data;
       if (mark === 3 && !ALGORITHMS.zstd)
         throw new CodecError('What is stored is compressed with zstd, which needs Node.js 22.15 or later.');
       const algorithm = Object.values(ALGORITHMS).find((each) => each?.mark === mark);
       try {
-        return algorithm?.expand(data.subarray(1));
-      } catch {
-        return undefined;
+        return algorithm?.expand(data.subarray(1), maxBytes);
+      } catch (error) {
+        return isTooLarge(error) ? 'tooLarge' : undefined;
       }
     },
   };
 }
+
+const isTooLarge = (error: unknown) => isObject(error) && 'code' in error && error.code === 'ERR_BUFFER_TOO_LARGE';

@@ -38,14 +38,22 @@ export interface Codec {
    * that it leaves as it is.
    */
   readonly required?: boolean | undefined;
-  /** @returns undefined where the bytes are to stay as they are. */
+  /** @returns undefined if the bytes are to stay as they are. */
   encode(data: Uint8Array, context: CodecContext): CodecData | undefined | Promise<CodecData | undefined>;
   /**
-   * @returns undefined where they cannot be read: they were changed, or the key is lost. That is damage (contract I1).
+   * @param maxBytes how large the result may be. A codec that expands must stop there.
+   * @returns undefined if they cannot be read: they were changed, or the key is lost. `'tooLarge'` if they would become larger
+   *   than `maxBytes`. Both are damage (contract I1).
    * @throws whatever keeps it from finding that out. The call fails with `CodecError`.
    */
-  decode(encoded: CodecData, context: CodecContext): Uint8Array | undefined | Promise<Uint8Array | undefined>;
+  decode(encoded: CodecData, context: CodecContext, maxBytes: number): DecodedData | Promise<DecodedData>;
 }
+
+/** What `decode` of a codec returns. */
+export type DecodedData = Uint8Array | 'tooLarge' | undefined;
+
+/** How large a text may become when it is decoded, in bytes, by default: 64 MB. */
+const MAX_DECODED_BYTES = 2 ** 26;
 
 /** A stored text that cannot be decoded. */
 export class Undecodable {
@@ -101,9 +109,12 @@ export class TextCodec {
   readonly #codecs: readonly Codec[];
   /** The names of the codecs without which a text is damage. */
   readonly required: readonly string[];
+  /** How large a text that is encoded, and what a codec makes of it, may be. */
+  readonly maxBytes: number;
 
-  constructor(codecs: readonly Codec[]) {
+  constructor(codecs: readonly Codec[], maxBytes = MAX_DECODED_BYTES) {
     this.#codecs = codecs;
+    this.maxBytes = maxBytes;
     this.required = codecs.filter(({ required }) => required).map(({ name }) => name);
   }
 
@@ -112,7 +123,7 @@ export class TextCodec {
     return this.#codecs.length === 0;
   }
 
-  /** @throws CodecError also for a text that a codec which is required leaves as it is: nobody could read it. */
+  /** @throws CodecError also for what nobody could read: a text that a required codec leaves as it is, or that is too large. */
   encode(text: string, context: CodecContext): MaybePromise<string> {
     if (this.isNone) return text;
     const encoded = this.#encodeFrom(0, Buffer.from(text), [], context);
@@ -142,6 +153,10 @@ export class TextCodec {
       guarded(codec, () => codec.encode(data, context)),
       (encoded) => {
         if (!encoded) return this.#encodeFrom(index + 1, data, steps, context);
+        if (data.length > this.maxBytes)
+          throw new CodecError(
+            `A text of ${data.length} bytes cannot be encoded: maxDecodedBytes is ${this.maxBytes}. Nothing was written.`,
+          );
         const { data: next, key } = encoded;
         const step = { codec: codec.name, ...(key !== undefined && { key }) };
         return this.#encodeFrom(index + 1, next, [...steps, step], context);
@@ -158,23 +173,29 @@ export class TextCodec {
     if (lacking.length > 0) return refused(lacking);
     if (!data) return text;
     const encoding = `encoded with ${shownSteps(steps)}`;
-    if (!steps.every(({ codec }) => this.#find(codec)))
-      return new Undecodable(`${encoding}, a codec that is not in the codec option`, true);
-    return after(this.#decodeFrom(steps, data, context), (decoded) =>
-      decoded ? Buffer.from(decoded).toString() : new Undecodable(encoding, false),
-    );
+    const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
+    if (places.includes(-1)) return new Undecodable(`${encoding}, a codec that is not in the codec option`, true);
+    // Somebody could put a codec that expands around what is encrypted: it would run before the key has proved anything.
+    if (places.some((place, i) => place <= (places[i - 1] ?? -1)))
+      return new Undecodable(`${encoding}, in another order than in the codec option`, true);
+    return after(this.#decodeFrom(steps, data, context), (decoded) => {
+      if (!decoded) return new Undecodable(encoding, false);
+      if (decoded === 'tooLarge')
+        return new Undecodable(`${encoding}, and larger than maxDecodedBytes (${this.maxBytes})`, false);
+      return Buffer.from(decoded.buffer, decoded.byteOffset, decoded.length).toString();
+    });
   }
 
-  #decodeFrom(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | undefined> {
+  /** From the last codec that was applied to the first. */
+  #decodeFrom(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<DecodedData> {
     const step = steps.at(-1);
     if (!step) return data;
-    const codec = this.#find(step.codec);
-    const decoded = codec && guarded(codec, () => codec.decode({ data, key: step.key }, context));
-    return after(decoded, (next) => next && this.#decodeFrom(steps.slice(0, -1), next, context));
-  }
-
-  #find(name: string): Codec | undefined {
-    return this.#codecs.find((codec) => codec.name === name);
+    const codec = this.#codecs.find(({ name }) => name === step.codec);
+    const decoded = codec && guarded(codec, () => codec.decode({ data, key: step.key }, context, this.maxBytes));
+    return after(decoded, (next) => {
+      if (!next || next === 'tooLarge') return next;
+      return next.length > this.maxBytes ? 'tooLarge' : this.#decodeFrom(steps.slice(0, -1), next, context);
+    });
   }
 }
 

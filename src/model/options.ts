@@ -69,6 +69,11 @@ export interface CodecOptions {
    * already are read as they are, encoded or not.
    */
   codec?: Codec | readonly Codec[];
+  /**
+   * How large a stored text may become when it is decoded, in bytes; 67,108,864 (64 MB) by default, 536,870,888 at most. A larger one
+   * is damage (contract I1), and none is encoded. It keeps a few stored bytes that somebody has forged from filling the memory.
+   */
+  maxDecodedBytes?: number;
 }
 
 export interface MikroOrmSessionServiceOptions extends ReportingOptions, CodecOptions {
@@ -157,8 +162,15 @@ function areCodecs(value: unknown): boolean {
   return codecs.every(isCodec) && new Set((codecs as readonly Codec[]).map(({ name }) => name)).size === codecs.length;
 }
 
+/** What fits into a string of V8. */
+const MOST_DECODED_BYTES = 2 ** 29 - 24;
+
 export const CODEC_OPTIONS: Known<CodecOptions> = {
   codec: rule('a codec, with name, encode and decode, or a list of codecs with different names', areCodecs),
+  maxDecodedBytes: rule(
+    `a whole number from 1 to ${MOST_DECODED_BYTES}`,
+    (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MOST_DECODED_BYTES,
+  ),
 };
 
 export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {

@@ -9,5 +9,5 @@ export type { LogReaders } from './visit.js';
 export type { LogCursor } from '../log/cursors.js';
 export type { SessionKey } from '../model/keys.js';
 export type { LogPosition } from '../model/log-history.js';
-export type { Codec, CodecContext, CodecData } from '../model/codec.js';
+export type { Codec, CodecContext, CodecData, DecodedData } from '../model/codec.js';
 export type { CodecOptions, ErrorContext } from '../model/options.js';

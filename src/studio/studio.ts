@@ -104,10 +104,17 @@ const PAGES: Readonly<Record<string, Route>> = {
  */
 export function createStudio(em: EntityManager, options: StudioOptions = {}): Studio {
   checkOptions(options, 'The options of createStudio');
-  const { basePath = '', authorize, allowChanges = false, readers = () => ({}), onError, codec } = options;
+  const {
+    basePath = '',
+    authorize,
+    hosts: named,
+    allowChanges = false,
+    readers = () => ({}),
+    ...readerOptions
+  } = options;
   const links = new Links(basePath);
-  const reading = new Reading(em, { ...(onError && { onError }), ...(codec && { codec }) });
-  const hosts = hostsOf(options.hosts, authorize !== undefined);
+  const reading = new Reading(em, readerOptions);
+  const hosts = hostsOf(named, authorize !== undefined);
 
   const answer = async (request: Request): Promise<Response> => {
     checkHost(request, hosts);

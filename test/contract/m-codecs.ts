@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
+import { brotliCompressSync, constants } from 'node:zlib';
 import { BaseAgent, Runner, type Event, type InvocationContext, type Session } from '@google/adk';
 import { compression, encryption, wrappedKeys, type Codec, type KeyFunction } from '../../src/codecs/index.js';
 import {
@@ -794,6 +795,150 @@ codecSuite.own('M2', 'what a codec that is required leaves as it is is not writt
   ];
   for (const call of refused) await expectCode(call(), 'ADK_CODEC', 'aes-256-gcm is required');
   expect(await textsIn(context)).toEqual(before);
+});
+
+/** Counts what it expands. */
+function countedCompression(): { codec: Codec; expanded: () => number } {
+  const codec = compression({ algorithm: 'brotli', minBytes: 1 });
+  let expanded = 0;
+  return {
+    expanded: () => expanded,
+    codec: {
+      ...codec,
+      decode: (encoded, context, maxBytes) => {
+        expanded++;
+        return codec.decode(encoded, context, maxBytes);
+      },
+    },
+  };
+}
+
+const BROTLI = 2;
+const FAST = { params: { [constants.BROTLI_PARAM_QUALITY]: 2 } };
+
+/** A text that names these codecs, of few bytes, which brotli makes an event of as many as are named. */
+function expanding(id: string, bytes: number, steps: readonly object[]): string {
+  const text = JSON.stringify(saying('x'.repeat(bytes), { id, timestamp: 1 }));
+  const data = Buffer.concat([Buffer.of(BROTLI), brotliCompressSync(text, FAST)]);
+  return `[ "adk-codec", ${JSON.stringify(steps)}, "${data.toString('base64')}" ]`;
+}
+
+codecSuite.own(
+  'M2',
+  'a text that expands is damage of its row, and is expanded no further',
+  async (context) => {
+    const { orm, app, query, scratch } = context;
+    const bomb = expanding('e2', 70_000_000, [{ codec: 'compression' }]);
+    expect(bomb.length).toBeLessThan(10_000);
+    const codec = compression({ algorithm: 'brotli', minBytes: 1 });
+    const options = { codec, maxDecodedBytes: 100_000 };
+    const service = serviceOf(context, { ...options, onDamage: () => {} });
+    const [session, other] = [await three(service, app), await three(service, app, { userId: 'bob' })];
+    const key = keyOf(session);
+    await query(`update adk_events set data = ? where ${OF_SESSION} and seq = 2`, [bomb, ...valuesOf(session)]);
+    await query(`update adk_session_states set value = ? where ${OF_SESSION} and state_key = 'given'`, [
+      bomb,
+      ...valuesOf(session),
+    ]);
+
+    const error = await damageOf(serviceOf(context, { codec }), session);
+    expect(error).toMatchObject({ events: [{ from: 2, to: 2, problem: 'unreadable' }], stateKeys: ['given'] });
+    expect(error.message).toContain('encoded with compression, and larger than maxDecodedBytes (67108864)');
+    expect(textsOf((await again(service, other))!)).toEqual([SECRET, SECRET, SECRET]);
+    const { sessions } = await service.listSessions({ appName: app });
+    expect(sessions.map(({ state }) => 'given' in state).sort()).toEqual([false, true]);
+    const log = new EventLog(orm.em, options);
+    for (const entries of [log.since(0, { appName: app, userId: 'alice' }), log.session(key).since(0)])
+      expect((await read(entries)).map(({ error }) => error?.code)).toEqual([
+        undefined,
+        'ADK_DAMAGED_EVENT',
+        undefined,
+      ]);
+
+    // A file may hold such texts, too: they are damage where it is imported, and nothing else is.
+    const records = await read(new SessionMaintenance(orm.em).exportSessions({ appName: app, texts: 'asStored' }));
+    const target = await scratch();
+    await new SessionMaintenance(target.orm.em, options).importSessions(records, { texts: 'asStored' });
+    const there = serviceOf(target, options);
+    expect((await damageOf(there, session)).events).toEqual([{ from: 2, to: 2, problem: 'unreadable' }]);
+    expect(textsOf((await again(there, other))!)).toHaveLength(3);
+
+    const maintenance = new SessionMaintenance(orm.em, options);
+    expect(await maintenance.reencode({ appName: app, userId: 'alice' })).toMatchObject({
+      unreadable: 2,
+      rewritten: 0,
+    });
+    await maintenance.repair(key);
+    expect(textsOf((await again(service, session))!)).toEqual([SECRET, undefined, SECRET]);
+  },
+  oncePerDialect,
+);
+
+codecSuite.own(
+  'M2',
+  'what may become no larger than maxDecodedBytes is written and read up to there',
+  async (context) => {
+    const { app } = context;
+    const service = serviceOf(context, { codec: encrypting('k1'), maxDecodedBytes: 1_000 });
+    const session = await three(service, app);
+    const sized = (bytes: number) => {
+      const event = (text: string) => saying(text, { id: 'e4', timestamp: 4 });
+      return event('x'.repeat(bytes - JSON.stringify(event('')).length));
+    };
+    const before = await textsIn(context);
+    await expectCode(service.appendEvent({ session, event: sized(1_001) }), 'ADK_CODEC', 'maxDecodedBytes is 1000');
+    const large = { ...keyOf(session), set: { 'app:large': 'x'.repeat(999) } };
+    await expectCode(service.updateState(large), 'ADK_CODEC', 'maxDecodedBytes is 1000');
+    expect(await textsIn(context)).toEqual(before);
+    await service.appendEvent({ session, event: sized(1_000) });
+    await service.updateState({ ...large, set: { 'app:large': 'x'.repeat(998) } });
+    expect((await again(service, session))!.events).toHaveLength(4);
+    // Where less is allowed it is damage. What no codec has encoded is as large as it is stored.
+    const less = serviceOf(context, { codec: encrypting('k1'), maxDecodedBytes: 999 });
+    expect(await damageOf(less, session)).toMatchObject({ events: [{ from: 4, to: 4 }], stateKeys: ['app:large'] });
+    const plain = await three(context.another, `${app} plain`);
+    expect(
+      textsOf((await again(serviceOf(context, { codec: encrypting('k1'), maxDecodedBytes: 1 }), plain))!),
+    ).toHaveLength(3);
+    for (const maxDecodedBytes of [0, -1, 1.5, 2 ** 30, Infinity, '1'])
+      expect(() => serviceOf(context, { maxDecodedBytes: maxDecodedBytes as number })).toThrow(
+        /maxDecodedBytes must be/,
+      );
+  },
+  oncePerDialect,
+);
+
+codecSuite.own('M2', 'nothing is expanded before the key has proved it', async (context) => {
+  const { app, query } = context;
+  const { codec: counted, expanded } = countedCompression();
+  const session = await three(serviceOf(context, { codec: [counted, encrypting('k1')] }), app);
+  const encrypted = { codec: 'aes-256-gcm', key: 'k1' };
+  const forge = async (steps: readonly object[]) => {
+    const text = expanding('e2', 10, steps);
+    await query(`update adk_events set data = ? where ${OF_SESSION} and seq = 2`, [text, ...valuesOf(session)]);
+  };
+  const whole = serviceOf(context, { codec: [counted, encrypting('k1')] });
+  const strict = serviceOf(context, { codec: [counted, strictCodec()] });
+  const compressed = { codec: 'compression' };
+  const refused: [MikroOrmSessionService, object[], string][] = [
+    [strict, [compressed], 'not encoded with aes-256-gcm'],
+    [strict, [compressed, encrypted], 'encoded with compression, aes-256-gcm (key k1)'],
+    ...[whole, strict].flatMap((service): typeof refused => [
+      [service, [encrypted, compressed], 'in another order than in the codec option'],
+      [service, [compressed, encrypted, compressed], 'in another order'],
+      [service, [compressed, compressed, encrypted], 'in another order'],
+    ]),
+  ];
+  for (const [service, steps, message] of refused) {
+    await forge(steps);
+    const error = await errorOf(service.getSession({ ...keyOf(session), config: { numRecentEvents: 2 } }));
+    expect(error).toMatchObject({ code: 'ADK_DAMAGED_SESSION', events: [{ from: 2, to: 2, problem: 'unreadable' }] });
+    expect(error.message).toContain(message);
+    expect({ steps, expanded: expanded() }).toEqual({ steps, expanded: 0 });
+  }
+  await whole.appendEvent({ session, event: saying(SECRET.repeat(50), { id: 'e2', timestamp: 2 }) });
+  expect(textsOf((await again(whole, session))!)[1]).toBe(SECRET.repeat(50));
+  expect(expanded()).toBeGreaterThan(0);
 });
 
 codecSuite.own('M2', 'equal values look different', async (context) => {

@@ -71,6 +71,7 @@ export interface DatabaseOptions extends ReportingOptions {
   timeoutMs?: number | undefined;
   preparedStatements?: boolean | undefined;
   codec?: Codec | readonly Codec[] | undefined;
+  maxDecodedBytes?: number | undefined;
   /** Another program's database, which is read only: its settings stay as they are. */
   isForeign?: boolean;
 }
@@ -136,7 +137,7 @@ export class Database {
     this.#orm = ormConnectionOf(em);
     this.#statements = new Statements(em);
     this.#options = options;
-    this.codec = new TextCodec([options.codec ?? []].flat());
+    this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
     const { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 } = options.retry ?? {};
     this.#retry = { attempts, forMs, baseDelayMs, maxDelayMs };
     this.#joined = joined;

@@ -230,6 +230,7 @@ export const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state'
 /** @returns what is stored; null where it is too long. */
 function encodedData({ texts }: Sql, { session, kind, seq, eventSeq, data }: NewChange): string | null {
   if (data === null || !WITH_CONTENT.has(kind)) return data;
+  if (!texts.codec.isNone && Buffer.byteLength(data) > texts.codec.maxBytes) return null;
   const text = texts.all(() => texts.encode(data, () => ofChange(session, { kind, seq, eventSeq })));
   return text.length > MOST_RECORDED ? null : text;
 }
