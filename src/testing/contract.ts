@@ -172,8 +172,8 @@ function contextOf(judged: Judged): DurableContext {
     another,
     ...helpersOf(service, another),
     stored: (key) => another.getSession(key),
-    reopen: async () => {
-      const store = await judged.store.reopen?.();
+    reopen: async (how) => {
+      const store = await judged.store.reopen?.(how);
       if (!store) throw new Error('There is no reopen() in what open() returned.');
       judged.store = store;
       return store.service;

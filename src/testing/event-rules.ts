@@ -44,13 +44,6 @@ const CONFIGS: [title: string, expected: [GetSessionConfig, string][]][] = [
     ],
   ],
   [
-    'afterTimestamp counts fractions of a millisecond',
-    [
-      [{ afterTimestamp: 69.999 }, '6789'],
-      [{ afterTimestamp: 70.001 }, '789'],
-    ],
-  ],
-  [
     'both together give the newest of those after',
     [
       [{ afterTimestamp: 50, numRecentEvents: 2 }, '89'],
@@ -95,6 +88,22 @@ export const EVENT_RULES: readonly ServiceRule[] = [
   })),
   {
     rule: 'C4',
+    title: 'afterTimestamp counts fractions of a millisecond',
+    level: 'every',
+    async test({ create, append, fresh }) {
+      const session = await create();
+      for (const timestamp of [70, 70.25, 70.75, 71]) await append(session, { id: String(timestamp), timestamp });
+      for (const [afterTimestamp, ids] of [
+        [69.75, ['70', '70.25', '70.75', '71']],
+        [70.375, ['70.75', '71']],
+        [70.5, ['70.75', '71']],
+        [70.875, ['71']],
+      ] as const)
+        same(idsOf(await fresh(session, { afterTimestamp })), ids, `The ids after ${afterTimestamp}`);
+    },
+  },
+  {
+    rule: 'C4',
     title: 'a filter by time takes every event that matches, in append order',
     level: 'every',
     async test({ create, append, fresh }) {
@@ -103,6 +112,30 @@ export const EVENT_RULES: readonly ServiceRule[] = [
       same(idsOf(await fresh(session, { afterTimestamp: 15 })), ['0', '2', '3', '4'], 'The ids after 15');
       const two = await fresh(session, { afterTimestamp: 15, numRecentEvents: 2 });
       same(idsOf(two), ['3', '4'], 'The ids of the newest 2 after 15');
+      const three = await fresh(session, { afterTimestamp: 25, numRecentEvents: 3 });
+      same(idsOf(three), ['0', '2', '4'], 'The ids of the newest 3 after 25');
+    },
+  },
+  {
+    rule: 'C4',
+    title: 'state and lastUpdateTime are those of the whole session, whichever events are wanted',
+    level: 'every',
+    async test({ create, append, fresh }) {
+      const session = await create({ state: { created: 1 } });
+      const deltas = [{ a: 1, 'app:a': 1 }, { b: 1, 'user:b': 1 }, { a: 2 }, {}, {}];
+      for (const [i, delta] of deltas.entries()) await append(session, { timestamp: 10 * (i + 1), delta });
+      const { state, lastUpdateTime } = await fresh(session);
+      same(state, { created: 1, a: 2, 'app:a': 1, b: 1, 'user:b': 1 }, 'The state that is read');
+      for (const config of [
+        { numRecentEvents: 1 },
+        { afterTimestamp: 35 },
+        { afterTimestamp: 50 },
+        { afterTimestamp: 15, numRecentEvents: 2 },
+      ]) {
+        const read = await fresh(session, config);
+        const is = [read.state, read.lastUpdateTime];
+        same(is, [state, lastUpdateTime], `State and lastUpdateTime with ${JSON.stringify(config)}`);
+      }
     },
   },
   {

@@ -34,6 +34,14 @@ const FORGOTTEN: [what: string, appName: string | undefined, params: object, mes
   ['sessionId', 'app', { sessionId: null }, /^Session not found: null$/],
 ];
 
+/** Changes every list and every object within a value, as a caller may do with what is its own. */
+function spoil(value: unknown): void {
+  if (typeof value !== 'object' || value === null) return;
+  for (const inner of Object.values(value)) spoil(inner);
+  if (Array.isArray(value)) value.push('spoiled');
+  else Object.assign(value, { spoiled: true });
+}
+
 /** Of section A: the requests, and the session objects that callers hold. */
 export const HANDLE_RULES: readonly ServiceRule[] = [
   {
@@ -91,7 +99,7 @@ export const HANDLE_RULES: readonly ServiceRule[] = [
     async test({ create, append, fresh }) {
       const session = await create();
       const events: Event[] = [];
-      for (const i of range(60)) events.push(await append(session, saying(String(i))));
+      for (const i of range(120)) events.push(await append(session, saying(String(i))));
       same(idsOf(await fresh(session)), idsOf({ events }), 'The ids of the events that are read');
     },
   },
@@ -99,17 +107,36 @@ export const HANDLE_RULES: readonly ServiceRule[] = [
     rule: 'A2',
     title: 'what getSession gives is private to the caller',
     level: 'every',
-    async test({ create, append, fresh, stored }) {
-      const session = await create({ state: { list: [1] } });
-      await append(session, saying('hi'));
+    async test({ service, create, append, fresh, stored }) {
+      const session = await create({ state: { list: [1], 'app:list': [1], 'user:list': [1] } });
+      await append(session, { ...saying('hi'), delta: { deep: { list: [1] } } });
       const before = plain(await stored(keyOf(session)));
-      const read = await fresh(session);
-      read.state['list'] = [2];
-      read.state['other'] = 1;
-      for (const event of read.events) event.content = { parts: [] };
-      read.events.push(createEvent());
+      const handle = plain(session);
+      for (const reader of [
+        () => fresh(session),
+        () => service.getSession(keyOf(session)),
+        () => service.getOrCreateSession(keyOf(session)),
+      ]) {
+        const read = await reader();
+        holds(read !== undefined, 'The session should be read.');
+        spoil(read.state);
+        for (const event of read.events) spoil(event);
+        read.events.push(createEvent());
+        same(await service.getSession(keyOf(session)), before, 'The session that the same service reads again');
+        same(await stored(keyOf(session)), before, 'The session in storage');
+        same(session, handle, "The caller's session");
+      }
+    },
+  },
+  {
+    rule: 'A2',
+    title: 'what listSessions gives is private to the caller',
+    level: 'every',
+    async test({ app, service, create, stored }) {
+      const session = await create({ state: { list: [1], 'app:list': [1], 'user:list': [1] } });
+      const before = plain(await stored(keyOf(session)));
+      for (const listed of (await service.listSessions({ appName: app })).sessions) spoil(listed.state);
       same(await stored(keyOf(session)), before, 'The session in storage');
-      same(textsOf(await fresh(session)), ['hi'], 'The texts of the events that are read');
     },
   },
   {
@@ -132,11 +159,30 @@ export const HANDLE_RULES: readonly ServiceRule[] = [
     title: 'the handle of createSession is private to the caller',
     level: 'every',
     async test({ create, stored }) {
-      const state = { list: [1] };
+      const state = { list: [1], 'app:list': [1], 'user:list': [1] };
+      const before = plain(state);
       const session = await create({ state });
-      state.list.push(2);
-      (session.state['list'] as number[]).push(3);
-      same((await stored(keyOf(session)))?.state, { list: [1] }, 'The state in storage');
+      spoil(session.state);
+      same(state, before, 'The state of the request, after a change of the handle');
+      same((await stored(keyOf(session)))?.state, before, 'The state in storage, after a change of the handle');
+      const other = await create({ state });
+      spoil(state);
+      same(other.state, before, 'The state of the handle, after a change of the request');
+      same((await stored(keyOf(other)))?.state, before, 'The state in storage, after a change of the request');
+    },
+  },
+  {
+    rule: 'A2',
+    title: 'changes of the request while createSession is under way reach neither handle nor storage',
+    level: 'every',
+    async test({ create, stored }) {
+      const state = { list: [1], 'app:list': [1] };
+      const before = plain(state);
+      const creating = create({ state });
+      spoil(state);
+      const session = await creating;
+      same(session.state, before, 'The state of the handle');
+      same((await stored(keyOf(session)))?.state, before, 'The state in storage');
     },
   },
   {
@@ -160,11 +206,11 @@ export const HANDLE_RULES: readonly ServiceRule[] = [
     level: 'every',
     async test({ create, append, stored }) {
       const session = await create();
-      const event = await append(session, saying('hi'));
-      const before = plain((await stored(keyOf(session)))?.events);
-      event.content?.parts?.push({ text: 'more' });
+      const event = await append(session, { ...saying('hi'), delta: { list: [1], 'app:list': [1] } });
+      const before = plain(await stored(keyOf(session)));
+      spoil(event);
       event.author = 'somebody';
-      same((await stored(keyOf(session)))?.events, before, 'The events in storage');
+      same(await stored(keyOf(session)), before, 'The session in storage');
     },
   },
   {

@@ -14,10 +14,13 @@ export interface ServiceStore {
   /** Another instance on the same store, as another process has it. Without it the rules of the level `shared` are left out. */
   another?: BaseSessionService;
   /**
-   * Closes the service and its connections, and opens the same store again, as a process does that was started anew. The rules go
-   * on with what it returns, and its `close` is the one that is called. Without it the rules of the level `durable` are left out.
+   * Opens the same store again, as a process does that was started anew. The rules go on with what it returns, and its `close` is
+   * the one that is called. Without it the rules of the level `durable` are left out.
+   *
+   * @param how if `killed` is true, the process before was killed: nothing of it may be closed or written any more before the store
+   * is opened again. Otherwise the service and its connections are closed first.
    */
-  reopen?(): Promise<ServiceStore>;
+  reopen?(how: { killed: boolean }): Promise<ServiceStore>;
   /** Ends what `open` began. */
   close?(): Promise<void>;
 }
@@ -75,7 +78,7 @@ export interface RuleContext {
 
 export interface DurableContext extends RuleContext {
   /** @returns the service on the store that was opened again. */
-  reopen(this: void): Promise<BaseSessionService>;
+  reopen(this: void, how: { killed: boolean }): Promise<BaseSessionService>;
 }
 
 export function keyOf({ appName, userId, id }: Pick<Session, 'appName' | 'userId' | 'id'>): SessionKey {

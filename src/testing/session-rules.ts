@@ -91,9 +91,10 @@ export const SESSION_RULES: readonly ServiceRule[] = [
     rule: 'D1',
     title: 'a missing id is generated',
     level: 'every',
-    async test({ create, fresh }) {
+    async test({ app: appName, service, create, fresh }) {
       const sessions = [await create(), await create(), await create({ sessionId: '' })];
-      same(new Set(sessions.map(({ id }) => id)).size, 3, 'The number of ids of three sessions');
+      for (const _ of range(2)) sessions.push(await service.getOrCreateSession({ appName, userId: 'alice' }));
+      same(new Set(sessions.map(({ id }) => id)).size, 5, 'The number of ids of five sessions');
       for (const session of sessions) same((await fresh(session)).id, session.id, 'The id that is read');
     },
   },
@@ -264,6 +265,16 @@ export const SESSION_RULES: readonly ServiceRule[] = [
         const is = [listedIds(list), page, limit, totalItems, totalPages];
         same(is, expected, `Ids, page, limit, totalItems and totalPages with ${JSON.stringify(request)}`);
       }
+    },
+  },
+  {
+    rule: 'D5',
+    title: 'without a limit all are listed, however many',
+    level: 'every',
+    async test({ app: appName, service, create }) {
+      for (const i of range(120)) await create({ sessionId: `s${i}` });
+      const { sessions, totalItems } = await service.listSessions({ appName });
+      same([new Set(sessions.map(({ id }) => id)).size, totalItems], [120, 120], 'The numbers of sessions');
     },
   },
   {

@@ -88,6 +88,25 @@ export const STATE_RULES: readonly ServiceRule[] = [
   },
   {
     rule: 'B2',
+    title: 'concurrent creations lose no app: or user: key, nor do appends beside them',
+    level: 'shared',
+    async test({ service, another, app: appName, create, append, stored }) {
+      const session = await create({ state: { 'app:first': 0 } });
+      await all(
+        range(12).map(async (i): Promise<unknown> => {
+          const by = i % 2 ? service : another;
+          const state = { [`app:${i}`]: i, [`user:${i}`]: i };
+          if (i % 3 === 0) return append({ ...session, state: {}, events: [] }, { delta: state }, by);
+          return by.createSession({ appName, userId: 'alice', state });
+        }),
+      );
+      const scoped = ['app:', 'user:'].flatMap((prefix) => range(12).map((i) => [`${prefix}${i}`, i] as const));
+      const expected = { 'app:first': 0, ...Object.fromEntries(scoped) };
+      same((await stored(keyOf(session)))?.state, expected, 'The state');
+    },
+  },
+  {
+    rule: 'B2',
     title: 'concurrent appends from two handles of a session lose no key',
     level: 'shared',
     async test({ another, create, append, fresh, stored }) {

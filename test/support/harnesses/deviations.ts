@@ -17,7 +17,9 @@ const acceptsUnserializable = (what: readonly string[], instead: string): Deviat
   Object.fromEntries(what.map((value) => [`C2 ${value} is refused before anything is written`, instead]));
 
 export const inMemoryDeviations: Deviations = {
-  'A2 the handle of createSession is private to the caller': 'keeps the very state object that it was given',
+  'A2 the handle of createSession is private to the caller': 'keeps the very values of state that it was given',
+  'A2 changes of the request while createSession is under way reach neither handle nor storage':
+    'keeps the very values of state that it was given',
   'A3 later changes to the object do not reach the stored event': 'stores the very object',
   'A3 changes while the append is under way do not reach it either': 'stores the very object',
   'A5 a retry of the same event is a no-op': 'sets `lastUpdateTime` back to the old event',
@@ -32,6 +34,8 @@ export const inMemoryDeviations: Deviations = {
   'A11 a timestamp that is no number leaves handle and storage as they were': 'takes `Infinity` as a time',
   'A11 a session that is gone leaves the handle as it was': 'appends to the handle alone, without an error',
   'B1 createSession gives keys to app, user and session by their prefix':
+    '`createSession` keeps `app:` and `user:` keys in the session',
+  'B2 concurrent creations lose no app: or user: key, nor do appends beside them':
     '`createSession` keeps `app:` and `user:` keys in the session',
   'B4 also when the handle was behind': 'a handle that is behind stays behind',
   ...acceptsUnserializable([...SPOILED_BY_JSON, 'BigInt', 'a cycle'], 'takes what JSON cannot carry'),
@@ -49,12 +53,20 @@ export const inMemoryDeviations: Deviations = {
   'E2 a handle that is behind is appended to, and catches up in place': 'a handle that is behind stays behind',
   'E2 a handle is behind by its events, not by its clock': 'a handle that is behind stays behind',
   'E2 temp: keys and direct writes of a handle that was behind stay': 'a handle that is behind stays behind',
-  'O9 what was acknowledged is there after the store was closed and opened again': 'is gone with its process',
-  'O9 a session goes on after that, also with a handle of before': 'is gone with its process',
+  ...Object.fromEntries(
+    ['its service was closed', 'its process was killed'].flatMap((how) => [
+      [`O9 what was acknowledged is there after ${how}`, 'is gone with its process'],
+      [`O9 a session goes on after ${how}, also with a handle of before`, 'is gone with its process'],
+    ]),
+  ),
 };
 
 /** Of `DatabaseSessionService`, on any database. */
 export const databaseDeviations: Deviations = {
+  'A2 the handle of createSession is private to the caller':
+    "`createSession` puts the request's `app:` and `user:` values into the handle",
+  'A2 changes of the request while createSession is under way reach neither handle nor storage':
+    'stores what the object became meanwhile',
   'A3 changes while the append is under way do not reach it either': 'stores what the object became meanwhile',
   'A4 session.state keeps its identity, and keys outside the delta stay':
     '`session.state` is another object after each append, without the keys that were not stored',
@@ -82,6 +94,7 @@ export const databaseDeviations: Deviations = {
   'C3 any time comes back exactly, fractions included': 'whole milliseconds only',
   'C4 numRecentEvents gives the newest, 0 and absent give all': '0 gives none',
   'C4 both together give the newest of those after': '0 gives none',
+  'C4 afterTimestamp counts fractions of a millisecond': 'cuts timestamps to milliseconds',
   'C4 a filter by time takes every event that matches, in append order': 'sorts by timestamp',
   'D5 without order the oldest update comes first, then the id': 'in no order',
   'E2 a handle that is behind is appended to, and catches up in place': 'replaces state and events of the handle',
@@ -93,7 +106,9 @@ export const databaseRaces: Deviations = {
   'A12 calls that race tell neither SQL nor values': "the driver's error shows SQL and values",
   'A9 parallel appends on one handle take effect in call order': 'in any order',
   'A9 an append that fails does not hold up the ones behind it': 'in any order',
+  'A10 events of several instances that append at once are all there, each in its order': 'in any order',
   'B2 concurrent appends of other sessions lose no app: or user: key': 'loses most of the keys',
+  'B2 concurrent creations lose no app: or user: key, nor do appends beside them': 'loses most of the keys',
   'D1 ten that create the same new session: one wins, nine are told it exists': "nine fail with the driver's error",
   'D1 concurrent first sessions of a new app and user are all created': "all but one fail with the driver's error",
   'D2 ten that race for a new session all get the one': "all but one fail with the driver's error",
@@ -103,6 +118,9 @@ export const databaseRaces: Deviations = {
 
 /** On SQLite only. */
 export const sqliteRaces: Deviations = {
+  'A10 events of several instances that append at once are all there, each in its order':
+    'fails: the database is locked',
+  'B2 concurrent creations lose no app: or user: key, nor do appends beside them': 'fails: the database is locked',
   'B2 concurrent appends of other sessions lose no app: or user: key': 'fails: the database is locked',
   'B2 concurrent appends from two handles of a session lose no key': 'fails: the database is locked',
 };

@@ -38,17 +38,19 @@ function databaseReference(database: 'sqlite' | 'postgresql'): ReferenceHarness 
     races: { ...databaseRaces, ...(database === 'sqlite' && sqliteRaces) },
     async open() {
       const { options, drop } = await createDatabase(database);
+      const opened: DatabaseSessionService[] = [];
+      const disconnect = async () => {
+        for (const each of opened.splice(0)) await closeOf(each);
+      };
       const connect = async (): Promise<ServiceStore> => {
         const patience = { driverOptions: { acquireConnectionTimeout: 5_000 } };
         const service = new DatabaseSessionService({ ...options, ...patience });
         const another = new DatabaseSessionService({ ...options, ...patience });
-        const disconnect = async () => {
-          for (const each of [service, another]) await closeOf(each);
-        };
+        opened.push(service, another);
         // Its methods all call `init`, which fails when it races with itself.
         for (const each of [service, another]) await each.init();
-        const reopen = async () => {
-          await disconnect();
+        const reopen = async ({ killed }: { killed: boolean }) => {
+          if (!killed) await disconnect();
           return connect();
         };
         const close = async () => {
