@@ -29,7 +29,9 @@ export class TokenDoor {
       checkHost(request, undefined);
       url.searchParams.delete('token');
       const cookie = `${COOKIE}=${this.#token}; Path=/; HttpOnly; SameSite=Strict`;
-      const headers = { ...SECURITY_HEADERS, location: url.pathname + url.search, 'set-cookie': cookie };
+      // A path that begins with two slashes would be the name of another site.
+      const location = url.pathname.replace(/^\/+/, '/') + url.search;
+      const headers = { ...SECURITY_HEADERS, location, 'set-cookie': cookie };
       return new Response(null, { status: 303, headers });
     };
   }

@@ -1,8 +1,10 @@
 import type { LogCursor } from '../log/cursors.js';
 import { InvalidArgumentError } from '../model/errors.js';
+import { decode } from '../model/event-codec.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
+import { isRecord } from '../model/objects.js';
 import { Refusal, formToken, type StudioScope } from './guard.js';
-import { html, type Html } from './html.js';
+import { fieldValue, html, type Html } from './html.js';
 import type { Links } from './links.js';
 import type { Reading } from './reading.js';
 
@@ -25,7 +27,7 @@ export class Visit {
     /** Undefined where nothing may be changed. */
     readonly cookie: string | undefined,
   ) {
-    this.params = new URL(request.url).searchParams;
+    this.params = paramsOf(request);
   }
 
   get mayChange(): boolean {
@@ -63,12 +65,10 @@ export class Visit {
     return key;
   }
 
-  /** A number of the query. @throws InvalidArgumentError when it is none. */
+  /** A number of the query. @throws InvalidArgumentError if it is none. */
   number(name: string): number | undefined {
     const text = this.params.get(name);
-    if (text === null || text === '') return undefined;
-    if (!/^\d{1,10}$/.test(text)) throw new InvalidArgumentError(`${name} must be a whole number.`);
-    return Number(text);
+    return text === null || text === '' ? undefined : eventNumber(name, text);
   }
 
   /** What the operator of the whole database sees. @throws Refusal of 403 for others. */
@@ -86,6 +86,33 @@ export class Visit {
     return value;
   }
 }
+
+/** The largest number of an event, which is a column of 32 bits. */
+const MOST_EVENTS = 2 ** 31 - 1;
+
+/** The number of an event that a visitor has given. @throws InvalidArgumentError if it is none. */
+export function eventNumber(name: string, text: string): number {
+  if (!/^\d{1,10}$/.test(text) || Number(text) > MOST_EVENTS)
+    throw new InvalidArgumentError(`${name} must be a whole number, ${MOST_EVENTS} at most.`);
+  return Number(text);
+}
+
+/** @throws InvalidArgumentError for what PostgreSQL takes for no text. */
+function paramsOf({ url }: Request): URLSearchParams {
+  const params = new URL(url).searchParams;
+  if ([...params].flat().some((text) => text.includes('\0')))
+    throw new InvalidArgumentError('The address of a page may not hold NUL.');
+  const names = decode(params.get(NAMES) ?? '')?.value;
+  if (isRecord(names)) for (const [name, value] of Object.entries(names)) params.set(name, String(value));
+  return params;
+}
+
+/** The parameter in which a form has names and ids: browsers change line breaks in fields, but not in JSON. */
+const NAMES = 'names';
+
+/** A field for the names and ids that a form with GET sends along. */
+export const namesField = (names: Readonly<Record<string, string>>): Html =>
+  html`<input type="hidden" name="${NAMES}" value="${fieldValue(JSON.stringify(names))}" />`;
 
 /** The same answer whether it is not there or not to be seen. */
 export const notFound = () => new Refusal(404, 'There is no such session. It was never created, or it was deleted.');

@@ -1,11 +1,11 @@
-import { InvalidArgumentError, SessionNotFoundError } from '../../model/errors.js';
+import { SessionNotFoundError } from '../../model/errors.js';
 import { decode } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
 import type { TransferredSession } from '../../database/stores/transfer-store.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
-import { notFound, type Visit } from '../visit.js';
-import { labelsOf } from './lists.js';
+import { eventNumber, notFound, type Visit } from '../visit.js';
+import { labelText, labelsOf } from './lists.js';
 import { page } from './layout.js';
 
 /** A change that a visitor may make to a session: what its form asks, and what it does. */
@@ -27,20 +27,28 @@ const CHANGES: Readonly<Record<string, Change>> = {
     title: 'Edit title and labels',
     fields: ({ title, labels }) => {
       const parsed = labels === null ? undefined : decode(labels)?.value;
-      const lines = Object.entries(isRecord(parsed) ? parsed : {}).map(([name, value]) => `${name}=${String(value)}`);
-      return html`<label>Title<input name="title" maxlength="255" value="${fieldValue(title ?? '')}" /></label>
+      const lines = Object.entries(isRecord(parsed) ? parsed : {}).map(([name, value]) =>
+        labelText(name, String(value)),
+      );
+      // As the browser has them: its field for a title takes line breaks out.
+      const shown = { title: (title ?? '').replace(/[\r\n]/g, ''), labels: lines.join('\n') };
+      return html`<input type="hidden" name="shown" value="${fieldValue(JSON.stringify(shown))}" />
+        <label>Title<input name="title" maxlength="255" value="${fieldValue(shown.title)}" /></label>
         <label
-          >Labels, one name=value to a line<textarea name="labels" rows="4">${fieldValue(lines.join('\n'))}</textarea>
+          >Labels, one name=value to a line<textarea name="labels" rows="4">${fieldValue(shown.labels)}</textarea>
         </label>`;
     },
     button: 'Save',
     async apply({ reading, session, links }, form) {
-      const lines = (form.get('labels') ?? '').split('\n').map((line) => line.trim());
-      const labels = labelsOf(lines.filter((line) => line !== ''));
+      const before = decode(form.get('shown') ?? '')?.value;
+      const shown: Readonly<Record<string, unknown>> = isRecord(before) ? before : {};
       const title = form.get('title') ?? '';
+      const text = (form.get('labels') ?? '').replaceAll('\r\n', '\n');
+      const labels = labelsOf(text.split('\n').filter((line) => line.trim() !== ''));
+      // What nobody has edited stays as it is, also if somebody else has changed it meanwhile.
       await reading.service.describeSession(session, {
-        title: title === '' ? null : title,
-        labels: Object.keys(labels).length === 0 ? null : labels,
+        ...(title !== shown['title'] && { title: title === '' ? null : title }),
+        ...(text !== shown['labels'] && { labels: Object.keys(labels).length === 0 ? null : labels }),
       });
       return links.ofSession('/session', session);
     },
@@ -116,12 +124,12 @@ export async function changePage(visit: Visit): Promise<Response> {
 }
 
 async function apply(visit: Visit, change: Change): Promise<Response> {
-  const { request, session: key } = visit;
+  const { request } = visit;
   if (!/^application\/x-www-form-urlencoded\b/.test(request.headers.get('content-type') ?? ''))
     throw new Refusal(415, 'This is not a form.');
   const form = new URLSearchParams(await request.text());
   checkForm(request, form);
-  if (form.get('confirm') !== key.sessionId) throw new Refusal(400, 'Confirm the change: go back, and set the mark.');
+  if (!form.get('confirm')) throw new Refusal(400, 'Confirm the change: go back, and set the mark.');
   try {
     const location = await change.apply(visit, form);
     return new Response(null, { status: 303, headers: { ...SECURITY_HEADERS, location } });
@@ -143,10 +151,7 @@ function formPage(visit: Visit, { title, fields, button, isDangerous }: Change, 
         <strong><bdi>${name}</bdi></strong> <span class="id"><bdi>${key.sessionId}</bdi></span>
       </p>
       ${fields(session, visit)}
-      <label class="check"
-        ><input type="checkbox" name="confirm" value="${fieldValue(key.sessionId)}" required />Yes, change this
-        session</label
-      >
+      <label class="check"><input type="checkbox" name="confirm" value="yes" required />Yes, change this session</label>
       <div class="actions">
         <button class="${isDangerous ? 'danger' : 'primary'}">${button}</button>
         <a class="button" href="${back}">Cancel</a>
@@ -166,8 +171,4 @@ function pointField(firstSeq: number, lastSeq: number, value: number): Html {
   /></label>`;
 }
 
-function pointOf(form: URLSearchParams): number {
-  const text = form.get('at') ?? '';
-  if (!/^\d{1,10}$/.test(text)) throw new InvalidArgumentError('The number of an event must be given.');
-  return Number(text);
-}
+const pointOf = (form: URLSearchParams) => eventNumber('at', form.get('at') ?? '');

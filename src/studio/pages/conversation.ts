@@ -6,7 +6,7 @@ import { SCOPES, type Scope } from '../../model/state.js';
 import { counted, number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import { EVENTS, stateOf, type Conversation, type Entry, type ShownState, type ShownValue } from '../reading.js';
-import { notFound, type Visit } from '../visit.js';
+import { namesField, notFound, type Visit } from '../visit.js';
 import { authorOf, eventList } from './event-view.js';
 import { ago, chip, empty, hue, page, time } from './layout.js';
 
@@ -95,8 +95,7 @@ function timeLine({ links }: Visit, { session, entries }: Conversation, at: numb
     </ol>
     ${step(shown + 1, 'Next', shown < lastSeq)}
     <form action="${links.to('/session')}">
-      <input type="hidden" name="app" value="${key.appName}" /><input type="hidden" name="user" value="${key.userId}" />
-      <input type="hidden" name="session" value="${key.sessionId}" />
+      ${namesField({ app: key.appName, user: key.userId, session: key.sessionId })}
       <label
         >Event <input type="number" name="at" min="${firstSeq}" max="${lastSeq}" value="${shown}" required
       /></label>

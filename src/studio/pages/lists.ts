@@ -1,10 +1,11 @@
 import type { FindSessionsRequest, SessionSummary } from '../../sessions/summaries.js';
 import { InvalidArgumentError } from '../../model/errors.js';
+import { decode } from '../../model/event-codec.js';
 import { given } from '../../model/objects.js';
 import { number } from '../../operations/words.js';
 import { fieldValue, html, type Html } from '../html.js';
 import { PAGE, type Size } from '../reading.js';
-import type { Visit } from '../visit.js';
+import { namesField, type Visit } from '../visit.js';
 import { ago, chip, empty, page, size } from './layout.js';
 
 /** All apps. */
@@ -143,8 +144,7 @@ function searchForm({ links, params, scope }: Visit, appName: string): Html {
   const option = (name: string, value: string, text: string) =>
     html`<option value="${value}" ${params.get(name) === value && html`selected`}>${text}</option>`;
   return html`<form class="search" action="${links.to('/sessions')}" role="search">
-    <input type="hidden" name="app" value="${fieldValue(appName)}" />
-    ${field('title', 'Title')} ${scope.userId === undefined && field('user', 'User')}
+    ${namesField({ app: appName })} ${field('title', 'Title')} ${scope.userId === undefined && field('user', 'User')}
     ${field('labels', 'Labels', 'search', 'team=red, tier=gold')} ${field('from', 'Updated from', 'date')}
     ${field('to', 'Until', 'date')}
     <label
@@ -212,13 +212,26 @@ function dayOf(text: string | null, later = 0): number | undefined {
   return ms + later * 86_400_000;
 }
 
-/** @returns the labels of `team=red` and `tier=gold`. @throws InvalidArgumentError for what is none. */
+/**
+ * @param pairs such as `team=red`, and `note="a\nb"` as JSON has it.
+ * @throws InvalidArgumentError for what is no label.
+ */
 export function labelsOf(pairs: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     pairs.map((pair) => {
       const at = pair.indexOf('=');
       if (at < 1) throw new InvalidArgumentError('Labels must be given as name=value.');
-      return [pair.slice(0, at).trim(), pair.slice(at + 1).trim()];
+      const text = pair.slice(at + 1).trim();
+      const value = text.startsWith('"') ? decode(text)?.value : text;
+      if (typeof value !== 'string')
+        throw new InvalidArgumentError('A value in quotes must be a string as JSON has it.');
+      return [pair.slice(0, at).trim(), value];
     }),
   );
+}
+
+/** A label as `labelsOf` reads it: in quotes if it would be another one without them. */
+export function labelText(name: string, value: string): string {
+  const isPlain = value === value.trim() && !/^"|[\r\n]/.test(value);
+  return `${name}=${isPlain ? value : JSON.stringify(value)}`;
 }

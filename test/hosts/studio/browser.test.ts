@@ -203,6 +203,49 @@ describeInChromium('the studio in Chromium', (browser) => {
     });
   });
 
+  test('saving what was not edited changes nothing, and what was edited is the only change', async () => {
+    // With what browsers change in fields, and with what separates labels.
+    const key = { ...KEY, sessionId: 'a\nb\r\nc "&d' };
+    const title = ' two\nlines\r ';
+    const labels = { note: 'a\nteam=red', spaces: '  x ', quoted: '"q"', odd: '\r\n\t\u2028', plain: 'a b=c' };
+    await served.service.createSession(key);
+    const { sessions } = await served.service.findSessions({ appName: KEY.appName, limit: 1 });
+    expect(sessions).toMatchObject([{ sessionId: key.sessionId }]);
+    await served.service.describeSession(key, { title, labels });
+    const described = async () => {
+      const { sessions } = await served.service.findSessions({ appName: KEY.appName, title: 'two' });
+      return sessions.map((each) => ({ title: each.title, labels: each.labels }));
+    };
+    const of = { app: key.appName, user: key.userId, session: key.sessionId };
+    await visit({}, async (page) => {
+      const save = async (edit: () => Promise<unknown>) => {
+        await page.goto(site.origin + query('/describe', of));
+        await edit();
+        await page.getByLabel('Yes, change this session').check();
+        await page.getByRole('button', { name: 'Save' }).click();
+        await page.getByRole('link', { name: 'Edit title' }).waitFor();
+      };
+      await save(async () => undefined);
+      expect(await described()).toEqual([{ title, labels }]);
+      await save(() => page.getByLabel('Title').fill(' two '));
+      expect(await described()).toEqual([{ title: ' two ', labels }]);
+      const field = page.getByLabel('Labels');
+      await save(async () => field.fill(`${await field.inputValue()}\nteam=blue`));
+      expect(await described()).toEqual([{ title: ' two ', labels: { ...labels, team: 'blue' } }]);
+      // The forms that lead to a page of the same session.
+      await served.service.appendEvent({ session: (await served.service.getSession(key))!, event: createEvent() });
+      await page.goto(site.origin + query('/session', of));
+      await page.getByRole('button', { name: 'Go' }).click();
+      await page.getByText('as of event #1').waitFor();
+      await page.goto(site.origin + query('/fork', of));
+      await page.getByLabel('Id of the new session').fill('forked from lines');
+      await page.getByLabel('Yes, change this session').check();
+      await page.getByRole('button', { name: 'Fork' }).click();
+      await page.waitForURL(/session=forked/);
+    });
+    await served.service.deleteSession(key);
+  });
+
   // ADK_TEST_UPDATE takes it.
   (process.env['ADK_TEST_UPDATE'] === undefined ? test.skip : test)('the picture of docs/studio.md', async () => {
     await visit({ viewport: { width: 1100, height: 720 } }, async (page) => {

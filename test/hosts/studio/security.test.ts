@@ -377,4 +377,17 @@ test('the token of the command line is in the link alone, then in a cookie', asy
   expect([opened.status, opened.headers.location]).toEqual([303, STORY]);
   const [cookie = ''] = (opened.headers['set-cookie']?.[0] ?? '').split(';');
   expect(await status(STORY, cookie)).toBe(200);
+  // No link leads to another site, whatever a browser takes for the beginning of one.
+  for (const path of [
+    '//evil.example/a',
+    '///evil.example',
+    '/\\evil.example',
+    '/.//evil.example/',
+    '//evil.example@x',
+  ])
+    for (const tokenAt of [`${path}?token=`, `${path}?b=%5C%5C&token=`]) {
+      const { status, headers } = await site.get(`${tokenAt}0123456789abcdef`);
+      const { origin } = new URL(headers.location ?? '', site.origin);
+      expect([path, status, origin]).toEqual([path, 303, site.origin]);
+    }
 });
