@@ -133,6 +133,7 @@ function program(): Command {
   command('import', 'writes what export has read, or copies another ADK session store', 'import support.jsonl')
     .argument('[file]', 'lines of JSON; - for the standard input')
     .option('--as-stored', 'also take what was exported with --as-stored')
+    .option('--keep-state', 'values of user: and app: state that are here stay; by default those of the file win')
     .option('--from <url>', 'a database of a session service of ADK for TypeScript, Python or Go')
     .option('--dry-run', 'with --from: only count, and report what cannot be taken')
     .option('--batch-size <n>', 'how many events a transaction writes at most (default: 500)', wholeNumber)

@@ -47,7 +47,7 @@ const checkOptions = object<ImportFromOptions>(
  *
  * Called again it brings what is new since. Events are numbered by their times, so a session whose source has got an event
  * between older ones is reported by `onRefused`, and left as it is. State is overwritten, except of sessions that have more
- * events here; titles, labels and soft deletions stay. A session that was deleted here for good comes back.
+ * events here, and with `sharedState: 'keep'` of apps and users; titles, labels and soft deletions stay. A session that was deleted here for good comes back.
  *
  * @returns what was written, or with `dryRun` would have been; what was there already does not count.
  * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.
@@ -57,7 +57,7 @@ const checkOptions = object<ImportFromOptions>(
  */
 export async function importFrom(options: ImportFromOptions): Promise<ImportFromProgress> {
   checkOptions(options, 'The options of importFrom');
-  const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress } = options;
+  const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, sharedState } = options;
   const context: ErrorContext = { operation: 'importFrom', key: {} };
   const database = new Database(to, options);
   const foreign = new Database(from, { ...options, codec: undefined, isForeign: true });
@@ -70,7 +70,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
   };
   const store = new ForeignStore(foreign.dialect);
   const kind = await read((sql) => recognise(sql, store, from));
-  const mode = { batchSize: importBatchSize(options), isDryRun, isForeign: true };
+  const mode = { batchSize: importBatchSize(options), isDryRun, isForeign: true, sharedState };
   const target = new Import(isDryRun ? call.read : call.write, database.stores, mode);
   const records = new ForeignReader(read, store, kind, refuse).records();
   const progress = () => ({ ...target.progress, refused });

@@ -127,6 +127,11 @@ export interface ImportOptions {
   signal?: AbortSignal;
   onProgress?: (progress: ImportProgress) => void;
   /**
+   * What becomes of a value of `user:` or `app:` state that is here already: `overwrite` (default) makes it that of the records,
+   * `keep` leaves it. An export has no times of them, so an older one would take them back.
+   */
+  sharedState?: 'overwrite' | 'keep';
+  /**
    * `'plain'` by default. `'asStored'` also takes records of an export with `texts: 'asStored'`: what is encoded in them is written as
    * it is, and not looked into, so take them from whom you trust.
    */
@@ -156,6 +161,7 @@ export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
   batchSize: aCount,
   signal: anAbortSignal,
   onProgress: aFunction,
+  sharedState: oneOf('overwrite', 'keep'),
 };
 
 /** `checkKeys` checks the names. */

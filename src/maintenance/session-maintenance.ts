@@ -163,7 +163,8 @@ export class SessionMaintenance {
   /**
    * Writes records of an export (contract L1), in transactions of `batchSize` events. A session that is there already gets what
    * is new, so an import that was interrupted is made whole by the same import again; nobody sees a session before all of
-   * its events are there. State of apps, users and sessions is overwritten, except of sessions that have more events here. A
+   * its events are there. State of a session is overwritten unless it has more events here, and that of apps and users unless
+   * `sharedState` is `keep`. A
    * session that is soft-deleted here, and not in the records, is brought back.
    *
    * @param records what `exportSessions` gives, or its lines, each parsed.
@@ -182,7 +183,8 @@ export class SessionMaintenance {
     checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
     const { required } = this.#database.codec;
-    const mode = { batchSize: importBatchSize(options), texts: options.texts, required };
+    const { texts, sharedState } = options;
+    const mode = { batchSize: importBatchSize(options), texts, sharedState, required };
     const target = new Import(call.write, this.#stores, mode);
     return call.run(
       () => target.progress,

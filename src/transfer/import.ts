@@ -14,6 +14,8 @@ export interface ImportMode extends AcceptedTexts {
   batchSize: number;
   /** Whether nothing is written; the progress is the same. */
   isDryRun?: boolean;
+  /** Whether values of apps and users that are here stay. */
+  sharedState?: 'overwrite' | 'keep' | undefined;
   /** Whether the records come from a store without titles, labels and soft-deleted sessions: those that are here stay. */
   isForeign?: boolean;
 }
@@ -107,7 +109,8 @@ export class Import {
     await this.#run(async (sql) => {
       const stored = await this.#stored(sql, owner, scope, entries);
       const here = new Map(stored.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
-      const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value));
+      const isKept = (key: string) => this.#mode.sharedState === 'keep' && here.has(key);
+      const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value) && !isKept(key));
       if (fresh.length === 0) return;
       const known = { ...owner, incarnation: '' };
       await this.#stores.state.set(sql, known, byScope(fresh));

@@ -63,6 +63,7 @@ export interface ImportFlags {
   from?: string;
   dryRun?: true;
   asStored?: true;
+  keepState?: true;
   batchSize?: number;
 }
 
@@ -78,7 +79,7 @@ export const importSessions: Work<[string | undefined, ImportFlags]> = (context,
 async function importFile(
   { em, codec, terminal, signal }: Context,
   file: string,
-  { batchSize, asStored }: ImportFlags,
+  { batchSize, asStored, keepState }: ImportFlags,
 ): Promise<CommandResult> {
   const isFile = file !== '-';
   if (isFile && !existsSync(file)) throw new UsageError(`There is no file ${file}.`);
@@ -88,7 +89,13 @@ async function importFile(
   let bytes = 0;
   input.on('data', (chunk: string | Buffer) => (bytes += chunk.length));
   const show = (done: ImportProgress) => progress.show(bytes, written(done));
-  const options = { signal, batchSize, texts: asStored && ('asStored' as const), onProgress: show };
+  const options = {
+    signal,
+    batchSize,
+    texts: asStored && ('asStored' as const),
+    sharedState: keepState && ('keep' as const),
+    onProgress: show,
+  };
   try {
     const done = await new SessionMaintenance(em, codec).importSessions(records(input), options);
     progress.end();
@@ -126,7 +133,7 @@ async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
 async function importFrom(
   { em, codec, terminal, signal }: Context,
   url: string,
-  { dryRun, batchSize }: ImportFlags,
+  { dryRun, batchSize, keepState }: ImportFlags,
 ): Promise<CommandResult> {
   const source = await connectForeign(url);
   const progress = new Progress(undefined);
@@ -138,6 +145,7 @@ async function importFrom(
       signal,
       dryRun,
       batchSize,
+      sharedState: keepState && ('keep' as const),
       onProgress: (done) => progress.show(done.records, written(done)),
       onRefused: ({ reason, ...row }) =>
         terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),

@@ -339,6 +339,26 @@ test('L1 a later import brings what is new, and leaves what has gone on', async 
   expect(await here.getSession(key)).toMatchObject({ state: { n: 3 }, events: [{}, {}, { id: 'e3' }] });
 });
 
+test('L1 an older file leaves the state of apps and users that is here, with sharedState: keep', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const [there, here] = [new MikroOrmSessionService(from.em), new MikroOrmSessionService(to.em)];
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  await there.createSession({ ...key, state: { 'user:a': 1, 'user:b': 1, 'app:a': 1, own: 1 } });
+  const older = await linesOf(from);
+  const state = async () => ({ ...(await here.getAppState(key)), ...(await here.getUserState(key)) });
+  await here.updateState({ ...key, set: { 'user:a': 2, 'app:a': 2 } });
+  const log = new EventLog(to.em);
+  const before = await log.head({ changes: true });
+  await importInto(to, older, { sharedState: 'keep' });
+  expect(await state()).toEqual({ 'user:a': 2, 'user:b': 1, 'app:a': 2 });
+  expect(await here.getSession(key)).toMatchObject({ state: { own: 1 } });
+  const set = [];
+  for await (const entry of log.since(before, { changes: true })) if (entry.change === 'state') set.push(entry.state);
+  expect(set).not.toContainEqual(expect.objectContaining({ 'app:a': expect.anything() }));
+  await importInto(to, older);
+  expect(await state()).toEqual({ 'user:a': 1, 'user:b': 1, 'app:a': 1 });
+});
+
 test('J2 what a session that was rewound does not explain any more is in the log after an import', async () => {
   const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
   const there = new MikroOrmSessionService(from.em);
