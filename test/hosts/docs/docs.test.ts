@@ -120,7 +120,11 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(following).toBeUndefined();
   },
   // The only call there is a long-running one.
-  'docs/leases.md Go on after a crash': async ({ orm }) => expect(await orm.em.fork().count(AdkEvent)).toBe(1),
+  'docs/leases.md A whole turn': async ({ orm }, { waiting, left }) => {
+    expect([waiting, left]).toMatchObject([[{ id: 'call-1', name: 'ask_user' }], []]);
+    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+    expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user', 'user']);
+  },
   'docs/options.md Options of the session service': async ({ createEvent }, { strict }) => {
     const service = strict as api.MikroOrmSessionService;
     const [session] = (await service.listSessions({ appName: 'support' })).sessions;
