@@ -6,6 +6,7 @@ import { aBoolean, aDuration, aWait, object, rule } from '../model/arguments.js'
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkedSessionKey, isStorable, type SessionKey } from '../model/keys.js';
 import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
+import type { Fence } from '../sessions/lease-guard.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
 import { detached } from '../telemetry/telemetry.js';
 
@@ -100,9 +101,14 @@ export class SessionLeases {
       return await acquire();
     } catch (error) {
       if (!autoCreateSession || !(error instanceof SessionNotFoundError)) throw error;
-      await new MikroOrmSessionService(this.#em, this.#options).getOrCreateSession(key);
+      await this.#service().getOrCreateSession(key);
       return acquire();
     }
+  }
+
+  #service(fence?: Fence): MikroOrmSessionService {
+    const database = this.#database.with(this.#options);
+    return new MikroOrmSessionService(this.#em, this.#options, { database, fence });
   }
 
   async #acquire(key: SessionKey, holder: string, waitMs: number): Promise<Lease> {
@@ -172,10 +178,10 @@ export class SessionLeases {
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
     const { leases } = this.#stores;
     // No retries: the next renewal is the retry, and the deadline ends the lease.
-    const renewing = new Database(this.#em, { retry: { attempts: 1 }, timeoutMs: this.#ttlMs / RENEWALS_PER_TTL });
+    const renewing = this.#database.with({ retry: { attempts: 1 }, timeoutMs: this.#ttlMs / RENEWALS_PER_TTL });
     // After that time the lease has expired, and need not be released.
     const { retry, timeoutMs, onError, telemetry = false } = this.#options;
-    const releasing = new Database(this.#em, {
+    const releasing = this.#database.with({
       retry: { ...retry, forMs: Math.min(retry?.forMs ?? Infinity, this.#ttlMs) },
       timeoutMs: Math.min(timeoutMs || Infinity, this.#ttlMs),
       telemetry,
@@ -184,7 +190,7 @@ export class SessionLeases {
     return new Lease(
       session,
       token,
-      new MikroOrmSessionService(this.#em, this.#options, { fence: { session, token } }),
+      this.#service({ session, token }),
       { ttlMs: this.#ttlMs, askedAt },
       {
         refuseTransaction: () => releasing.refuseTransaction(),

@@ -240,7 +240,8 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     await database
       .call(context, () =>
         database.retried(() =>
-          this.#em.fork().transactional(async (tx) => {
+          // Its tables are those of the `EntityManager` that was given, also inside of a request.
+          this.#em.fork({ disableContextResolution: true }).transactional(async (tx) => {
             const isFirst = await database.join(tx).run((sql) => projections.advance(sql, stored, cursor));
             if (!isFirst) throw new FromWork(new Overtaken());
             try {

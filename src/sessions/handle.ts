@@ -3,6 +3,7 @@ import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
+import { Queues } from '../model/queues.js';
 import { isTemporary, setOwn } from '../model/state.js';
 import type { StampedDelta } from './delta.js';
 
@@ -36,7 +37,7 @@ export function handleOf(
 
 /** Revisions by object: a clone or an object literal has none. */
 const revisions = new WeakMap<Session, Revision>();
-const queues = new WeakMap<Session, Promise<unknown>>();
+const queues = new Queues<Session>();
 
 /** What was appended to a handle inside a transaction of the host's, which may be rolled back. */
 export interface Tentative {
@@ -101,13 +102,7 @@ function isChangeable(handle: Session, names: readonly string[]): boolean {
 
 /** Runs appends to one handle one after the other, in the order they were called (contract A9). */
 export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
-  const turn = (queues.get(handle) ?? Promise.resolve()).then(work);
-  // The next append runs also when this one fails; the error goes to this append's caller only.
-  queues.set(
-    handle,
-    turn.catch(() => undefined),
-  );
-  return turn;
+  return queues.run(handle, work);
 }
 
 /** What a handle lacks. */

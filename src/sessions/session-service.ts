@@ -48,7 +48,8 @@ export class MikroOrmSessionService extends BaseSessionService {
   readonly #appender: Appender;
 
   /**
-   * @param em the host's `EntityManager`. It is forked for each call; its ORM is never opened, configured or closed.
+   * @param em the host's `EntityManager`, whose schema the tables are in, also inside of a `RequestContext` of another. Its ORM is
+   *   never opened, configured or closed.
    * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
@@ -68,12 +69,13 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /**
    * The same service inside the caller's transaction, so that what it writes and the caller's own rows commit or roll
-   * back together (contract E5). What fails inside is undone to a savepoint and not retried: the transaction is the
+   * back together (contract E5). Calls that join one transaction run one after the other, in the order they were started. What fails inside is undone to a savepoint and not retried: the transaction is the
    * caller's. After a rollback a `Session` object that was appended to in it is behind, as if somebody else had written: see
    * `onStaleSession`. One that was only read or created in it must be read again.
    *
    * @param tx the `EntityManager` that `em.transactional` hands out. Calls after the transaction has ended throw
    *   `InvalidArgumentError`.
+   * @throws InvalidArgumentError when `tx` has other tables than this service: of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmSessionService {
     const { database, leases, options } = this.#calls;

@@ -4,6 +4,7 @@ import { eventSuite } from './c-events.js';
 import { sessionSuite } from './d-sessions.js';
 import { batchesSuite } from './e-batches.js';
 import { concurrencySuite } from './e-concurrency.js';
+import { joinedSuite } from './e-joined.js';
 import { sharingSuite } from './e-sharing.js';
 import { transactionSuite } from './e-transactions.js';
 import { schemaSuite } from './f-schema.js';
@@ -37,6 +38,7 @@ export const suites: readonly Suite[] = [
   batchesSuite,
   sharingSuite,
   transactionSuite,
+  joinedSuite,
   schemaSuite,
   logSuite,
   logFilterSuite,

@@ -82,7 +82,13 @@ export interface TransactionStart {
   begin?: string | undefined;
 }
 
-const COMMAND: StatementContext = { wants: 'change', isInTransaction: true, mayPrepare: false, isForeign: false };
+/** For a statement that begins or ends a transaction or a savepoint. */
+export const COMMAND: StatementContext = {
+  wants: 'change',
+  isInTransaction: true,
+  mayPrepare: false,
+  isForeign: false,
+};
 
 /** The connection of an attempt. */
 export class AttemptConnection {

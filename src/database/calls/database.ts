@@ -5,6 +5,7 @@ import {
   CodecError,
   DatabaseError,
   EventTooLargeError,
+  InvalidArgumentError,
   SchemaError,
   driverCodeOf,
 } from '../../model/errors.js';
@@ -28,7 +29,8 @@ import { supportedDialect, type DialectName } from '../../../entities/dialect-na
 import { refuseDriver, refuseServer } from './driver-check.js';
 import type { Driver } from '../drivers/driver.js';
 import { failureOf } from './failure-of.js';
-import { refuseDisabled, refuseEnded, refuseInside, transactionsAreDisabled } from './inside-transaction.js';
+import { refuseDisabled, refuseInside } from './inside-transaction.js';
+import { JoinedTransaction, type JoinedConnection } from './joined-transaction.js';
 import { ormConnectionOf, refuseOther, type OrmConnection } from '../orm/orm-connection.js';
 import { Stores } from '../stores/stores.js';
 import { SharedAppends, type SharingAppend } from './shared-appends.js';
@@ -76,6 +78,12 @@ export interface DatabaseOptions extends ReportingOptions {
   isForeign?: boolean;
 }
 
+/** What a `Database` is made within. */
+interface Within {
+  stores?: Stores;
+  joins?: boolean;
+}
+
 /** What is known of the writes of one call (contract O1). */
 export interface Outcome {
   /** The error in whose place the answer to a write should have come: the write may be stored all the same. */
@@ -117,19 +125,22 @@ export class Database {
   readonly #orm: OrmConnection;
   readonly #statements: Statements;
   readonly codec: TextCodec;
+  /** Undefined in another program's database until it is asked for. */
   #stores: Stores | undefined;
   readonly #options: DatabaseOptions;
   readonly #retry: { attempts: number | undefined; forMs: number; baseDelayMs: number; maxDelayMs: number };
-  /** Whether the calls join a transaction of the host's; the host retries what fails there. */
-  readonly #joined: boolean;
+  /** The transaction of the host's that the calls join; the host retries what fails there. */
+  readonly #joined: JoinedTransaction | undefined;
   /** Undefined where the host has not asked for it. */
   readonly telemetry: Telemetry | undefined;
 
   /**
-   * @throws SchemaError for a database that is not supported.
+   * @param within.stores those of the tables, if they are known.
+   * @param within.joins whether the calls join the transaction that `em` is in.
+   * @throws SchemaError for a database that is not supported, and when the ORM does not list `adkEntities()`.
    * @throws InvalidArgumentError when `telemetry` needs a package that is not installed.
    */
-  constructor(em: EntityManager, options: DatabaseOptions = {}, joined = false) {
+  constructor(em: EntityManager, options: DatabaseOptions = {}, { stores, joins = false }: Within = {}) {
     refuseOther(em);
     this.#em = em;
     this.system = supportedDialect(em.getPlatform());
@@ -140,26 +151,47 @@ export class Database {
     this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
     const { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 } = options.retry ?? {};
     this.#retry = { attempts, forMs, baseDelayMs, maxDelayMs };
-    this.#joined = joined;
+    this.#joined = joins ? new JoinedTransaction(em, this.connections) : undefined;
+    // Now, and not in the first call: the `EntityManager` may have another schema by then.
+    this.#stores = stores ?? (options.isForeign ? undefined : Stores.of(em, this.dialect));
     this.telemetry = telemetryOf(options.telemetry);
   }
 
-  /** The statements on the tables. @throws SchemaError when the ORM does not list `adkEntities()`. */
+  /** The statements on the tables. */
   get stores(): Stores {
     return (this.#stores ??= Stores.of(this.#em, this.dialect));
   }
 
   get isJoined(): boolean {
-    return this.#joined;
+    return this.#joined !== undefined;
   }
 
+  /**
+   * The same tables, in the host's transaction that an `EntityManager` is in.
+   *
+   * @throws InvalidArgumentError when that has other tables, of another schema or ORM.
+   */
   join(em: EntityManager): Database {
-    return new Database(em, this.#options, true);
+    refuseOther(em);
+    const { stores } = this;
+    if (Stores.of(em, this.dialect) !== stores) {
+      throw new InvalidArgumentError(
+        'The EntityManager that withEntityManager was given has other tables than the service: it is of another MikroORM, or of ' +
+          'another schema. Nothing was read or written. Make a service with an EntityManager of that schema, ' +
+          "new MikroOrmSessionService(orm.em.fork({ schema: '…' })), and join the transaction with that.",
+      );
+    }
+    return new Database(em, this.#options, { stores, joins: true });
+  }
+
+  /** The same tables with other options, whatever has become of the `EntityManager`. */
+  with(options: DatabaseOptions): Database {
+    return new Database(this.#em, options, { stores: this.stores });
   }
 
   /** The host's transaction that calls join. */
   get joinedTransaction(): object | undefined {
-    return this.#joined ? this.#em.getTransactionContext<object>() : undefined;
+    return this.#joined?.current;
   }
 
   /**
@@ -175,7 +207,9 @@ export class Database {
 
   /** Observes what may consist of several calls as one. */
   observe<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
-    return this.telemetry ? this.telemetry.observe(this.system, context, work) : work();
+    const joined = this.#joined;
+    const inTurn = joined ? () => joined.inTurn(work) : work;
+    return this.telemetry ? this.telemetry.observe(this.system, context, inTurn) : inTurn();
   }
 
   /** The call that is under way here, where calls are observed. */
@@ -199,7 +233,7 @@ export class Database {
 
   /** @throws InsideTransactionError, InvalidArgumentError as `call`. */
   refuseTransaction(): void {
-    if (this.#joined) refuseEnded(this.#em);
+    if (this.#joined) this.#joined.refuseEnded();
     else refuseInside(this.#em);
   }
 
@@ -239,7 +273,11 @@ export class Database {
     const texts = this.#texts();
     const run = (driver: Driver) => work(this.#sql(driver, true, texts));
     return this.#retried((attempt, signal) => {
-      if (this.#joined) return this.#inSavepoint(work, texts);
+      if (this.#joined)
+        return this.#joined.savepoint(
+          (connection) => work(this.#sqlIn(connection, texts)),
+          (failed) => this.report(failed, { operation: 'rollback', key: {} }),
+        );
       const hooks: TransactionHooks = {
         beforeCommit: () => {
           attempt.isSent = true;
@@ -369,26 +407,10 @@ export class Database {
   }
 
   async #once<T>(work: (sql: Sql) => Promise<T>, texts = PLAIN, signal?: AbortSignal): Promise<T> {
-    if (this.joinedTransaction) return work(await this.#sqlIn(this.#em, texts));
+    if (this.#joined) return this.#joined.run((connection) => work(this.#sqlIn(connection, texts)));
     return this.#onConnection(this.#deadline(signal), (connection, prefix) =>
       work(this.#sql(connection.driver, false, texts, prefix)),
     );
-  }
-
-  async #inSavepoint<T>(work: (sql: Sql) => Promise<T>, texts: StoredTexts): Promise<T> {
-    const outer = this.joinedTransaction;
-    // A fork of a transaction with `ignoreNestedTransactions` would begin no savepoint, and leave a part of what fails.
-    const em = this.#em.fork({ keepTransactionContext: true, ...(outer && { disableTransactions: false }) });
-    await em.begin({ ctx: outer });
-    if (!em.isInTransaction()) throw transactionsAreDisabled();
-    try {
-      const result = await work(await this.#sqlIn(em, texts));
-      await em.commit();
-      return result;
-    } catch (error) {
-      await em.rollback().catch((failed: unknown) => this.report(failed, { operation: 'rollback', key: {} }));
-      throw error;
-    }
   }
 
   #deadline(signal: AbortSignal | undefined): Deadline {
@@ -423,7 +445,7 @@ export class Database {
     return prefix;
   }
 
-  #sql(driver: Driver, isInTransaction: boolean, texts = PLAIN, prefix = ''): Sql {
+  #sql(driver: Driver, isInTransaction: boolean, texts = PLAIN, prefix = '', refuse?: () => void): Sql {
     const { preparedStatements: mayPrepare = true, isForeign = false } = this.#options;
     const { isInProcess } = this.#orm;
     return sqlOf(this.#statements, driver, this.dialect.connections.settings, {
@@ -433,14 +455,12 @@ export class Database {
       mayPrepare,
       isForeign,
       prefix,
+      refuse,
     });
   }
 
-  /** Statements in the transaction of the host's that an `EntityManager` is in. */
-  async #sqlIn(em: EntityManager, texts: StoredTexts): Promise<Sql> {
-    const transaction = em.getTransactionContext<object>();
-    if (!transaction) throw transactionsAreDisabled();
-    return this.#sql(await this.#orm.ofTransaction(transaction), true, texts);
+  #sqlIn({ driver, refuseEnded }: JoinedConnection, texts: StoredTexts): Sql {
+    return this.#sql(driver, true, texts, '', refuseEnded);
   }
 
   /** What attempts run on. */

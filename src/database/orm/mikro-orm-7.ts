@@ -6,7 +6,6 @@ import type { Driver } from '../drivers/driver.js';
 import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-driver.js';
 import { isLibSql, isSynchronousSqlite, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
-import { noteSavepoints } from './host-transaction.js';
 import type { OrmConnection, ReservedConnection } from './orm-connection.js';
 import { isObject } from '../../model/objects.js';
 
@@ -22,8 +21,6 @@ interface KyselyConnection {
   ensureConnection(): Promise<void>;
   getClient(): Kysely;
   getNativeClient(): Promise<unknown>;
-  /** Begins a transaction, or a savepoint in `ctx`. */
-  begin(options?: { ctx?: object }): Promise<object>;
   readonly connected: boolean;
 }
 
@@ -70,7 +67,6 @@ export class KyselyOrmConnection implements OrmConnection {
     this.#em = em;
     this.#connection = connection;
     this.#wasOpen = connection.connected;
-    noteSavepoints(connection);
   }
 
   get isInProcess(): boolean {

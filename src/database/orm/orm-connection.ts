@@ -6,6 +6,7 @@ import type { Connection, EntityManager } from '@mikro-orm/core';
 import { unsupportedDatabase } from '../../../entities/dialect-name.js';
 import { InvalidArgumentError } from '../../model/errors.js';
 import type { Driver } from '../drivers/driver.js';
+import { noteTransactions } from './host-transaction.js';
 import { KnexOrmConnection, isKnexConnection } from './mikro-orm-6.js';
 import { KyselyOrmConnection, isKyselyConnection } from './mikro-orm-7.js';
 import { isObject } from '../../model/objects.js';
@@ -61,9 +62,10 @@ export function ormConnectionOf(em: EntityManager): OrmConnection {
 }
 
 function newOrmConnection(em: EntityManager, connection: Connection): OrmConnection {
-  if (isKyselyConnection(connection)) return new KyselyOrmConnection(em, connection);
-  if (isKnexConnection(connection)) return new KnexOrmConnection(em, connection);
-  throw unsupportedDatabase();
+  const isKysely = isKyselyConnection(connection);
+  if (!isKysely && !isKnexConnection(connection)) throw unsupportedDatabase();
+  noteTransactions(connection);
+  return isKysely ? new KyselyOrmConnection(em, connection) : new KnexOrmConnection(em, connection);
 }
 
 /** @throws InvalidArgumentError when it is no `EntityManager`. */

@@ -27,6 +27,8 @@ export interface SqlContext extends Omit<StatementContext, 'wants'> {
   isInProcess: boolean;
   /** What each statement begins with; see `clusterPrefix`. */
   prefix: string;
+  /** Called before each statement; what it throws is thrown instead of sending it. */
+  refuse?: (() => void) | undefined;
 }
 
 /**
@@ -51,12 +53,13 @@ export interface CheckExpressions {
 }
 
 export function sqlOf(statements: Statements, driver: Driver, check: CheckExpressions, context: SqlContext): Sql {
-  const { texts, isInTransaction, isInProcess, prefix } = context;
+  const { texts, isInTransaction, isInProcess, prefix, refuse } = context;
   // Once is enough in a transaction; outside, a pooler may send each statement to another connection of the server.
   let isChecked = false;
   const forRows: StatementContext = { ...context, wants: 'rows' };
   const forChange: StatementContext = { ...context, wants: 'change' };
   const sendNow = (given: string, values: readonly unknown[], as: StatementContext) => {
+    refuse?.();
     const text = isChecked || values.length === 0 || driver.hasRightSettings ? given : checked(check, given, values);
     if (isInTransaction && values.length > 0) isChecked = true;
     const plain = values.map((value) => (value instanceof CheckingValue ? value.value : value));

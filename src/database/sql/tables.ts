@@ -145,7 +145,11 @@ export function insertIntoEvents({ events }: Tables): string {
   return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data)`;
 }
 
-/** @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`. */
+/**
+ * The tables of an `EntityManager` itself, whatever `RequestContext` it is used in (contract E5).
+ *
+ * @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`.
+ */
 export function tablesOf(em: EntityManager): Tables {
   const metaOf = (entity: string) => {
     const meta = entityNamed(em.getMetadata(), entity);
@@ -154,7 +158,9 @@ export function tablesOf(em: EntityManager): Tables {
     }
     return meta;
   };
-  const name = (entity: string) => quoted(em, metaOf(entity));
+  // `em.schema` would be that of the request's `EntityManager`.
+  const { schema = em.config.get('schema') } = em.fork({ disableContextResolution: true });
+  const name = (entity: string) => quoted(em, metaOf(entity), schema);
   const select = (entity: string, column: string) => {
     const properties: Record<string, EntityProperty> = metaOf(entity).properties;
     return properties[column]?.customType?.convertToJSValueSQL?.(column, em.getPlatform()) ?? column;
@@ -186,9 +192,9 @@ export function refuseWildcard(schema: string | undefined): void {
   }
 }
 
-function quoted(em: EntityManager, meta: EntityMetadata): string {
+function quoted(em: EntityManager, meta: EntityMetadata, ownSchema: string | undefined): string {
   const platform = em.getPlatform();
-  const schema = meta.schema ?? em.schema ?? em.config.get('schema');
+  const schema = meta.schema ?? ownSchema;
   refuseWildcard(schema);
   refusePlaceholder(`${schema}${meta.tableName}`);
   const table = platform.quoteIdentifier(meta.tableName);

@@ -94,7 +94,7 @@ interface StoreOptions {
 async function openStore(options: Options, { drop, peerWrites = false, fill }: StoreOptions = {}): Promise<OwnStore> {
   const opened: MikroORM[] = [];
   const connect = async (more: Options = {}) => {
-    const orm = await MikroORM.init({ ...options, ...more, entities: [...adkEntities(), HostNote] });
+    const orm = await MikroORM.init({ ...options, entities: [...adkEntities(), HostNote], ...more });
     opened.push(orm);
     return orm;
   };

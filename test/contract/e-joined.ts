@@ -1,0 +1,402 @@
+import type { Event, Session } from '@google/adk';
+import { RequestContext, type EntityManager, type MikroORM } from '@mikro-orm/core';
+import { randomBytes } from 'node:crypto';
+import { adkEntities } from '../../entities/index.js';
+import { TRAITS } from '../../entities/dialect-name.js';
+import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
+import {
+  EventLog,
+  MikroOrmSessionService,
+  SessionLeases,
+  SessionMaintenance,
+  SessionProjection,
+  migrate,
+  type Codec,
+} from '../../src/index.js';
+import { Suite, onServers, type OwnContext } from './rule.js';
+import { HostNote } from '../support/harnesses/host-note.js';
+import { keyOf } from '../support/harnesses/harness.js';
+import { read } from './log-tools.js';
+import { LONG_LEASE, eventOf, expectCode, idsOf, range, saying } from './tools.js';
+
+/** Calls that join one transaction, and the tables that a service has (E5). */
+export const joinedSuite = new Suite();
+
+/** What the calls of a pair are made with: the same for both. */
+interface Given {
+  appName: string;
+  userId: string;
+  sessionId: string;
+  handles: readonly Session[];
+  service: MikroOrmSessionService;
+  /** With other options, in the same transaction. */
+  another: MikroOrmSessionService;
+}
+
+type Call = (given: Given) => Promise<unknown>;
+
+const event = (id: string, delta: Record<string, unknown> = {}) =>
+  eventOf({ id, timestamp: 1, actions: { ...eventOf().actions, stateDelta: delta } });
+
+const DELTA = { a: 'appended', 'user:a': 'appended', 'app:a': 'appended' };
+
+const SUCCEEDING: Readonly<Record<string, Call>> = {
+  append: ({ service, handles: [session] }) => service.appendEvent({ session: session!, event: event('x', DELTA) }),
+  appends: ({ service, handles: [, session] }) =>
+    service.appendEvents({ session: session!, events: range(3).map((n) => event(`y${n}`, { n })) }),
+  create: ({ service, appName, userId }) =>
+    service.createSession({ appName, userId, sessionId: 'new', state: { a: 1, 'app:b': 'created' } }),
+  getOrCreate: ({ service, appName, userId }) =>
+    service.getOrCreateSession({ appName, userId, sessionId: 'got', state: { a: 1 } }),
+  get: ({ service, appName, userId, sessionId }) => service.getSession({ appName, userId, sessionId }),
+  list: ({ service, appName }) => service.listSessions({ appName }),
+  update: ({ service, appName, userId, sessionId }) =>
+    service.updateState({ appName, userId, sessionId, set: { a: 'set', 'user:a': 'set' }, remove: ['b'] }),
+  delete: ({ service, appName, userId, sessionId }) => service.deleteSession({ appName, userId, sessionId }),
+  fork: ({ service, appName, userId, sessionId }) =>
+    service.forkSession({ appName, userId, sessionId }, { at: 2, as: 'fork' }),
+  rewind: ({ service, appName, userId, sessionId }) => service.rewindSession({ appName, userId, sessionId }, { at: 1 }),
+};
+
+const FAILING: Readonly<Record<string, Call>> = {
+  append: ({ service, handles: [session] }) =>
+    service.appendEvent({ session: { ...session!, id: 'absent' }, event: event('f', DELTA) }),
+  // The first one is written before the second one is refused.
+  appends: ({ another, handles: [session] }) =>
+    another.appendEvents({ session: session!, events: [event('f', DELTA), event('e1', { a: 'again' })] }),
+  create: ({ another, appName, userId, sessionId }) =>
+    another.createSession({ appName, userId, sessionId, state: { 'app:a': 'created' } }),
+  getOrCreate: ({ another, appName, userId }) =>
+    another.getOrCreateSession({ appName, userId, sessionId: 'damaged', state: { 'app:a': 'created' } }),
+  get: ({ another, appName, userId }) => another.getSession({ appName, userId, sessionId: 'damaged' }),
+  update: ({ service, appName, userId }) =>
+    service.updateState({ appName, userId, sessionId: 'absent', set: { a: 'set', 'user:a': 'set', 'app:a': 'set' } }),
+  fork: ({ another, appName, userId, sessionId }) =>
+    another.forkSession({ appName, userId, sessionId }, { at: 1, as: 'damaged' }),
+  rewind: ({ service, appName, userId }) => service.rewindSession({ appName, userId, sessionId: 'damaged' }, { at: 1 }),
+};
+
+/** Rows for a pair, in the transaction of the pair. */
+async function prepare(tx: EntityManager, appName: string, { query, orm }: OwnContext): Promise<Given> {
+  const service = new MikroOrmSessionService(orm.em).withEntityManager(tx);
+  const another = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' }).withEntityManager(tx);
+  const [userId, sessionId] = ['alice', 's'];
+  const session = await service.createSession({ appName, userId, sessionId, state: { a: 0, b: 0 } });
+  await service.appendEvents({ session, events: range(3).map((n) => event(`e${n + 1}`, { a: n })) });
+  const damaged = await service.createSession({ appName, userId, sessionId: 'damaged' });
+  await service.appendEvents({ session: damaged, events: [event('d1'), event('d2')] });
+  await query(`delete from adk_events where app_name = ? and session_id = ? and seq = 1`, [appName, 'damaged'], tx);
+  const key = { appName, userId, sessionId };
+  const handles = [(await service.getSession(key))!, (await service.getSession(key))!];
+  return { appName, userId, sessionId, handles, service, another };
+}
+
+const outcomeOf = (result: PromiseSettledResult<unknown>) =>
+  result.status === 'rejected' ? (result.reason as { code?: string }).code : shown(result.value);
+
+/** What a call returned, without times. */
+const shown = (value: unknown) => {
+  const { id, events, state, sessions } = (value ?? {}) as Partial<Session & { sessions: Session[] }>;
+  const of = (session: Partial<Session>) => ({ id: session.id, events: session.events?.map((each) => each.id), state });
+  return [of({ ...(id !== undefined && { id }), ...(events && { events }) }), sessions?.map((each) => each.id), state];
+};
+
+/** All that the tables have of an app, without times and what is chosen at random. */
+async function tablesOf({ query }: OwnContext, appName: string): Promise<object[][]> {
+  const rows: object[][] = [];
+  for (const text of [
+    'session_id, first_seq, last_seq from adk_sessions where app_name = ? order by session_id',
+    'session_id, seq, event_id from adk_events where app_name = ? order by session_id, seq',
+    'session_id, state_key, value, event_id from adk_session_states where app_name = ? order by session_id, state_key',
+    'user_id, state_key, value, event_id from adk_user_states where app_name = ? order by state_key',
+    'state_key, value, event_id from adk_app_states where app_name = ? order by state_key',
+    'session_id, kind, seq, event_seq, data from adk_changes where app_name = ? order by change_id',
+  ])
+    rows.push(await query(`select ${text}`, [appName]));
+  return rows;
+}
+
+/** Runs work and counts the statements of ours that are under way at once on a connection of a host's transaction. */
+async function mostAtOnce(orm: MikroORM, work: () => Promise<void>): Promise<number> {
+  const connection = ormConnectionOf(orm.em);
+  const ofTransaction = connection.ofTransaction.bind(connection);
+  let [running, most] = [0, 0];
+  connection.ofTransaction = async (transaction) => {
+    const driver = await ofTransaction(transaction);
+    return {
+      reportsChangedRows: driver.reportsChangedRows,
+      send: async (...statement) => {
+        most = Math.max(most, ++running);
+        try {
+          return await driver.send(...statement);
+        } finally {
+          running--;
+        }
+      },
+    };
+  };
+  try {
+    await work();
+  } finally {
+    connection.ofTransaction = ofTransaction;
+  }
+  return most;
+}
+
+for (const [name, fails] of Object.entries(FAILING)) {
+  joinedSuite.own(
+    'E5',
+    `calls that are started together in one transaction beside a failing ${name} do what they do one after the other`,
+    async (context) => {
+      const { orm, app } = context;
+      const pairs = Object.entries(SUCCEEDING).flatMap(([other, succeeds]) => [
+        { label: `${name}, ${other}`, calls: [fails, succeeds] },
+        { label: `${other}, ${name}`, calls: [succeeds, fails] },
+      ]);
+      const outcomes: { label: string; together: unknown[]; inTurn: unknown[] }[] = [];
+      const most = await mostAtOnce(orm, () =>
+        orm.em.fork().transactional(async (tx) => {
+          for (const [i, { label, calls }] of pairs.entries()) {
+            const together = await prepare(tx, `${app} together ${i}`, context);
+            const inTurn = await prepare(tx, `${app} in turn ${i}`, context);
+            const settled = await Promise.allSettled(calls.map((call) => call(together)));
+            const expected: PromiseSettledResult<unknown>[] = [];
+            for (const call of calls) expected.push(...(await Promise.allSettled([call(inTurn)])));
+            outcomes.push({ label, together: settled.map(outcomeOf), inTurn: expected.map(outcomeOf) });
+          }
+        }),
+      );
+      for (const { label, together, inTurn } of outcomes) {
+        expect([label, together]).toEqual([label, inTurn]);
+        // A session that was deleted before can be created.
+        if (label !== 'delete, create') expect(together).toContainEqual(expect.any(String));
+      }
+      for (const [i, { label }] of pairs.entries()) {
+        const together = await tablesOf(context, `${app} together ${i}`);
+        expect([label, together]).toEqual([label, await tablesOf(context, `${app} in turn ${i}`)]);
+      }
+      expect(most).toBe(1);
+    },
+  );
+}
+
+joinedSuite.own(
+  'E5',
+  'calls of two services, and in a savepoint of the host’s, run one after the other as well',
+  async ({ orm, app, create, fresh, query }) => {
+    const session = await create({ sessionId: 's' });
+    const services = [new MikroOrmSessionService(orm.em), new MikroOrmSessionService(orm.em.fork())];
+    const most = await mostAtOnce(orm, () =>
+      orm.em.fork().transactional(async (tx) => {
+        await tx.transactional(async (inner) => {
+          const results = await Promise.allSettled(
+            [tx, inner].flatMap((em) =>
+              services.flatMap((service) => {
+                const joined = service.withEntityManager(em);
+                return [
+                  joined.appendEvent({ session, event: saying('x') }),
+                  joined.createSession({ appName: app, userId: 'alice', sessionId: 's' }),
+                  joined.updateState({ ...keyOf(session), set: { a: 1 } }),
+                ];
+              }),
+            ),
+          );
+          expect(results.filter(({ status }) => status === 'rejected')).toHaveLength(4);
+        });
+      }),
+    );
+    expect(most).toBe(1);
+    expect((await fresh(session)).events).toHaveLength(4);
+    expect(session.events).toHaveLength(4);
+    const seqs = await query<{ seq: number }>('select seq from adk_events where app_name = ? order by seq', [app]);
+    expect(seqs.map(({ seq }) => seq)).toEqual([1, 2, 3, 4]);
+  },
+);
+
+joinedSuite.own(
+  'E5',
+  'a call that is made inside of another one, by a codec, does not wait for it',
+  async ({ orm, app, create }) => {
+    const session = await create({ state: { 'user:key': 'k' } });
+    const inside: { service?: MikroOrmSessionService } = {};
+    const codec: Codec = {
+      name: 'test',
+      encode: async (data) => {
+        // The key of a tenant may be among the state.
+        await inside.service?.getUserState({ appName: app, userId: session.userId });
+        return { data };
+      },
+      decode: ({ data }) => data,
+    };
+    await orm.em.fork().transactional(async (tx) => {
+      inside.service = new MikroOrmSessionService(orm.em).withEntityManager(tx);
+      const encoding = new MikroOrmSessionService(orm.em, { codec }).withEntityManager(tx);
+      await Promise.all(range(3).map((n) => encoding.appendEvent({ session, event: saying('x', { id: `${n}` }) })));
+    });
+    delete inside.service;
+    const reading = new MikroOrmSessionService(orm.em, { codec });
+    expect(idsOf((await reading.getSession(keyOf(session)))!)).toEqual(['0', '1', '2']);
+  },
+);
+
+joinedSuite.own(
+  'E5',
+  'what is still under way when the transaction ends is written with it as a whole, or not at all',
+  async ({ orm, service, create, stored, fresh }) => {
+    for (const end of ['commit', 'rollback'] as const) {
+      const sessions = await Promise.all(range(8).map(() => create()));
+      const before = await Promise.all(sessions.map((session) => stored(keyOf(session))));
+      const pending: Promise<unknown>[] = [];
+      const ended = orm.em.fork().transactional(async (tx) => {
+        const joined = service.withEntityManager(tx);
+        await joined.listSessions({ appName: sessions[0]!.appName });
+        for (const session of sessions) {
+          const events = range(3).map((n) => saying(`${n}`, { actions: { ...eventOf().actions, stateDelta: { n } } }));
+          const call = joined.appendEvents({ session, events });
+          call.catch(() => undefined);
+          pending.push(call);
+        }
+        if (end === 'rollback') throw new Error('rolled back');
+        await pending[0];
+      });
+      const results = Promise.allSettled(pending);
+      await (end === 'commit' ? ended : expect(ended).rejects.toThrow('rolled back'));
+      for (const [i, result] of (await results).entries()) {
+        const after = (await stored(keyOf(sessions[i]!)))!;
+        const isWhole = after.events.length === 3 && after.state['n'] === 2;
+        if (end === 'rollback' || result.status === 'rejected') expect(after).toEqual(before[i]);
+        else expect(isWhole).toBe(true);
+        if (result.status === 'rejected') expect(result.reason).toMatchObject({ code: 'ADK_INVALID_ARGUMENT' });
+        // Its numbers are those of its rows.
+        await service.appendEvent({ session: await fresh(sessions[i]!), event: saying('next') });
+      }
+    }
+  },
+);
+
+joinedSuite.own(
+  'E5',
+  'Promise.all with a call that fails leaves nothing of the calls beside it',
+  async ({ orm, app, service, create, stored }) => {
+    const session = await create({ sessionId: 's' });
+    const before = await stored(keyOf(session));
+    const calls: Promise<unknown>[] = [];
+    const failing = orm.em.fork().transactional(async (tx) => {
+      const joined = service.withEntityManager(tx);
+      calls.push(joined.createSession({ appName: app, userId: 'alice', sessionId: 's' }));
+      for (const n of range(5)) calls.push(joined.appendEvents({ session, events: [saying(`${n}`), saying('and')] }));
+      calls.push(joined.createSession({ appName: app, userId: 'alice', sessionId: 'other' }));
+      await Promise.all(calls);
+    });
+    await expectCode(failing, 'ADK_SESSION_EXISTS');
+    await Promise.allSettled(calls);
+    expect(await stored(keyOf(session))).toEqual(before);
+    expect((await service.listSessions({ appName: app })).sessions).toHaveLength(1);
+  },
+);
+
+joinedSuite.own(
+  'E5',
+  'after em.commit() the EntityManager joins nothing, and nothing is written beside it',
+  async ({ orm, service, create, stored }) => {
+    const session = await create();
+    const em = orm.em.fork();
+    await em.begin();
+    const joined = service.withEntityManager(em);
+    await joined.appendEvent({ session, event: saying('inside') });
+    await em.commit();
+    await expectCode(joined.appendEvent({ session, event: saying('late') }), 'ADK_INVALID_ARGUMENT', /has ended/);
+    const never = service.withEntityManager(orm.em.fork());
+    await expectCode(never.appendEvent({ session, event: saying('never') }), 'ADK_SCHEMA', /em\.transactional/);
+    expect((await stored(keyOf(session)))?.events).toHaveLength(1);
+  },
+);
+
+/** A place with the same tables in another schema, for as long as the work takes. */
+async function withSchema(
+  { connect, query }: Pick<OwnContext, 'connect' | 'query'>,
+  dialect: string,
+  work: (schema: string) => Promise<void>,
+): Promise<void> {
+  const schema = `tenant_${randomBytes(5).toString('hex')}`;
+  // With its own record of migrations: in that of the harness all have been run.
+  await migrate(await connect({ entities: adkEntities({ schema }), migrations: { tableName: schema } }));
+  try {
+    await work(schema);
+  } finally {
+    await query(`drop table ${schema}`);
+    await query(`drop schema ${schema}${dialect === 'postgresql' ? ' cascade' : ''}`);
+  }
+}
+
+joinedSuite.own(
+  'E5',
+  'the tables of a service are those of the EntityManager that it was made with, whatever is around',
+  async (context) => {
+    const { orm, app, harness, query, create, service } = context;
+    await withSchema(context, harness.dialect, async (schema) => {
+      const session = await create({ sessionId: 'own' });
+      const key = keyOf(session);
+      const countIn = async (table: string) =>
+        (await query(`select session_id from ${table} where app_name = ?`, [app])).length;
+      const counts = async () => [await countIn('adk_sessions'), await countIn(`${schema}.adk_sessions`)];
+      expect(await counts()).toEqual([1, 0]);
+
+      await RequestContext.create(orm.em.fork({ schema }), async () => {
+        // As providers of a request's scope make them.
+        const inRequest = new MikroOrmSessionService(orm.em);
+        await inRequest.createSession({ ...key, sessionId: 'in request' });
+        expect(await counts()).toEqual([2, 0]);
+        await service.appendEvent({ session, event: saying('x') });
+        const leases = new SessionLeases(orm.em, LONG_LEASE);
+        const lease = await leases.acquire(key, { holder: 'h' });
+        await lease.sessionService.appendEvent({ session, event: saying('leased') });
+        await lease.release();
+        expect(await read(new EventLog(orm.em).since(0, { appName: app }))).toHaveLength(2);
+        expect((await new SessionMaintenance(orm.em).stats({ appName: app })).sessions).toBe(2);
+        const applied: unknown[] = [];
+        const projection = new SessionProjection(orm.em, {
+          name: `tenant ${app}`,
+          filter: { appName: app },
+          apply: async (entries, tx) => {
+            applied.push(...entries);
+            await service.withEntityManager(tx).updateState({ ...key, set: { applied: applied.length } });
+            expect(tx.schema).toBeUndefined();
+          },
+          clear: async () => undefined,
+        });
+        await projection.catchUp();
+        expect(applied.length).toBeGreaterThan(2);
+      });
+
+      const tenant = new MikroOrmSessionService(orm.em.fork({ schema }));
+      await tenant.createSession({ ...key, sessionId: 'of tenant' });
+      await orm.em.fork().transactional(async (tx) => {
+        tx.persist(tx.create(HostNote, { id: 21, text: 'x' }));
+        const other = /other tables.*Nothing was read or written.*schema/;
+        expect(() => tenant.withEntityManager(tx)).toThrow(other);
+        expect(() => tenant.withEntityManager(tx)).toThrow(expect.objectContaining({ code: 'ADK_INVALID_ARGUMENT' }));
+      });
+      await orm.em.fork({ schema }).transactional(async (tx) => {
+        expect(() => service.withEntityManager(tx)).toThrow(/other tables/);
+        await tenant.withEntityManager(tx).createSession({ ...key, sessionId: 'joined' });
+      });
+      expect(await counts()).toEqual([2, 2]);
+      expect(await orm.em.fork().nativeDelete(HostNote, { id: 21 })).toBe(1);
+    });
+  },
+  (harness) => onServers(harness) && TRAITS[harness.dialect].hasSchemas,
+);
+
+joinedSuite.own('E5', 'a transaction of another ORM is refused by name', async ({ orm, service, create, scratch }) => {
+  const session = await create();
+  const { orm: other } = await scratch();
+  await other.em.fork().transactional(async (tx) => {
+    expect(() => service.withEntityManager(tx)).toThrow(/another MikroORM/);
+  });
+  const events: Event[] = session.events;
+  await orm.em.fork().transactional(async (tx) => {
+    await service.withEntityManager(tx).appendEvent({ session, event: saying('x') });
+  });
+  expect(events).toHaveLength(1);
+});
