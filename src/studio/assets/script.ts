@@ -15,11 +15,14 @@ const show = (state, text) => {
 
 const isAtEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 120;
 
-/** Puts the answer of a call that is shown into it. */
+/** Puts the answer of a call that is shown into it: of the same branch, or of any if one of the two has none. */
 const fold = (item) => {
   for (const answer of item.querySelectorAll('[data-answer]')) {
     const id = answer.dataset.answer;
-    const call = id && [...events.querySelectorAll('[data-call]')].filter((each) => each.dataset.call === id && !item.contains(each)).pop();
+    const calls = [...events.querySelectorAll('[data-call]')].filter((each) => each.dataset.call === id && !item.contains(each));
+    const branchOf = (each) => each.closest('.event').dataset.branch;
+    const branch = branchOf(answer);
+    const call = id && (calls.findLast((each) => branchOf(each) === branch) ?? calls.findLast((each) => !branch || !branchOf(each)));
     if (!call) continue;
     const pending = call.querySelector('.pending');
     if (pending && (!pending.classList.contains('warn') || item.classList.contains('user'))) pending.remove();
@@ -35,7 +38,7 @@ const refresh = () => {
     const response = await fetch(location.href, { headers: { accept: 'text/html' } }).catch(() => undefined);
     if (!response || !response.ok) return;
     const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-    for (const id of ['state', 'facts']) {
+    for (const id of ['state', 'facts', 'waiting']) {
       const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
       // What one reads or has folded stays.
       if (old && fresh && !old.contains(document.activeElement)) {
@@ -48,6 +51,10 @@ const refresh = () => {
 };
 
 if (source) {
+  // A page that is opened shows what is new; one that is come back to stays where it was.
+  const [navigation] = performance.getEntriesByType('navigation');
+  if (!location.hash && (!navigation || navigation.type === 'navigate'))
+    (document.getElementById('waiting') ?? events).scrollIntoView({ block: 'nearest' });
   let cursor = events.dataset.cursor;
   let stream;
   let retry;

@@ -142,6 +142,10 @@ aside { position: sticky; top: 4.5rem; max-height: calc(100vh - 5.5rem); overflo
 .fold[open] > summary { border-bottom: 1px solid var(--line); }
 .fold > div { padding: 0.4rem 0.75rem 0.7rem; }
 .fold .what { color: var(--dim); }
+.args { font-family: var(--mono); font-size: 0.8125rem; color: var(--dim); overflow-wrap: anywhere; }
+.waiting .args { color: inherit; }
+.waiting a { color: inherit; font-size: 0.8125rem; }
+.event.slim { box-shadow: none; background: none; border-color: transparent; border-left-color: var(--hue); border-radius: 0; padding-block: 0; contain-intrinsic-size: auto 3rem; }
 .thought > summary { color: var(--dim); font-style: italic; }
 .thought .text { color: var(--dim); }
 .fold .fold { margin-top: 0.5rem; }

@@ -7,7 +7,7 @@ import { counted, number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import { EVENTS, stateOf, type Conversation, type Entry, type ShownState, type ShownValue } from '../reading.js';
 import { namesField, notFound, type Visit } from '../visit.js';
-import { authorOf, eventList } from './event-view.js';
+import { authorOf, eventList, inLine } from './event-view.js';
 import { ago, chip, empty, hue, page, time } from './layout.js';
 
 /** A conversation with its state. */
@@ -148,7 +148,7 @@ function eventsOf(visit: Visit, { session, entries, changes, upTo }: Conversatio
       ${rows.map(([, row]) => row)}
     </ol>
     ${entries.length === 0 && empty('No events', 'This conversation has not begun.')}
-    ${isNewest && waitingCalls(entries)}`;
+    ${isNewest && html`<div id="waiting">${waitingCalls(entries)}</div>`}`;
 }
 
 /** The long-running calls of the page that nobody has answered. */
@@ -162,10 +162,14 @@ function waitingCalls(entries: readonly Entry[]): Content {
     return undefined;
   }
   if (open.length === 0) return undefined;
+  const numbers = new Map(entries.map(({ seq, event }) => [event, seq]));
   const names = open.map(
-    ({ name }) =>
+    ({ name, args, event }) =>
       html`<li>
-        <code><bdi>${name}</bdi></code>
+        <a href="#e${numbers.get(event)}"
+          ><code><bdi>${name}</bdi></code> #${numbers.get(event)}</a
+        >
+        ${inLine(args)}
       </li>`,
   );
   return html`<section class="waiting">

@@ -1,3 +1,4 @@
+import { PairedCalls, type PairedCall } from '../../conversation/calls.js';
 import { isRecord } from '../../model/objects.js';
 import { bytes } from '../../operations/words.js';
 import type { SessionKey } from '../../model/keys.js';
@@ -46,12 +47,6 @@ export function authorOf(event: unknown): string {
   return cut(textOf(recordOf(event)['author']) ?? 'unknown', MOST_AUTHOR)[0];
 }
 
-/** The answer to a call. */
-interface Answer {
-  seq: number;
-  response: unknown;
-}
-
 /** What the view of an event has to know besides it. */
 interface Surroundings {
   links: Links;
@@ -64,30 +59,12 @@ interface Surroundings {
 
 /** The events of a page, with the answers in their calls. */
 export function eventList(entries: readonly Entry[], surroundings: Surroundings): Map<number, Html> {
-  const answers = new Map<string, Answer>();
-  const answeredByUser = new Set<string>();
-  const calls = new Map<string, number>();
-  for (const { seq, event } of entries) {
-    const loose = recordOf(event);
-    for (const { functionCall, functionResponse } of partsOf(loose)) {
-      const call = textOf(recordOf(functionCall)['id']);
-      if (call !== undefined) {
-        calls.set(call, seq);
-        answers.delete(call);
-        answeredByUser.delete(call);
-      }
-      const { id, response } = recordOf(functionResponse);
-      const answered = textOf(id);
-      if (answered === undefined || !calls.has(answered)) continue;
-      answers.set(answered, { seq, response });
-      if (loose['author'] === 'user') answeredByUser.add(answered);
-    }
-  }
+  const pairs = new Pairs(entries);
   let [length, made] = [0, 0];
   const views = new Map<number, Html>();
   for (const entry of entries) {
     const isBrief = length > LARGE_PAGE || made > MOST_MADE;
-    const around = new EventView(surroundings, { calls, answers, answeredByUser }, isBrief);
+    const around = new EventView(surroundings, pairs, isBrief);
     const whole = around.view(entry);
     made += whole.bytes;
     const view = entry.event && length + whole.bytes > LARGEST_PAGE ? around.link(entry) : whole;
@@ -97,22 +74,59 @@ export function eventList(entries: readonly Entry[], surroundings: Surroundings)
   return views;
 }
 
-interface Calls {
-  /** By id, the number of the event that made it. */
-  calls: ReadonlyMap<string, number>;
-  answers: ReadonlyMap<string, Answer>;
-  answeredByUser: ReadonlySet<string>;
+/** A call, and the responses to it on the page. */
+interface ShownCall {
+  seq: number;
+  paired: PairedCall;
+  responses: { seq: number; response: unknown }[];
+}
+
+/** The calls of a page, by what is stored of them. */
+class Pairs {
+  readonly #calls = new Map<PairedCall, ShownCall>();
+  readonly #answered = new Map<unknown, ShownCall>();
+
+  constructor(entries: readonly Entry[]) {
+    const paired = new PairedCalls();
+    for (const { seq, event } of entries) {
+      if (!event) continue;
+      try {
+        for (const call of paired.add(event))
+          if (!call.isMissing) this.#calls.set(call, { seq, paired: call, responses: [] });
+      } catch {
+        // An event that holds what no event should is shown without them.
+        continue;
+      }
+      for (const { functionResponse } of partsOf(recordOf(event))) {
+        const { response } = recordOf(functionResponse);
+        const call = response === undefined ? undefined : paired.all.findLast((each) => each.response === response);
+        const shown = call && this.#calls.get(call);
+        shown?.responses.push({ seq, response });
+        if (shown) this.#answered.set(functionResponse, shown);
+      }
+    }
+  }
+
+  /** @param nth which of the calls of the event. */
+  call(seq: number, nth: number): ShownCall | undefined {
+    return [...this.#calls.values()].filter((each) => each.seq === seq)[nth];
+  }
+
+  /** @returns the call that a response is shown in. */
+  answeredBy(functionResponse: unknown): ShownCall | undefined {
+    return this.#answered.get(functionResponse);
+  }
 }
 
 class EventView {
   readonly #around: Surroundings;
-  readonly #calls: Calls;
+  readonly #pairs: Pairs;
   readonly #isBrief: boolean;
   #seq = 0;
 
-  constructor(around: Surroundings, calls: Calls, isBrief: boolean) {
+  constructor(around: Surroundings, pairs: Pairs, isBrief: boolean) {
     this.#around = around;
-    this.#calls = calls;
+    this.#pairs = pairs;
     this.#isBrief = isBrief;
   }
 
@@ -132,13 +146,20 @@ class EventView {
     const parts = partsOf(loose);
     const content = [
       ...this.#compaction(loose),
-      ...parts.slice(0, MOST_PARTS).map((part, i) => this.#part(part, i, loose)),
+      ...parts
+        .slice(0, MOST_PARTS)
+        .map((part, i) => this.#part(part, i, loose, parts.slice(0, i).filter((each) => each['functionCall']).length)),
     ];
+    const rest = [this.#transcription(loose), this.#error(loose), this.#actions(loose)].flat();
+    // It stays in its place, for links to it and to the state as of it.
+    const isFolded = parts.length > 0 && parts.every((part) => this.#pairs.answeredBy(part['functionResponse']));
+    const isSlim = isFolded && !isUser && rest.every((each) => each === false || each === undefined);
     const isCurrent = this.#around.at === seq;
     return html`<li
-      class="event ${isUser ? 'user' : 'agent'} depth-${depth} ${hue(author)} ${isCurrent && 'current'}"
+      class="event ${isUser ? 'user' : 'agent'} depth-${depth} ${hue(author)} ${isCurrent && 'current'} ${isSlim && 'slim'}"
       id="e${seq}"
       data-seq="${seq}"
+      data-branch="${branch}"
     >
       <div class="meta">
         <span class="author"><bdi>${author}</bdi></span>
@@ -149,8 +170,7 @@ class EventView {
         </span>
       </div>
       <div class="body">
-        ${content} ${parts.length > MOST_PARTS && this.#rest(`${parts.length - MOST_PARTS} more parts`)}
-        ${this.#transcription(loose)}${this.#error(loose)}${this.#actions(loose)}
+        ${content} ${parts.length > MOST_PARTS && this.#rest(`${parts.length - MOST_PARTS} more parts`)} ${rest}
       </div>
     </li>`;
   }
@@ -188,10 +208,11 @@ class EventView {
     ];
   }
 
-  #part(part: Loose, index: number, { longRunningToolIds }: Loose): Html {
+  #part(part: Loose, index: number, { longRunningToolIds }: Loose, nthCall: number): Html {
     const { text, thought, functionCall, functionResponse, inlineData, fileData, executableCode, codeExecutionResult } =
       part;
-    if (isRecord(functionCall)) return this.#call(functionCall, longRunningToolIds);
+    if (isRecord(functionCall))
+      return this.#call(functionCall, this.#pairs.call(this.#seq, nthCall), longRunningToolIds);
     if (isRecord(functionResponse)) return this.#response(functionResponse);
     if (typeof text === 'string')
       return thought === true ? fold('thought', 'Thought', this.#text(text)) : this.#text(text);
@@ -212,38 +233,40 @@ class EventView {
     return this.#json(part);
   }
 
-  #call({ id, name, args }: Loose, longRunningToolIds: unknown): Html {
+  #call({ id, name, args }: Loose, shown: ShownCall | undefined, longRunningToolIds: unknown): Html {
     const callId = textOf(id) ?? '';
-    const answer = this.#calls.calls.get(callId) === this.#seq ? this.#calls.answers.get(callId) : undefined;
+    const responses = shown?.responses ?? [];
     const isLongRunning = callId !== '' && Array.isArray(longRunningToolIds) && longRunningToolIds.includes(callId);
-    const waits = isLongRunning && !this.#calls.answeredByUser.has(callId);
+    const waits = isLongRunning && shown?.paired.isAnswered !== true;
+    const last = responses.at(-1);
     const status = waits
       ? chip(this.#around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
-      : answer
-        ? isFailed(answer.response) && chip('failed', 'bad')
+      : last
+        ? isFailed(last.response) && chip('failed', 'bad')
         : chip(this.#around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
     return fold(
       'call',
-      html`<span class="what">Call</span> <code><bdi>${textOf(name) ?? 'a function'}</bdi></code> ${status}`,
+      html`<span class="what">Call</span> <code><bdi>${textOf(name) ?? 'a function'}</bdi></code> ${inLine(args)}
+        ${status}`,
       html`<h4>Arguments</h4>
         ${this.#json(args ?? {})}
-        ${
-          answer &&
-          html`<h4>Answer <span class="dim">#${answer.seq}</span></h4>
-            ${this.#json(answer.response)}`
-        }`,
+        ${responses.map(
+          ({ seq, response }) =>
+            html`<h4>Answer <a href="#e${seq}">#${seq}</a></h4>
+              ${this.#json(response)}`,
+        )}`,
       callId,
     );
   }
 
-  #response({ id, name, response }: Loose): Html {
-    const callId = textOf(id) ?? '';
-    const call = this.#calls.calls.get(callId);
-    if (call !== undefined && call < this.#seq)
+  #response(functionResponse: Loose): Html {
+    const { id, name, response } = functionResponse;
+    const call = this.#pairs.answeredBy(functionResponse);
+    if (call)
       return html`<p class="note">
-        Answer of <code><bdi>${textOf(name)}</bdi></code> to <a href="#e${call}">#${call}</a>
+        Answer of <code><bdi>${textOf(name)}</bdi></code> to <a href="#e${call.seq}">#${call.seq}</a>
       </p>`;
-    return html`<div class="answer" data-answer="${callId}">
+    return html`<div class="answer" data-answer="${textOf(id)}">
       ${fold(
         'call',
         html`<span class="what">Answer of</span>
@@ -351,6 +374,15 @@ class EventView {
 
 function partsOf({ content }: Loose): Loose[] {
   return recordsOf(recordOf(content)['parts']);
+}
+
+/** The arguments of a call beside its name. */
+export function inLine(args: unknown): Content {
+  const text = Object.entries(recordOf(args))
+    .map(([name, value]) => `${name}: ${JSON.stringify(value) ?? 'undefined'}`)
+    .join(', ');
+  const [shown, isCut] = cut(text, FEW);
+  return text !== '' && html`<span class="args"><bdi>${shown}${isCut && '…'}</bdi></span>`;
 }
 
 const numberOf = (value: unknown) => (typeof value === 'number' ? value : undefined);

@@ -82,7 +82,7 @@ function documentOf(
 }
 
 /** A time as a person reads it; what it is exactly is in the title. */
-export function time(ms: number | undefined, text = shownTime(ms)): Html {
+export function time(ms: number | undefined, text = `${shownTime(ms)} UTC`): Html {
   const date = new Date(ms ?? NaN);
   if (ms === undefined || Number.isNaN(date.getTime())) return html`<span class="dim">–</span>`;
   return html`<time datetime="${date.toISOString()}" title="${shownTime(ms)} UTC">${text}</time>`;

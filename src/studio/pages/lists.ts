@@ -145,8 +145,8 @@ function searchForm({ links, params, scope }: Visit, appName: string): Html {
     html`<option value="${value}" ${params.get(name) === value && html`selected`}>${text}</option>`;
   return html`<form class="search" action="${links.to('/sessions')}" role="search">
     ${namesField({ app: appName })} ${field('title', 'Title')} ${scope.userId === undefined && field('user', 'User')}
-    ${field('labels', 'Labels', 'search', 'team=red, tier=gold')} ${field('from', 'Updated from', 'date')}
-    ${field('to', 'Until', 'date')}
+    ${field('labels', 'Labels', 'search', 'team=red, tier=gold')} ${field('from', 'Updated from (UTC)', 'date')}
+    ${field('to', 'Until (UTC)', 'date')}
     <label
       >Show<select name="status">
         ${option('status', 'active', 'Active')}${option('status', 'deleted', 'Deleted')}

@@ -87,7 +87,7 @@ describeInChromium('the studio in Chromium', (browser) => {
         }
         throw new Error(`Tab does not reach ${text.source}`);
       };
-      await reach(/^Call\s+find_order$/);
+      await reach(/^Call\s+find_order\s/);
       await page.keyboard.press('Enter');
       expect(await page.getByText('"Desk lamp"').isVisible()).toBe(true);
       await reach(/^JSON/);
@@ -166,6 +166,8 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.goto(site.origin + query('/session', { ...OF_STORY, session: 'long' }));
       await page.getByText('Live', { exact: true }).waitFor();
       const atFirst = await nodes();
+      // It opens at its end.
+      await page.waitForFunction('document.querySelector("#e500").getBoundingClientRect().top < innerHeight');
       let upTo = 500;
       while (upTo > 40) {
         expect(await numbers()).toEqual(Array.from({ length: 40 }, (_, i) => upTo - 39 + i));
@@ -185,6 +187,16 @@ describeInChromium('the studio in Chromium', (browser) => {
       await page.locator('#e800').waitFor();
       expect(await numbers()).toEqual(Array.from({ length: 120 }, (_, i) => 681 + i));
       expect(await nodes()).toBeLessThan(3 * atFirst);
+    });
+  });
+
+  test('what waits for an answer leads to its call', async () => {
+    await visit({}, async (page) => {
+      await page.goto(site.origin + STORY);
+      const waiting = page.locator('#waiting');
+      expect(await waiting.innerText()).toMatch(/amount: 59\.9, reason: "arrived broken"/);
+      await waiting.getByRole('link', { name: 'ask_approval' }).click();
+      await page.waitForURL(/#e8$/);
     });
   });
 

@@ -110,7 +110,11 @@ describe.each(availableDatabases())('on %s', (name) => {
       const rows = await encoded.orm.em.fork().find(AdkEvent, {});
       expect(JSON.stringify(rows)).not.toContain('refund"');
       const text = shown(await (await encoded.studio({ codec })).get(STORY));
-      for (const part of [/topic "refund"/, /Call find_order Arguments \{ "order": 17/, /#4 by orders/])
+      for (const part of [
+        /topic "refund"/,
+        /Call find_order order: 17, customer: "ada" Arguments \{ "order": 17/,
+        /#4 by orders/,
+      ])
         expect(text).toMatch(part);
       const timeless = (page: string) => page.replace(/\d{4}-\d\d-\d\d [\d:]{8}|just now|\d+ \w+ ago/g, 'time');
       expect(timeless(text)).toBe(timeless(shown(await site.get(STORY))));
@@ -120,23 +124,45 @@ describe.each(availableDatabases())('on %s', (name) => {
     }
   });
 
+  test('folds each answer into the call of its own branch, whatever the ids', async () => {
+    const key = { ...KEY, sessionId: 'branches' };
+    const session = await served.service.createSession(key);
+    const say = (branch: string | undefined, part: object, author = 'agent') =>
+      served.service.appendEvent({
+        session,
+        event: createEvent({ author, content: { parts: [part] }, ...(branch !== undefined && { branch }) }),
+      });
+    const call = (who: string) => ({ functionCall: { id: 'call_0', name: 'ask', args: { who } } });
+    const answer = (said: string) => ({ functionResponse: { id: 'call_0', name: 'ask', response: { said } } });
+    await say('a', call('first'));
+    await say('b', call('second'));
+    await say('b', answer('second'));
+    await say('a', answer('first'));
+    await say('a', call('third'));
+    const text = shown(await site.get(query('/session', { ...OF_STORY, session: 'branches' })));
+    expect(text).toMatch(/Call ask who: "first" Arguments \{ "who": "first" \} Answer #4 \{ "said": "first" \}/);
+    expect(text).toMatch(/Call ask who: "second" Arguments \{ "who": "second" \} Answer #3 \{ "said": "second" \}/);
+    expect(text).toMatch(/Call ask who: "third" no answer yet/);
+    expect(text).toMatch(/Answer of ask to #2 .*Answer of ask to #1/);
+  });
+
   test('shows a conversation as a person reads it', async () => {
     const answer = await site.get(STORY);
     const text = shown(answer);
     expect(eventsOf(answer)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
     for (const part of [
       /Refund of order 17 .* team=billing tier=gold 9 events/,
-      /Session created .* topic "refund" user:language "English" app:shop "open" user 2026-11-22 12:00:04 #1/,
+      /Session created .* topic "refund" user:language "English" app:shop "open" user 2026-11-22 12:00:04 UTC #1/,
       /Thought The person wants a refund/,
       // The answer is in its call.
-      /Call find_order Arguments \{ "order": 17, "customer": "ada" \} Answer #3 \{ "order": 17, "item": "Desk lamp"/,
+      /Call find_order order: 17, customer: "ada" Arguments \{ "order": 17, "customer": "ada" \} Answer #3 \{ "order": 17, "item": "Desk lamp"/,
       /Answer of find_order to #2/,
       /orders concierge\.orders .* Code PYTHON print\(59\.90 \* 1\.0\) Result of the code: OUTCOME_OK 59\.9/,
-      /Call charge_back failed/,
+      /Call charge_back amount: 59\.9 failed/,
       /Error MODEL_OVERLOADED: The model is overloaded/,
       /State changed outside a run .* escalated true user:vip true concierge/,
-      /Call ask_approval waits for an answer .* step "approval"/,
-      /Waits for an answer ask_approval/,
+      /Call ask_approval amount: 59\.9, reason: "arrived broken" waits for an answer .* step "approval"/,
+      /Waits for an answer ask_approval #8 amount: 59\.9, reason: "arrived broken"/,
       /order \{"id":17,"total":59\.9\} #2 by concierge/,
       /topic "refund" outside a run, \d+ seconds? ago|topic "refund" outside a run, just now/,
       /user:refunds 1 #8 by concierge/,
@@ -161,7 +187,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     const event = { ...createEvent({ author: 'system' }), ...compaction };
     await served.service.appendEvent({ session, event });
     expect(shown(await site.get(query('/session', { app: 'compacted', user: 'u', session: 's' })))).toMatch(
-      /Compaction: for the model this replaces the events from 2026-11-22 12:00:04 to 2026-11-22 12:00:36 \. Ada wants her money back\./,
+      /Compaction: for the model this replaces the events from 2026-11-22 12:00:04 UTC to 2026-11-22 12:00:36 UTC \. Ada wants her money back\./,
     );
   });
 
