@@ -14,7 +14,8 @@ export const adkChange = ({ named, table }: Naming) =>
       name: 'AdkChange',
       ...table('changes'),
       properties: {
-        id: p.bigint('number').fieldName('change_id').primary().autoincrement(),
+        // SQLite counts in an `integer` alone, which MikroORM would take for another type, and make the table anew each time.
+        id: p.bigint('number').fieldName('change_id').primary().autoincrement().ignoreSchemaChanges('type'),
         appName: key('app_name', KEY_LENGTHS.appName),
         /** Empty where state of the app alone was changed. */
         userId: key('user_id', KEY_LENGTHS.userId),

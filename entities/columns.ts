@@ -1,6 +1,7 @@
 import { type EntityProperty, type Platform, Type, ValidationError, p } from '@mikro-orm/core';
 import { dialectName, type DialectName } from './dialect-name.js';
 import { withCollatedType } from './mikro-orm.js';
+import { correctSchemaHelper } from './sqlite-schema.js';
 
 interface ColumnTypes {
   /** Of text that identifies a row. */
@@ -37,7 +38,9 @@ const typesOf = (platform: Platform) => COLUMN_TYPES[dialectName(platform) ?? 's
 
 /** Text that identifies a row, compared byte for byte on every database. */
 class KeyType extends Type<string, string> {
+  /** MikroORM asks for it before it reads a schema, and no sooner does anything of ours know the host's platform. */
   override getColumnType(prop: EntityProperty, platform: Platform): string {
+    if (dialectName(platform) === 'sqlite') correctSchemaHelper(platform);
     return typesOf(platform).key(prop.length ?? 0);
   }
 }

@@ -3,8 +3,9 @@ import { Migrator } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
 import { entityNamed } from '../entities/mikro-orm.js';
 import { adkMigrations } from './adk-migrations.js';
-import { changeMethod, changeSchema, executedNames, lastKnown, type Schema } from './mikro-orm.js';
+import { changeMethod, changeSchema, executedNames, lastKnown, pendingMigrations, type Schema } from './mikro-orm.js';
 import { LEAVES_OUT_ADK_TABLES, isSkipped } from './refuse-config.js';
+import { withoutForeignKeys } from './sqlite-references.js';
 import {
   TABLES,
   checkTables,
@@ -75,14 +76,22 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
 
   override async up(options?: Parameters<Migrator['up']>[0]) {
     await this.#refuseDamage();
-    const applied = await this.#withoutOurTables(() => super.up(options));
+    const isPending = (await pendingMigrations(this)).length > 0;
+    const applied = await this.#withoutOurTables(() => this.#migrate(isPending, () => super.up(options)));
     await this.#refuseDamage();
     return applied;
   }
 
   override async down(options?: Parameters<Migrator['down']>[0]) {
     const known = await lastKnown(this, options);
-    return this.#withoutOurTables(() => super.down(known));
+    return this.#withoutOurTables(() => this.#migrate(true, () => super.down(known)));
+  }
+
+  /** @param changesTables false where there is nothing to do: on SQLite each row that has a foreign key is read. */
+  #migrate<T>(changesTables: boolean, work: () => Promise<T>): Promise<T> {
+    return changesTables && this.#location.dialect === 'sqlite'
+      ? withoutForeignKeys(this.#em.getConnection(), work)
+      : work();
   }
 
   /** @param schema what the database holds, after `up` and `down`. */

@@ -14,6 +14,7 @@ const METHODS = {
   createInitial: ['createInitialMigration', 'createInitial'],
   check: ['checkMigrationNeeded', 'checkSchema'],
   getExecuted: ['getExecutedMigrations', 'getExecuted'],
+  getPending: ['getPendingMigrations', 'getPending'],
   getSchemaFromSnapshot: ['getSchemaFromSnapshot'],
 } as const;
 
@@ -55,6 +56,11 @@ export function changeMethod<M extends Migrator>(
 export async function executedNames(migrator: Migrator): Promise<Set<string>> {
   await methodOf(migrator, METHODS.getExecuted).method.call(migrator);
   return new Set(await migrator.getStorage().executed());
+}
+
+/** What `up` would run. */
+export function pendingMigrations(migrator: Migrator): Promise<object[]> {
+  return methodOf(migrator, METHODS.getPending).method.call(migrator) as Promise<object[]>;
 }
 
 type Selection = Parameters<Migrator['down']>[0];

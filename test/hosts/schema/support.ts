@@ -1,5 +1,8 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { MikroORM, type EntityManager, type Options } from '@mikro-orm/core';
-import { Migrator } from '@mikro-orm/migrations';
+import { Migration, Migrator } from '@mikro-orm/migrations';
 import { AbstractSqlConnection } from '@mikro-orm/postgresql';
 import { adkEntities, type AdkEntityOptions } from '../../../entities/index.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
@@ -34,6 +37,24 @@ export async function emptyDatabase(name: DatabaseName): Promise<TestDatabase> {
   const database = await createDatabase(name);
   later(() => database.drop());
   return database;
+}
+
+/** As MikroORM makes it from what `migration:create` finds; the tests can't import TypeScript from a folder. */
+export function migrationOf({ up, down = [] }: { up: string[]; down?: string[] }) {
+  return class extends Migration {
+    override up() {
+      up.filter(Boolean).forEach((sql) => this.addSql(sql));
+    }
+    override down() {
+      down.filter(Boolean).forEach((sql) => this.addSql(sql));
+    }
+  };
+}
+
+export async function emptyFolder(): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'adk-host-migrations-'));
+  later(() => rm(folder, { recursive: true }));
+  return folder;
 }
 
 /** Knex, which MikroORM 6 runs on, warns of every migration on MySQL that `create table` commits. */
@@ -86,9 +107,9 @@ export async function appliedMigrations(orm: MikroORM): Promise<string[]> {
 }
 
 /** Calls what MikroORM 6 and 7 give different names. */
-function call<Result>(target: object, six: string, seven: string): Promise<Result> {
-  const method = Reflect.get(target, six in target ? six : seven) as () => Promise<Result>;
-  return method.call(target);
+function call<Result>(target: object, six: string, seven: string, ...args: unknown[]): Promise<Result> {
+  const method = Reflect.get(target, six in target ? six : seven) as (...args: unknown[]) => Promise<Result>;
+  return method.apply(target, args);
 }
 
 export const pendingMigrations = ({ migrator }: MikroORM) =>
@@ -98,10 +119,19 @@ export const pendingMigrations = ({ migrator }: MikroORM) =>
 export const checkMigrations = ({ migrator }: MikroORM) =>
   call<boolean>(migrator, 'checkMigrationNeeded', 'checkSchema');
 
-export const createMigration = ({ migrator }: MikroORM) =>
-  call<{ diff: { up: string[]; down: string[] } }>(migrator, 'createMigration', 'create');
+/** @param suffix of the file's name, which begins with the second of its creation. */
+export const createMigration = ({ migrator }: MikroORM, suffix?: string) =>
+  call<{ diff: { up: string[]; down: string[] } }>(
+    migrator,
+    'createMigration',
+    'create',
+    ...[undefined, false, false, suffix],
+  );
 
 export const createSchema = ({ schema }: MikroORM) => call(schema, 'createSchema', 'create');
+
+export const updateSchema = ({ schema }: MikroORM, options?: { safe: boolean }) =>
+  call(schema, 'updateSchema', 'update', options);
 
 export const dropSchema = ({ schema }: MikroORM) => call(schema, 'dropSchema', 'drop');
 

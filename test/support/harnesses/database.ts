@@ -128,8 +128,6 @@ interface Schema {
   tables: string;
   /** What makes a schema, as the database itself describes it. */
   describe(query: Query): Promise<unknown[]>;
-  /** Whether MikroORM's schema generator reads our tables back as they were made. */
-  isReadBack: boolean;
   /** Whether a foreign key needs its table when it is made, not only when a row is written. */
   checksForeignKeys: boolean;
   /** Drops a schema, with what is in it; undefined where there are none. */

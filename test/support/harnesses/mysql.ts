@@ -168,7 +168,6 @@ export const mysql: ServerDatabase = {
     everything: `select table_schema as type, table_name as name from information_schema.tables where table_schema = database()`,
     tables: `select table_schema as type, table_name as name from information_schema.tables where table_schema = database()`,
     describe: createStatements,
-    isReadBack: true,
     checksForeignKeys: true,
     dropSchema: (name) => `drop schema if exists ${name}`,
     // A schema is a database beside that of the connection.

@@ -120,7 +120,6 @@ export const postgresql: ServerDatabase = {
     where n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast')`,
     tables: `select table_schema as type, table_name as name from information_schema.tables`,
     describe: (query) => Promise.all(SCHEMA.map((sql) => query(sql))),
-    isReadBack: true,
     checksForeignKeys: true,
     dropSchema: (name) => `drop schema if exists ${name} cascade`,
     readsOtherSchemas: true,

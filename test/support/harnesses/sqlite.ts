@@ -67,8 +67,6 @@ export const sqlite: FileDatabase = {
       await query('select type, name, tbl_name, sql from sqlite_master order by name'),
       await query('pragma journal_mode'),
     ],
-    // MikroORM reads a foreign key of several columns back as several foreign keys.
-    isReadBack: false,
     checksForeignKeys: false,
     readsOtherSchemas: false,
     migrationLock: 'transaction',

@@ -1,0 +1,64 @@
+import type { Connection, Transaction } from '@mikro-orm/core';
+import { SchemaError } from '../src/model/errors.js';
+
+type Transactional = Connection['transactional'];
+
+/** @returns how many rows refer to a row that does not exist. */
+async function countOrphans(connection: Connection, transaction?: Transaction): Promise<number> {
+  const sql = 'select count(*) as count from pragma_foreign_key_check';
+  const [row] = (await connection.execute(sql, [], 'all', transaction)) as { count: number }[];
+  return row?.count ?? 0;
+}
+
+/** @throws SchemaError, which rolls back, when more rows than `before` refer to a row that does not exist. */
+async function checked<T>(connection: Connection, transaction: Transaction, before: number, work: () => Promise<T>) {
+  // Of a pool with several connections this may be another one. The pragma reads nothing of the file, so that a transaction
+  // which begins by a write can wait for others.
+  const [row] = (await connection.execute('pragma foreign_keys', [], 'all', transaction)) as { foreign_keys: number }[];
+  if (row?.foreign_keys) {
+    throw new SchemaError(
+      'Foreign keys are on in the transaction of the migrations, where making a table anew would delete the rows that ' +
+        'refer to it. Nothing was changed. Use one connection to the SQLite file: pool: { min: 1, max: 1 }.',
+    );
+  }
+  const result = await work();
+  const orphans = (await countOrphans(connection, transaction)) - before;
+  if (orphans > 0) {
+    throw new SchemaError(
+      `After the migrations ${orphans} rows would refer to rows that no longer exist. The transaction was rolled back. ` +
+        'AdkMigrator runs migrations on SQLite without foreign keys, and nothing cascades: a migration that deletes rows ' +
+        'has to delete those that refer to them, too.',
+    );
+  }
+  return result;
+}
+
+/**
+ * Begins the transactions of migrations without foreign keys. SQLite changes a column by making its table anew, and then
+ * `drop table` deletes the rows that refer to it with `on delete cascade`. MikroORM turns foreign keys off for that, but
+ * inside the transaction, where SQLite ignores it.
+ *
+ * @param work begins the transactions by `connection.transactional`.
+ * @throws SchemaError when a transaction would leave rows that refer to no row; it is rolled back.
+ */
+export async function withoutForeignKeys<T>(connection: Connection, work: () => Promise<T>): Promise<T> {
+  const transactional: Transactional = connection.transactional.bind(connection);
+  connection.transactional = async (inside, options) => {
+    if (options?.ctx) return transactional(inside, options);
+    const before = await countOrphans(connection);
+    await connection.execute('pragma foreign_keys = off');
+    try {
+      return await transactional(
+        (transaction) => checked(connection, transaction, before, () => inside(transaction)),
+        options,
+      );
+    } finally {
+      await connection.execute('pragma foreign_keys = on');
+    }
+  };
+  try {
+    return await work();
+  } finally {
+    Reflect.deleteProperty(connection, 'transactional');
+  }
+}
