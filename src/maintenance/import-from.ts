@@ -68,7 +68,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
     refused++;
     onRefused?.(row);
   };
-  const store = new ForeignStore(foreign.dialect);
+  const store = new ForeignStore(foreign.dialect, (name) => from.getPlatform().quoteIdentifier(name));
   const kind = await read((sql) => recognise(sql, store, from));
   const mode = { batchSize: importBatchSize(options), isDryRun, isForeign: true, sharedState };
   const target = new Import(isDryRun ? call.read : call.write, database.stores, mode);

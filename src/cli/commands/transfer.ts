@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { importFrom as importForeign } from '../../maintenance/import-from.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { InvalidArgumentError } from '../../model/errors.js';
+import { decodeExactly } from '../../model/exact-json.js';
 import { given } from '../../model/objects.js';
 import type { ImportProgress } from '../../model/progress.js';
 import { connectForeign } from '../connect.js';
@@ -121,11 +122,10 @@ async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
   for await (const line of lines) {
     number++;
     if (line.trim() === '') continue;
-    try {
-      yield JSON.parse(line);
-    } catch {
-      throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
-    }
+    // No export of ours has an integer that JavaScript changes; one of another program is refused with its path.
+    const record = decodeExactly(line);
+    if (!record) throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
+    yield record.value;
   }
   if (failure) throw failure;
 }

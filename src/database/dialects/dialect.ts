@@ -147,6 +147,9 @@ export interface DialectSql {
   /** What orders rows of any table as they were inserted. Left out where there is no such order. */
   readonly insertionOrder?: string;
 
+  /** A column as text: JSON, which a driver may parse, and numbers. */
+  asText(column: string): string;
+
   /** A condition: a text or JSON column contains a value, byte for byte whatever its collation; not true for null. */
   contains(column: string): string;
 

@@ -287,6 +287,8 @@ export const mysql: Dialect = {
           from information_schema.referential_constraints where ${ours('constraint')}`;
     },
 
+    asText: (column) => `cast(${column} as char)`,
+
     contains: (column) => `instr(cast(${column} as binary), cast(? as binary)) > 0`,
 
     skipsToNextName: true,

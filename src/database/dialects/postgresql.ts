@@ -179,6 +179,8 @@ export const postgresql: Dialect = {
     joinByNumber: (table, alias, on) =>
       `cross join lateral (select * from ${table} as ${alias} where ${on} order by ${alias}.seq) as ${alias}`,
 
+    asText: (column) => `${column}::text`,
+
     contains: (column) => `strpos(${column}::text, ?) > 0`,
 
     hex: (column) => `encode(convert_to(${column}::text, 'UTF8'), 'hex')`,

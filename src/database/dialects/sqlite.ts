@@ -144,6 +144,8 @@ export const sqlite: Dialect = {
 
     turnMs: TURN_MS,
 
+    asText: (column) => `cast(${column} as text)`,
+
     contains: (column) => `instr(${column}, ?) > 0`,
 
     hex: (column) => `hex(${column})`,

@@ -3,7 +3,7 @@ import type { Dialect } from '../dialects/dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
 import { placeholders } from '../sql/tables.js';
 
-/** A row of another program, as the driver gives it. */
+/** A row of another program, as the driver gives it, with JSON as text. */
 export type ForeignRow = Readonly<Record<string, unknown>>;
 
 export interface ForeignColumn {
@@ -17,27 +17,49 @@ export interface ForeignColumn {
 export type EventCursor = SessionKey & { id: string };
 
 const TABLES = ['adk_internal_metadata', 'sessions', 'events', 'app_states', 'user_states'];
+/** They are selected as text: a driver that parses JSON, or reads a number of SQLite, would change long integers. */
+const JSON_COLUMNS = new Set([
+  ...['state', 'event_data'],
+  ...['content', 'grounding_metadata', 'custom_metadata', 'usage_metadata', 'citation_metadata'],
+  ...['long_running_tool_ids_json', 'routes_json', 'output_json', 'node_info_json', 'requested_input_json'],
+]);
+
 const SESSION = ['app_name', 'user_id', 'id'];
 const EVENT = ['id', 'app_name', 'user_id', 'session_id'];
 
 /** The statements on the tables of ADK's own session stores. They read, and lock nothing. */
 export class ForeignStore {
   readonly #dialect: Dialect;
-  readonly #events: string;
+  readonly #quote: (name: string) => string;
+  #columns: readonly ForeignColumn[] = [];
 
-  constructor(dialect: Dialect) {
+  constructor(dialect: Dialect, quote: (name: string) => string) {
     this.#dialect = dialect;
-
-    const { insertionOrder } = dialect.sql;
-    this.#events = `select events.*${insertionOrder ? `, ${insertionOrder} as insertion_order` : ''} from events`;
+    this.#quote = quote;
   }
 
-  /** @returns the columns of those tables that are there. */
+  /** @returns the columns of those tables that are there. All others need it before. */
   async columns(sql: Sql): Promise<ForeignColumn[]> {
     const rows = await sql.all<{ table_name: string; column_name: string; type: string }>(
       this.#dialect.sql.columns(`('${TABLES.join("', '")}')`),
     );
-    return rows.map((row) => ({ table: row.table_name, column: row.column_name, type: row.type }));
+    this.#columns = rows.map((row) => ({ table: row.table_name, column: row.column_name, type: row.type }));
+    return [...this.#columns];
+  }
+
+  #select(table: string, ...others: string[]): string {
+    const columns = this.#columns
+      .filter((each) => each.table === table)
+      .map(({ column }) => {
+        const name = this.#quote(column);
+        return JSON_COLUMNS.has(column) ? `${this.#dialect.sql.asText(name)} as ${name}` : name;
+      });
+    return `select ${[...columns, ...others].join(', ')} from ${table}`;
+  }
+
+  #selectEvents(): string {
+    const { insertionOrder } = this.#dialect.sql;
+    return this.#select('events', ...(insertionOrder ? [`${insertionOrder} as insertion_order`] : []));
   }
 
   metadata(sql: Sql): Promise<ForeignRow[]> {
@@ -52,7 +74,7 @@ export class ForeignStore {
 
   sessions(sql: Sql, after: SessionKey | undefined, limit: number): Promise<ForeignRow[]> {
     const values = after && valuesOf(after);
-    return sql.all(`select * from sessions ${page(SESSION, values)} limit ${limit}`, values);
+    return sql.all(`${this.#select('sessions')} ${page(SESSION, values)} limit ${limit}`, values);
   }
 
   /** Reads the events of some sessions, in an order that has an index in most stores, and nothing to do with their times. */
@@ -64,16 +86,16 @@ export class ForeignStore {
   ): Promise<ForeignRow[]> {
     const isMeant = `(${isOneOf(sessions)})`;
     const given = sessions.flatMap(valuesOf);
-    if (!after) return sql.all(`${this.#events} ${page(EVENT, undefined, isMeant)} limit ${limit}`, given);
+    if (!after) return sql.all(`${this.#selectEvents()} ${page(EVENT, undefined, isMeant)} limit ${limit}`, given);
     const cursor = [after.id, after.appName, after.userId, after.sessionId];
     // MySQL finds the beginning by the first condition only.
-    const text = `${this.#events} ${page(EVENT, cursor, `id >= ? and ${isMeant}`)} limit ${limit}`;
+    const text = `${this.#selectEvents()} ${page(EVENT, cursor, `id >= ? and ${isMeant}`)} limit ${limit}`;
     return sql.all(text, [after.id, ...given, ...cursor]);
   }
 
   /** Reads events of one session by their ids. */
   eventsById(sql: Sql, session: SessionKey, ids: readonly string[]): Promise<ForeignRow[]> {
-    return sql.all(`${this.#events} where ${isOneOf([session])} and id in (${placeholders(ids.length)})`, [
+    return sql.all(`${this.#selectEvents()} where ${isOneOf([session])} and id in (${placeholders(ids.length)})`, [
       ...valuesOf(session),
       ...ids,
     ]);
@@ -83,7 +105,7 @@ export class ForeignStore {
   async sharedState(sql: Sql, scope: 'app' | 'user', owner: readonly string[]): Promise<ForeignRow | undefined> {
     const { table, key } = SHARED[scope];
     const [row] = await sql.all<ForeignRow>(
-      `select * from ${table} where ${key.map((name) => `${name} = ?`).join(' and ')}`,
+      `${this.#select(table)} where ${key.map((name) => `${name} = ?`).join(' and ')}`,
       checkingFirst(owner),
     );
     return row;
@@ -99,7 +121,7 @@ export class ForeignStore {
     const { table, key } = SHARED[scope];
     const isSame = key.map((name) => `sessions.${name} = ${table}.${name}`).join(' and ');
     const isAlone = `not exists (select 1 from sessions where ${isSame})`;
-    return sql.all(`select * from ${table} ${page(key, after, isAlone)} limit ${limit}`, after && checkingFirst(after));
+    return sql.all(`${this.#select(table)} ${page(key, after, isAlone)} limit ${limit}`, after && checkingFirst(after));
   }
 }
 

@@ -1,5 +1,5 @@
 import type { ForeignRow } from '../../database/stores/foreign-store.js';
-import { decode } from '../../model/event-codec.js';
+import { decodeExactly } from '../../model/exact-json.js';
 import { UnreadableRow, utcTime, type ForeignKind } from './foreign-rows.js';
 import { filledActions } from './python-event.js';
 import { isRecord } from '../../model/objects.js';
@@ -28,14 +28,12 @@ const BOOLEAN_COLUMNS = { partial: 'partial', turn_complete: 'turnComplete', int
 /**
  * The GORM service of adk-go (session/database/storage_session.go). What an event lacks is NULL, and so are columns that
  * another version has added.
- *
- * @param isParsed whether the columns of JSON are such for the database, so that the driver parses them.
  */
-export const adkGo = (isParsed: boolean): ForeignKind => ({
+export const adkGo: ForeignKind = {
   event(row) {
     const event: Record<string, unknown> = { longRunningToolIds: [] };
     for (const [column, name] of Object.entries(JSON_COLUMNS)) {
-      const value = jsonIn(row, column, isParsed);
+      const value = jsonIn(row, column);
       if (value !== null) event[name] = value;
     }
     for (const [column, name] of Object.entries(TEXT_COLUMNS)) if (row[column]) event[name] = row[column];
@@ -52,20 +50,19 @@ export const adkGo = (isParsed: boolean): ForeignKind => ({
 
   // A map without keys may be NULL, empty text or JSON's null.
   state(row) {
-    const state = jsonIn(row, 'state', isParsed) ?? {};
+    const state = jsonIn(row, 'state') ?? {};
     if (!isRecord(state)) throw new UnreadableRow('state is not the JSON of an object');
     return state;
   },
 
   times: (row) => ({ createTime: utcTime(row['create_time']), lastUpdateTime: utcTime(row['update_time']) }),
-});
+};
 
 /** @returns null for what is not there; older versions have written `<null>`. @throws UnreadableRow */
-function jsonIn(row: ForeignRow, column: string, isParsed: boolean): unknown {
+function jsonIn(row: ForeignRow, column: string): unknown {
   const value = row[column];
   if (value === null || value === undefined || value === '' || value === '<null>') return null;
-  if (isParsed || typeof value !== 'string') return value;
-  const read = decode(value);
+  const read = typeof value === 'string' ? decodeExactly(value) : undefined;
   if (!read) throw new UnreadableRow(`${column} is not JSON`);
   return read.value;
 }
@@ -78,7 +75,7 @@ function jsonIn(row: ForeignRow, column: string, isParsed: boolean): unknown {
 function actionsIn(row: ForeignRow): Record<string, unknown> {
   const { actions: bytes } = row;
   const text = bytes instanceof Uint8Array ? Buffer.from(bytes).toString() : (bytes ?? '');
-  const read = text === '' ? {} : typeof text === 'string' ? decode(text)?.value : undefined;
+  const read = text === '' ? {} : typeof text === 'string' ? decodeExactly(text)?.value : undefined;
   if (read !== null && !isRecord(read)) throw new UnreadableRow('actions is not the JSON of an object');
   const actions = fields(read ?? {});
   const { compaction } = actions;

@@ -1,5 +1,5 @@
 import type { ForeignRow } from '../../database/stores/foreign-store.js';
-import { decode } from '../../model/event-codec.js';
+import { decodeExactly } from '../../model/exact-json.js';
 import type { EventRecord, SessionRecord } from '../records.js';
 import { isRecord } from '../../model/objects.js';
 
@@ -20,11 +20,11 @@ export interface ForeignKind {
 /** What a row lacks; a part of the reason that `importFrom` reports. */
 export class UnreadableRow extends Error {}
 
-/** The object in a JSON column; some drivers parse it, and not on each database. @throws UnreadableRow */
+/** The object in a JSON column. @throws UnreadableRow */
 export function jsonObject(row: ForeignRow, column: string): Record<string, unknown> {
   const value = row[column];
   if (value === null || value === undefined) throw new UnreadableRow(`${column} is empty`);
-  const parsed = typeof value === 'string' ? decode(value)?.value : value;
+  const parsed = typeof value === 'string' ? decodeExactly(value)?.value : undefined;
   if (!isRecord(parsed)) throw new UnreadableRow(`${column} is not the JSON of an object`);
   return parsed;
 }

@@ -33,8 +33,7 @@ export async function recognise(sql: Sql, store: ForeignStore, em: EntityManager
     throw pickledStore();
   if (version !== undefined && version !== '1')
     throw unknownStore(tables, `Their schema_version is ${version}; only 1 is known.`);
-  if (hasActions && has('long_running_tool_ids_json'))
-    return adkGo(typeOf('events', 'content')?.startsWith('json') ?? false);
+  if (hasActions && has('long_running_tool_ids_json')) return adkGo;
   if (version === undefined && has('event_data') && typeOf('sessions', 'create_time') === 'REAL')
     return adkPythonSqlite;
   if (version === undefined || !has('event_data'))

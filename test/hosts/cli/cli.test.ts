@@ -197,6 +197,11 @@ describe.each(databases)('on %s', (name) => {
       events: 0,
       records: 5,
     });
+    const input = piped.out.replace(/"text":"[^"]*"/, '"text":1187654321098765433');
+    expect(await runAlone(['import', '-', '--url', other.url], { input })).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/Record \d: event.content.parts\[0\].text is a bigint/),
+    });
     const broken = await runAlone(['import', '-', '--url', other.url], { input: `${piped.out}{"type"` });
     expect(broken).toMatchObject({ code: 2, err: expect.stringContaining('Line 6 is no JSON') });
 

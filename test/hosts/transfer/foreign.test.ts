@@ -380,6 +380,24 @@ test('L2 a store of @google/adk, on MikroORM 7 as well', async () => {
   });
 });
 
+test('L2 integers that JavaScript would change in a store of @google/adk are reported with their paths', async () => {
+  const [source, target] = [await storeOf('sqlite', ADK_JS_ON_SQLITE), await emptyStore()];
+  // A column of type json has numbers for SQLite: it would give the driver a number.
+  await execute(source.em, `update app_states set state = '${LONG}'`);
+  await execute(source.em, `update sessions set state = '${longId('mine')}'`);
+  await execute(source.em, `update events set event_data = replace(event_data, '"step":1', '"step":${LONG}')`);
+  const { rows } = await importFrom(source, target);
+  const owner = { appName: 'shop', userId: 'ada', sessionId: 'old' };
+  expect(rows).toHaveLength(3);
+  expect(rows).toEqual(
+    expect.arrayContaining([
+      { appName: 'shop', reason: 'state is not the JSON of an object' },
+      { ...owner, reason: refusedBigint('state.mine[1]') },
+      { ...owner, eventId: 'e1', reason: refusedBigint('event.actions.stateDelta.step') },
+    ]),
+  );
+});
+
 test('L2 a store of a schema_version that is not known is refused', async () => {
   const [source, target] = [await storeOf('sqlite', ADK_JS_ON_SQLITE), await emptyStore()];
   for (const version of ['2', '1.1', '']) {
@@ -401,6 +419,32 @@ test('L2 a store of a schema_version that is not known is refused', async () => 
 });
 
 const app = { appName: 'app', userId: 'u' };
+
+/** JSON of Python or Go, whose integers are longer than those of JavaScript. */
+const LONG = '1187654321098765433';
+const longId = (name: string) => `{"kept": 1, "${name}": [0, ${LONG}]}`;
+const LONG_CALL = (args: string) => `{"parts": [{"${args}": {"id": "c1", "name": "f", "args": {"${LONG}": ${LONG}}}}]}`;
+const refusedBigint = (path: string) => expect.stringContaining(`${path} is a bigint, which JSON cannot carry`);
+const REFUSED_STATE = [
+  { appName: 'app', reason: refusedBigint('state.ofApp[1]') },
+  { ...app, reason: refusedBigint('state.ofUser[1]') },
+  { ...app, sessionId: 's', reason: refusedBigint('state.mine[1]') },
+];
+const REFUSED_EVENTS = [
+  {
+    ...app,
+    sessionId: 's',
+    eventId: 'call',
+    reason: refusedBigint(`event.content.parts[0].functionCall.args.${LONG}`),
+  },
+  { ...app, sessionId: 's', eventId: 'delta', reason: refusedBigint('event.actions.stateDelta.mine[1]') },
+];
+
+/** What is left where long integers were refused. */
+async function expectKept({ em }: MikroORM): Promise<void> {
+  const { state } = (await new MikroOrmSessionService(em).getSession({ ...app, sessionId: 's' }))!;
+  expect(state).toEqual({ kept: 1, 'user:kept': 1, 'app:kept': 1 });
+}
 
 /** The ids of a session's events, in their order. */
 const idsIn = async ({ em }: MikroORM, sessionId: string) =>
@@ -487,6 +531,43 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
       of('timeless', 'a time is missing or cannot be read'),
     ]);
     expect(await idsIn(target, 's')).toEqual(['fine']);
+  });
+
+  test('L2 integers that JavaScript would change are reported with their paths', async () => {
+    const [source, target] = [await storeOf(name, pythonTables(name)), await emptyStore()];
+    const times = Array.from({ length: 2 }, () => '2020-09-13 12:26:40');
+    await execute(source.em, 'insert into sessions values (?, ?, ?, ?, ?, ?)', [
+      'app',
+      'u',
+      's',
+      longId('mine'),
+      ...times,
+    ]);
+    await execute(source.em, 'insert into app_states values (?, ?, ?)', ['app', longId('ofApp'), times[0]]);
+    await execute(source.em, 'insert into user_states values (?, ?, ?, ?)', ['app', 'u', longId('ofUser'), times[0]]);
+    for (const [id, json] of [
+      ['call', `{"timestamp": 1600000001.5, "content": ${LONG_CALL('function_call')}}`],
+      ['delta', `{"timestamp": 1600000002.5, "actions": {"state_delta": ${longId('mine')}}}`],
+      // It is exact in a number, and in the text of an export.
+      ['fine', `{"timestamp": 1600000003.5, "custom_metadata": {"a": 100000000000000000000, "b": "${LONG}"}}`],
+    ])
+      await execute(source.em, 'insert into events values (?, ?, ?, ?, ?, ?, ?)', [
+        id,
+        'app',
+        'u',
+        's',
+        'i1',
+        times[0],
+        json,
+      ]);
+    for (const dryRun of [true, false]) {
+      const { rows } = await importFrom(source, target, { dryRun });
+      expect(rows).toHaveLength(5);
+      expect(rows).toEqual(expect.arrayContaining([...REFUSED_STATE, ...REFUSED_EVENTS]));
+    }
+    await expectKept(target);
+    const [{ data } = {}] = await execute(target.em, 'select data from adk_events');
+    expect(data).toContain(`"customMetadata":{"a":100000000000000000000,"b":"${LONG}"}`);
   });
 
   if (name === 'postgresql')
@@ -714,6 +795,25 @@ describe.each(availableDatabases())('a store of adk-go on %s', (name) => {
       of('timeless', 'a time is missing or cannot be read'),
     ]);
     expect(await idsIn(target, 's')).toEqual(['b', 'a']);
+  });
+
+  test('L2 integers that JavaScript would change are reported with their paths', async () => {
+    const [source, target] = [await storeOf(name, goTables(name)), await emptyStore()];
+    await addSession(source.em, 's', longId('mine'));
+    const update_time = goTime(name, '41');
+    await add(source.em, 'app_states', { app_name: 'app', state: longId('ofApp'), update_time });
+    await add(source.em, 'user_states', { app_name: 'app', user_id: 'u', state: longId('ofUser'), update_time });
+    await addEvent(source.em, 'call', '41', { content: LONG_CALL('functionCall') });
+    await addEvent(source.em, 'delta', '42', { actions: Buffer.from(`{"stateDelta": ${longId('mine')}}`) });
+    // A column of numbers for SQLite, which would give the driver a number.
+    await addEvent(source.em, 'output', '43', { output_json: LONG });
+    await addEvent(source.em, 'fine', '44', { output_json: '100000000000000000000' });
+    const { rows } = await importFrom(source, target);
+    expect(rows).toHaveLength(6);
+    const output = { ...app, sessionId: 's', eventId: 'output', reason: refusedBigint('event.output') };
+    expect(rows).toEqual(expect.arrayContaining([...REFUSED_STATE, ...REFUSED_EVENTS, output]));
+    await expectKept(target);
+    expect(await idsIn(target, 's')).toEqual(['fine']);
   });
 
   test('L2 a state without keys is no fault, however it was written', async () => {
