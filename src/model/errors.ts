@@ -51,7 +51,10 @@ export class SessionNotFoundError extends AdkMikroOrmError {
   }
 }
 
-/** With `onStaleSession: 'reject'`: somebody else has appended to the session since the handle was read. */
+/**
+ * With `onStaleSession: 'reject'`: somebody else has appended to the session since the handle was read. Or a rewind or a fork in a
+ * transaction of the host's that does not see the newest change of the session: begin the transaction again.
+ */
 export class StaleSessionError extends AdkMikroOrmError {
   readonly code = 'ADK_STALE_SESSION';
   override name = 'StaleSessionError';

@@ -403,6 +403,8 @@ export class Appender {
         const read = isAnother && !isAnew ? await reader.read(sql, key) : since;
         if (!read) return;
         const [state, missed] = [readState(read.state), readEvents(read)];
+        // A host's transaction may not see what it follows: the handle stays behind until the next append.
+        if (this.#database.isJoined && missed.damaged.events.length > 0) return;
         if (isAnother) forgetWrites(handle.state);
         catchUp(handle, pending, { head: read, state: state.value, missed: missed.value, isAnew: isAnother });
         this.#calls.damage.report(key, missed.damaged, state.damaged);

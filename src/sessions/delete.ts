@@ -14,21 +14,21 @@ export async function deleteSession(calls: SessionCalls, { appName, userId, sess
   const { sessions } = stores;
   const isSoftDeletion = calls.options.deletion === 'soft';
   await calls.write(DELETE, key, async () => {
-    const found = await database.run((sql) => sessions.head(sql, key));
-    if (!found) return;
-    // It is deleted by its incarnation: when the answer is lost, somebody may create the session anew before the next try.
-    const { incarnation } = found;
+    // It is deleted by its incarnation: when the answer is lost, somebody may create the session anew before the next try. In a
+    // host's transaction there is one try, and what it reads may be older than the lock.
+    const found = database.isJoined ? undefined : await database.run((sql) => sessions.head(sql, key));
+    if (!found && !database.isJoined) return;
     const deleteUnderLock = async (sql: Sql) => {
       const locked = await sessions.lock(sql, key);
-      if (locked?.incarnation !== incarnation) return;
+      if (!locked || (found && locked.incarnation !== found.incarnation)) return;
       await leases.check(sql, key);
-      await (isSoftDeletion ? sessions.softDelete(sql, key, locked) : sessions.delete(sql, key, incarnation));
+      await (isSoftDeletion ? sessions.softDelete(sql, key, locked) : sessions.delete(sql, key, locked.incarnation));
     };
     // A session that somebody has restored since is the same one.
     if (isSoftDeletion) return calls.once(DELETE, deleteUnderLock);
     const outcome: Outcome = {};
-    const isGuarded = leases.ruleFor(key) !== undefined;
-    const work = isGuarded ? deleteUnderLock : (sql: Sql) => sessions.delete(sql, key, incarnation);
+    const isGuarded = !found || leases.ruleFor(key) !== undefined;
+    const work = isGuarded ? deleteUnderLock : (sql: Sql) => sessions.delete(sql, key, found.incarnation);
     await database.transaction(work, { outcome });
     await confirm(database, outcome);
   });

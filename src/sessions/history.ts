@@ -72,7 +72,7 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
   const incarnation = randomUUID();
   const operation = 'rewindSession';
   const work = async (sql: Sql) => {
-    const head = await calls.stores.sessions.lock(sql, key);
+    const head = await calls.stores.sessions.lockAsRead(sql, key);
     if (!head) throw new SessionNotFoundError(key.sessionId);
     await calls.leases.check(sql, key);
     await rewind(sql, calls.stores, head, { key, point, incarnation });
@@ -106,7 +106,7 @@ async function fork(
   stores: Stores,
   { source, key, point, incarnation }: NewHistory & { source: SessionKey },
 ): Promise<void> {
-  if (!(await stores.sessions.lock(sql, source))) throw new SessionNotFoundError(source.sessionId);
+  if (!(await stores.sessions.lockAsRead(sql, source))) throw new SessionNotFoundError(source.sessionId);
   const { seq, firstSeq, texts, state, created, left } = await readPast(sql, stores, source, point);
   // The id may be that of a soft-deleted session (contract K3).
   await stores.sessions.deleteSoftDeleted(sql, key);

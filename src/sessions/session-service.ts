@@ -185,6 +185,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionNotFoundError when there is no such session.
    * @throws SessionExistsError when `as` is taken.
    * @throws InvalidArgumentError also when the session has no such event, or does not have it any more.
+   * @throws StaleSessionError in a transaction of the host's that does not see the newest change of the session.
    * @throws DamagedSessionError when its events cannot be read.
    */
   async forkSession(session: SessionKey, point: ForkPoint = {}): Promise<Session> {
@@ -202,7 +203,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @param point.beforeInvocationId keep what comes before this invocation.
    * @returns the session as it is then.
    * @throws InvalidArgumentError also unless one of the two is given, or when the session has no such event.
-   * @throws SessionNotFoundError, DamagedSessionError as `forkSession`.
+   * @throws SessionNotFoundError, DamagedSessionError, StaleSessionError as `forkSession`.
    * @throws LeaseLostError on the service of a lease that is lost.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    */

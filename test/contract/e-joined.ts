@@ -1,5 +1,5 @@
 import type { Event, Session } from '@google/adk';
-import { RequestContext, type EntityManager, type MikroORM } from '@mikro-orm/core';
+import { IsolationLevel, RequestContext, type EntityManager, type MikroORM } from '@mikro-orm/core';
 import { randomBytes } from 'node:crypto';
 import { adkEntities } from '../../entities/index.js';
 import { TRAITS } from '../../entities/dialect-name.js';
@@ -400,3 +400,73 @@ joinedSuite.own('E5', 'a transaction of another ORM is refused by name', async (
   });
   expect(events).toHaveLength(1);
 });
+
+joinedSuite.own(
+  'E5',
+  'a transaction that has read before overwrites nothing of what it does not see',
+  async ({ orm, another, create, append, stored, service }) => {
+    const damages: unknown[] = [];
+    const noting = new MikroOrmSessionService(orm.em, { onDamage: (error) => void damages.push(error) });
+    const reading = async (
+      session: Session,
+      meanwhile: () => Promise<unknown>,
+      call: (joined: MikroOrmSessionService, handle: Session) => Promise<unknown>,
+    ) => {
+      const outcome: { error?: { code: string } } = {};
+      await orm.em.fork().transactional(
+        async (tx) => {
+          const joined = noting.withEntityManager(tx);
+          const handle = (await joined.getSession(keyOf(session)))!;
+          await meanwhile();
+          const [result] = await Promise.allSettled([call(joined, handle)]);
+          if (result.status === 'rejected') outcome.error = result.reason as { code: string };
+        },
+        { isolationLevel: IsolationLevel.REPEATABLE_READ },
+      );
+      return outcome.error?.code;
+    };
+    const made = async () => {
+      const session = await create({ state: { a: 0 } });
+      for (const n of range(3)) await append(session, { delta: { a: n } });
+      return session;
+    };
+    const refusal = expect.stringMatching(/^ADK_(STALE_SESSION|DATABASE)$/);
+
+    for (const call of [
+      (joined: MikroOrmSessionService, session: Session) => joined.rewindSession(keyOf(session), { at: 1 }),
+      (joined: MikroOrmSessionService, session: Session) => joined.forkSession(keyOf(session)),
+    ]) {
+      const session = await made();
+      const key = keyOf(session);
+      const update = () => another.updateState({ ...key, set: { a: 'theirs', b: 'theirs' } });
+      expect(await reading(session, update, call)).toEqual(refusal);
+      expect((await stored(key))?.state).toEqual({ a: 'theirs', b: 'theirs' });
+      const theirs = async () => another.appendEvent({ session: (await another.getSession(key))!, event: saying('x') });
+      expect(await reading(session, theirs, call)).toEqual(refusal);
+      expect((await stored(key))?.events).toHaveLength(4);
+      // Without a change in between it is done.
+      expect(await reading(session, async () => undefined, call)).toBeUndefined();
+    }
+
+    const session = await made();
+    const key = keyOf(session);
+    const rewind = () => another.rewindSession(key, { at: 1 });
+    const code = await reading(session, rewind, (joined) => joined.deleteSession(key));
+    expect(await stored(key)).toEqual(code === undefined ? undefined : expect.anything());
+
+    const behind = await made();
+    const theirs = async () =>
+      another.appendEvent({ session: (await another.getSession(keyOf(behind)))!, event: saying('theirs') });
+    const handles: Session[] = [];
+    const appended = await reading(behind, theirs, (joined, handle) => {
+      handles.push(handle);
+      return joined.appendEvent({ session: handle, event: saying('ours') });
+    });
+    if (appended === undefined) {
+      await service.appendEvent({ session: handles[0]!, event: saying('next') });
+      expect(handles[0]!.events).toEqual((await another.getSession(keyOf(behind)))!.events);
+    }
+    expect(damages).toEqual([]);
+  },
+  onServers,
+);

@@ -11,6 +11,8 @@ export interface Sql {
   /** Decodes and encodes what the statements read and write. */
   readonly texts: StoredTexts;
   readonly isInTransaction: boolean;
+  /** Whether the transaction is a host's, which may have read before. */
+  readonly isJoined: boolean;
   /** @returns the rows. */
   all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
   /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
@@ -70,6 +72,7 @@ export function sqlOf(statements: Statements, driver: Driver, check: CheckExpres
   return {
     texts,
     isInTransaction,
+    isJoined: refuse !== undefined,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {
       const sent = send(text, values, forRows);
       // Each statement is written for the columns of its `Row`; `row-values.ts` checks their values.

@@ -1,3 +1,4 @@
+import { StaleSessionError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
@@ -92,6 +93,30 @@ export class SessionStore {
       values: sessionValues(session),
     });
     return row && headOf(row);
+  }
+
+  /**
+   * Takes the lock as `lock` does, for a caller that writes from what it then reads. On InnoDB a host's transaction may read
+   * rows as they were before the lock; on the others it cannot lock what has changed since.
+   *
+   * @throws StaleSessionError when the session has changed since the transaction began to read.
+   */
+  async lockAsRead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+    const head = await this.lock(sql, session);
+    if (!head || !sql.isJoined || this.#dialect.sql.underLock === '') return head;
+    const newest = async (end: string) => {
+      const [row] = await sql.all<{ change_id: unknown }>(this.#text.newestChange + end, sessionValues(session));
+      return String(row?.change_id);
+    };
+    const read = await this.head(sql, session);
+    const isSame = read?.incarnation === head.incarnation && read.lastSeq === head.lastSeq;
+    if (
+      !isSame ||
+      read.firstSeq !== head.firstSeq ||
+      (await newest('')) !== (await newest(this.#dialect.sql.underLock))
+    )
+      throw new StaleSessionError(session.sessionId);
+    return head;
   }
 
   /** Takes a session back to an event. It becomes another one for the handles that were read before (contract E2). */
@@ -207,7 +232,7 @@ function headOf(row: HeadRow): SessionHead {
 }
 
 function texts({ sql }: Dialect, tables: Tables) {
-  const { sessions } = tables;
+  const { sessions, changes } = tables;
   // The alias is not the column's name, or `order by` would sort by the text.
   const head = `incarnation, first_seq, last_seq, last_update_time as updated`;
   const there = `${SESSION_WHERE} and deleted_at is null`;
@@ -243,6 +268,8 @@ function texts({ sql }: Dialect, tables: Tables) {
     selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where deleted_at is null and (`,
     lock: { table: sessions, columns: head, where: there },
     lockStored: { table: sessions, columns: STORED_SESSION_COLUMNS, where: SESSION_WHERE },
+    // Whatever changes a session and is no append is recorded.
+    newestChange: `select change_id from ${changes} where ${SESSION_WHERE} order by change_id desc limit 1`,
     rewind: `update ${sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,
     updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
