@@ -1,4 +1,5 @@
 import { createEvent } from '@google/adk';
+import { spawnSync } from 'node:child_process';
 import { AdkSession } from '../../../entities/index.js';
 import { createStudio } from '../../../src/studio/index.js';
 import { listenerOf } from '../../../src/studio/listener.js';
@@ -65,6 +66,11 @@ test('every answer says what a browser may do with it', async () => {
     'cache-control': expect.stringContaining('immutable'),
     'content-type': expect.stringContaining('text/javascript'),
   });
+});
+
+test('the script that is served is made of its source', () => {
+  const { status, stderr } = spawnSync(process.execPath, ['scripts/studio-script.js', '--check'], { encoding: 'utf8' });
+  expect([status, stderr]).toEqual([0, '']);
 });
 
 test('whatever was said to an agent is text', async () => {

@@ -1,0 +1,27 @@
+// Makes the text of the studio's script of its source, which is typed and linted for browsers: tests and hosts' bundlers take
+// the sources as they are, so the text cannot be made while they are built. With --check it only says whether it is current.
+import { build } from 'esbuild';
+import { readFileSync, writeFileSync } from 'node:fs';
+
+const TARGET = 'src/studio/assets/script.ts';
+
+const { outputFiles } = await build({
+  entryPoints: ['src/studio/browser/studio.ts'],
+  bundle: true,
+  minify: true,
+  format: 'iife',
+  target: ['chrome110', 'firefox115', 'safari16'],
+  charset: 'utf8',
+  write: false,
+});
+const script = (outputFiles[0]?.text ?? '').trim();
+const text = `/** Made of src/studio/browser/studio.ts by \`npm run studio-script\`. */
+// prettier-ignore
+export const SCRIPT_TEXT = ${JSON.stringify(script)};
+`;
+
+if (!process.argv.includes('--check')) writeFileSync(TARGET, text);
+else if (readFileSync(TARGET, 'utf8') !== text) {
+  console.error(`${TARGET} is not made of its source: npm run studio-script`);
+  process.exitCode = 1;
+}

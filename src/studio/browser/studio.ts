@@ -1,0 +1,132 @@
+/**
+ * What the pages do beyond showing what is stored; all of it can be read without. It runs in the browser. `npm run studio-script`
+ * makes the text of it that the studio serves.
+ */
+export {};
+
+const events = document.getElementById('events');
+const source = events?.dataset['live'];
+
+function show(state: 'on' | 'off', text: string): void {
+  const status = document.getElementById('live');
+  if (!status) return;
+  status.hidden = false;
+  status.dataset['state'] = state;
+  if (status.textContent !== text) status.textContent = text;
+}
+
+const isAtEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 120;
+
+const branchOf = (element: Element) => element.closest<HTMLElement>('.event')?.dataset['branch'] ?? '';
+
+/** The call that is shown and that an answer belongs to: of the same branch, or of any if one of the two has none. */
+function callOf(list: HTMLElement, item: Element, answer: HTMLElement): HTMLElement | undefined {
+  const { answer: id } = answer.dataset;
+  if (!id) return undefined;
+  const branch = branchOf(answer);
+  const calls = [...list.querySelectorAll<HTMLElement>('[data-call]')].filter(
+    (call) => call.dataset['call'] === id && !item.contains(call),
+  );
+  return (
+    calls.findLast((call) => branchOf(call) === branch) ??
+    calls.findLast((call) => branch === '' || branchOf(call) === '')
+  );
+}
+
+/** Puts the answers of an event into their calls. */
+function fold(list: HTMLElement, item: Element): void {
+  for (const answer of item.querySelectorAll<HTMLElement>('[data-answer]')) {
+    const call = callOf(list, item, answer);
+    if (!call) continue;
+    const pending = call.querySelector('.pending');
+    if (pending && (!pending.classList.contains('warn') || item.classList.contains('user'))) pending.remove();
+    call.lastElementChild?.append(answer);
+  }
+}
+
+async function refresh(): Promise<void> {
+  const response = await fetch(location.href, { headers: { accept: 'text/html' } }).catch(() => undefined);
+  if (!response?.ok) return;
+  const page = new DOMParser().parseFromString(await response.text(), 'text/html');
+  for (const id of ['state', 'facts', 'waiting']) {
+    const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
+    // What one reads or has folded stays.
+    if (!old || !fresh || old.contains(document.activeElement)) continue;
+    const [panel, freshPanel] = [old, fresh].map((each) => each.querySelector<HTMLDetailsElement>('.panel'));
+    if (panel && freshPanel) freshPanel.open = panel.open;
+    old.replaceWith(fresh);
+  }
+}
+
+let refreshing: number | undefined;
+
+/** Brings state and facts of the page up to date, at most every two seconds. */
+function refreshSoon(): void {
+  refreshing ??= setTimeout(() => {
+    refreshing = undefined;
+    void refresh();
+  }, 2_000);
+}
+
+function add(list: HTMLElement, markup: string): void {
+  const follows = isAtEnd();
+  const holder = document.createElement('template');
+  holder.innerHTML = markup;
+  for (const item of [...holder.content.children]) {
+    if (document.getElementById(item.id)) continue;
+    item.classList.add('new');
+    list.append(item);
+    fold(list, item);
+  }
+  const none = list.nextElementSibling;
+  if (none?.classList.contains('empty')) none.remove();
+  // Only what is seen stays in the document; the others are a page away.
+  while (list.children.length > Number(list.dataset['most'])) list.firstElementChild?.remove();
+  if (follows) list.lastElementChild?.scrollIntoView({ block: 'end' });
+  refreshSoon();
+}
+
+/** Adds the events that come. */
+function follow(list: HTMLElement, url: string): void {
+  let cursor = list.dataset['cursor'] ?? '';
+  let stream: EventSource | undefined;
+  let retry: number | undefined;
+  let late: number | undefined;
+  const connect = () => {
+    clearTimeout(retry);
+    const opened = new EventSource(`${url}&cursor=${encodeURIComponent(cursor)}`);
+    stream = opened;
+    opened.onopen = () => {
+      clearTimeout(late);
+      late = undefined;
+      show('on', 'Live');
+    };
+    opened.onerror = () => {
+      // A connection that the server ends comes back by itself; one that stays away is reported.
+      late ??= setTimeout(() => show('off', 'Connection lost. Trying again …'), 1_500);
+      if (opened.readyState === EventSource.CLOSED) retry = setTimeout(connect, 3_000);
+    };
+    opened.addEventListener('reset', () => location.reload());
+    opened.addEventListener('message', ({ data, lastEventId }: MessageEvent<string>) => {
+      cursor = lastEventId;
+      add(list, String(JSON.parse(data)));
+    });
+  };
+  connect();
+  addEventListener('pagehide', () => stream?.close());
+  addEventListener('pageshow', ({ persisted }) => {
+    if (persisted) connect();
+  });
+}
+
+if (events && source) {
+  // A page that is opened shows what is new; one that is come back to stays where it was.
+  const [navigation] = performance.getEntriesByType('navigation');
+  const isFresh = !(navigation instanceof PerformanceNavigationTiming) || navigation.type === 'navigate';
+  if (isFresh && location.hash === '')
+    (document.getElementById('waiting') ?? events).scrollIntoView({ block: 'nearest' });
+  follow(events, source);
+}
+
+for (const image of document.querySelectorAll('figure img'))
+  image.addEventListener('error', () => image.replaceWith(document.createTextNode('The image cannot be shown.')));
