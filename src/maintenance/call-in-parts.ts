@@ -1,3 +1,4 @@
+import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { Once } from '../database/calls/once.js';
 import type { Database } from '../database/calls/database.js';
 import { AdkMikroOrmError, DatabaseError } from '../model/errors.js';
@@ -23,7 +24,14 @@ export class CallInParts {
 
   /** Runs its work in a transaction, once. */
   readonly write: Run = async (work) => {
-    const result = await this.#database.call(this.#call, () => this.#once.run(work, { locksRowsOnly: true }));
+    const attempt = () => this.#once.run(work, { locksRowsOnly: true });
+    const result = await this.#database.call(this.#call, () =>
+      attempt().catch((error: unknown) => {
+        // Somebody has inserted a row that was not there when the work looked for it. The next attempt finds it.
+        if (error instanceof UniqueConstraintViolationException) return attempt();
+        throw error;
+      }),
+    );
     this.#isStored = true;
     return result;
   };

@@ -14,9 +14,11 @@ import {
   type SessionRecord,
   type TransferRecord,
 } from '../../../src/index.js';
+import { TransferStore } from '../../../src/database/stores/transfer-store.js';
 import { pastState } from '../../../src/model/past-state.js';
 import { faulty } from '../../contract/tools.js';
 import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
+import { DATABASES } from '../../support/harnesses/databases.js';
 import { availableDatabases, createDatabase, type DatabaseName, type TestDatabase } from '../../support/servers.js';
 
 const open: { orms: MikroORM[]; database: TestDatabase }[] = [];
@@ -126,6 +128,41 @@ describe.each(availableDatabases())('from %s', (source) => {
     }
   }, 300_000);
 });
+
+// A file takes one writer at a time: nobody else inserts after the lock.
+const servers = availableDatabases().filter((name) => DATABASES[name].server);
+(servers.length > 0 ? describe.each(servers) : describe.skip.each(['no server']))(
+  'beside another import on %s',
+  (name) => {
+    test('L1 a session that somebody creates after the import has looked for it is taken for the one that is here', async () => {
+      const [source, target, peer] = [await emptyStore('sqlite'), ...(await sharedStore(name as DatabaseName, 2))];
+      const session = await new MikroOrmSessionService(source.em).createSession({
+        appName: 'app',
+        userId: 'u',
+        sessionId: 's',
+      });
+      await new MikroOrmSessionService(source.em).appendEvent({ session, event: createEvent({ id: 'e' }) });
+      const lines = await linesOf(source);
+
+      const { lock } = TransferStore.prototype;
+      const spy = jest.spyOn(TransferStore.prototype, 'lock').mockImplementationOnce(async function (
+        this: TransferStore,
+        ...args
+      ) {
+        const row = await lock.apply(this, args);
+        expect(await importInto(peer!, lines)).toMatchObject({ sessions: 1, events: 1 });
+        return row;
+      });
+      try {
+        expect(await importInto(target!, lines)).toMatchObject({ sessions: 0, events: 0, records: lines.length });
+        expect(spy).toHaveBeenCalledTimes(3);
+      } finally {
+        spy.mockRestore();
+      }
+      expect(await linesOf(target!)).toEqual(lines);
+    });
+  },
+);
 
 describe.each(availableDatabases())('beside writers on %s', (name) => {
   /** More than one batch. */
