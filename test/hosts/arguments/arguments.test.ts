@@ -38,7 +38,7 @@ afterAll(() => orm.close(true));
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   MikroOrmSessionService: {
     known:
-      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, telemetry, codec',
+      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, telemetry, codec, maxDecodedBytes',
     call: (options) => new MikroOrmSessionService(orm.em, options),
   },
   'retry of MikroOrmSessionService': {
@@ -47,7 +47,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   },
   SessionLeases: {
     known:
-      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, telemetry, codec, ttlMs',
+      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, telemetry, codec, maxDecodedBytes, ttlMs',
     call: (options) => new SessionLeases(orm.em, options),
   },
   'retry of SessionLeases': {
@@ -63,7 +63,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
     call: (options: object) => new SessionLeases(orm.em).run(ADA, { holder: 'me', ...options }, async () => undefined),
   },
   EventLog: {
-    known: 'pollIntervalMs, listen, retry, timeoutMs, onError, telemetry, codec',
+    known: 'pollIntervalMs, listen, retry, timeoutMs, onError, telemetry, codec, maxDecodedBytes',
     call: (options) => new EventLog(orm.em, options),
   },
   'retry of EventLog': {
