@@ -4,7 +4,7 @@ import type { Stores } from '../database/stores/stores.js';
 import { Database } from '../database/calls/database.js';
 import { aBoolean, aDuration, aWait, object, rule } from '../model/arguments.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
-import { checkedSessionKey, isStorable, type SessionKey } from '../model/keys.js';
+import { checkedSessionKey, isLonger, isStorable, type SessionKey } from '../model/keys.js';
 import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import type { Fence } from '../sessions/lease-guard.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
@@ -45,8 +45,7 @@ const checkOptions = object<SessionLeasesOptions>({ ...SERVICE_OPTIONS, ttlMs: a
 
 const aHolder = rule(
   `a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs`,
-  (value) =>
-    typeof value === 'string' && value !== '' && Array.from(value).length <= MAX_HOLDER_LENGTH && isStorable(value),
+  (value) => typeof value === 'string' && value !== '' && !isLonger(value, MAX_HOLDER_LENGTH) && isStorable(value),
 );
 
 const checkAcquire = object<AcquireOptions>({ holder: aHolder, waitMs: aWait, autoCreateSession: aBoolean }, 'holder');

@@ -1,12 +1,12 @@
 import { InvalidArgumentError } from './errors.js';
-import { TITLE_LENGTH, isStorable } from './keys.js';
+import { TITLE_LENGTH, isLonger, isStorable } from './keys.js';
 
 const LABEL_NAME = /^[\w./-]{1,64}$/;
 const LABEL_LENGTH = 255;
 
 /** @throws InvalidArgumentError for one that cannot be stored. */
 export function checkTitle(title: string): void {
-  if (Array.from(title).length > TITLE_LENGTH || !isStorable(title)) {
+  if (isLonger(title, TITLE_LENGTH) || !isStorable(title)) {
     throw new InvalidArgumentError(
       `title must be a string of up to ${TITLE_LENGTH} characters, without NUL and halves of surrogate pairs.`,
     );
@@ -23,7 +23,7 @@ export function checkLabels(
         "The name of a label must have 1 to 64 letters of a to z and A to Z, digits, '_', '-', '.' and '/'.",
       );
     }
-    if (typeof value !== 'string' || Array.from(value).length > LABEL_LENGTH || !isStorable(value)) {
+    if (typeof value !== 'string' || isLonger(value, LABEL_LENGTH) || !isStorable(value)) {
       throw new InvalidArgumentError(
         `The value of a label must be a string of up to ${LABEL_LENGTH} characters, without NUL and halves of surrogate pairs.`,
       );

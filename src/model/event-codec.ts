@@ -12,6 +12,15 @@ const EVENT_BRAND = Symbol.for('google.adk.event');
 const UNSERIALIZABLE =
   /^(Map|Set|WeakMap|WeakSet|WeakRef|Promise|RegExp|Error|ArrayBuffer|SharedArrayBuffer|Number|String|Boolean|BigInt|Symbol|Arguments)$/;
 
+/**
+ * How many levels of objects and arrays a value may have. `JSON.stringify` bears some 4,000 on an empty stack, `structuredClone`
+ * 1,900; on any stack that a host calls from they bear these.
+ */
+export const MOST_LEVELS = 1_000;
+
+/** The same of what is stored: it may hold values, as the state in an entry of the log does. */
+const MOST_STORED_LEVELS = MOST_LEVELS + 100;
+
 /** What is stored of a value. */
 export interface Encoded {
   json: string;
@@ -24,97 +33,124 @@ export interface Encoded {
  * not enumerable are no data, for JSON as for `structuredClone`, and the class of an object is lost.
  *
  * @param path what the value is called in an error.
- * @throws UnserializableValueError naming the path of what JSON would silently change.
+ * @param levels how deeply it may be nested.
+ * @throws UnserializableValueError naming the path of what JSON would silently change, or of what is nested too deeply.
  */
-export function encode(value: unknown, path: string): Encoded {
+export function encode(value: unknown, path: string, levels = MOST_LEVELS): Encoded {
   try {
-    const isConverted = check(value, { path, keys: [], ancestors: [] });
+    const isConverted = new Check(path, levels).isConverted(value);
     const json: string | undefined = JSON.stringify(value);
     if (json === undefined) throw new UnserializableValueError(path, 'undefined');
     return { json, value: isConverted ? JSON.parse(json) : value };
   } catch (error) {
-    if (error instanceof RangeError) throw new UnserializableValueError(path, 'nested too deeply or too large');
+    if (error instanceof RangeError)
+      throw new UnserializableValueError(path || 'event', 'nested too deeply or too large');
     throw error;
   }
 }
 
-/** Where in a value the check is. Its path is put together for an error alone, since most values have none. */
-interface Place {
-  /** Of the whole value. */
-  path: string;
-  keys: (string | number)[];
-  ancestors: object[];
-}
+/** An object or an array that is walked, with the place of what comes next in it. */
+type Walked = { of: object; next: number } & (
+  | { values: Readonly<Record<string, unknown>>; names: readonly string[] }
+  | { values: readonly unknown[]; names: undefined }
+);
 
-function refuse({ path, keys }: Place, what: string): never {
-  const named = keys.reduce<string>((before, key) => {
-    if (typeof key === 'number') return `${before}[${key}]`;
-    return before ? `${before}.${key}` : key;
-  }, path);
-  throw new UnserializableValueError(named, what);
-}
+/** How many names of a path lead to what is nested too deeply. */
+const SHOWN_LEVELS = 10;
 
-/**
- * @param isResult whether a `toJSON` has returned the value; JSON does not call the one that the value itself may have.
- * @returns whether some `toJSON` converts the value, or a part of it.
- */
-function check(value: unknown, place: Place, isResult = false): boolean {
-  switch (typeof value) {
-    case 'number':
-      if (!Number.isFinite(value)) refuse(place, String(value));
-      if (Object.is(value, -0)) refuse(place, '-0');
-      return false;
-    case 'bigint':
-    case 'function':
-    case 'symbol':
-      return refuse(place, `a ${typeof value}`);
-    case 'object':
-      return value !== null && checkObject(value, place, isResult);
-    default:
-      return false;
+/** Looks for what JSON would change. Without recursion: the stack may be nearly full where a host calls. */
+class Check {
+  readonly #path: string;
+  readonly #levels: number;
+  /** What is around the value that is looked at, from the outside in. */
+  readonly #around: Walked[] = [];
+  #isConverted = false;
+
+  constructor(path: string, levels: number) {
+    this.#path = path;
+    this.#levels = levels;
+  }
+
+  /** @returns whether some `toJSON` converts the value, or a part of it. */
+  isConverted(whole: unknown): boolean {
+    this.#look(whole);
+    for (let walked = this.#around.at(-1); walked; walked = this.#around.at(-1)) {
+      const { values, names, next } = walked;
+      if (next >= (names ?? values).length) {
+        this.#around.pop();
+        continue;
+      }
+      walked.next++;
+      if (names) {
+        this.#look(values[names[next] ?? '']);
+        continue;
+      }
+      const value = values[next];
+      // A hole of an array is undefined, too; JSON makes null of both.
+      if (value === undefined) this.#refuse('undefined');
+      this.#look(value);
+    }
+    return this.#isConverted;
+  }
+
+  /** @param isResult whether a `toJSON` has returned the value; JSON does not call the one that the value itself may have. */
+  #look(value: unknown, isResult = false): void {
+    switch (typeof value) {
+      case 'number':
+        if (!Number.isFinite(value)) this.#refuse(String(value));
+        if (Object.is(value, -0)) this.#refuse('-0');
+        return;
+      case 'bigint':
+      case 'function':
+      case 'symbol':
+        return this.#refuse(`a ${typeof value}`);
+      case 'object':
+        if (value !== null) this.#enter(value, isResult);
+    }
+  }
+
+  #enter(value: object, isResult: boolean): void {
+    if (this.#around.some(({ of }) => of === value)) this.#refuse('a cycle');
+    if (this.#around.length >= this.#levels)
+      this.#refuse(`nested too deeply, more than ${this.#levels} levels`, SHOWN_LEVELS);
+    // They are checked before their `toJSON`: a Buffer has one, and comes back as an object with a list of numbers.
+    if (ArrayBuffer.isView(value)) this.#refuse(`a ${tagOf(value)}`);
+    if (!isResult && 'toJSON' in value && typeof value.toJSON === 'function') {
+      const converted: unknown = Reflect.apply(value.toJSON, value, []);
+      if (converted === undefined) this.#refuse('undefined after its toJSON');
+      if (converted === null && tagOf(value) === 'Date') this.#refuse('an invalid Date');
+      this.#isConverted = true;
+      this.#around.push({ of: value, values: {}, names: [], next: 0 });
+      this.#look(converted, true);
+    } else if (isRecord(value)) {
+      const names = Object.keys(value);
+      const what = unlikeJson(value, names.length === 0);
+      if (what !== undefined) this.#refuse(what);
+      this.#around.push({ of: value, values: value, names, next: 0 });
+    } else if (Array.isArray(value)) {
+      this.#around.push({ of: value, values: value, names: undefined, next: 0 });
+    }
+  }
+
+  /** @param most how many names of the path to give. */
+  #refuse(what: string, most = Infinity): never {
+    const keys = this.#around.flatMap(({ names, next }) =>
+      next === 0 ? [] : [names ? (names[next - 1] ?? '') : next - 1],
+    );
+    const path = keys.slice(0, most).reduce<string>((before, key) => {
+      if (typeof key === 'number') return `${before}[${key}]`;
+      return before ? `${before}.${key}` : key;
+    }, this.#path);
+    throw new UnserializableValueError(path, what);
   }
 }
 
-/** A value of an object or of an array. */
-function checkInner(value: unknown, key: string | number, place: Place): boolean {
-  place.keys.push(key);
-  // A hole of an array is undefined, too; JSON makes null of both.
-  if (value === undefined && typeof key === 'number') refuse(place, 'undefined');
-  const isConverted = check(value, place);
-  place.keys.pop();
-  return isConverted;
-}
-
-function checkObject(value: object, place: Place, isResult: boolean): boolean {
-  const { ancestors } = place;
-  if (ancestors.includes(value)) refuse(place, 'a cycle');
-  // They are checked before their `toJSON`: a Buffer has one, and comes back as an object with a list of numbers.
-  if (ArrayBuffer.isView(value)) refuse(place, `a ${tagOf(value)}`);
-
-  ancestors.push(value);
-  let isConverted = false;
-  if (!isResult && 'toJSON' in value && typeof value.toJSON === 'function') {
-    const converted: unknown = Reflect.apply(value.toJSON, value, []);
-    if (converted === undefined) refuse(place, 'undefined after its toJSON');
-    if (converted === null && tagOf(value) === 'Date') refuse(place, 'an invalid Date');
-    check(converted, place, true);
-    isConverted = true;
-  } else if (isRecord(value)) {
-    const keys = Object.keys(value);
-    checkTag(value, keys.length === 0, place);
-    for (const key of keys) if (checkInner(value[key], key, place)) isConverted = true;
-  } else if (Array.isArray(value)) {
-    for (let i = 0; i < value.length; i++) if (checkInner(value[i], i, place)) isConverted = true;
-  }
-  ancestors.pop();
-  return isConverted;
-}
-
-function checkTag(value: object, isEmpty: boolean, place: Place): void {
+/** @returns what an object is that would come back as something else. */
+function unlikeJson(value: object, isEmpty: boolean): string | undefined {
   const tag = tagOf(value);
-  if (tag === 'Object') return;
+  if (tag === 'Object') return undefined;
   // What is of a kind of its own and shows nothing, such as a Blob or URLSearchParams, would come back as `{}`.
-  if (UNSERIALIZABLE.test(tag) || isEmpty) refuse(place, `a ${tag}`);
+  return UNSERIALIZABLE.test(tag) || isEmpty ? `a ${tag}` : undefined;
 }
 
 function tagOf(value: object): string {
@@ -133,11 +169,55 @@ export function decodeEvent(json: string | undefined): Event | undefined {
   return Object.assign(value as Event, { [EVENT_BRAND]: true as const });
 }
 
-/** @returns undefined when the text is not JSON. */
+/** @returns undefined when the text is not JSON, or nested so deeply that nobody could write it again. */
 export function decode(json: string): { value: unknown } | undefined {
+  return isTooDeep(json) ? undefined : parse(json);
+}
+
+/** @returns undefined when the text is not JSON. */
+export function parse(json: string): { value: unknown } | undefined {
   try {
     return { value: JSON.parse(json) };
   } catch {
     return undefined;
   }
+}
+
+/** By the text: what has been parsed could only be looked at by recursion. */
+function isTooDeep(json: string): boolean {
+  // Most texts are shorter, or have fewer brackets than that.
+  if (json.length < 2 * MOST_STORED_LEVELS || !hasBrackets(json, MOST_STORED_LEVELS)) return false;
+  let level = 0;
+  for (let i = 0; i < json.length; i++) {
+    switch (json[i]) {
+      case '"':
+        i = endOfString(json, i);
+        break;
+      case '[':
+      case '{':
+        if (++level > MOST_STORED_LEVELS) return true;
+        break;
+      case ']':
+      case '}':
+        level--;
+    }
+  }
+  return false;
+}
+
+/** Whether a text has more than so many brackets that open, in strings or not. */
+function hasBrackets(json: string, most: number): boolean {
+  let count = 0;
+  for (const bracket of '[{')
+    for (let i = json.indexOf(bracket); i !== -1; i = json.indexOf(bracket, i + 1)) if (++count > most) return true;
+  return false;
+}
+
+/** @param start of its first quote. @returns the place of its last one; the text's end where there is none. */
+function endOfString(json: string, start: number): number {
+  for (let i = start + 1; i < json.length; i++) {
+    if (json[i] === '\\') i++;
+    else if (json[i] === '"') return i;
+  }
+  return json.length;
 }

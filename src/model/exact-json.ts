@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { decode } from './event-codec.js';
+import { parse } from './event-codec.js';
 
 /** A character that is escaped, the beginning or the end of a string, or a number. */
 const TOKEN = /\\.|"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
@@ -18,7 +18,7 @@ const MARK = `${randomUUID()} `;
  * @returns undefined when the text is not JSON.
  */
 export function decodeExactly(json: string): { value: unknown } | undefined {
-  if (!MAY_HAVE_LONG_INTEGER.test(json)) return decode(json);
+  if (!MAY_HAVE_LONG_INTEGER.test(json)) return parse(json);
   let isInString = false;
   let isChanged = false;
   const marked = json.replace(TOKEN, (token) => {
@@ -27,7 +27,7 @@ export function decodeExactly(json: string): { value: unknown } | undefined {
     isChanged = true;
     return `"${MARK}${token}"`;
   });
-  if (!isChanged) return decode(json);
+  if (!isChanged) return parse(json);
   try {
     return { value: JSON.parse(marked, (_key, value: unknown) => (isMarked(value) ? bigintOf(value) : value)) };
   } catch {

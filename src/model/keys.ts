@@ -65,8 +65,7 @@ export function checkKeys(keys: Keys): void {
       throw new InvalidKeyError(`The ${name} must be a string of 1 to ${KEY_LENGTHS[kind]} characters.`);
     }
     codeUnits += value.length;
-    // A string has at most as many characters as code units, so most are not counted.
-    if (value.length > KEY_LENGTHS[kind] && Array.from(value).length > KEY_LENGTHS[kind]) {
+    if (isLonger(value, KEY_LENGTHS[kind])) {
       throw new InvalidKeyError(`The ${name} is longer than ${KEY_LENGTHS[kind]} characters.`);
     }
     if (!isStorable(value)) {
@@ -81,6 +80,11 @@ export function checkKeys(keys: Keys): void {
         .join(', ')} together are longer than ${MAX_ROW_KEY_BYTES} bytes of UTF-8; shorten one of them.`,
     );
   }
+}
+
+/** Whether a text has more than so many characters. One has one or two code units, so most texts need not be counted. */
+export function isLonger(text: string, most: number): boolean {
+  return text.length > most && (text.length > 2 * most || Array.from(text).length > most);
 }
 
 /** Whether `checkKeys` takes a value for a key by itself. */

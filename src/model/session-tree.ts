@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { InvalidKeyError } from './errors.js';
-import { KEY_LENGTHS, checkKeys, isStorable } from './keys.js';
+import { KEY_LENGTHS, checkKeys, isLonger, isStorable } from './keys.js';
 
 /** Separates the id of a session from the branch of its subagent's session. */
 export const SESSION_TREE_SEPARATOR = ':sub:';
@@ -24,7 +24,7 @@ export function deriveSessionId(parent: string, branch: string): string {
   }
   for (const suffix of [branch, createHash('sha256').update(branch).digest('base64url')]) {
     const id = parent + SESSION_TREE_SEPARATOR + suffix;
-    if (Array.from(id).length <= KEY_LENGTHS.sessionId) return id;
+    if (!isLonger(id, KEY_LENGTHS.sessionId)) return id;
   }
   throw new InvalidKeyError(
     `The session id is too long to derive another from it: with the branch, or its hash, behind it the id would be ` +

@@ -16,7 +16,7 @@ import {
 import { checkLabels, checkTitle } from '../model/description.js';
 import { isWhole } from '../model/codec.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
-import { encode } from '../model/event-codec.js';
+import { MOST_LEVELS, encode } from '../model/event-codec.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
@@ -172,6 +172,9 @@ const CHANGES = {
   ),
   rewound: object<StateChangeRecord & { kind: 'rewound' }>({ seq, kind: anything, state: aRecord, encoded }, 'seq'),
 };
+/** A change holds an object of state, and that the values. */
+const RECORDED_LEVELS = MOST_LEVELS + 2;
+
 const checkKind = oneOf(...Object.keys(CHANGES));
 
 /** Which texts are taken. */
@@ -268,11 +271,11 @@ function storable(record: TransferRecord): StorableRecord {
     case 'session': {
       const owner = ownerOf(record);
       if (record.firstSeq > record.lastSeq + 1) throw new InvalidArgumentError('firstSeq must be lastSeq + 1 at most.');
-      if (record.created) encode(record.created, 'created');
+      if (record.created) encode(record.created, 'created', RECORDED_LEVELS);
       for (const change of record.changes ?? []) {
         checkKind(change.kind, 'kind');
         CHANGES[change.kind](change, 'changes');
-        encode(change, 'changes');
+        encode(change, 'changes', RECORDED_LEVELS);
       }
       return { type, owner, state: storableState(record.state, 'session', owner), session: record };
     }

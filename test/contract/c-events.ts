@@ -1,12 +1,13 @@
 import fc from 'fast-check';
 import { AdkSession, AdkSessionState } from '../../entities/index.js';
-import { MikroOrmSessionService } from '../../src/index.js';
+import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
 import { EVENT_RULES } from '../../src/testing/event-rules.js';
 import { DAMAGED_BY_JSON, JSON_RULES } from '../../src/testing/json-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { expectOfRandom } from '../support/random.js';
 import { Suite } from './rule.js';
-import { eventOf, expectCode, idsOf, range, remember, saying, textsOf } from './tools.js';
+import { read } from './log-tools.js';
+import { eventOf, expectCode, idsOf, nested, nestedText, range, remember, saying, textsOf } from './tools.js';
 
 export const eventSuite = new Suite();
 eventSuite.publish([...JSON_RULES, ...EVENT_RULES]);
@@ -64,6 +65,66 @@ for (const [title, value] of DAMAGED_BY_JSON) {
     await expectCode(append(session, { output: cart }), 'ADK_UNSERIALIZABLE_VALUE');
   });
 }
+
+eventSuite.own(
+  'C2',
+  'a value that is nested too deeply is refused with its path, before anything is written',
+  async (context) => {
+    const { app, orm, service, create, stored, fresh } = context;
+    const session = await create();
+    const key = keyOf(session);
+    const before = await stored(key);
+    const maintenance = new SessionMaintenance(orm.em);
+    const record = { type: 'app', appName: app };
+    /** On a stack that is nearly full. */
+    const below = (frames: number, work: () => Promise<unknown>): Promise<unknown> =>
+      frames === 0 ? work() : below(frames - 1, work);
+    let frames = 0;
+    const most = () => {
+      frames++;
+      most();
+    };
+    expect(most).toThrow(RangeError);
+    for (const levels of [1_001, 5_000, 200_000]) {
+      const deep = nested(levels);
+      const path = (start: string) => expect.objectContaining({ path: expect.stringMatching(start) });
+      const calls: [work: () => Promise<unknown>, path: RegExp][] = [
+        [() => service.appendEvent({ session, event: { ...eventOf(), output: deep } }), /^output\.v\.v/],
+        [
+          () => service.appendEvent({ session, event: eventOf({ actions: { stateDelta: { deep } } }) }),
+          /^actions\.stateDelta\.deep/,
+        ],
+        [() => create({ state: { 'app:deep': deep } }), /^state\.app:deep/],
+        [() => service.updateState({ ...key, set: { deep } }), /^set\.deep/],
+      ];
+      for (const [work, start] of calls)
+        for (const depth of [0, Math.floor(frames * 0.5)])
+          await expect(below(depth, work)).rejects.toEqual(path(start.source));
+      await expectCode(
+        maintenance.importSessions([{ ...record, state: [{ key: 'deep', value: deep, eventId: null }] }]),
+        'ADK_INVALID_ARGUMENT',
+        /^Record 1: state\.deep/,
+      );
+    }
+    expect(await stored(key)).toEqual(before);
+
+    // What is taken can be read, recorded, forked, exported and imported.
+    const [inEvent, inState] = [nested(990), nested(1_000)];
+    await service.appendEvent({ session, event: { ...eventOf({ id: 'deep' }), output: inEvent } });
+    await service.appendEvent({ session, event: eventOf({ actions: { stateDelta: { delta: inEvent } } }) });
+    await service.updateState({ ...key, set: { deep: inState } });
+    const other = await create({ sessionId: 'given', state: { deep: inState } });
+    const fork = await service.forkSession(key, { as: 'fork' });
+    await service.rewindSession({ ...key, sessionId: 'fork' }, { at: 1 });
+    for (const { id } of [session, other])
+      expect(JSON.stringify((await fresh({ ...session, id })).state['deep'])).toBe(nestedText(1_000));
+    expect(JSON.stringify((await fresh(fork)).events[0]!.output)).toBe(nestedText(990));
+    const records = await read(maintenance.exportSessions({ appName: app }));
+    for (const id of [session.id, 'fork', 'given']) await service.deleteSession({ ...key, sessionId: id });
+    expect(await maintenance.importSessions(records)).toMatchObject({ sessions: 3 });
+    expect(await read(maintenance.exportSessions({ appName: app }))).toEqual(records);
+  },
+);
 
 eventSuite.own(
   'C2',

@@ -1,4 +1,4 @@
-import { MikroOrmSessionService } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionLeases, deriveSessionId } from '../../src/index.js';
 import { KEY_RULES } from '../../src/testing/key-rules.js';
 import { randomName, randomNumbers, type Alphabet } from '../../src/testing/random.js';
 import { SESSION_RULES } from '../../src/testing/session-rules.js';
@@ -99,6 +99,43 @@ for (const alphabet of ['ascii', 'bmp', 'emoji'] as const) {
     },
   );
 }
+
+sessionSuite.own('D7', 'a name of millions of characters is refused before they are counted', async (context) => {
+  const { app, orm, service, append, create } = context;
+  const session = await create();
+  const long = 'x'.repeat(10_000_000);
+  const key = keyOf(session);
+  const leases = new SessionLeases(orm.em);
+  const counted = jest.spyOn(Array, 'from');
+  const calls = [
+    () => service.createSession({ ...key, sessionId: long }),
+    () => service.createSession({ ...key, appName: long }),
+    () => service.getSession({ ...key, userId: long }),
+    () => service.getOrCreateSession({ ...key, sessionId: long }),
+    () => service.deleteSession({ ...key, sessionId: long }),
+    () => service.listSessions({ appName: long }),
+    () => service.forkSession(key, { as: long }),
+    () => service.updateState({ ...key, set: { [long]: 1 } }),
+    () => service.updateState({ ...key, remove: [`user:${long}`] }),
+    () => append(session, { id: long }),
+    () => append(session, { delta: { [`app:${long}`]: 1 } }),
+    () => append({ ...session, id: long }),
+    () => leases.acquire({ ...key, sessionId: long }, { holder: 'a' }),
+    () => leases.acquire(key, { holder: long }),
+    () => service.describeSession(key, { title: long }),
+    () => service.describeSession(key, { labels: { a: long } }),
+    async () => new EventLog(orm.em).since(0, { appName: long }),
+  ];
+  try {
+    for (const call of calls) expect((await errorOf(call())).message.length).toBeLessThan(1_000);
+    expect(deriveSessionId('s', long).length).toBeLessThan(60);
+    const large = counted.mock.calls.filter(([text]) => typeof text === 'string' && text.length > 1_000);
+    expect(large.length).toBe(0);
+  } finally {
+    counted.mockRestore();
+  }
+  expect((await service.listSessions({ appName: app })).sessions).toHaveLength(1);
+});
 
 sessionSuite.own('D7', 'empty names, NUL and lone surrogates are refused', async ({ app, service, create, append }) => {
   const session = await create();

@@ -3,13 +3,14 @@ import {
   DamagedSessionError,
   EventLog,
   MikroOrmSessionService,
+  SessionMaintenance,
   type DamagedEvents,
   type MikroOrmSessionServiceOptions,
 } from '../../src/index.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { onMysql, read, upTo } from './log-tools.js';
 import { Suite, type OwnContext } from './rule.js';
-import { errorOf, eventOf, expectCode, idsOf, plain, remember, saying, textsOf } from './tools.js';
+import { errorOf, eventOf, expectCode, nestedText, idsOf, plain, remember, saying, textsOf } from './tools.js';
 
 export const damageSuite = new Suite();
 
@@ -38,6 +39,12 @@ const storing = (data: string | null): Damaging => ({
   events: [at('unreadable', 3)],
 });
 
+/** As another program may store it; what writes it again cannot. */
+const deep: Damaging = {
+  ...storing(`{"id":"e3","author":"agent","custom":${nestedText(5_000)}}`),
+  title: 'an event nested 5,000 levels deep',
+};
+
 /** PostgreSQL's column takes nothing that is not JSON. */
 const cutOff = storing('{"id": "e3", "author');
 
@@ -48,6 +55,7 @@ export const damagings = ({ harness }: OwnContext): readonly Damaging[] => [
   deleting('several missing', 'seq in (1, 2, 4)', at('missing', 1, 2), at('missing', 4)),
   deleting('all missing', 'seq > 0', at('missing', 1, 5)),
   ...['5', 'null', '[]', '"text"', 'true', null].map(storing),
+  deep,
   ...(harness.columns.refuseOtherThanJson ? [] : [cutOff, storing('')]),
   {
     title: 'numbers that run past last_seq',
@@ -287,6 +295,56 @@ damageSuite.own('I1', 'a state value that is not JSON is reported by its key, in
   // What is set anew can be read.
   await service.updateState({ ...KEY, set: { a: 1, 'user:a': 3 }, remove: ['app:a'] });
   expect((await another.getSession(KEY))?.state).toEqual({ a: 1, b: 2, 'user:a': 3, 'user:b': 4, 'app:b': 6 });
+});
+
+damageSuite.own('I1', 'what is nested 5,000 levels deep is damage of its row, and no more', async (context) => {
+  const { query, orm, service, app } = context;
+  const { service: skipping } = reporting(context, { onDamagedEvent: 'skip' });
+  const session = await five(context);
+  const key = keyOf(session);
+  await service.updateState({ ...key, set: { outside: 1, 'user:u': 1, 'app:x': 1 } });
+  const handle = (await service.getSession(key))!;
+  const text = nestedText(5_000);
+  await query(`update adk_session_states set value = ? where ${OF_SESSION} and state_key = 'kept'`, [
+    text,
+    ...valuesOf(session),
+  ]);
+  await query(`update adk_user_states set value = ? where app_name = ?`, [text, app]);
+  await query(`update adk_app_states set value = ? where app_name = ?`, [text, app]);
+  await query(deep.sql, [...(deep.values ?? []), ...valuesOf(session)]);
+  const expected = { events: deep.events, stateKeys: expect.arrayContaining(['kept', 'user:u', 'app:x']) };
+  const maintenance = new SessionMaintenance(orm.em);
+  const calls = [
+    () => service.getSession(key),
+    () => service.forkSession(key, { as: 'fork' }),
+    () => service.forkSession(key, { at: 4, as: 'fork' }),
+    () => service.rewindSession(key, { at: 4 }),
+  ];
+  for (const call of calls) await expectCode(call(), 'ADK_DAMAGED_SESSION');
+  await expectCode(read(maintenance.exportSessions({ appName: app })), 'ADK_DAMAGED_SESSION');
+  expect(await errorOf(service.getSession(key))).toMatchObject(expected);
+  expect((await skipping.getSession(key))!.state).toEqual({ n: 5, outside: 1 });
+  expect((await skipping.listSessions({ appName: app })).sessions.map(({ state }) => state)).toEqual([
+    { n: 5, outside: 1 },
+  ]);
+
+  const { service: appending } = reporting(context);
+  for (const id of ['e6', 'e7']) await appending.appendEvent({ session: handle, event: saying(id, { id }) });
+  await appending.appendEvent({ session: handle, event: saying('again', { id: 'e5', timestamp: 50 }) });
+  const log = new EventLog(orm.em);
+  for (const entries of [log.since(0, { appName: app }), log.session(key).since(0)])
+    expect((await read(entries)).map((entry) => entry.error?.code)).toEqual(
+      upTo(7).map((n) => (n === 3 ? 'ADK_DAMAGED_EVENT' : undefined)),
+    );
+  // An entry of the log that is no event, too.
+  await query(`update adk_changes set data = ? where app_name = ? and kind in ('created', 'state', 'rewritten')`, [
+    `{"set":${text},"deep":${text}}`,
+    app,
+  ]);
+  expect((await read(log.since(0, { appName: app, changes: true }))).length).toBeGreaterThanOrEqual(7);
+  await maintenance.repair(key);
+  const repaired = (await service.getSession(key))!;
+  expect([idsOf(repaired), repaired.state]).toEqual([['e1', 'e2', 'e3', 'e4', 'e5', 'e6', 'e7'], { n: 5, outside: 1 }]);
 });
 
 damageSuite.own('I1', 'an event is rewritten beside a state value that is not JSON', async (context) => {

@@ -26,6 +26,16 @@ export const TABLES = [
   'sessions',
 ];
 
+/** JSON of as many objects, one in the other. */
+export const nestedText = (levels: number) => '{"v":'.repeat(levels - 1) + '{}' + '}'.repeat(levels - 1);
+
+/** As many objects, one in the other. */
+export function nested(levels: number): object {
+  let value = {};
+  for (let n = 1; n < levels; n++) value = { v: value };
+  return value;
+}
+
 /** What JSON makes of a value. */
 export function plain<T>(value: T): T {
   return JSON.parse(JSON.stringify(value));

@@ -1,3 +1,4 @@
+import { decode } from '../../model/event-codec.js';
 import { isEncoded, ofChange, type KnownSession } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
@@ -273,7 +274,7 @@ export function pastChangeOf({ kind, seq, data }: Pick<NewChange, 'kind' | 'seq'
 }
 
 function recordedIn(data: string | null): Record<string, unknown> | undefined {
-  const recorded: unknown = data === null ? undefined : JSON.parse(data);
+  const recorded = data === null ? undefined : decode(data)?.value;
   return isRecord(recorded) ? recorded : undefined;
 }
 

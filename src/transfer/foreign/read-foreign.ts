@@ -202,7 +202,7 @@ export class ForeignReader {
       .filter(([name, value]) => {
         const { scope, key: bare } = scopeOf(name);
         const values = scope === 'session' ? state : this.#sharedState(scope, key);
-        return Object.hasOwn(values, bare) && isDeepStrictEqual(values[bare], value);
+        return Object.hasOwn(values, bare) && isSame(values[bare], value);
       })
       .map(([name]) => name);
     const order = row['insertion_order'];
@@ -286,8 +286,20 @@ export class ForeignReader {
   }
 
   #refuse(what: Omit<RefusedRow, 'reason'>, error: unknown): void {
-    if (!(error instanceof UnreadableRow || error instanceof AdkMikroOrmError)) throw error;
-    this.#onRefused({ ...what, reason: error.message });
+    if (error instanceof RangeError) this.#onRefused({ ...what, reason: 'it is nested too deeply' });
+    else if (error instanceof UnreadableRow || error instanceof AdkMikroOrmError)
+      this.#onRefused({ ...what, reason: error.message });
+    else throw error;
+  }
+}
+
+/** Whether two values are equal, if neither is nested so deeply that they cannot be compared. */
+function isSame(one: unknown, other: unknown): boolean {
+  try {
+    return isDeepStrictEqual(one, other);
+  } catch (error) {
+    if (error instanceof RangeError) return false;
+    throw error;
   }
 }
 
@@ -297,15 +309,24 @@ function inOrder(events: readonly FoundEvent[]): FoundEvent[] {
   const result = new Set<FoundEvent>();
   const callers = new Map<string, FoundEvent>();
   for (const event of sorted) for (const id of event.calls) callers.set(id, event);
-  const add = (event: FoundEvent, above: readonly FoundEvent[]) => {
-    for (const id of event.responses) {
-      const caller = callers.get(id);
-      if (caller?.timestamp === event.timestamp && caller !== event && !above.includes(caller))
-        add(caller, [...above, event]);
+  for (const event of sorted) {
+    // Each waits for the caller behind it. A list, since the stack has no room for any number of them.
+    const waiting = [event];
+    const seen = new Set(waiting);
+    for (let next = waiting.at(-1); next; next = waiting.at(-1)) {
+      const { timestamp, responses } = next;
+      const caller = responses
+        .map((id) => callers.get(id))
+        .find((each) => each?.timestamp === timestamp && !result.has(each) && !seen.has(each));
+      if (caller) {
+        seen.add(caller);
+        waiting.push(caller);
+      } else {
+        result.add(next);
+        waiting.pop();
+      }
     }
-    result.add(event);
-  };
-  for (const event of sorted) add(event, []);
+  }
   return [...result];
 }
 

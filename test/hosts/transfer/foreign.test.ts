@@ -274,6 +274,58 @@ async function writersOf({ em }: MikroORM): Promise<Record<string, unknown>> {
     }, 60_000);
   });
 
+  test('L2 what is nested too deeply is reported, and the rest is taken', async () => {
+    const { service, source } = await adkStore('sqlite');
+    const target = await emptyStore();
+    const event = (n: number, more = '') => `{"id":"e${n}","timestamp":${1.6e12 + n},"output":1${more}}`;
+    const deep = '{"my_v":'.repeat(5_000) + '1' + '}'.repeat(5_000);
+    await service.createSession(key);
+    // Deep inside of what is converted, and of what is the user's.
+    const events = [event(1), event(2, `,"custom":${deep}`), event(3, `,"custom_metadata":${deep}`), event(4)];
+    for (const [i, json] of events.entries())
+      await execute(source.em, 'insert into events values (?, ?, ?, ?, ?, ?, ?)', [
+        ...[`e${i + 1}`, 'app', 'u', 's', 'i', i, json],
+      ]);
+    await execute(source.em, `update sessions set state = '{"deep":${deep},"kept":1}' where id = 's'`);
+    await execute(source.em, `update user_states set state = '{"deep":${deep},"kept":2}'`);
+    const { rows, ...result } = await importFrom(source, target);
+    expect(result).toMatchObject({ sessions: 1, events: 2, refused: 4 });
+    const reason = expect.stringMatching(/nested too deeply/);
+    expect(rows).toEqual(
+      expect.arrayContaining([
+        { ...key, eventId: 'e2', reason },
+        { ...key, eventId: 'e3', reason },
+        { ...key, reason },
+        { appName: 'app', userId: 'u', reason },
+      ]),
+    );
+    const session = (await new MikroOrmSessionService(target.em).getSession(key))!;
+    expect(session.events.map(({ id }) => id)).toEqual(['e1', 'e4']);
+    expect(session.state).toEqual({ kept: 1, 'user:kept': 2 });
+  });
+
+  test('L2 any number of responses and calls of the same time are in order', async () => {
+    const { service, source } = await adkStore('sqlite');
+    const target = await emptyStore();
+    await service.createSession(key);
+    // Each answers the call of the next one, so that they come in the reverse order of their ids.
+    const ids = Array.from({ length: 6_000 }, (_, n) => `e${String(n).padStart(4, '0')}`);
+    const json = (n: number) =>
+      JSON.stringify({
+        id: ids[n],
+        timestamp: 1.6e12,
+        content: { parts: [{ function_call: { id: `c${n}` } }, { function_response: { id: `c${n + 1}` } }] },
+      });
+    for (let from = 0; from < ids.length; from += 3_000) {
+      const rows = ids.slice(from, from + 3_000).map((id, i) => [id, 'app', 'u', 's', 'i', from + i, json(from + i)]);
+      const places = rows.map(() => '(?, ?, ?, ?, ?, ?, ?)').join();
+      await execute(source.em, `insert into events values ${places}`, rows.flat());
+    }
+    expect(await importFrom(source, target)).toMatchObject({ events: ids.length, refused: 0 });
+    const session = (await new MikroOrmSessionService(target.em).getSession(key))!;
+    expect(session.events.map(({ id }) => id)).toEqual(ids.toReversed());
+  });
+
   test('L2 a value of the state belongs to the last event that wrote it', async () => {
     const { service, source } = await adkStore('sqlite');
     const target = await emptyStore();
