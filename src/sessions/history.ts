@@ -8,6 +8,7 @@ import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { rewoundIncarnation } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
+import { decode } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import { scopeOf, type StateEntry } from '../model/state.js';
@@ -156,22 +157,27 @@ async function rewind(
  *
  * @throws SessionNotFoundError when there is no such session.
  * @throws InvalidArgumentError when there is no such point in its history.
- * @throws DamagedSessionError when its events cannot be read.
+ * @throws DamagedSessionError when an event up to there cannot be read, or what is damaged may say what the state was then.
  */
 export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: HistoryPoint): Promise<PastSession> {
   const read = await stores.reader.read(sql, key);
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const { value: all, damaged } = readEvents(read);
   const own = readState(read.state.filter(({ scope }) => scope === 'session'));
-  const error = damageError(key, damaged, own.damaged);
+  const { firstSeq, lastSeq } = read;
+  const isDamaged = (seq: number) => damaged.events.some(({ from, to }) => from <= seq && seq <= to);
+  const numbers = read.events.flatMap((event) => (isDamaged(event.seq) ? [] : [event.seq]));
+  const seq = seqAt(all, numbers, read, point);
+  const { created: given, changes, completeBefore } = await stores.changes.history(sql, key);
+  // What is recorded says what the state was then, whatever has become of later events, and of the values that are stored.
+  const isRecorded = seq < lastSeq && given !== undefined && seq < completeBefore;
+  const needed = { ...damaged, events: damaged.events.filter(({ from }) => from <= seq) };
+  const error = isRecorded ? damageError(key, needed) : damageError(key, damaged, own.damaged);
   if (error) throw error;
 
-  const { firstSeq, lastSeq } = read;
-  const seq = seqAt(all, read, point);
   const events = all.slice(0, seq - firstSeq + 1);
   const texts = events.map(({ id, timestamp }, i) => ({ id, timestamp, json: read.events[i]?.json ?? '' }));
-  const written = await stores.state.written(sql, key, 'session');
-  const { created: given, changes, completeBefore } = await stores.changes.history(sql, key);
+  const written = (await stores.state.written(sql, key, 'session')).filter(({ json }) => decode(json));
   const ids = new Set(all.map(({ id }) => id));
   // A session that is older than the record of changes was given what no event of it has written.
   const initial = given ?? valuesOf(written.filter(({ eventId }) => eventId === null || !ids.has(eventId)));
@@ -196,8 +202,11 @@ export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point:
   }
   // A value that one of these events, or one that was trimmed, has written and that is still stored was the value then. The
   // replay may have another one, where two sessions' deltas competed or the event was rewritten.
+  const earlier = new Set(events.map(({ id }) => id));
   const later = new Set(all.slice(events.length).map(({ id }) => id));
-  const kept = written.filter(({ eventId }) => eventId !== null && !later.has(eventId));
+  // The ids of events that are damaged are not known.
+  const isEarlier = (id: string) => (damaged.events.length > 0 ? earlier.has(id) : !later.has(id));
+  const kept = written.filter(({ eventId }) => eventId !== null && isEarlier(eventId));
   const left = kept.filter(({ key: name, json }) => state.get(name)?.json !== json);
   for (const entry of kept) state.set(entry.key, entry);
   return { seq, firstSeq, events, texts, state: [...state.values()], created, left };
@@ -206,16 +215,17 @@ export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point:
 const valuesOf = (entries: readonly StateEntry[]): Record<string, unknown> =>
   Object.fromEntries(entries.map(({ key, json }): [string, unknown] => [key, JSON.parse(json)]));
 
-/** @returns the number of the last event before the point. */
+/** @param numbers those of the events. @returns the number of the last event before the point. */
 function seqAt(
   events: readonly Event[],
+  numbers: readonly number[],
   { firstSeq, lastSeq }: SessionHead,
   { at, beforeInvocationId }: HistoryPoint,
 ): number {
   if (beforeInvocationId !== undefined) {
     const index = events.findIndex(({ invocationId }) => invocationId === beforeInvocationId);
     if (index === -1) throw new InvalidArgumentError('The session has no event of the invocation beforeInvocationId.');
-    return firstSeq + index - 1;
+    return (numbers[index] ?? firstSeq) - 1;
   }
   const seq = at ?? lastSeq;
   if (seq > lastSeq || seq < firstSeq - 1)

@@ -186,7 +186,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionExistsError when `as` is taken.
    * @throws InvalidArgumentError also when the session has no such event, or does not have it any more.
    * @throws StaleSessionError in a transaction of the host's that does not see the newest change of the session.
-   * @throws DamagedSessionError when its events cannot be read.
+   * @throws DamagedSessionError when one of its events up to the point cannot be read.
    */
   async forkSession(session: SessionKey, point: ForkPoint = {}): Promise<Session> {
     checkRequest.forkSession(point, 'The point');

@@ -297,6 +297,56 @@ damageSuite.own('I1', 'a state value that is not JSON is reported by its key, in
   expect((await another.getSession(KEY))?.state).toEqual({ a: 1, b: 2, 'user:a': 3, 'user:b': 4, 'app:b': 6 });
 });
 
+damageSuite.own('I1', 'a fork and a rewind to a point before what is damaged need no damaged row', async (context) => {
+  const { service, query } = context;
+  for await (const { damaging, session } of damaged(context)) {
+    const key = keyOf(session);
+    const [row] = await query<{ last_seq: number }>(
+      `select last_seq from adk_sessions where ${OF_SESSION}`,
+      valuesOf(session),
+    );
+    const first = Math.min(...damaging.events.map(({ from }) => from), row!.last_seq);
+    // A point at the session's end needs all of it.
+    if (first === 0) continue;
+    // A value that nobody needs may be damaged as well.
+    await query(
+      `update adk_session_states set value = 'null and void' where ${OF_SESSION} and state_key = 'n'`,
+      valuesOf(session),
+    ).catch(() => undefined);
+    const before = await rows(context, session);
+    const expected = { ids: IDS.slice(0, first - 1), state: first === 1 ? { kept: 1 } : { kept: 1, n: first - 1 } };
+    const shown = (one: Session) => ({ title: damaging.title, ids: idsOf(one), state: one.state });
+    for (const refused of [
+      () => service.forkSession(key, { at: first, as: `refused ${session.id}` }),
+      () => service.rewindSession(key, { at: first }),
+    ])
+      expect([damaging.title, await errorOf(refused())]).toEqual([damaging.title, expect.any(DamagedSessionError)]);
+    const fork = await service.forkSession(key, { at: first - 1, as: `fork of ${session.id}` });
+    expect(shown(fork)).toEqual({ title: damaging.title, ...expected });
+    expect(await rows(context, session)).toEqual(before);
+    const rewound = await service.rewindSession(key, { at: first - 1 });
+    for (const one of [rewound, (await service.getSession(key))!])
+      expect(shown(one)).toEqual({ title: damaging.title, ...expected });
+    await service.appendEvent({ session: rewound, event: saying('after', { id: 'after', timestamp: 90 }) });
+    expect(idsOf((await service.getSession(key))!)).toEqual([...expected.ids, 'after']);
+  }
+});
+
+damageSuite.own('I1', 'a point before an invocation is found behind what is damaged, and refused', async (context) => {
+  const { service, query, create } = context;
+  const session = await create();
+  const events = upTo(6).map((n) =>
+    saying(`e${n}`, { id: `e${n}`, timestamp: n, invocationId: `i${Math.ceil(n / 2)}` }),
+  );
+  await service.appendEvents({ session, events });
+  const key = keyOf(session);
+  await query(`update adk_events set data = '[]' where seq = 3 and ${OF_SESSION}`, valuesOf(session));
+  // Event 3 may be the first one of its invocation.
+  for (const beforeInvocationId of ['i2', 'i3'])
+    await expectCode(service.rewindSession(key, { beforeInvocationId }), 'ADK_DAMAGED_SESSION', 'event 3');
+  expect(idsOf(await service.rewindSession(key, { beforeInvocationId: 'i1' }))).toEqual([]);
+});
+
 damageSuite.own('I1', 'what is nested 5,000 levels deep is damage of its row, and no more', async (context) => {
   const { query, orm, service, app } = context;
   const { service: skipping } = reporting(context, { onDamagedEvent: 'skip' });
