@@ -43,12 +43,16 @@ function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
 /** A call that appends events to a handle. */
 export interface Append {
   handle: Session;
+  /** Of the session that the handle named when the call was made. */
+  key: SessionKey;
   pending: NonEmpty<PendingEvent>;
   /** The call, where calls are observed. */
   observed: ObservedCall | undefined;
   /** Ends its wait for its turn. */
   waited: (() => void) | undefined;
 }
+
+type Target = Pick<Append, 'handle' | 'key'>;
 
 /** An event to append, and the state that it leaves. */
 type AppendedEvent = PendingEvent & EventWrite;
@@ -91,7 +95,7 @@ export class Appender {
     const key = keyOf(handle);
     await this.#database.call({ operation, key }, async () => {
       const { observed } = this.#database;
-      const append = { handle, pending, observed, waited: observed?.waiting('queue') };
+      const append = { handle, key, pending, observed, waited: observed?.waiting('queue') };
       if (!this.#database.isJoined) return this.#calls.turns.append(key, this, append);
       const [result] = await this.append([append]);
       return result;
@@ -188,13 +192,11 @@ export class Appender {
   }
 
   /** After the transaction, or the savepoint, that has appended to a handle: it is behind unless that was committed. */
-  async #settle(handle: Session): Promise<void> {
+  async #settle({ handle, key }: Append): Promise<void> {
     this.#refuseBesideTransaction(handle);
     const tentative = tentativeOf(handle);
     if (!tentative || tentative.transaction === this.#database.joinedTransaction) return;
-    const areStored = await this.#database.run((sql) =>
-      this.#stores.events.hasAll(sql, keyOf(handle), tentative.events),
-    );
+    const areStored = await this.#database.run((sql) => this.#stores.events.hasAll(sql, key, tentative.events));
     setTentative(handle, undefined);
     if (areStored) return;
     setRevision(handle, '', revisionOf(handle)?.seq ?? 0);
@@ -207,7 +209,7 @@ export class Appender {
    * @returns false when one of them has to be refused or replaces an event: nothing is written.
    */
   async #appendTogether(appends: NonEmpty<Append>, outcome: Outcome): Promise<boolean> {
-    const [{ handle: first }] = appends;
+    const [{ handle: first, key }] = appends;
     const incarnation = revisionOf(first)?.incarnation ?? '';
     const winning = new Map(appends.map(({ handle }) => [handle, winningWrites(handle.state)]));
     const events = appends.flatMap(({ handle, pending }) =>
@@ -215,7 +217,7 @@ export class Appender {
     );
     let lastSeq: number | undefined;
     try {
-      lastSeq = await this.#writeBatch(keyOf(first), { incarnation, seq: undefined }, events, outcome);
+      lastSeq = await this.#writeBatch(key, { incarnation, seq: undefined }, events, outcome);
     } catch (error) {
       // What one of them has caused is no error of the others; an outage is one of all.
       if (outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error))) throw error;
@@ -223,7 +225,7 @@ export class Appender {
     }
     if (lastSeq === undefined) return false;
     await this.#calls.announcer.announce();
-    for (const handle of winning.keys()) await this.#takeOver(handle, events, incarnation, lastSeq);
+    for (const handle of winning.keys()) await this.#takeOver({ handle, key }, events, incarnation, lastSeq);
     return true;
   }
 
@@ -260,7 +262,12 @@ export class Appender {
   }
 
   /** Changes a handle to match a batch that is committed: from here on nothing may throw (contract A11). */
-  async #takeOver(handle: Session, events: readonly BatchEvent[], incarnation: string, lastSeq: number): Promise<void> {
+  async #takeOver(
+    { handle, key }: Target,
+    events: readonly BatchEvent[],
+    incarnation: string,
+    lastSeq: number,
+  ): Promise<void> {
     const revision = revisionOf(handle);
     if (!revision) return;
     const own = events.filter((event) => event.handle === handle);
@@ -268,7 +275,7 @@ export class Appender {
     if (revision.seq !== before || !hasOnlyReadEvents(handle, revision)) {
       const result = { incarnation, lastSeq, replaced: false, wentBack: before < revision.seq };
       if (revision.seq !== before) this.#rebased();
-      await this.#update(handle, own, revision, result, false);
+      await this.#update({ handle, key }, own, revision, result, false);
       return;
     }
     try {
@@ -294,13 +301,14 @@ export class Appender {
     }
   }
 
-  async #appendOne({ handle, pending }: Append, outcome: Outcome): Promise<void> {
-    if (tentativeOf(handle)) await this.#settle(handle);
+  async #appendOne(append: Append, outcome: Outcome): Promise<void> {
+    const { handle, key, pending } = append;
+    if (tentativeOf(handle)) await this.#settle(append);
     const known = revisionOf(handle);
-    const revision = known ?? (await this.#locate(handle));
+    const revision = known ?? (await this.#locate(append));
     const winning = winningWrites(handle.state);
     const events = pending.map((event) => ({ ...event, state: winning(event) }));
-    const appended = await this.#write(handle, events, revision, outcome);
+    const appended = await this.#write(key, events, revision, outcome);
     await this.#calls.announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
@@ -310,18 +318,17 @@ export class Appender {
       const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];
       setTentative(handle, { transaction, events: [...before, ...pending.map(({ stored }) => stored)] });
     }
-    if (appended.damaged) this.#calls.damage.report(keyOf(handle), appended.damaged);
-    await this.#update(handle, events, revision, appended, known !== undefined);
+    if (appended.damaged) this.#calls.damage.report(key, appended.damaged);
+    await this.#update(append, events, revision, appended, known !== undefined);
   }
 
   /** Writes the events of one call: as a batch, or else one by one under the session's lock. */
   async #write(
-    handle: Session,
+    session: SessionKey,
     events: readonly EventWrite[],
     revision: Revision,
     outcome: Outcome,
   ): Promise<Appended> {
-    const session = keyOf(handle);
     const { incarnation } = revision;
     const seq = this.#calls.options.onStaleSession === 'reject' ? revision.seq : undefined;
     const lastSeq = await this.#writeBatch(session, { incarnation, seq }, events, outcome);
@@ -336,7 +343,7 @@ export class Appender {
 
   /** Changes a handle to match its own events, and reads what it missed. */
   async #update(
-    handle: Session,
+    { handle, key }: Target,
     events: readonly AppendedEvent[],
     revision: Revision,
     { incarnation, lastSeq, replaced, wentBack }: Appended,
@@ -358,7 +365,10 @@ export class Appender {
       }
       if (!inStep && isKnown && !replaced) this.#rebased();
       if (inStep && isKnown) setRevision(handle, incarnation, lastSeq);
-      else await this.#catchUp(handle, revision, events, { isAnew: incarnation !== revision.incarnation || wentBack });
+      else
+        await this.#catchUp({ handle, key }, revision, events, {
+          isAnew: incarnation !== revision.incarnation || wentBack,
+        });
     } catch {
       // Somebody froze the handle during the append, so it stays behind; the next append is refused.
       forgetRevision(handle);
@@ -369,12 +379,11 @@ export class Appender {
    * The revision of a handle that was not read by a service (a clone, an object literal): that of its last stored
    * event.
    */
-  async #locate(handle: Session): Promise<Revision> {
-    const key = keyOf(handle);
+  async #locate({ handle, key }: Target): Promise<Revision> {
     const last = handle.events.at(-1);
     return this.#database.run(async (sql) => {
       const head = await this.#stores.sessions.head(sql, key);
-      if (!head) throw new SessionNotFoundError(handle.id);
+      if (!head) throw new SessionNotFoundError(key.sessionId);
       const stored = last && (await this.#stores.events.find(sql, key, last.id));
       return { incarnation: head.incarnation, seq: stored?.seq ?? 0, eventCount: UNREAD };
     });
@@ -386,12 +395,11 @@ export class Appender {
    * @param options.isAnew whether the events that the handle has read are not the session's history any more, so that all of it is read.
    */
   async #catchUp(
-    handle: Session,
+    { handle, key }: Target,
     revision: Revision,
     pending: readonly PendingEvent[],
     { isAnew }: { isAnew: boolean },
   ): Promise<void> {
-    const key = keyOf(handle);
     // Should the reading fail, the next append has to find the handle behind.
     setRevision(handle, isAnew ? '' : revision.incarnation, revision.seq);
     try {
