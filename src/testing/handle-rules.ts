@@ -111,6 +111,7 @@ export const HANDLE_RULES: readonly ServiceRule[] = [
       const session = await create({ state: { list: [1], 'app:list': [1], 'user:list': [1] } });
       await append(session, { ...saying('hi'), delta: { deep: { list: [1] } } });
       const before = plain(await stored(keyOf(session)));
+      const given = plain(await fresh(session));
       const handle = plain(session);
       for (const reader of [
         () => fresh(session),
@@ -122,7 +123,7 @@ export const HANDLE_RULES: readonly ServiceRule[] = [
         spoil(read.state);
         for (const event of read.events) spoil(event);
         read.events.push(createEvent());
-        same(await service.getSession(keyOf(session)), before, 'The session that the same service reads again');
+        same(await service.getSession(keyOf(session)), given, 'The session that the same service reads again');
         same(await stored(keyOf(session)), before, 'The session in storage');
         same(session, handle, "The caller's session");
       }
