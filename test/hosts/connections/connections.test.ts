@@ -272,8 +272,9 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         isMikroOrm7 && name === 'postgresql'
           ? await MikroORM.init({ ...database.options, entities: adkEntities() })
           : orm;
+      const own = new MikroOrmSessionService(host.em);
       const lost = host.em.fork().transactional(async (tx) => {
-        const joined = service.withEntityManager(tx);
+        const joined = own.withEntityManager(tx);
         const inside = await joined.getSession(key);
         await joined.appendEvent({ session: inside!, event: eventOf('lost') });
         await server.end();
@@ -283,7 +284,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
 
       await expectStored(['before']);
       await host.em.fork().transactional(async (tx) => {
-        await service.withEntityManager(tx).appendEvent({ session, event: eventOf('after') });
+        await own.withEntityManager(tx).appendEvent({ session, event: eventOf('after') });
       });
       await expectStored(['before', 'after']);
       if (host !== orm) await server.end();
