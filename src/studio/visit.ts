@@ -100,10 +100,11 @@ export function eventNumber(name: string, text: string): number {
 /** @throws InvalidArgumentError for what PostgreSQL takes for no text. */
 function paramsOf({ url }: Request): URLSearchParams {
   const params = new URL(url).searchParams;
-  if ([...params].flat().some((text) => text.includes('\0')))
-    throw new InvalidArgumentError('The address of a page may not hold NUL.');
   const names = decode(params.get(NAMES) ?? '')?.value;
   if (isRecord(names)) for (const [name, value] of Object.entries(names)) params.set(name, String(value));
+  // After the names, in which it can be escaped.
+  if ([...params].flat().some((text) => text.includes('\0')))
+    throw new InvalidArgumentError('The address of a page may not hold NUL.');
   return params;
 }
 

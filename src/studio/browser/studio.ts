@@ -120,7 +120,7 @@ function follow(list: HTMLElement, url: string): void {
 }
 
 if (events && source) {
-  // A page that is opened shows what is new; one that is come back to stays where it was.
+  // A page that is opened shows its newest events. After "Back" the browser restores the place.
   const [navigation] = performance.getEntriesByType('navigation');
   const isFresh = !(navigation instanceof PerformanceNavigationTiming) || navigation.type === 'navigate';
   if (isFresh && location.hash === '')

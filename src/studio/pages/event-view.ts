@@ -84,6 +84,8 @@ interface ShownCall {
 /** The calls of a page, by what is stored of them. */
 class Pairs {
   readonly #calls = new Map<PairedCall, ShownCall>();
+  /** By the number of the event that makes them. */
+  readonly #made = new Map<number, ShownCall[]>();
   readonly #answered = new Map<unknown, ShownCall>();
 
   constructor(entries: readonly Entry[]) {
@@ -91,10 +93,12 @@ class Pairs {
     for (const { seq, event } of entries) {
       if (!event) continue;
       try {
-        for (const call of paired.add(event))
-          if (!call.isMissing) this.#calls.set(call, { seq, paired: call, responses: [] });
+        const made = paired.add(event).filter(({ isMissing }) => !isMissing);
+        const shown = made.map((call): ShownCall => ({ seq, paired: call, responses: [] }));
+        for (const each of shown) this.#calls.set(each.paired, each);
+        this.#made.set(seq, shown);
       } catch {
-        // An event that holds what no event should is shown without them.
+        // An event whose content has another shape is shown without calls.
         continue;
       }
       for (const { functionResponse } of partsOf(recordOf(event))) {
@@ -109,7 +113,7 @@ class Pairs {
 
   /** @param nth which of the calls of the event. */
   call(seq: number, nth: number): ShownCall | undefined {
-    return [...this.#calls.values()].filter((each) => each.seq === seq)[nth];
+    return this.#made.get(seq)?.[nth];
   }
 
   /** @returns the call that a response is shown in. */

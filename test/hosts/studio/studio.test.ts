@@ -84,7 +84,14 @@ describe.each(availableDatabases())('on %s', (name) => {
       to: ['\0', 'today'],
       after: ['\0', 'a\0', '\ud800'],
       cursor: cursors.map((cursor) => JSON.stringify(cursor)),
-      names: ['\0', '{"app":"\\u0000"}', '{"seq":9999999999}', '{"app":{}}'],
+      names: [
+        '\0',
+        '{"app":"\\u0000"}',
+        '{"title":"a\\u0000b"}',
+        '{"after":"\\u0000"}',
+        '{"seq":9999999999}',
+        '{"app":{}}',
+      ],
       count: ['\0'],
       other: ['\0'],
     };
