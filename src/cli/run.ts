@@ -126,5 +126,5 @@ function inWordsOf(command: Command | undefined, message: string): string {
   for (const argument of command?.registeredArguments ?? [])
     words.set(CALLED[argument.name()] ?? argument.name(), `<${argument.name()}>`);
   // Only what cannot be an English word, but for `at`, which begins a message.
-  return message.replace(/(?<![\w-])(?:[a-z]+[A-Z]\w*|(?<=^)at)\b/g, (word) => words.get(word) ?? word);
+  return message.replace(/(?<![\w-])[a-z]+[A-Z]\w*|^at\b/g, (word) => words.get(word) ?? word);
 }

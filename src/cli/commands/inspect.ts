@@ -13,16 +13,15 @@ import { changeLine, eventLines } from '../conversation.js';
 import { readerOf } from '../../operations/reader.js';
 import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
-import { noteUnmatched } from './unmatched.js';
+import { countOf, noteNone, ownerOf, type OwnerFlags } from './owner.js';
 import { bytes, json, number, printable, quoted, shownTime } from '../../operations/words.js';
 
-export const stats: Work<[{ app?: string; user?: string; byApp?: true }]> = async (context, options) => {
-  const { em, terminal } = context;
-  await noteUnmatched(context, options);
+export const stats: Work<[OwnerFlags & { byApp?: true }]> = async ({ em, terminal }, options) => {
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
-  const owner = given({ appName: options.app, userId: options.user });
+  const owner = ownerOf(options);
   if (options.byApp) {
     const apps = await maintenance.stats({ ...owner, groupBy: 'app' });
+    if (apps.length === 0) noteNone(terminal, options);
     const rows = apps.map((each) => [
       each.appName,
       each.sessions,
@@ -38,6 +37,7 @@ export const stats: Work<[{ app?: string; user?: string; byApp?: true }]> = asyn
     return undefined;
   }
   const all = await maintenance.stats(owner);
+  if (all.sessions === 0) noteNone(terminal, options);
   await terminal.result(all, () => statsLines(all).map(([name, value]) => `${terminal.dim(name.padEnd(18))}${value}`));
   return undefined;
 };
@@ -60,9 +60,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
   ];
 }
 
-export interface ListOptions {
-  app?: string;
-  user?: string;
+export interface ListOptions extends OwnerFlags {
   title?: string;
   label?: Record<string, string>;
   deleted?: true;
@@ -83,11 +81,10 @@ async function appNames(em: EntityManager): Promise<string[]> {
   return names;
 }
 
-export const list: Work<[ListOptions]> = async (context, options) => {
-  const { em, terminal } = context;
+export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
   if (options.app === undefined) {
-    const [given] = Object.keys(options).filter((name) => name !== 'json');
-    if (given !== undefined) throw new UsageError('Without --app, list prints the names of the apps: name one.');
+    const [other] = Object.keys(options).filter((name) => name !== 'json');
+    if (other !== undefined) throw new UsageError('Without --app, list prints the names of the apps: name one.');
     const names = await appNames(em);
     await terminal.result(names, () => terminal.table([['app'], ...names.map((name) => [name])]));
     return undefined;
@@ -109,7 +106,10 @@ export const list: Work<[ListOptions]> = async (context, options) => {
   await terminal.result(page, () =>
     terminal.table([['user', 'session', 'events', 'last update (UTC)', 'title'], ...rows]),
   );
-  if (page.sessions.length === 0 && (await noteUnmatched(context, options))) terminal.note('No session matches.');
+  if (page.sessions.length === 0) {
+    if ((await countOf(em, options)).sessions > 0) terminal.note('No session matches.');
+    else noteNone(terminal, options);
+  }
   if (page.next !== undefined) terminal.note(`There are more: --after ${quoted(page.next)}`);
   return undefined;
 };
@@ -131,18 +131,19 @@ export const show: SessionWork<{ last?: number }> = async ({ em, codec, terminal
   return undefined;
 };
 
-export interface TailOptions {
-  app?: string;
-  user?: string;
+export interface TailOptions extends OwnerFlags {
   session?: string;
   from?: LogCursor;
 }
 
-export const tail: Work<[TailOptions]> = async (context, { app, user, session, from }) => {
-  const { em, codec, terminal, signal } = context;
-  if (app !== undefined || user !== undefined) await noteUnmatched(context, { app, user });
+export const tail: Work<[TailOptions]> = async (
+  { em, codec, terminal, signal },
+  { session: sessionId, from, ...owner },
+) => {
+  const isLimited = owner.app !== undefined || owner.user !== undefined;
+  if (isLimited && (await countOf(em, owner)).sessions === 0) noteNone(terminal, owner);
   const log = new EventLog(em, codec);
-  const filter: CompleteLogFilter = given({ appName: app, userId: user, sessionId: session, changes: true });
+  const filter: CompleteLogFilter = given({ ...ownerOf(owner), sessionId, changes: true });
   const cursor = from ?? (await log.head({ changes: true }));
   for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);
   return undefined;

@@ -6,7 +6,7 @@ import type { MaintenanceResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
 import type { Context, CommandResult, Work } from '../run.js';
 import { counted, quoted } from '../../operations/words.js';
-import type { OwnerFlags } from './unmatched.js';
+import { ownerOf, type OwnerFlags } from './owner.js';
 
 /** The options of the commands that delete in batches. */
 export interface BatchFlags {
@@ -40,7 +40,7 @@ export const trim: Work<
 export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = async (context, userId, flags) => {
   let isKnown = false;
   const ended = await remove(context, flags, async (maintenance, options) => {
-    const done = await maintenance.eraseUser({ ...given({ appName: flags.app }), userId, ...options });
+    const done = await maintenance.eraseUser({ ...ownerOf(flags), userId, ...options });
     isKnown ||= done.sessions + done.stateKeys > 0;
     return done;
   });

@@ -7,33 +7,31 @@ import { importFrom as importForeign } from '../../maintenance/import-from.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { InvalidArgumentError } from '../../model/errors.js';
 import { decodeExactly } from '../../model/exact-json.js';
-import { given } from '../../model/objects.js';
 import type { ImportProgress } from '../../model/progress.js';
 import { connectForeign } from '../connect.js';
 import { inWords, openFile } from '../files.js';
 import { Progress } from '../progress.js';
 import type { Context, CommandResult, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
+import { countOf, ownerOf, type OwnerFlags } from './owner.js';
 import { counted, printable } from '../../operations/words.js';
 
 /** Beside the file, until the export is whole. */
 const UNFINISHED = '.part';
 
-export const exportSessions: Work<[string | undefined, { app?: string; user?: string; asStored?: true }]> = async (
+export const exportSessions: Work<[string | undefined, OwnerFlags & { asStored?: true }]> = async (
   { em, codec, terminal, signal },
   file,
-  { app, user, asStored },
+  { asStored, ...flags },
 ) => {
-  const owner = given({ appName: app, userId: user });
   const maintenance = new SessionMaintenance(em, codec);
   const isFile = file !== undefined && file !== '-';
   if (isFile && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
-  // A dry run counts by the rows of the sessions alone.
-  const { sessions, events } = await maintenance.prune({ ...owner, olderThan: 0, includeLeased: true, dryRun: true });
+  const { sessions, events } = await countOf(em, flags);
   const progress = new Progress(sessions + events);
   let records = 0;
   async function* lines() {
-    for await (const record of maintenance.exportSessions({ ...owner, texts: asStored && 'asStored' })) {
+    for await (const record of maintenance.exportSessions({ ...ownerOf(flags), texts: asStored && 'asStored' })) {
       if (signal.aborted) return;
       yield `${JSON.stringify(record)}\n`;
       progress.show(++records, counted(records, 'record'));
@@ -112,14 +110,7 @@ async function importFile(
 /** @throws InvalidArgumentError for a line that is no JSON. */
 async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
   let number = 0;
-  let failure: Error | undefined;
-  const lines = createInterface({ input, crlfDelay: Infinity });
-  // Of its input's errors the interface says nothing, and waits for more.
-  input.once('error', (error: Error) => {
-    failure = error;
-    lines.close();
-  });
-  for await (const line of lines) {
+  for await (const line of createInterface({ input, crlfDelay: Infinity })) {
     number++;
     if (line.trim() === '') continue;
     // No export of ours has an integer that JavaScript changes; one of another program is refused with its path.
@@ -127,7 +118,6 @@ async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
     if (!record) throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
     yield record.value;
   }
-  if (failure) throw failure;
 }
 
 async function importFrom(
