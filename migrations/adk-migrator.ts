@@ -87,7 +87,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     return this.#withoutOurTables(() => this.#migrate(true, () => super.down(known)));
   }
 
-  /** @param changesTables false where there is nothing to do: on SQLite each row that has a foreign key is read. */
+  /** @param changesTables false if nothing is pending: the check on SQLite reads each row that has a foreign key. */
   #migrate<T>(changesTables: boolean, work: () => Promise<T>): Promise<T> {
     return changesTables && this.#location.dialect === 'sqlite'
       ? withoutForeignKeys(this.#em.getConnection(), work)

@@ -46,8 +46,9 @@ const checkOptions = object<ImportFromOptions>(
  * ```
  *
  * Called again it brings what is new since. Events are numbered by their times, so a session whose source has got an event
- * between older ones is reported by `onRefused`, and left as it is. State is overwritten, except of sessions that have more
- * events here, and with `sharedState: 'keep'` of apps and users; titles, labels and soft deletions stay. A session that was deleted here for good comes back.
+ * between older ones is reported by `onRefused`, and left as it is. State of a session is overwritten unless it has more events
+ * here, and that of apps and users unless `sharedState` is `keep`. Titles, labels and soft deletions stay. A session that was
+ * deleted here for good comes back.
  *
  * @returns what was written, or with `dryRun` would have been; what was there already does not count.
  * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.

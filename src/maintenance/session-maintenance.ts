@@ -164,8 +164,7 @@ export class SessionMaintenance {
    * Writes records of an export (contract L1), in transactions of `batchSize` events. A session that is there already gets what
    * is new, so an import that was interrupted is made whole by the same import again; nobody sees a session before all of
    * its events are there. State of a session is overwritten unless it has more events here, and that of apps and users unless
-   * `sharedState` is `keep`. A
-   * session that is soft-deleted here, and not in the records, is brought back.
+   * `sharedState` is `keep`. A session that is soft-deleted here, and not in the records, is brought back.
    *
    * @param records what `exportSessions` gives, or its lines, each parsed.
    * @param options.onProgress called after each record with what has been written in all.
@@ -195,9 +194,9 @@ export class SessionMaintenance {
   /**
    * Rewrites what is not stored as the `codec` stores it now (contract M3): after a codec was added, or its current key has changed.
    * The old codecs and keys must still be there to read. Without a codec nothing is done. Contents, numbers and times stay, and
-   * `Session` objects and cursors stay valid. What cannot be read is counted and left, and so is what lacks a codec that is required, unless
-   * `adoptPlain` is true. Where it was interrupted, the same call
-   * continues: what is rewritten already is read, and not written again. Leases don't matter to it.
+   * `Session` objects and cursors stay valid. What cannot be read is counted and left, and so is a text that lacks a required
+   * codec, unless `adoptPlain` is true. If it was interrupted, the same call continues: what is
+   * rewritten already is read, and not written again. Leases don't matter to it.
    *
    * @returns what was done. An old key is needed no more when a call has found `rewritten`, `skipped` and `unreadable` to be 0.
    * @throws CodecError when the codec fails.

@@ -205,7 +205,7 @@ function isTooDeep(json: string): boolean {
   return false;
 }
 
-/** Whether a text has more than so many brackets that open, in strings or not. */
+/** Whether a text has more than `most` opening brackets, in strings or not. */
 function hasBrackets(json: string, most: number): boolean {
   let count = 0;
   for (const bracket of '[{')
@@ -213,7 +213,7 @@ function hasBrackets(json: string, most: number): boolean {
   return false;
 }
 
-/** @param start of its first quote. @returns the place of its last one; the text's end where there is none. */
+/** @param start index of the opening quote. @returns the index of the closing one; the length of the text if it is missing. */
 function endOfString(json: string, start: number): number {
   for (let i = start + 1; i < json.length; i++) {
     if (json[i] === '\\') i++;

@@ -82,7 +82,7 @@ export function checkKeys(keys: Keys): void {
   }
 }
 
-/** Whether a text has more than so many characters. One has one or two code units, so most texts need not be counted. */
+/** Whether a text has more than `most` characters. A character has one or two code units, so most texts need not be counted. */
 export function isLonger(text: string, most: number): boolean {
   return text.length > most && (text.length > 2 * most || Array.from(text).length > most);
 }

@@ -69,9 +69,9 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /**
    * The same service inside the caller's transaction, so that what it writes and the caller's own rows commit or roll
-   * back together (contract E5). Calls that join one transaction run one after the other, in the order they were started. What fails inside is undone to a savepoint and not retried: the transaction is the
-   * caller's. After a rollback a `Session` object that was appended to in it is behind, as if somebody else had written: see
-   * `onStaleSession`. One that was only read or created in it must be read again.
+   * back together (contract E5). Calls that join one transaction run one after the other, in the order they were started. What
+   * fails inside is undone to a savepoint and not retried: the transaction is the caller's. After a rollback a `Session` object
+   * that was appended to in it is behind, as if somebody else had written: see `onStaleSession`. One that was only read or created in it must be read again.
    *
    * @param tx the `EntityManager` that `em.transactional` hands out. Calls after the transaction has ended throw
    *   `InvalidArgumentError`.

@@ -245,7 +245,7 @@ function hasPlain(record: AppRecord | UserRecord | SessionRecord): boolean {
   );
 }
 
-/** Refuses what was plain in tables where it has to be encoded: it may be forged, and encoded here it would be trusted. */
+/** Refuses a text that was stored plain although a codec is required: it may be forged, and would be trusted once encoded. */
 export function refusePlain(record: string, required: readonly string[] = []): void {
   if (required.length > 0)
     throw new InvalidArgumentError(

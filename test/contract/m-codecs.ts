@@ -855,7 +855,7 @@ codecSuite.own(
         undefined,
       ]);
 
-    // A file may hold such texts, too: they are damage where it is imported, and nothing else is.
+    // A file may hold such texts, too. The import takes them, and each is damage of its row alone.
     const records = await read(new SessionMaintenance(orm.em).exportSessions({ appName: app, texts: 'asStored' }));
     const target = await scratch();
     await new SessionMaintenance(target.orm.em, options).importSessions(records, { texts: 'asStored' });
