@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
+import { callHost } from '../model/host-callbacks.js';
 import type { MaintenanceProgress, MaintenanceResult } from '../model/progress.js';
 import { deletionBatchSize, type BatchOptions } from './options.js';
 
@@ -54,7 +55,7 @@ export class Batches {
     this.#done.events += events;
     this.#done.batches++;
     this.#skipped += skipped;
-    this.#options.onProgress?.({ ...this.#done });
+    callHost(this.#options.onProgress, { ...this.#done });
     this.#isPauseDue = this.#pauseMs > 0 && !this.isDryRun;
   }
 }

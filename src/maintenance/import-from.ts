@@ -2,6 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { ForeignStore } from '../database/stores/foreign-store.js';
 import { aBoolean, aFunction, anything, object } from '../model/arguments.js';
+import { callHost } from '../model/host-callbacks.js';
 import type { ErrorContext } from '../model/options.js';
 import type { ImportFromProgress } from '../model/progress.js';
 import { writeForeign } from '../transfer/foreign/import-foreign.js';
@@ -24,9 +25,9 @@ export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress' | 't
   to: EntityManager;
   /** Reads and counts everything, and writes nothing. */
   dryRun?: boolean;
-  /** Called with each row that cannot be imported, and the reason; the import continues. */
+  /** Called with each row that cannot be imported, and the reason; the import continues, whatever it throws. */
   onRefused?: (row: RefusedRow) => void;
-  /** Called after each record with what has been written in all. */
+  /** Called after each record with what has been written in all. What it throws is ignored: the signal ends the import. */
   onProgress?: (progress: ImportFromProgress) => void;
 }
 
@@ -67,7 +68,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
   let refused = 0;
   const refuse = (row: RefusedRow) => {
     refused++;
-    onRefused?.(row);
+    callHost(onRefused, row);
   };
   const store = new ForeignStore(foreign.dialect, (name) => from.getPlatform().quoteIdentifier(name));
   const kind = await read((sql) => recognise(sql, store, from));
@@ -77,7 +78,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
   const progress = () => ({ ...target.progress, refused });
   return call.run(progress, () =>
     writeForeign(records, target, refuse, () => {
-      onProgress?.(progress());
+      callHost(onProgress, progress());
       return signal?.aborted !== true;
     }),
   );

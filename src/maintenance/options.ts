@@ -54,7 +54,7 @@ export interface BatchOptions {
   dryRun?: boolean;
   /** Also sessions whose lease somebody holds; false by default. */
   includeLeased?: boolean;
-  /** Called after each transaction with what has been done in all. What it throws ends the work and is thrown. */
+  /** Called after each transaction with what has been done in all. What it throws is ignored: the signal ends the work. */
   onProgress?: (progress: MaintenanceProgress) => void;
 }
 
@@ -111,7 +111,7 @@ export interface ReencodeOptions {
    * encryption alone. Afterwards such a text is forged, and this would have everybody trust it.
    */
   adoptPlain?: boolean;
-  /** Called after each transaction with what has been done in all. What it throws ends the work and is thrown. */
+  /** Called after each transaction with what has been done in all. What it throws is ignored: the signal ends the work. */
   onProgress?: (progress: ReencodeResult) => void;
 }
 
@@ -125,6 +125,7 @@ export interface ImportOptions {
   batchSize?: number;
   /** Ends the import before the next record when it fires. Nothing is thrown. */
   signal?: AbortSignal;
+  /** Called after each record with what has been written in all. What it throws is ignored: the signal ends the import. */
   onProgress?: (progress: ImportProgress) => void;
   /**
    * What becomes of a value of `user:` or `app:` state that is here already: `overwrite` (default) makes it that of the records,

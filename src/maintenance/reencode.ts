@@ -2,6 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import type { Database } from '../database/calls/database.js';
 import { RECODED_TABLES, type RecodedTable, type StoredText } from '../database/stores/recode-store.js';
 import { encodingOf } from '../model/codec.js';
+import { callHost } from '../model/host-callbacks.js';
 import { isPromise } from '../model/maybe-promise.js';
 import { givenKey } from '../model/keys.js';
 import type { ReencodeResult } from '../model/progress.js';
@@ -108,7 +109,7 @@ class ReencodeRun {
     }
     if (found.length === 0) return;
     this.#done.batches++;
-    this.#options.onProgress?.(this.result);
+    callHost(this.#options.onProgress, this.result);
     const { pauseMs = this.#database.dialect.sql.turnMs ?? 0, dryRun, signal } = this.#options;
     // The signal ends the wait, which then rejects.
     if (pauseMs > 0 && !dryRun) await setTimeout(pauseMs, undefined, { signal }).catch(() => undefined);

@@ -5,6 +5,7 @@ import type { Stores } from '../database/stores/stores.js';
 import type { Undecodable } from '../model/codec.js';
 import { DamagedSessionError, type Damage, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
+import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
@@ -79,15 +80,8 @@ export class DamageReporter {
   report(key: SessionKey, ...damages: readonly Damage[]): void {
     const error = damageError(key, ...damages);
     if (!error) return;
-    if (!this.#onDamage) {
-      this.#warn(key, error);
-      return;
-    }
-    try {
-      this.#onDamage(error);
-    } catch {
-      // An error in the host's callback must not make a session unreadable.
-    }
+    if (this.#onDamage) callHost(this.#onDamage, error);
+    else this.#warn(key, error);
   }
 
   #warn(key: SessionKey, error: DamagedSessionError): void {

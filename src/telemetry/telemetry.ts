@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { createRequire } from 'node:module';
 import type { DialectName } from '../../entities/dialect-name.js';
 import { AdkMikroOrmError, DatabaseError, InvalidArgumentError } from '../model/errors.js';
+import { callHost } from '../model/host-callbacks.js';
 import type { Failure } from '../model/failures.js';
 import type { ErrorContext } from '../model/options.js';
 
@@ -105,9 +106,12 @@ export class Telemetry {
       span.setAttributes({ ...error, ...detailsOf(thrown) });
       throw thrown;
     } finally {
-      const { duration, staleHandles } = this.#metrics();
-      duration.record(call.end(), { ...named, ...error });
-      if (error?.['error.type'] === 'ADK_STALE_SESSION') staleHandles.add(1, named);
+      // Span processors are the host's code, and the work may be committed.
+      callHost(() => {
+        const { duration, staleHandles } = this.#metrics();
+        duration.record(call.end(), { ...named, ...error });
+        if (error?.['error.type'] === 'ADK_STALE_SESSION') staleHandles.add(1, named);
+      });
     }
   }
 

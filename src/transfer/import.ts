@@ -3,6 +3,7 @@ import type { Run, Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
 import { incarnationWith, isEncoded, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
+import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ImportProgress } from '../model/progress.js';
 import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.js';
@@ -69,7 +70,7 @@ export class Import {
     for await (const record of records) {
       if (signal?.aborted) return;
       await this.add(record);
-      onProgress?.(this.progress);
+      callHost(onProgress, this.progress);
     }
     await this.end();
   }

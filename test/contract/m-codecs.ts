@@ -1095,17 +1095,7 @@ codecSuite.own(
     const maintenance = new SessionMaintenance(orm.em, { codec });
     const options = { appName: app, batchSize: 5, pauseMs: 0 };
 
-    // A process that ends here has done this much.
-    const crash = new RangeError('killed');
-    const error = await errorOf(
-      maintenance.reencode({
-        ...options,
-        onProgress: ({ batches }) => {
-          if (batches === 2) throw crash;
-        },
-      }),
-    );
-    expect(error).toBe(crash);
+    await maintenance.reencode({ ...options, maxBatches: 2 });
     const keys = async () => (await textsIn(context)).map((text) => /"key":"(.*?)"/.exec(text)?.[1]);
     const countOf = async (key: string) => (await keys()).filter((each) => each === key).length;
     expect(await countOf('k2')).toBe(10);

@@ -11,6 +11,7 @@ import {
 } from '../../model/errors.js';
 import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
 import { TextCodec, type Codec } from '../../model/codec.js';
+import { callHost } from '../../model/host-callbacks.js';
 import type { MaybePromise } from '../../model/maybe-promise.js';
 import { StoredTexts, TextsAwaited } from '../../model/stored-texts.js';
 import type { ErrorContext, ReportingOptions, RetryOptions } from '../../model/options.js';
@@ -245,13 +246,7 @@ export class Database {
   /** Reports an error to the host, in the driver's own words (contract O8). */
   report(error: unknown, context: ErrorContext): void {
     if (error instanceof AdkMikroOrmError) return;
-    try {
-      // A function that is asynchronous fits, too; what it rejects with must not end the process.
-      const reported: unknown = this.#options.onError?.(error, context);
-      Promise.resolve(reported).catch(() => undefined);
-    } catch {
-      // The host's log is no part of the call.
-    }
+    callHost(this.#options.onError, error, context);
   }
 
   /**

@@ -1,11 +1,17 @@
 import { DriverException, type Configuration, type EntityManager, type ExceptionConverter } from '@mikro-orm/core';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import { callHost } from '../../model/host-callbacks.js';
 import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
 import { isObject } from '../../model/objects.js';
 
 /** The member of a connection of MikroORM that is used: its `executeQuery` calls it after each statement. */
 interface LoggingConnection {
   logQuery(shown: string, context: QueryLogContext): void;
+}
+
+/** The member of MikroORM's own logger that is used: the host's `logger`. */
+interface WritingLogger {
+  writer?: (message: string) => unknown;
 }
 
 interface QueryLogContext {
@@ -44,12 +50,7 @@ export class Statements {
     const query = this.#config.get('onQuery')?.(given, [...values]) ?? given;
     const start = Date.now();
     const log = (what: Pick<QueryLogContext, 'results' | 'affected' | 'level'>) =>
-      this.#connection.logQuery(this.#shown(query, values), {
-        query,
-        params: values,
-        took: Date.now() - start,
-        ...what,
-      });
+      callHost(() => this.#log(query, { query, params: values, took: Date.now() - start, ...what }));
     const answered = (result: DriverResult) => {
       log(context.wants === 'rows' ? { results: result.rows.length } : { affected: result.affectedRows });
       return result;
@@ -65,6 +66,18 @@ export class Statements {
       return failed(error);
     }
     return isPromise(sent) ? sent.then(answered, failed) : answered(sent);
+  }
+
+  #log(query: string, context: QueryLogContext): void {
+    const logger = this.#config.getLogger() as WritingLogger;
+    const { writer } = logger;
+    // MikroORM drops what it returns, so that a promise which rejects would end the process.
+    if (writer) logger.writer = (message) => callHost(writer, message);
+    try {
+      this.#connection.logQuery(this.#shown(query, context.params), context);
+    } finally {
+      if (writer) logger.writer = writer;
+    }
   }
 
   /** What the host's log shows of a statement. */
