@@ -32,10 +32,16 @@ const noArrowUp = ROOMS.slice(1).flatMap((room, i) =>
   })),
 );
 
+const judgeOfAll = {
+  target: 'packages/session-contract',
+  from: ['src', 'entities', 'migrations'],
+  message: 'The contract judges any session service, so it uses none.',
+};
+
 export default defineConfig(
   {
     ignores: [
-      'dist',
+      '**/dist',
       'coverage',
       'examples/testing',
       'examples/frameworks',
@@ -62,7 +68,7 @@ export default defineConfig(
     },
     rules: {
       'import-x/no-cycle': ['error', { ignoreExternal: true }],
-      'import-x/no-restricted-paths': ['error', { zones: noArrowUp }],
+      'import-x/no-restricted-paths': ['error', { zones: [...noArrowUp, judgeOfAll] }],
       '@typescript-eslint/no-unnecessary-condition': 'off', // handles made by hand lack what the ADK's types promise
       '@typescript-eslint/no-dynamic-delete': 'off', // what state keys are for
       '@typescript-eslint/no-unsafe-class-instance-assignment': 'off', // entity managers are known by their base class only

@@ -2,12 +2,16 @@ import { createHash } from 'node:crypto';
 import path from 'node:path';
 import ts from 'typescript';
 
-/** The entries of package.json, and their sources. */
-const ENTRIES = {
+/** What users import, and its source. */
+export const ENTRIES = {
   'adk-mikro-orm': 'src/index.ts',
   'adk-mikro-orm/import': 'src/import.ts',
+  'adk-mikro-orm/testing': 'src/testing/index.ts',
+  'adk-mikro-orm/studio': 'src/studio/index.ts',
+  'adk-mikro-orm/codecs': 'src/codecs/index.ts',
   'adk-mikro-orm/entities': 'entities/index.ts',
   'adk-mikro-orm/migrations': 'migrations/index.ts',
+  'adk-session-contract': 'packages/session-contract/src/index.ts',
 };
 
 /** How long a declaration may be, in characters. */

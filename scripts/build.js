@@ -1,4 +1,4 @@
-// Builds the package: ES modules, CommonJS and their types. The sources are bundled into a few files, since each file that
+// Builds the package of the current folder: ES modules, CommonJS and their types. The sources are bundled into a few files, since each file that
 // Node.js loads costs a host's start about half a millisecond.
 import { build, transform } from 'esbuild';
 import { execFileSync } from 'node:child_process';
@@ -18,20 +18,21 @@ execFileSync(process.execPath, [tsc, '--project', 'tsconfig.build.json', ...proc
   stdio: 'inherit',
 });
 
-const entries = [
-  'src/index.ts',
-  'src/import.ts',
-  'src/codecs/index.ts',
-  'src/studio/index.ts',
-  'src/testing/index.ts',
-  'entities/index.ts',
-  'migrations/index.ts',
-];
+/** @type {unknown} */
+const read = JSON.parse(readFileSync('package.json', 'utf8'));
+const manifest =
+  /** @type {{ exports: Record<string, string | { import: { default: string } }>, bin: Record<string, string> }} */ (
+    read
+  );
+const entries = Object.values(manifest.exports).flatMap((entry) =>
+  typeof entry === 'string' ? [] : [sourceOf(entry.import.default)],
+);
+const programs = Object.values(manifest.bin).map(sourceOf);
 keepReachable(ESM);
 // Those of CommonJS are the same: it is the package.json of a folder that says which of the two they are.
 cpSync(ESM, CJS, { recursive: true });
-for (const { path: file, text } of await bundled([...entries, 'src/cli/main.ts'])) write(file, text);
-// The command line is run, never imported.
+for (const { path: file, text } of await bundled([...entries, ...programs])) write(file, text);
+// A program is run, never imported.
 for (const { path: file, text } of await bundled(entries)) {
   // esbuild splits ES modules alone; each of the files becomes CommonJS by itself.
   const { code } = await transform(text, { ...TARGET, format: 'cjs', supported: { 'dynamic-import': false } });
@@ -40,6 +41,11 @@ for (const { path: file, text } of await bundled(entries)) {
 // Says what the .js files of the folder are, whatever the package.json above says.
 write(path.join(ESM, 'package.json'), JSON.stringify({ type: 'module', sideEffects: false }) + '\n');
 write(path.join(CJS, 'package.json'), JSON.stringify({ type: 'commonjs', sideEffects: false }) + '\n');
+
+/** @param {string} built a file that package.json names. */
+function sourceOf(built) {
+  return path.relative(ESM, built).replace(/\.js$/, '.ts');
+}
 
 /**
  * Removes the declarations that no entry leads to: two thirds of them.

@@ -1,11 +1,10 @@
-// Ends a release whose package.json does not say where the package comes from: npm would publish it without links.
+// Ends a release if package.json does not say where the package comes from: npm would publish it without links.
 import { readFileSync } from 'node:fs';
-import path from 'node:path';
 
 const NEEDED = ['repository', 'homepage', 'bugs', 'author'];
 
 /** @type {unknown} */
-const manifest = JSON.parse(readFileSync(path.resolve(import.meta.dirname, '../package.json'), 'utf8'));
+const manifest = JSON.parse(readFileSync('package.json', 'utf8'));
 const fields = typeof manifest === 'object' && manifest !== null ? Object.keys(manifest) : [];
 const missing = NEEDED.filter((field) => !fields.includes(field));
 if (missing.length > 0) {

@@ -1,5 +1,4 @@
 import { Command, CommanderError, Option } from 'commander';
-import { checkService } from './commands/check-service.js';
 import { doctor } from './commands/doctor.js';
 import { fork } from './commands/fork.js';
 import { list, show, stats, tail } from './commands/inspect.js';
@@ -11,8 +10,7 @@ import { rewind } from './commands/rewind.js';
 import { studio } from './commands/studio.js';
 import { exportSessions, importSessions } from './commands/transfer.js';
 import { web } from './commands/web.js';
-import { LEVELS } from '../testing/rule.js';
-import { action, actionAlone, fail, sessionAction } from './run.js';
+import { action, fail, sessionAction } from './run.js';
 import { duration, label, logCursor, port, time, wholeNumber } from './values.js';
 import { packageVersion } from '../operations/version.js';
 
@@ -173,11 +171,6 @@ function program(): Command {
     .argument('[folder]', 'where the agents are', '.')
     .option('--port <n>', 'the port of localhost (default: 8000)', port)
     .action(action(web));
-
-  command('check-service', 'judges a session service by rules of the contract', 'check-service ./my-service.mjs')
-    .argument('<file>', 'a JavaScript module whose default export is { name, open }, as for checkSessionService')
-    .addOption(new Option('--level <level>', 'the rules up to this one, each of which has to be held').choices(LEVELS))
-    .action(actionAlone(checkService));
 
   return program;
 }

@@ -64,25 +64,6 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
   };
 }
 
-/** What a command that needs no database does, with its arguments and its options. */
-export type WorkAlone<Args extends unknown[]> = (terminal: Terminal, ...args: Args) => Promise<CommandResult>;
-
-/** As `action`, for a command that needs no database. */
-export function actionAlone<Args extends unknown[]>(work: WorkAlone<Args>) {
-  return async function (this: Command, ...args: unknown[]): Promise<void> {
-    const { json = false, config, url, codec } = this.optsWithGlobals<GlobalOptions>();
-    try {
-      if ([config, url, codec].some((option) => option !== undefined))
-        throw new UsageError(`${this.name()} opens no database: leave out --config, --url and --codec.`);
-      // Commander adds the command itself.
-      const outcome = await work(new Terminal(json), ...(args.slice(0, -1) as Args));
-      process.exitCode = outcome === 'failed' ? 1 : 0;
-    } catch (error) {
-      fail(error);
-    }
-  };
-}
-
 /** What a command does with the session that its arguments name, and its options. */
 export type SessionWork<Flags> = (context: Context, key: SessionKey, flags: Flags) => Promise<CommandResult>;
 

@@ -1,10 +1,9 @@
 import { Utils, type MikroORM, type Options } from '@mikro-orm/core';
 import { MikroOrmSessionService, adkEntities, migrate } from '../index.js';
 import { SchemaError, driverCodeOf } from '../model/errors.js';
-import type { ServiceStore } from './rule.js';
 
 /** A session service for one test, with a database of its own. */
-export interface TestSessionService extends ServiceStore {
+export interface TestSessionService {
   service: MikroOrmSessionService;
   /** Of the database, to read its tables, or to make another service with options of your own. */
   orm: MikroORM;

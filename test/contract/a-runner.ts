@@ -1,10 +1,10 @@
 import { BaseSessionService, State, type Event, type Session } from '@google/adk';
 import { ConnectionException } from '@mikro-orm/core';
 import { MikroOrmSessionService } from '../../src/index.js';
-import { APPEND_RULES } from '../../src/testing/append-rules.js';
-import { CALLER_RULES } from '../../src/testing/caller-rules.js';
-import { discreet } from '../../src/testing/checks.js';
-import { HANDLE_RULES } from '../../src/testing/handle-rules.js';
+import { APPEND_RULES } from '../../packages/session-contract/src/append-rules.js';
+import { CALLER_RULES } from '../../packages/session-contract/src/caller-rules.js';
+import { discreet } from '../../packages/session-contract/src/checks.js';
+import { HANDLE_RULES } from '../../packages/session-contract/src/handle-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, withConnections } from './rule.js';
 import {

@@ -1,6 +1,6 @@
 import { LogLevel, setLogLevel } from '@google/adk';
-import { SERVICE_RULES } from '../../src/testing/contract.js';
-import { checkSessionService } from '../../src/testing/index.js';
+import { SERVICE_RULES } from '../../packages/session-contract/src/contract.js';
+import { checkSessionService } from '../../packages/session-contract/src/index.js';
 import type { Deviations } from '../support/harnesses/deviations.js';
 import { REFERENCES, type ReferenceHarness } from '../support/harnesses/references.js';
 import { expectGenerated } from '../support/generated.js';

@@ -1,6 +1,6 @@
 import { LockMode } from '@mikro-orm/core';
 import { AdkAppState, AdkUserState } from '../../entities/index.js';
-import { STATE_RULES } from '../../src/testing/state-rules.js';
+import { STATE_RULES } from '../../packages/session-contract/src/state-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
 import { expectCode, eventOf, range } from './tools.js';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { AdkSession, AdkSessionState } from '../../entities/index.js';
 import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
-import { EVENT_RULES } from '../../src/testing/event-rules.js';
-import { DAMAGED_BY_JSON, JSON_RULES } from '../../src/testing/json-rules.js';
+import { EVENT_RULES } from '../../packages/session-contract/src/event-rules.js';
+import { DAMAGED_BY_JSON, JSON_RULES } from '../../packages/session-contract/src/json-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { expectOfRandom } from '../support/random.js';
 import { Suite } from './rule.js';

@@ -1,7 +1,7 @@
 import { EventLog, MikroOrmSessionService, SessionLeases, deriveSessionId } from '../../src/index.js';
-import { KEY_RULES } from '../../src/testing/key-rules.js';
-import { randomName, randomNumbers, type Alphabet } from '../../src/testing/random.js';
-import { SESSION_RULES } from '../../src/testing/session-rules.js';
+import { KEY_RULES } from '../../packages/session-contract/src/key-rules.js';
+import { randomName, randomNumbers, type Alphabet } from '../../packages/session-contract/src/random.js';
+import { SESSION_RULES } from '../../packages/session-contract/src/session-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { Suite, withConnections } from './rule.js';
 import { errorOf, expectCode, eventOf, faulty, idsOf, plain, range, saying, textsOf } from './tools.js';

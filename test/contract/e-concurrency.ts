@@ -7,7 +7,7 @@ import type { Sql } from '../../src/database/sql/sql.js';
 import { Stores } from '../../src/database/stores/stores.js';
 import { Database } from '../../src/database/calls/database.js';
 import type { SessionKey } from '../../src/model/keys.js';
-import { CONCURRENCY_RULES } from '../../src/testing/concurrency-rules.js';
+import { CONCURRENCY_RULES } from '../../packages/session-contract/src/concurrency-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { createDatabase } from '../support/servers.js';
 import { isMikroOrm7 } from '../support/mikro-orm.js';

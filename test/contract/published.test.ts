@@ -1,8 +1,12 @@
 import { InMemorySessionService } from '@google/adk';
 import { MikroOrmSessionService } from '../../src/index.js';
-import { SERVICE_RULES } from '../../src/testing/contract.js';
-import { DURABILITY_RULES } from '../../src/testing/durability-rules.js';
-import { checkSessionService, describeSessionServiceContract, type ServiceStore } from '../../src/testing/index.js';
+import { SERVICE_RULES } from '../../packages/session-contract/src/contract.js';
+import { DURABILITY_RULES } from '../../packages/session-contract/src/durability-rules.js';
+import {
+  checkSessionService,
+  describeSessionServiceContract,
+  type ServiceStore,
+} from '../../packages/session-contract/src/index.js';
 import { expectGenerated } from '../support/generated.js';
 import { HARNESSES } from '../support/harnesses/index.js';
 import type { OwnHarness } from '../support/harnesses/harness.js';
@@ -91,7 +95,7 @@ test('level says up to which level rules are judged, and is refused where the st
   );
   expect(close).toHaveBeenCalledTimes(2);
   const wrong = { level: 'all' as 'every' };
-  await expect(checkSessionService(harness(), wrong)).rejects.toMatchObject({ code: 'ADK_INVALID_ARGUMENT' });
+  await expect(checkSessionService(harness(), wrong)).rejects.toThrow(RangeError);
 });
 
 test.each([

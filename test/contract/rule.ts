@@ -1,4 +1,4 @@
-import type { RuleContext, ServiceRule } from '../../src/testing/rule.js';
+import type { RuleContext, ServiceRule } from '../../packages/session-contract/src/rule.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { databasesOf } from '../support/servers.js';
 
@@ -18,7 +18,7 @@ export interface OwnContext extends Omit<RuleContext, keyof OwnStore>, OwnStore 
   scratch(): Promise<OwnStore>;
 }
 
-export type { EventParams } from '../../src/testing/rule.js';
+export type { EventParams } from '../../packages/session-contract/src/rule.js';
 
 export const nameOf = ({ rule, title }: Pick<Rule, 'rule' | 'title'>) => `${rule} ${title}`;
 

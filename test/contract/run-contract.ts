@@ -1,4 +1,4 @@
-import { helpersOf } from '../../src/testing/context.js';
+import { helpersOf } from '../../packages/session-contract/src/context.js';
 import { HARNESSES } from '../support/harnesses/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { nameOf, type Rule } from './rule.js';

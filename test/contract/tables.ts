@@ -1,4 +1,4 @@
-import type { Level, ServiceRule, DurableRule } from '../../src/testing/rule.js';
+import type { Level, ServiceRule, DurableRule } from '../../packages/session-contract/src/rule.js';
 import type { Deviations } from '../support/harnesses/deviations.js';
 import { RULES } from './rules.js';
 

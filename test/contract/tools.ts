@@ -11,7 +11,7 @@ import { AdkMikroOrmError } from '../../src/index.js';
 /** So long that it is not renewed while a file runs: other tests would count the renewals among their statements. */
 export const LONG_LEASE = { ttlMs: 600_000 };
 
-export { remember } from '../../src/testing/checks.js';
+export { remember } from '../../packages/session-contract/src/checks.js';
 
 /** The tables, without their prefix, in an order in which they can be dropped. */
 export const TABLES = [

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { randomNumbers, type Random } from '../../src/testing/random.js';
+import { randomNumbers, type Random } from '../../packages/session-contract/src/random.js';
 
 /** `ADK_TEST_SEED=… npx jest …` draws other random cases and numbers than the tests do by themselves. */
 export const SEED = Number(process.env['ADK_TEST_SEED'] ?? 1);

@@ -1,6 +1,6 @@
 import { decode, encode } from '../../src/model/event-codec.js';
 import { decodeExactly } from '../../src/model/exact-json.js';
-import { randomNumbers, randomValue } from '../../src/testing/random.js';
+import { randomNumbers, randomValue } from '../../packages/session-contract/src/random.js';
 
 describe('decodeExactly', () => {
   test.each([

@@ -1,6 +1,6 @@
 import { LogLevel, setLogLevel } from '@google/adk';
-import { SERVICE_RULES } from '../../../src/testing/contract.js';
-import { checkSessionService, describeSessionServiceContract } from '../../../src/testing/index.js';
+import { SERVICE_RULES } from '../../../packages/session-contract/src/contract.js';
+import { checkSessionService, describeSessionServiceContract } from '../../../packages/session-contract/src/index.js';
 import { nameOf } from '../rule.js';
 import { InMemory } from './in-memory.js';
 import { MUTANTS, storeOf, type Mutant } from './mutants.js';

@@ -13,7 +13,7 @@ import {
   type Session,
 } from '@google/adk';
 import type { SessionKey } from '../../../src/model/keys.js';
-import type { Level, ServiceStore } from '../../../src/testing/index.js';
+import type { Level, ServiceStore } from '../../../packages/session-contract/src/index.js';
 import { keyOf } from '../../support/harnesses/harness.js';
 import { InMemory, Store, type KeptSession, type Scope, type Texts } from './in-memory.js';
 

@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../../entities/index.js';
@@ -19,7 +18,6 @@ import {
 import { packageVersion } from '../../../src/operations/version.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
 import { until } from '../../contract/tools.js';
-import { WorkerBundle } from '../../support/worker-bundle.js';
 import { Proxy } from '../../faults/fire/proxy.js';
 import { ended, prepare, remove, run, runAlone, runOnTerminal, start } from './command.js';
 
@@ -493,72 +491,9 @@ describe('in general', () => {
     }
   });
 
-  describe('check-service', () => {
-    // Beside the sources, where it finds ADK. Each test has a file of its own, since Node.js loads a file once.
-    const harnessOf = async (name: string, contents: string) => {
-      const file = path.join('test/hosts/cli', `harness-${name}.mjs`);
-      await writeFile(file, `import { InMemorySessionService } from '@google/adk';\n${contents}`);
-      files.push(file);
-      return file;
-    };
-    const inMemory = 'const open = async () => ({ service: new InMemorySessionService() });';
-    const files: string[] = [];
-    afterEach(() => Promise.all(files.splice(0).map((file) => rm(file))));
-
-    test('prints which rules are held, broken and left out', async () => {
-      const harness = await harnessOf('in-memory', `${inMemory} export default { name: 'in memory', open };`);
-      const verdicts: { rule: string; result: string; level: string; error?: string }[] = await json(
-        ['check-service', harness],
-        1,
-      );
-      const broken = verdicts.filter(({ result }) => result === 'broken');
-      expect(broken).toContainEqual({
-        ...{ rule: 'B1', level: 'every', result: 'broken', error: expect.stringMatching(/should be .* and is/) },
-        title: 'createSession gives keys to app, user and session by their prefix',
-      });
-      expect(new Set(verdicts.map(({ result }) => result))).toEqual(new Set(['held', 'broken', 'left out']));
-      const { code, out } = await run(['check-service', harness]);
-      expect(code).toBe(1);
-      expect(out).toMatch(
-        /^rule +level +result +in memory\nA1 +every +held +.*^B1 +every +broken +createSession gives keys/ms,
-      );
-      expect(out).toContain(`\nB1 createSession gives keys to app, user and session by their prefix\nThe state`);
-      expect(out.match(/ left out /g)).toHaveLength(verdicts.filter(({ result }) => result === 'left out').length);
-    });
-
-    test('a service that keeps all of a level passes', async () => {
-      const entry = new WorkerBundle('src/testing/index.ts');
-      await entry.build();
-      const harness = await harnessOf(
-        'ours',
-        `import { testSessionService } from ${JSON.stringify(pathToFileURL(entry.path).href)};
-         export default { name: 'ours', open: testSessionService };`,
-      );
-      const { code, out, err } = await run(['check-service', harness, '--level', 'every']);
-      expect({ code, err }).toEqual({ code: 0, err: '' });
-      expect(out).not.toMatch(/ broken /);
-      expect(await run(['check-service', harness, '--level', 'shared'])).toMatchObject({
-        ...{ code: 2, out: '', err: expect.stringMatching(/level shared need another/) },
-      });
-      await entry.remove();
-    });
-
-    test.each([
-      [[], /no default export with a name and a function open/],
-      [['--level', 'all'], /Allowed choices are every, shared, durable/],
-      [['--url', 'sqlite::memory:'], /opens no database/],
-    ])('%j is a wrong command line', async (args, message) => {
-      const harness = await harnessOf('nameless', `${inMemory} export { open };`);
-      expect(await run(['check-service', harness, ...args])).toMatchObject({
-        ...{ code: 2, out: '', err: expect.stringMatching(message) },
-      });
-    });
-  });
-
   test.each([
     [['stats', '--url', 'oracle:x'], /has to begin with/],
     [['stats', '--url', 'sqlite:/nowhere/x.sqlite'], /There is no file/],
-    [['check-service', 'nowhere.mjs'], /There is no file nowhere\.mjs/],
     [['stats', '--ap', 'x'], /unknown option/],
     [['prune', '--idle-for', 'soon', '--url', 'sqlite::memory:'], /90d/],
     [['nonsense'], /unknown command/],
@@ -596,7 +531,7 @@ describe('in general', () => {
     expect(code).toBe(0);
     const commands = [...out.matchAll(/^ {2}([a-z][a-z-]*) .*  [a-z]/gm)].map(([, command]) => command!);
     expect(commands).toEqual(
-      'doctor migrate stats list show tail studio prune trim erase-user export import repair recode fork rewind web check-service help'.split(
+      'doctor migrate stats list show tail studio prune trim erase-user export import repair recode fork rewind web help'.split(
         ' ',
       ),
     );

@@ -1,15 +1,8 @@
 import path from 'node:path';
 import ts from 'typescript';
+import { ENTRIES as entries } from '../../../scripts/api-report.js';
 
-const ENTRIES = [
-  'src/index.ts',
-  'src/import.ts',
-  'src/testing/index.ts',
-  'src/codecs/index.ts',
-  'src/studio/index.ts',
-  'entities/index.ts',
-  'migrations/index.ts',
-].map((file) => path.resolve(file));
+const ENTRIES = Object.values(entries).map((file) => path.resolve(file));
 
 /** Types of this package that the members of exported things mention, by name, and that are not exported themselves. */
 function unexported(program: ts.Program, entry: string): string[] {

@@ -11,9 +11,9 @@ import { compression, encryption, type Codec } from 'adk-mikro-orm/codecs';
 import { importFrom } from 'adk-mikro-orm/import';
 import { adkMigrations } from 'adk-mikro-orm/migrations';
 import { createStudio } from 'adk-mikro-orm/studio';
-import type { ServiceHarness } from 'adk-mikro-orm/testing';
+import type { TestSessionService } from 'adk-mikro-orm/testing';
 
-export type Harness = ServiceHarness;
+export type Store = TestSessionService;
 
 async function main(): Promise<void> {
   const errors: readonly (typeof AdkMikroOrmError | (new (...args: never[]) => AdkMikroOrmError))[] = [

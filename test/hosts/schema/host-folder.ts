@@ -31,11 +31,14 @@ export const Ticket = defineEntity({ name: 'Ticket', properties: { id: p.integer
 
 const NO_ENTITY = 'export const Ticket = [];';
 
-/** @returns the package, packed by a build that checks no types; the first that asks in a run of tests makes it. */
-export async function packPackage(): Promise<string> {
+/**
+ * @param folder that of the package's package.json.
+ * @returns the package, packed by a build that checks no types; the first that asks in a run of tests makes it.
+ */
+export async function packPackage(folder = '.'): Promise<string> {
   if (!hasTestsOfCi) throw new Error('A test that packs the package has to be listed in test/support/left-to-ci.js');
   // The end of the run sweeps these.
-  const tarball = path.join(databaseFolder(), `${runPrefix()}package.tgz`);
+  const tarball = path.join(databaseFolder(), `${runPrefix()}${path.basename(path.resolve(repository, folder))}.tgz`);
   if (existsSync(tarball)) return tarball;
   const root = await mkdtemp(path.join(databaseFolder(), `${runPrefix()}pack-`));
   // Packed in a copy, for the build begins by removing `dist`, and other tests build too.
@@ -46,6 +49,7 @@ export async function packPackage(): Promise<string> {
     'entities',
     'examples',
     'migrations',
+    'packages',
     'scripts',
     'src',
     'CHANGELOG.md',
@@ -62,8 +66,9 @@ export async function packPackage(): Promise<string> {
   }
   await symlink(builders, path.join(copy, 'node_modules'), 'junction');
   // `npm run check:package` packs by the build that checks them.
-  await run(process.execPath, ['scripts/build.js', '--noCheck'], { cwd: copy });
-  await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd: copy });
+  const cwd = path.join(copy, folder);
+  await run(process.execPath, [path.join(copy, 'scripts/build.js'), '--noCheck'], { cwd });
+  await run('npm', ['pack', '--ignore-scripts', '--pack-destination', root], { cwd });
   const [packed = ''] = (await readdir(root)).filter((file) => file.endsWith('.tgz'));
   // A file that has the name is whole. Two workers that ask at once make the same one.
   await rename(path.join(root, packed), tarball);

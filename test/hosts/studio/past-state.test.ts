@@ -5,7 +5,7 @@ import type { StateEntry } from '../../../src/model/state.js';
 import { readerOf } from '../../../src/operations/reader.js';
 import { readPast } from '../../../src/sessions/history.js';
 import { pastStateOf, type PastLimits } from '../../../src/studio/past-state.js';
-import { randomNumbers } from '../../../src/testing/random.js';
+import { randomNumbers } from '../../../packages/session-contract/src/random.js';
 import { availableDatabases } from '../../support/servers.js';
 import { Served } from './served.js';
 

@@ -38,4 +38,4 @@ export interface OwnStore {
   recorded(work: () => Promise<unknown>): Promise<RecordedStatement[]>;
 }
 
-export { keyOf } from '../../../src/testing/rule.js';
+export { keyOf } from '../../../packages/session-contract/src/rule.js';

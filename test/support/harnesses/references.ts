@@ -1,7 +1,7 @@
 import { InMemorySessionService } from '@google/adk';
 import { DatabaseSessionService } from '@google/adk/sessions/database';
 import type { MikroORM } from '@mikro-orm/core';
-import type { ServiceHarness, ServiceStore } from '../../../src/testing/index.js';
+import type { ServiceHarness, ServiceStore } from '../../../packages/session-contract/src/index.js';
 import { isMikroOrm7 } from '../mikro-orm.js';
 import { createDatabase } from '../servers.js';
 import { DATABASES } from './databases.js';

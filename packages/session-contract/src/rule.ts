@@ -1,12 +1,12 @@
 import type {
   BaseSessionService,
+  CompositeSessionKey,
   CreateEventParams,
   CreateSessionRequest,
   Event,
   GetSessionConfig,
   Session,
 } from '@google/adk';
-import type { SessionKey } from '../model/keys.js';
 
 /** A store of a session service that is judged, empty at first. */
 export interface ServiceStore {
@@ -73,7 +73,10 @@ export interface RuleContext {
   /** Reads a session anew, from the other service. */
   fresh(this: void, session: Session, config?: GetSessionConfig): Promise<Session>;
   /** What is in storage. */
-  stored(this: void, key: SessionKey): Promise<Pick<Session, 'state' | 'events' | 'lastUpdateTime'> | undefined>;
+  stored(
+    this: void,
+    key: CompositeSessionKey,
+  ): Promise<Pick<Session, 'state' | 'events' | 'lastUpdateTime'> | undefined>;
 }
 
 export interface DurableContext extends RuleContext {
@@ -81,6 +84,6 @@ export interface DurableContext extends RuleContext {
   reopen(this: void, how: { killed: boolean }): Promise<BaseSessionService>;
 }
 
-export function keyOf({ appName, userId, id }: Pick<Session, 'appName' | 'userId' | 'id'>): SessionKey {
+export function keyOf({ appName, userId, id }: Pick<Session, 'appName' | 'userId' | 'id'>): CompositeSessionKey {
   return { appName, userId, sessionId: id };
 }

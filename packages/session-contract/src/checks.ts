@@ -18,6 +18,9 @@ export function holds(isSo: boolean, words: string): asserts isSo {
   if (!isSo) throw new Error(words);
 }
 
+/** What the caller asked for is not possible. */
+export class UsageError extends RangeError {}
+
 /** Thrown by a rule that cannot judge the service. */
 export class CannotJudge extends Error {}
 

@@ -1,7 +1,6 @@
-import { InvalidArgumentError } from '../model/errors.js';
 import { APPEND_RULES } from './append-rules.js';
 import { CALLER_RULES } from './caller-rules.js';
-import { CannotJudge } from './checks.js';
+import { CannotJudge, UsageError } from './checks.js';
 import { CONCURRENCY_RULES } from './concurrency-rules.js';
 import { helpersOf } from './context.js';
 import { DURABILITY_RULES } from './durability-rules.js';
@@ -110,17 +109,17 @@ export interface CheckOptions {
  *
  * @param harness how to open the service.
  * @returns what became of each rule, in the order of docs/contract.md.
- * @throws InvalidArgumentError when the store lacks what the rules of the level need, and what opening or closing it throws.
+ * @throws RangeError when there is no such level, or the store lacks what its rules need; and what opening or closing the store throws.
  */
 export async function checkSessionService(harness: ServiceHarness, { level }: CheckOptions = {}): Promise<Verdict[]> {
   if (level !== undefined && !LEVELS.includes(level))
-    throw new InvalidArgumentError(`level has to be one of ${LEVELS.join(', ')}.`);
+    throw new UsageError(`level has to be one of ${LEVELS.join(', ')}.`);
   const judged: Judged = { store: await harness.open() };
   try {
     const wanted = LEVELS.slice(0, level === undefined ? undefined : LEVELS.indexOf(level) + 1);
     const lacking = level && wanted.find((each) => !allows(judged.store, each));
     if (lacking !== undefined)
-      throw new InvalidArgumentError(
+      throw new UsageError(
         `The rules of the level ${lacking} need ${NEEDED[lacking] ?? ''} of what open() returns. Or choose a lower level.`,
       );
     const verdicts: Verdict[] = [];
