@@ -48,7 +48,6 @@ export default defineConfig(
       'test/mikro-orm-7/copy',
       'site/.vitepress',
       'site/pages',
-      'test/hosts/schema/previous-version.js',
     ],
   },
   tseslint.configs.strictTypeChecked,

@@ -18,8 +18,8 @@ export const USAGE = `${COMMAND} -- [options]
   --quick                 less of everything, on SQLite and PostgreSQL, in under a minute
   --only <databases>      better-sqlite, sqlite (MikroORM 6), postgresql, mysql, mariadb, with commas between them
   --workload <names>      create, append, history, state, concurrency, read, list, delete, batch, log;
-                          only when it is named: maintenance, which takes minutes for each database, upgrade,
-                          which compares appends with those of the version before the last migration, and codecs
+                          only when it is named: maintenance, which takes minutes for each database,
+                          and codecs
   --rounds <n>            how many rounds
   --out <folder>          where results and charts go; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run,
                           a folder of the system's temporary files for any other

@@ -10,7 +10,7 @@ import * as mysql from './mysql.js';
 import * as postgresql from './postgresql.js';
 import { refuseDroppingConfig } from './refuse-config.js';
 import * as sqlite from './sqlite.js';
-import { LATER, TABLES, checkTables, locationFor, refuseDifferent, type Query } from './tables.js';
+import { TABLES, checkTables, locationFor, refuseDifferent, type Query } from './tables.js';
 
 type MigrationArguments = ConstructorParameters<typeof Migration>;
 
@@ -98,14 +98,13 @@ function located(
     }
 
     /**
-     * `create table if not exists` leaves a table of the same name as it is, and a later statement would fail. A table
-     * that the first migration has made passes: another process may have come no further yet, or was killed there.
+     * `create table if not exists` leaves a table of the same name as it is, and a later statement would fail.
      *
      * @throws SchemaError when a table has other columns.
      */
     async #refuseStrangers(): Promise<void> {
       const query: Query = async (sql, values) => (await this.execute(sql, values)) as { name: string }[];
-      refuseDifferent(await checkTables(query, locationFor(this.config, { dialect, ...options }), LATER));
+      refuseDifferent(await checkTables(query, locationFor(this.config, { dialect, ...options })));
     }
 
     async #hasSchema(schema: string): Promise<boolean> {
@@ -114,11 +113,11 @@ function located(
     }
 
     override addSql(sql: Parameters<Migration['addSql']>[0]): void {
-      super.addSql(typeof sql === 'string' ? this.withLocation(sql) : sql);
+      super.addSql(typeof sql === 'string' ? this.#withLocation(sql) : sql);
     }
 
-    /** Replaces `adk_…` in a statement; overrides that of `LocatedMigration` where the migration is one. */
-    withLocation(sql: string): string {
+    /** Replaces `adk_…` in a statement. */
+    #withLocation(sql: string): string {
       return sql.replace(/(["`]?)\badk_(\w+)\1/g, (_match, _quote, suffix: string) => {
         const name = quoted(tablePrefix + suffix);
         // An index is in the schema of its table, and its name must not contain the schema.

@@ -45,19 +45,14 @@ export async function migrate(orm: MikroORM): Promise<void> {
   const storage = new MigrationStorage(driver, orm.config.get('migrations'));
   const all = adkMigrations(dialect, options);
   const pending = new PendingMigrations(em, dialect, storage, all);
-  const checkTables = (mayLack?: ReadonlySet<string>) =>
-    tables.checkTables((sql, values) => connection.execute(sql, values), location, mayLack);
   const first = BEFORE_MIGRATIONS[dialect];
   if (first) await patiently(() => connection.execute(first));
   // This takes a connection of its own, and the pool may have only one, so it comes before the transaction.
   await pending.prepare();
 
   const names = all.map(({ name }) => name);
-  const [next] = await pending.list();
-  // All but the first one change tables that exist.
-  if (next && next !== all[0]) tables.refuseGone(await checkTables(tables.LATER), orm.config, names);
-  if (next) await pending.run();
-  const findings = await checkTables();
+  if ((await pending.list()).length > 0) await pending.run();
+  const findings = await tables.checkTables((sql, values) => connection.execute(sql, values), location);
   tables.refuseGone(findings, orm.config, names);
   tables.refuseDifferent(findings);
 }

@@ -1,3 +1,1 @@
 export * from './mysql/Migration20261121000000_adk_initial.js';
-export * from './mysql/Migration20261122000000_adk_operations.js';
-export * from './mysql/Migration20261123000000_adk_projections.js';

@@ -84,32 +84,16 @@ export interface Findings {
   different?: { table: string; column: string };
 }
 
-/** The tables, without their prefix, and the columns that the first migration does not make. */
-export const LATER: ReadonlySet<string> = new Set([
-  'changes',
-  'projections',
-  'first_seq',
-  'deleted_at',
-  'title',
-  'labels',
-]);
-
-/**
- * Queries the columns of the tables.
- *
- * @param mayLack tables, without their prefix, and columns that need not exist.
- */
+/** Queries the columns of the tables. */
 export async function checkTables(
   query: Query,
   { dialect, schema, tablePrefix = DEFAULT_PREFIX }: TableLocation,
-  mayLack: ReadonlySet<string> = new Set(),
 ): Promise<Findings> {
   const findings: Findings = {};
   for (const { suffix, columns } of TABLES) {
     const table = tablePrefix + suffix;
     const found = new Set((await COLUMNS[dialect](query, table, schema)).map((row) => row.name));
-    const column = [...columns].find((name) => !found.has(name) && !mayLack.has(name));
-    if (found.size === 0 && mayLack.has(suffix)) continue;
+    const column = [...columns].find((name) => !found.has(name));
     if (found.size === 0) findings.missing ??= table;
     else if (column) findings.different ??= { table, column };
   }

@@ -8,9 +8,6 @@ export type ContenderName = 'ours' | 'peer' | 'floor';
 /** On MikroORM 7 there is no peer: that of ADK 2.0.0 needs the drivers of MikroORM 6. */
 export const CONTENDERS: readonly ContenderName[] = isMikroOrm7 ? ['ours', 'floor'] : ['ours', 'peer', 'floor'];
 
-/** `previous` is the version before the last migration, which only the workload `upgrade` opens. */
-export type OpenableName = ContenderName | 'previous';
-
 /** A session to put into the tables without any service. */
 export interface SessionContent {
   key: SessionKey;
@@ -40,4 +37,4 @@ export interface Contender<Handle = unknown> {
   close(): Promise<void>;
 }
 
-export type Contenders = Record<ContenderName, Contender> & Partial<Record<OpenableName, Contender>>;
+export type Contenders = Record<ContenderName, Contender>;

@@ -3,7 +3,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../entities/index.js';
 import { migrate } from '../../src/index.js';
 import { createDatabase, type DatabaseName, type TestDatabase } from '../../test/support/servers.js';
-import { CONTENDERS, type Contender, type Contenders, type OpenableName } from './contender.js';
+import { CONTENDERS, type Contender, type ContenderName, type Contenders } from './contender.js';
 import type { BareDriver } from './drivers/bare-driver.js';
 import { openMariadb } from './drivers/mariadb.js';
 import { openMysql } from './drivers/mysql.js';
@@ -16,7 +16,7 @@ import { Peer } from './peer.js';
 /** Opens contenders on one kind of database, each in a new database of its own. */
 export async function openContenders(
   name: DatabaseName,
-  names: readonly OpenableName[] = CONTENDERS,
+  names: readonly ContenderName[] = CONTENDERS,
 ): Promise<Contenders> {
   const opened: Partial<Contenders> = {};
   try {
@@ -32,7 +32,7 @@ export async function closeContenders(contenders: Partial<Contenders>): Promise<
   for (const contender of Object.values(contenders)) await contender.close();
 }
 
-async function openContender(name: DatabaseName, contender: OpenableName): Promise<Contender> {
+async function openContender(name: DatabaseName, contender: ContenderName): Promise<Contender> {
   const database = await createDatabase(name);
   try {
     return await OPENERS[contender](database);
@@ -42,16 +42,9 @@ async function openContender(name: DatabaseName, contender: OpenableName): Promi
   }
 }
 
-const OPENERS: Record<OpenableName, (database: TestDatabase) => Promise<Contender>> = {
+const OPENERS: Record<ContenderName, (database: TestDatabase) => Promise<Contender>> = {
   async ours(database) {
     return openOurs(database, await migrated(database));
-  },
-
-  async previous(database) {
-    const previous = await import('../../test/hosts/schema/previous-version.js');
-    const orm = await MikroORM.init({ ...database.options, entities: previous.adkEntities() });
-    await previous.migrate(orm);
-    return openOurs(database, orm, new previous.MikroOrmSessionService(orm.em));
   },
 
   async peer(database) {

@@ -10,7 +10,6 @@ import { maintenance } from './maintenance.js';
 import { read } from './read.js';
 import { remove } from './remove.js';
 import { state } from './state.js';
-import { upgrade } from './upgrade.js';
 import type { Workload } from './workload.js';
 
 export const WORKLOADS: readonly Workload[] = [
@@ -25,6 +24,5 @@ export const WORKLOADS: readonly Workload[] = [
   batch,
   log,
   maintenance,
-  upgrade,
   codecs,
 ];

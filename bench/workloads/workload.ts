@@ -1,4 +1,4 @@
-import type { ContenderName, Contenders, OpenableName } from '../contenders/contender.js';
+import type { ContenderName, Contenders } from '../contenders/contender.js';
 import { CONTENDERS } from '../contenders/contender.js';
 import { Ours } from '../contenders/ours.js';
 import type { Case, Lane } from '../measure.js';
@@ -31,7 +31,7 @@ export const QUICK_SCALE: Scale = {
 };
 
 /** Opens contenders in new databases, all of them by default; closed by the caller. */
-export type Open = (names?: readonly OpenableName[]) => Promise<Contenders>;
+export type Open = (names?: readonly ContenderName[]) => Promise<Contenders>;
 
 /** Cases that are measured in the same rounds. */
 export interface Workload {

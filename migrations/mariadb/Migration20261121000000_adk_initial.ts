@@ -1,7 +1,7 @@
 import { Migration } from '@mikro-orm/migrations';
 import { requireServer } from '../require-server.js';
 
-/** The tables of version 0.1. */
+/** All tables. */
 export class Migration20261121000000_adk_initial extends Migration {
   override async up(): Promise<void> {
     await requireServer(this, 'mariadb');
@@ -20,11 +20,15 @@ export class Migration20261121000000_adk_initial extends Migration {
       session_id varchar(191) collate utf8mb4_nopad_bin not null,
       incarnation varchar(36) not null,
       last_seq int not null default 0,
+      first_seq int not null default 1,
       create_time double not null,
       last_update_time double not null,
       lease_holder varchar(255) null,
       lease_token bigint not null default 0,
       lease_expires double null,
+      deleted_at double null,
+      title varchar(255) collate utf8mb4_nopad_bin null,
+      labels longtext null,
       primary key (app_name, user_id, session_id),
       index adk_sessions_user_update (app_name, user_id, last_update_time, session_id),
       index adk_sessions_app_update (app_name, last_update_time, session_id, user_id)
@@ -84,9 +88,36 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id varchar(191) collate utf8mb4_nopad_bin null,
       primary key (app_name, user_id, state_key)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
+
+    this.addSql(`create table if not exists adk_changes (
+      change_id bigint unsigned not null auto_increment,
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      user_id varchar(191) collate utf8mb4_nopad_bin not null,
+      session_id varchar(191) collate utf8mb4_nopad_bin not null,
+      kind varchar(16) not null,
+      seq int not null,
+      event_seq int null,
+      time double not null,
+      data longtext null,
+      position bigint null,
+      number bigint null,
+      primary key (change_id),
+      index adk_changes_number (number, change_id),
+      index adk_changes_session (app_name, user_id, session_id)
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
+
+    this.addSql(`create table if not exists adk_projections (
+      name varchar(191) collate utf8mb4_nopad_bin not null,
+      version bigint not null,
+      log_cursor longtext not null,
+      update_time double not null,
+      primary key (name)
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_projections');
+    this.addSql('drop table if exists adk_changes');
     this.addSql('drop table if exists adk_counters');
     this.addSql('drop table if exists adk_user_states');
     this.addSql('drop table if exists adk_app_states');

@@ -2,7 +2,7 @@ import { Migration } from '@mikro-orm/migrations';
 import { TRANSACTION_LOCKS } from '../lock.js';
 import { requireServer } from '../require-server.js';
 
-/** The tables of version 0.1. */
+/** All tables. */
 export class Migration20261121000000_adk_initial extends Migration {
   override async up(): Promise<void> {
     await requireServer(this, 'postgresql');
@@ -23,11 +23,15 @@ export class Migration20261121000000_adk_initial extends Migration {
       session_id varchar(191) collate "C" not null,
       incarnation varchar(36) not null,
       last_seq int not null default 0,
+      first_seq int not null default 1,
       create_time double precision not null,
       last_update_time double precision not null,
       lease_holder varchar(255) null,
       lease_token bigint not null default 0,
       lease_expires double precision null,
+      deleted_at double precision null,
+      title varchar(255) collate "C" null,
+      labels json null,
       constraint adk_sessions_pkey primary key (app_name, user_id, session_id)
     )`);
     this.addSql(`create index if not exists adk_sessions_user_update
@@ -90,9 +94,37 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id varchar(191) collate "C" null,
       constraint adk_user_states_pkey primary key (app_name, user_id, state_key)
     )`);
+
+    this.addSql(`create table if not exists adk_changes (
+      change_id bigserial,
+      app_name varchar(128) collate "C" not null,
+      user_id varchar(191) collate "C" not null,
+      session_id varchar(191) collate "C" not null,
+      kind varchar(16) not null,
+      seq int not null,
+      event_seq int null,
+      time double precision not null,
+      data json null,
+      position bigint null,
+      number bigint null,
+      constraint adk_changes_pkey primary key (change_id)
+    )`);
+    this.addSql('create index if not exists adk_changes_number on adk_changes (number, change_id)');
+    this.addSql(`create index if not exists adk_changes_session
+      on adk_changes (app_name, user_id, session_id)`);
+
+    this.addSql(`create table if not exists adk_projections (
+      name varchar(191) collate "C" not null,
+      version bigint not null,
+      log_cursor text not null,
+      update_time double precision not null,
+      constraint adk_projections_pkey primary key (name)
+    )`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_projections');
+    this.addSql('drop table if exists adk_changes');
     this.addSql('drop table if exists adk_counters');
     this.addSql('drop table if exists adk_user_states');
     this.addSql('drop table if exists adk_app_states');

@@ -1,6 +1,6 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** The tables of version 0.1. */
+/** All tables. */
 export class Migration20261121000000_adk_initial extends Migration {
   override up(): void {
     this.addSql(`create table if not exists adk_app_states (
@@ -17,11 +17,15 @@ export class Migration20261121000000_adk_initial extends Migration {
       session_id text not null,
       incarnation text not null,
       last_seq integer not null default 0,
+      first_seq integer not null default 1,
       create_time double not null,
       last_update_time double not null,
       lease_holder text null,
       lease_token bigint not null default 0,
       lease_expires double null,
+      deleted_at double null,
+      title text null,
+      labels text null,
       primary key (app_name, user_id, session_id)
     )`);
     this.addSql(`create index if not exists adk_sessions_user_update
@@ -85,9 +89,35 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id text null,
       primary key (app_name, user_id, state_key)
     )`);
+
+    this.addSql(`create table if not exists adk_changes (
+      change_id integer not null primary key autoincrement,
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      kind text not null,
+      seq integer not null,
+      event_seq integer null,
+      time double not null,
+      data text null,
+      position bigint null,
+      number bigint null
+    )`);
+    this.addSql('create index if not exists adk_changes_number on adk_changes (number, change_id)');
+    this.addSql(`create index if not exists adk_changes_session
+      on adk_changes (app_name, user_id, session_id)`);
+
+    this.addSql(`create table if not exists adk_projections (
+      name text not null primary key,
+      version bigint not null,
+      log_cursor text not null,
+      update_time double not null
+    )`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_projections');
+    this.addSql('drop table if exists adk_changes');
     this.addSql('drop table if exists adk_counters');
     this.addSql('drop table if exists adk_user_states');
     this.addSql('drop table if exists adk_app_states');

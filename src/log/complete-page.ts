@@ -57,8 +57,7 @@ export async function readPage(
   }
   for (const change of changes) {
     const content = await contentAfter(sql, log, rewritings, change);
-    const newest = change.isLate ? await completeLog.newestAt(sql, change.session, change.position) : undefined;
-    const entry = changeOf(change, content, current, newest);
+    const entry = changeOf(change, content, current);
     if (entry) entries.push({ boundary: { position: change.position, change: change.number }, change: entry });
   }
   // An event comes before the changes that follow it.
@@ -84,7 +83,7 @@ async function readRows(
   const areEventsCut = events.length === limit;
   const lastEvent = events.at(-1)?.position ?? 0;
   const ofChanges = { after: after.change, upTo: upTo.change, limit };
-  const changes = await completeLog.changes(sql, ofChanges, columns, areEventsCut ? lastEvent : upTo.position);
+  const changes = await completeLog.changes(sql, ofChanges, columns);
   const areChangesCut = changes.length === limit;
   const lastChange = changes.at(-1)?.position ?? 0;
   // What comes after the end of a list that was cut may lack entries of that list.
@@ -131,19 +130,14 @@ async function contentAfter(
   return next ? next.before : (await log.event(sql, session, eventSeq))?.json;
 }
 
-/**
- * @param content of the event that was rewritten, after that.
- * @param newest the number of the session's newest event in front of the change, where it was written after the change. The
- *   entry keeps these events, and has the state that the tables hold: their entries had it before (contract J2).
- */
+/** @param content of the event that was rewritten, after that. */
 function changeOf(
   { session, kind, seq, eventSeq, position, data }: LoggedChange,
   content: string | null | undefined,
   current: CurrentState,
-  newest: number | undefined,
 ): LogChange | undefined {
-  const entryPosition: LogEntryPosition = { position, seq: newest ?? seq, ...session };
-  const recorded = data === null || newest !== undefined ? undefined : decode(data)?.value;
+  const entryPosition: LogEntryPosition = { position, seq, ...session };
+  const recorded = data === null ? undefined : decode(data)?.value;
   switch (kind) {
     case 'created': {
       const state = isRecord(recorded) ? recorded : current.of(session);
@@ -163,8 +157,6 @@ function changeOf(
       return { ...entryPosition, change: 'rewritten', eventSeq, event, superseded };
     }
     case 'deleted':
-      // It was created again since.
-      if (newest !== undefined) return { ...entryPosition, change: 'rewound', state: current.of(session) };
       return { ...entryPosition, change: 'deleted', soft: false, state: current.of({ ...session, sessionId: '' }) };
     case 'hidden':
       return { ...entryPosition, change: 'deleted', soft: true, state: {} };

@@ -69,12 +69,9 @@ export type LogEntry = LogEntryPosition &
 export type LogChange = LogEntryPosition &
   (
     | {
-        /**
-         * A session was created. What a reader keeps of the session is of an earlier one, except its events up to `seq`: as a rule
-         * 0. Events can have had positions before the record of changes began; of these the entry has the last one's number.
-         */
+        /** A session was created. What a reader keeps of the session is of an earlier one. */
         change: 'created';
-        /** The state it was given. Of a session that was trimmed, or is older than this log: the state as it is now. */
+        /** The state it was given. Of a session that was trimmed: the state as it is now. */
         state: Record<string, unknown>;
         superseded: readonly string[];
       }
@@ -117,8 +114,7 @@ export type LogChange = LogEntryPosition &
     | {
         /**
          * The session was taken back to its event `seq`. `state` is all of its own state as it was then, and that of user and app as
-         * it is now: entries that had it are gone with the events. Where a process of an earlier version has given positions to
-         * the events that came after the rewind, or after a deletion, `seq` is the last one of these, and all state is as it is now.
+         * it is now: entries that had it are gone with the events.
          */
         change: 'rewound';
         state: Record<string, unknown>;

@@ -52,8 +52,7 @@ export class FoldedLog {
     switch (entry.change) {
       case 'created': {
         const session = this.#session(entry);
-        // As a rule of a session that is not known any more. Of one that is older than the log, some events are.
-        session.dropEvents((seq) => seq > entry.seq);
+        session.events.clear();
         session.state.clear();
         session.isDeleted = false;
         this.#set(entry, entry.state, entry.superseded);

@@ -142,11 +142,7 @@ export class ChangeStore {
     const creation: NewChange = { session, kind: 'created', seq: 0, data: state };
     const recorded = encodedData(sql, creation);
     await sql.run(this.#text.deleteTrimmed, [...key, firstSeq, firstSeq]);
-    // The number of rows that an update finds does not do: a host may have the driver count only those that it changes.
-    const [created] = await sql.all(this.#text.selectCreated, key);
-    if (created) await sql.run(this.#text.updateCreated, [recorded, ...key]);
-    // Made by a process of an earlier version.
-    else await this.#insert(sql, creation, recorded);
+    await sql.run(this.#text.updateCreated, [recorded, ...key]);
     await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: JSON.stringify({ firstSeq }) });
   }
 
@@ -163,7 +159,7 @@ export class ChangeStore {
         continue;
       }
       const value = recordedIn(data);
-      // Too large to be recorded, older than the record, or an event that an earlier version of the package has rewritten.
+      // Too large to be recorded.
       const isMissing =
         kind === 'rewritten'
           ? recorded[i + 1]?.isLogged !== false
@@ -257,8 +253,7 @@ export interface StateHistory {
   changes: (PastChange & { encoded?: string })[];
   /**
    * The state after each event with a lower number follows from `created`, `changes` and the session's events; Infinity where
-   * every state does. A change may have been too large to be recorded, and an earlier version of the package did not record
-   * the state after the rewriting of an event.
+   * every state does. A change may have been too large to be recorded.
    */
   completeBefore: number;
 }
@@ -313,7 +308,6 @@ function texts({ sql }: Dialect, tables: Tables) {
     deleteOfSession: `${deleteOfSession} and kind <> 'deleted'`,
     deleteTrimmed: `${deleteOfSession}
       and (seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`,
-    selectCreated: `select change_id from ${changes} where ${SESSION_WHERE} and kind = 'created'${sql.underLock}`,
     updateCreated: `${sql.updateThrough(changes, changesOfSession)} set data = ? where ${SESSION_WHERE} and kind = 'created'`,
     deleteRewritten: `${deleteOfSession} and event_seq > ?`,
     selectOfUser: `select change_id from ${changes} as c where app_name = ? and user_id = ? and not exists

@@ -4,7 +4,6 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   incarnationOf,
-  isSameSession,
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
@@ -28,11 +27,6 @@ export interface LoggedChange {
   /** Its number among the changes. */
   number: number;
   data: string | null;
-  /**
-   * Of a creation, a deletion and a rewind: whether events of the session that were written after it come before it in the
-   * log. Somebody who does not know of changes has given them their positions: a process of an earlier version.
-   */
-  isLate: boolean;
 }
 
 /** What a rewritten event had before one of its rewritings. */
@@ -59,20 +53,11 @@ export class CompleteLogStore {
     return texts.codec.isNone ? this.#plain : this.#withIncarnation;
   }
 
-  /**
-   * The changes after one number, up to and including another.
-   *
-   * @param lateUpTo the position up to which `isLate` is asked for: of each change up to there an event is looked up.
-   */
-  async changes(
-    sql: Sql,
-    { after, upTo, limit }: LogRange,
-    columns: LogColumns,
-    lateUpTo: number,
-  ): Promise<LoggedChange[]> {
+  /** The changes after one number, up to and including another. */
+  async changes(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<LoggedChange[]> {
     const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
     const text = `${this.#text(sql).selectChanges}${where} order by number limit ?`;
-    const rows = await sql.all<ChangeRow>(text, [lateUpTo, checking(after), upTo, ...values, limit]);
+    const rows = await sql.all<ChangeRow>(text, [checking(after), upTo, ...values, limit]);
     return sql.texts.all(() =>
       rows.map((row) => {
         const session = sessionKeyOf(row);
@@ -89,7 +74,6 @@ export class CompleteLogStore {
           position: numberOf(row.position),
           number: numberOf(row.number),
           data: decodedData(sql.texts, known, change, optionalTextOf(row.data)),
-          isLate: (optionalNumberOf(row.next_position) ?? Infinity) <= numberOf(row.position),
         };
       }),
     );
@@ -100,15 +84,6 @@ export class CompleteLogStore {
     if (position === 0) return 0;
     const [row] = await sql.all<{ number: number | string }>(this.#plain.selectChangeBefore, [checking(position)]);
     return row ? numberOf(row.number) : 0;
-  }
-
-  /** @returns the number of a session's newest event up to a position; undefined when there is none. */
-  async newestAt(sql: Sql, session: SessionKey, position: number): Promise<number | undefined> {
-    const [row] = await sql.all<{ seq: number | null }>(this.#plain.selectNewestAt, [
-      ...sessionValues(session),
-      position,
-    ]);
-    return row?.seq ?? undefined;
   }
 
   /** What the rewritten events of some sessions had before, in the order of the rewritings. */
@@ -147,23 +122,16 @@ interface ChangeRow extends SessionKeyRow, IncarnationRow {
   position: number | string;
   number: number | string;
   data: string | null;
-  /** Of the session's first event after the change's number; null without one, or where it does not matter. */
-  next_position: number | string | null;
 }
 
 /** @param incarnation what is selected as the incarnation of the session. */
-function texts({ events, changes, select }: Tables, incarnation: string) {
+function texts({ changes, select }: Tables, incarnation: string) {
   const changed = `select change_id, ${SESSION_COLUMNS}, ${incarnation} as incarnation, kind, seq, event_seq, position, number,
     ${select.data} as data`;
   return {
-    // The position of the next event is selected for the changes after which an event is not what it was before. Positions
-    // of a session's events grow with their numbers, so the first one shows whether there is any.
-    selectChanges: `${changed}, case when position <= ? and kind in ('created', 'deleted', 'rewound') then (
-        select e.position from ${events} as e where ${isSameSession('e', 'c')} and e.seq > c.seq order by e.seq limit 1)
-      end as next_position from ${changes} as c where number > ? and number <= ?`,
+    selectChanges: `${changed} from ${changes} as c where number > ? and number <= ?`,
     // From the newest one down: a reader that asks reads those that are passed anyway.
     selectChangeBefore: `select number from ${changes} where position < ? and number > 0 order by number desc limit 1`,
-    selectNewestAt: `select max(seq) as seq from ${events} where ${SESSION_WHERE} and position <= ?`,
     selectRewritings: `${changed} from ${changes} as c where event_seq is not null`,
   };
 }

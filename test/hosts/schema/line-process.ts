@@ -13,9 +13,9 @@ export class LineProcess {
    * @param node the program to run it with.
    * @param cwd the copy of the repository that has it, and whose packages it finds.
    */
-  constructor(script: string, { node = process.execPath, cwd = process.cwd(), args = [] as readonly string[] } = {}) {
+  constructor(script: string, { node = process.execPath, cwd = process.cwd() } = {}) {
     const loader = script.endsWith('.ts') ? ['--import', 'tsx'] : [];
-    this.#child = spawn(node, [...loader, script, ...args], { cwd, stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child = spawn(node, [...loader, script], { cwd, stdio: ['pipe', 'pipe', 'inherit'] });
     this.#exit = once(this.#child, 'exit');
     this.#lines = createInterface({ input: this.#child.stdout! })[Symbol.asyncIterator]();
   }

@@ -7,6 +7,7 @@ import { AbstractSqlConnection } from '@mikro-orm/postgresql';
 import { adkEntities, type AdkEntityOptions } from '../../../entities/index.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
 import { adkMigrations } from '../../../migrations/index.js';
+import type { migrate } from '../../../migrations/migrate.js';
 import { DATABASES, type DatabaseName } from '../../support/harnesses/databases.js';
 import { createDatabase, type TestDatabase } from '../../support/servers.js';
 
@@ -106,6 +107,15 @@ export async function appliedMigrations(orm: MikroORM): Promise<string[]> {
   return rows.map((row) => row.name);
 }
 
+/** While `work` runs, a statement of another connection is not committed. */
+export async function during(database: TestDatabase, statement: string, work: () => Promise<void>): Promise<void> {
+  const em = (await openHost(database, { pool: { min: 0, max: 1 } })).em.fork();
+  // Not `transactional`, whose transaction `work` would be in.
+  await em.begin();
+  await em.getConnection().execute(statement, [], 'all', em.getTransactionContext());
+  await work().finally(() => em.rollback());
+}
+
 /** Calls what MikroORM 6 and 7 give different names. */
 function call<Result>(target: object, six: string, seven: string, ...args: unknown[]): Promise<Result> {
   const method = Reflect.get(target, six in target ? six : seven) as (...args: unknown[]) => Promise<Result>;
@@ -135,14 +145,23 @@ export const updateSchema = ({ schema }: MikroORM, options?: { safe: boolean }) 
 
 export const dropSchema = ({ schema }: MikroORM) => call(schema, 'dropSchema', 'drop');
 
-export const INITIAL = 'Migration20261121000000_adk_initial';
-
 /** Our migrations, oldest first, as MikroORM's table notes them. */
-export const MIGRATIONS = [
-  INITIAL,
-  'Migration20261122000000_adk_operations',
-  'Migration20261123000000_adk_projections',
-];
+export const MIGRATIONS = ['Migration20261121000000_adk_initial'];
+
+export const NEXT = 'Migration20270101000000_adk_next';
+
+/** Calls `work` with `migrate` of a later version of this package, which has one migration more. */
+export async function withNext(up: string[], work: (migrateToNext: typeof migrate) => Promise<void>): Promise<void> {
+  await jest.isolateModulesAsync(async () => {
+    jest.doMock('../../../migrations/index.js', () => {
+      const actual = jest.requireActual<{ adkMigrations: typeof adkMigrations }>('../../../migrations/index.js');
+      const next = { name: NEXT, class: migrationOf({ up }) };
+      return { adkMigrations: (...args: Parameters<typeof adkMigrations>) => [...actual.adkMigrations(...args), next] };
+    });
+    await work((await import('../../../migrations/migrate.js')).migrate);
+  });
+  jest.dontMock('../../../migrations/index.js');
+}
 
 /** The same for another schema or prefix. */
 export const migrationsOf = (location: string) => MIGRATIONS.map((name) => `${name}[${location}]`);

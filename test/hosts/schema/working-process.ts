@@ -2,11 +2,7 @@ import { createInterface } from 'node:readline';
 import { createEvent, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { databaseOptions } from '../../../mikro-orm.config.js';
-import type * as Package from '../../../src/index.js';
-
-/** This version, or with the argument `previous` the one before the last migration, which has what is used here as well. */
-const version = process.argv[2] === 'previous' ? import('./previous-version.js') : import('../../../src/index.js');
-const { MikroOrmSessionService, adkEntities } = (await version) as typeof Package;
+import { MikroOrmSessionService, adkEntities } from '../../../src/index.js';
 
 /** What a process appended and read between two lines. */
 export interface Work {
