@@ -33,8 +33,7 @@ export interface Naming {
 }
 
 export function naming(options: AdkEntityOptions = {}): Naming {
-  checkEntityOptions(options, 'The options of adkEntities');
-  const { schema, tablePrefix = DEFAULT_PREFIX } = options;
+  const { schema, tablePrefix = DEFAULT_PREFIX } = checkEntityOptions(options, 'The options of adkEntities');
   return {
     named: (suffix) => tablePrefix + suffix,
     table: (suffix) => ({ tableName: tablePrefix + suffix, ...(schema !== undefined && { schema }) }),

@@ -48,7 +48,7 @@ const TABLE_SUFFIXES = new Set(TABLES.map(({ suffix }) => suffix));
  */
 export function adkMigrations(dialect: DialectName, options: AdkEntityOptions = {}): AdkMigration[] {
   checkDialect(dialect, 'The dialect of adkMigrations');
-  checkEntityOptions(options, 'The options of adkMigrations');
+  options = checkEntityOptions(options, 'The options of adkMigrations');
   if (options.schema && !TRAITS[dialect].hasSchemas) {
     throw new SchemaError('SQLite has no schemas. Use a tablePrefix instead.');
   }

@@ -76,8 +76,10 @@ function zstd(): Algorithm | undefined {
  * @throws InvalidArgumentError for an option that is not known, or an algorithm that this Node.js does not have.
  */
 export function compression(options: CompressionOptions = {}): Codec {
-  checkOptions(options, 'The options of compression');
-  const { algorithm = ALGORITHMS.zstd ? 'zstd' : 'gzip', minBytes = MIN_BYTES } = options;
+  const { algorithm = ALGORITHMS.zstd ? 'zstd' : 'gzip', minBytes = MIN_BYTES } = checkOptions(
+    options,
+    'The options of compression',
+  );
   const chosen = ALGORITHMS[algorithm];
   if (!chosen) throw new InvalidArgumentError('algorithm must be brotli or gzip: zstd needs Node.js 22.15 or later.');
   return {

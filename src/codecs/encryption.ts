@@ -56,8 +56,7 @@ const MOST_KEYS = 10_000;
  * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.
  */
 export function encryption(options: EncryptionOptions): Codec {
-  checkOptions(options, 'The options of encryption');
-  const { key, currentKey, cacheMs = CACHE_MS, required } = options;
+  const { key, currentKey, cacheMs = CACHE_MS, required } = checkOptions(options, 'The options of encryption');
   if (currentKey !== undefined && typeof currentKey !== 'string' && typeof currentKey !== 'function')
     throw new InvalidArgumentError('currentKey must be the id of a key, or a function that gives one.');
   const keys = new Keys(key, cacheMs);

@@ -36,8 +36,7 @@ const checkOptions = object<WrappedKeysOptions>(
  * @throws InvalidArgumentError for an option that is not known or is missing.
  */
 export function wrappedKeys(options: WrappedKeysOptions): KeyFunction {
-  checkOptions(options, 'The options of wrappedKeys');
-  const { wrap, unwrap, load, save } = options;
+  const { wrap, unwrap, load, save } = checkOptions(options, 'The options of wrappedKeys');
   return async (id, use) => {
     const wrapped = await load(id);
     if (wrapped) return unwrap(wrapped, id);

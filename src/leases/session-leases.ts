@@ -74,12 +74,11 @@ export class SessionLeases {
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: SessionLeasesOptions = {}) {
-    checkOptions(options, 'The options of SessionLeases');
-    const { ttlMs = DEFAULT_TTL_MS, ...ofService } = options;
+    const { ttlMs = DEFAULT_TTL_MS, ...ofService } = checkOptions(options, 'The options of SessionLeases');
     this.#em = em;
     this.#options = ofService;
     this.#ttlMs = ttlMs;
-    this.#database = new Database(em, options);
+    this.#database = new Database(em, ofService);
     this.#stores = this.#database.stores;
   }
 
@@ -93,8 +92,7 @@ export class SessionLeases {
    */
   async acquire(session: SessionKey, options: AcquireOptions): Promise<Lease> {
     const key = checkedSessionKey(session);
-    checkAcquire(options, 'The options of acquire');
-    const { holder, waitMs = 0, autoCreateSession } = options;
+    const { holder, waitMs = 0, autoCreateSession } = checkAcquire(options, 'The options of acquire');
     const acquire = () => this.#database.call({ operation: 'acquire', key }, () => this.#acquire(key, holder, waitMs));
     try {
       return await acquire();

@@ -68,10 +68,7 @@ export function readerCursorOf(cursor: LogCursor): ReaderCursor {
 
 /** @throws InvalidArgumentError when it is no cursor of a session's log. */
 export function sessionPositionOf(cursor: SessionLogCursor): SessionLogPosition {
-  if (typeof cursor === 'object') {
-    checkSessionLogPosition(cursor, 'cursor');
-    return { ...cursor };
-  }
+  if (typeof cursor === 'object') return checkSessionLogPosition(cursor, 'cursor');
   aWholeNumber(cursor, 'seq');
   return { seq: cursor, incarnation: '' };
 }

@@ -101,9 +101,9 @@ export class EventLog {
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: EventLogOptions = {}) {
-    checkOptions(options, 'The options of EventLog');
-    this.#database = new Database(em, options);
-    this.#heads = headsOf(this.#database, options);
+    const checked = checkOptions(options, 'The options of EventLog');
+    this.#database = new Database(em, checked);
+    this.#heads = headsOf(this.#database, checked);
   }
 
   /**
@@ -114,9 +114,9 @@ export class EventLog {
   head(options: { changes: true }): Promise<CompleteLogPosition>;
   head(options?: { changes?: boolean }): Promise<LogPosition>;
   async head(options: { changes?: boolean } = {}): Promise<LogPosition | CompleteLogPosition> {
-    checkHead(options, 'The options of head');
+    const { changes } = checkHead(options, 'The options of head');
     const { change, ...head } = await this.#heads.ofLog(this.#call('head', {}));
-    return options.changes ? { ...head, change } : head;
+    return changes ? { ...head, change } : head;
   }
 
   /**
@@ -130,9 +130,9 @@ export class EventLog {
    */
   since(cursor: LogCursor, filter: CompleteLogFilter): AsyncIterable<CompleteLogEntry>;
   since(cursor: LogCursor, filter?: LogFilter): AsyncIterable<LogEntry & { cursor: LogPosition }>;
-  since(cursor: LogCursor, filter: LogFilter | CompleteLogFilter = {}): AsyncIterable<LogEntry | LogChange> {
+  since(cursor: LogCursor, given: LogFilter | CompleteLogFilter = {}): AsyncIterable<LogEntry | LogChange> {
     const from = readerCursorOf(cursor);
-    checkFilter(filter);
+    const filter = checkFilter(given);
     const call = this.#call('since', givenKey(filter));
     return limited(filter, this.#reader(call, from, filter).since());
   }
@@ -155,13 +155,13 @@ export class EventLog {
   ): AsyncIterable<LogEntry & { cursor: LogPosition }>;
   watch(
     cursor: LogCursor,
-    filter: LogFilter | CompleteLogFilter = {},
+    given: LogFilter | CompleteLogFilter = {},
     options: WatchOptions = {},
   ): AsyncIterable<LogEntry | LogChange> {
     const from = readerCursorOf(cursor);
-    checkFilter(filter);
-    checkWatchOptions(options, 'The options of watch');
-    const call = this.#call('watch', givenKey(filter), options.signal);
+    const filter = checkFilter(given);
+    const { signal } = checkWatchOptions(options, 'The options of watch');
+    const call = this.#call('watch', givenKey(filter), signal);
     return limited(filter, this.#reader(call, from, filter).watch());
   }
 
@@ -175,18 +175,18 @@ export class EventLog {
         const { lastSeq: seq = 0, incarnation = '' } = (await head('position')) ?? {};
         return { seq, incarnation };
       },
-      since: (from, filter = {}) => {
+      since: (from, given = {}) => {
         const cursor = sessionPositionOf(from);
-        checkSessionFilter(filter);
+        const filter = checkSessionFilter(given);
         const call = this.#call('since', session);
         const reader = new SessionLogReader(call, this.#heads, { session, cursor, filter });
         return limited(filter, reader.since());
       },
-      watch: (from, filter = {}, options = {}) => {
+      watch: (from, given = {}, options = {}) => {
         const cursor = sessionPositionOf(from);
-        checkSessionFilter(filter);
-        checkWatchOptions(options, 'The options of watch');
-        const call = this.#call('watch', session, options.signal);
+        const filter = checkSessionFilter(given);
+        const { signal } = checkWatchOptions(options, 'The options of watch');
+        const call = this.#call('watch', session, signal);
         const reader = new SessionLogReader(call, this.#heads, { session, cursor, filter });
         return limited(filter, reader.watch());
       },

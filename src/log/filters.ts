@@ -79,28 +79,28 @@ const checkNames = object<LogFilter | CompleteLogFilter>({ changes: aBoolean, ..
 const { limit: _, ...CONDITIONS } = SESSION_FILTER;
 const checkConditions = object<LogConditions>({ ...KEYS, ...CONDITIONS });
 
-/** @throws InvalidArgumentError when it has a name or a value that it cannot have. */
-export function checkSessionFilter(filter: SessionLogFilter): void {
-  checkSessionNames(filter, FILTER);
+/** @returns a copy. @throws InvalidArgumentError when it has a name or a value that it cannot have. */
+export function checkSessionFilter(filter: SessionLogFilter): SessionLogFilter {
+  return checkSessionNames(filter, FILTER);
 }
 
-/** @throws InvalidArgumentError as `checkSessionFilter`; InvalidKeyError when a name or an id cannot be a key. */
-export function checkFilter(filter: LogFilter | CompleteLogFilter): void {
-  checkNames(filter, FILTER);
-  checkIds(filter);
+/** @returns a copy. @throws InvalidArgumentError as `checkSessionFilter`; InvalidKeyError when a name or an id cannot be a key. */
+export function checkFilter(filter: LogFilter | CompleteLogFilter): LogFilter | CompleteLogFilter {
+  return withIds(checkNames(filter, FILTER));
 }
 
-/** @throws InvalidArgumentError, InvalidKeyError as `checkFilter`. */
-export function checkConditionsOf(filter: LogConditions): void {
-  checkConditions(filter, FILTER);
-  checkIds(filter);
+/** @returns a copy. @throws InvalidArgumentError, InvalidKeyError as `checkFilter`. */
+export function checkConditionsOf(filter: LogConditions): LogConditions {
+  return withIds(checkConditions(filter, FILTER));
 }
 
-function checkIds({ appName, userId, sessionId, sessionTree }: LogConditions): void {
+function withIds<Filter extends Omit<LogConditions, 'changes'>>(filter: Filter): Filter {
+  const { appName, userId, sessionId, sessionTree } = filter;
   if (appName !== undefined) checkKeys({ appName });
   if (userId !== undefined) checkKeys({ userId });
   if (sessionId !== undefined) checkKeys({ sessionId });
   if (sessionTree !== undefined) checkKeys({ sessionId: sessionTree });
+  return filter;
 }
 
 /** The first entries, as many as the filter asks for. */

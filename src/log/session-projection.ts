@@ -86,15 +86,13 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @throws SchemaError as `EventLog`.
    */
   constructor(em: Em, options: SessionProjectionOptions<Em>) {
-    checkOptions(options, 'The options of SessionProjection');
-    const { name, filter = {} } = options;
+    this.#options = checkOptions(options, 'The options of SessionProjection');
+    const { name, filter = {} } = this.#options;
     checkKeys({ projectionName: name });
-    checkConditionsOf(filter);
     this.#em = em;
-    this.#options = options;
-    this.#filter = { ...filter, changes: true };
-    this.#database = new Database(em, options);
-    this.#heads = headsOf(this.#database, options);
+    this.#filter = { ...checkConditionsOf(filter), changes: true };
+    this.#database = new Database(em, this.#options);
+    this.#heads = headsOf(this.#database, this.#options);
   }
 
   /**
@@ -134,8 +132,8 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @throws InsideTransactionError, DatabaseError as `catchUp`.
    */
   async watch(options: WatchOptions = {}): Promise<void> {
-    checkWatchOptions(options, 'The options of watch');
-    await this.#follow('watch', options.signal, (reader) => reader.watch());
+    const { signal } = checkWatchOptions(options, 'The options of watch');
+    await this.#follow('watch', signal, (reader) => reader.watch());
   }
 
   /** Calls `clear`, and has the next `catchUp` or `watch` read from the beginning. @throws as `transactional`. */

@@ -58,7 +58,7 @@ const checkOptions = object<ImportFromOptions>(
  * @throws InsideTransactionError inside a transaction of one of the two.
  */
 export async function importFrom(options: ImportFromOptions): Promise<ImportFromProgress> {
-  checkOptions(options, 'The options of importFrom');
+  options = checkOptions(options, 'The options of importFrom');
   const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, sharedState } = options;
   const context: ErrorContext = { operation: 'importFrom', key: {} };
   const database = new Database(to, options);

@@ -165,7 +165,7 @@ export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
   sharedState: oneOf('overwrite', 'keep'),
 };
 
-/** `checkKeys` checks the names. */
+/** `withKeys` checks the names. */
 const OWNER: Known<StatsOptions> = { appName: condition(anything), userId: condition(anything) };
 const BATCH_OPTIONS: Known<BatchOptions> = {
   batchSize: aCount,
@@ -176,6 +176,12 @@ const BATCH_OPTIONS: Known<BatchOptions> = {
   includeLeased: aBoolean,
   onProgress: aFunction,
 };
+
+/** @throws InvalidKeyError when a name cannot be a key. */
+function withKeys<Options extends Partial<SessionKey>>(options: Options): Options {
+  checkKeys(givenKey(options));
+  return options;
+}
 
 export const checkOptions = object<SessionMaintenanceOptions>(MAINTENANCE_OPTIONS);
 const someTexts = oneOf('plain', 'asStored');
@@ -190,12 +196,12 @@ const pruneOptions = object<PruneOptions>({
   deletedFor: condition(aWait),
 });
 
-export function checkPrune(options: PruneOptions): void {
-  pruneOptions(options, 'The options of prune');
+export function checkPrune(given: PruneOptions): PruneOptions {
+  const options = pruneOptions(given, 'The options of prune');
   const { idleFor, olderThan, deletedFor } = options;
   if (idleFor === undefined && olderThan === undefined && deletedFor === undefined)
     throw new InvalidArgumentError('prune needs idleFor, olderThan or deletedFor; without it every session would go.');
-  checkKeys(givenKey(options));
+  return withKeys(options);
 }
 
 const trimOptions = object<TrimOptions>({
@@ -206,11 +212,11 @@ const trimOptions = object<TrimOptions>({
   olderThan: condition(aWait),
 });
 
-export function checkTrim(options: TrimOptions): void {
-  trimOptions(options, 'The options of trim');
+export function checkTrim(given: TrimOptions): TrimOptions {
+  const options = trimOptions(given, 'The options of trim');
   if ((options.keepLast === undefined) === (options.olderThan === undefined))
     throw new InvalidArgumentError('trim needs either keepLast or olderThan.');
-  checkKeys(givenKey(options));
+  return withKeys(options);
 }
 
 /** @returns the one session that is to be trimmed; undefined without a `sessionId`. */
@@ -223,11 +229,11 @@ export function trimmedSession({ appName, userId, sessionId }: TrimOptions): Ses
 
 const eraseOptions = object<EraseUserOptions>({ ...OWNER, userId: anything, ...BATCH_OPTIONS });
 
-export function checkErase(options: EraseUserOptions): void {
-  eraseOptions(options, 'The options of eraseUser');
+export function checkErase(given: EraseUserOptions): EraseUserOptions {
+  const options = eraseOptions(given, 'The options of eraseUser');
   // Without a user everybody would be erased.
   checkKeys({ userId: options.userId });
-  checkKeys(givenKey(options));
+  return withKeys(options);
 }
 
 const reencodeOptions = object<ReencodeOptions>({
@@ -241,21 +247,14 @@ const reencodeOptions = object<ReencodeOptions>({
   onProgress: aFunction,
 });
 
-export function checkReencode(options: ReencodeOptions): void {
-  reencodeOptions(options, 'The options of reencode');
-  checkKeys(givenKey(options));
-}
+export const checkReencode = (options: ReencodeOptions) =>
+  withKeys(reencodeOptions(options, 'The options of reencode'));
 
 const exportOptions = object<ExportOptions>({ ...OWNER, texts: someTexts });
 
-export function checkExport(options: ExportOptions): void {
-  exportOptions(options, 'The options of exportSessions');
-  checkKeys(givenKey(options));
-}
+export const checkExport = (options: ExportOptions) =>
+  withKeys(exportOptions(options, 'The options of exportSessions'));
 
 const statsOptions = object<StatsOptions & { groupBy?: 'app' }>({ ...OWNER, groupBy: oneOf('app') });
 
-export function checkStats(options: StatsOptions): void {
-  statsOptions(options, 'The options of stats');
-  checkKeys(givenKey(options));
-}
+export const checkStats = (options: StatsOptions) => withKeys(statsOptions(options, 'The options of stats'));

@@ -68,8 +68,7 @@ export class SessionMaintenance {
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: SessionMaintenanceOptions = {}) {
-    checkOptions(options, 'The options of SessionMaintenance');
-    this.#database = new Database(em, options);
+    this.#database = new Database(em, checkOptions(options, 'The options of SessionMaintenance'));
     this.#stores = this.#database.stores;
   }
 
@@ -85,8 +84,8 @@ export class SessionMaintenance {
    *   every session.
    */
   async prune(options: PruneOptions): Promise<MaintenanceResult> {
-    checkPrune(options);
-    return prune(new DeletionRun(this.#database, 'prune', options), options);
+    const checked = checkPrune(options);
+    return prune(new DeletionRun(this.#database, 'prune', checked), checked);
   }
 
   /**
@@ -98,8 +97,8 @@ export class SessionMaintenance {
    *   without `appName` and `userId`.
    */
   async trim(options: TrimOptions): Promise<MaintenanceResult> {
-    checkTrim(options);
-    return trim(new DeletionRun(this.#database, 'trim', options), options);
+    const checked = checkTrim(options);
+    return trim(new DeletionRun(this.#database, 'trim', checked), checked);
   }
 
   /**
@@ -112,8 +111,8 @@ export class SessionMaintenance {
    *   Not with `dryRun`, and not when `maxBatches` or the signal has ended the work.
    */
   async eraseUser(options: EraseUserOptions): Promise<EraseUserResult> {
-    checkErase(options);
-    return eraseUser(new DeletionRun(this.#database, 'eraseUser', options), options);
+    const checked = checkErase(options);
+    return eraseUser(new DeletionRun(this.#database, 'eraseUser', checked), checked);
   }
 
   /**
@@ -131,12 +130,12 @@ export class SessionMaintenance {
    */
   async repair(session: SessionKey, options: RepairOptions = {}): Promise<RepairedSession> {
     const key = checkedSessionKey(session);
-    checkRepair(options, 'The options of repair');
+    const checked = checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
     return this.#database.observe(call, async () => {
       const found = await this.#read(call, (sql) => scanForDamage(sql, this.#stores, key));
-      const repair = (sql: Sql) => new Repair(sql, this.#stores, key, options).apply(found);
-      if (options.dryRun) return this.#database.call(call, () => this.#database.transaction(repair));
+      const repair = (sql: Sql) => new Repair(sql, this.#stores, key, checked).apply(found);
+      if (checked.dryRun) return this.#database.call(call, () => this.#database.transaction(repair));
       return this.#write(call, repair);
     });
   }
@@ -152,12 +151,12 @@ export class SessionMaintenance {
    * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` makes it readable.
    */
   exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
-    checkExport(options);
-    const call: ErrorContext = { operation: 'exportSessions', key: givenKey(options) };
+    const checked = checkExport(options);
+    const call: ErrorContext = { operation: 'exportSessions', key: givenKey(checked) };
     const run = <T>(work: (sql: Sql) => Promise<T>) => this.#read(call, work);
     const snapshot = <T>(work: (sql: Sql) => Promise<T>) =>
       this.#database.call(call, () => this.#database.snapshot(work));
-    return exportRecords({ run, snapshot }, this.#stores, options);
+    return exportRecords({ run, snapshot }, this.#stores, checked);
   }
 
   /**
@@ -179,15 +178,15 @@ export class SessionMaintenance {
     records: AsyncIterable<unknown> | Iterable<unknown>,
     options: ImportOptions = {},
   ): Promise<ImportProgress> {
-    checkImport(options, 'The options of importSessions');
+    const checked = checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
     const { required } = this.#database.codec;
-    const { texts, sharedState } = options;
-    const mode = { batchSize: importBatchSize(options), texts, sharedState, required };
+    const { texts, sharedState } = checked;
+    const mode = { batchSize: importBatchSize(checked), texts, sharedState, required };
     const target = new Import(call.write, this.#stores, mode);
     return call.run(
       () => target.progress,
-      () => target.addAll(records, options),
+      () => target.addAll(records, checked),
     );
   }
 
@@ -202,8 +201,7 @@ export class SessionMaintenance {
    * @throws CodecError when the codec fails.
    */
   async reencode(options: ReencodeOptions = {}): Promise<ReencodeResult> {
-    checkReencode(options);
-    return reencode(this.#database, options);
+    return reencode(this.#database, checkReencode(options));
   }
 
   /**
@@ -215,10 +213,9 @@ export class SessionMaintenance {
   stats(options: StatsOptions & { groupBy: 'app' }): Promise<AppStats[]>;
   stats(options?: StatsOptions): Promise<SessionStats>;
   async stats(options: StatsOptions & { groupBy?: 'app' } = {}): Promise<SessionStats | AppStats[]> {
-    checkStats(options);
-    const owner = givenKey(options);
+    const { groupBy, ...owner } = checkStats(options);
     const counts = await this.#read({ operation: 'stats', key: owner }, (sql) => this.#stores.stats.count(sql, owner));
-    return options.groupBy === 'app' ? statsByApp(counts) : statsOf(counts);
+    return groupBy === 'app' ? statsByApp(counts) : statsOf(counts);
   }
 
   /**

@@ -1,9 +1,15 @@
 import { InvalidArgumentError } from './errors.js';
 import { isObject, isPlainObject, isRecord } from './objects.js';
 
-/** Checks a value that a caller passed. @throws InvalidArgumentError that begins with the name. */
+/**
+ * Checks a value that a caller passed.
+ *
+ * @returns a copy to use in its place, so that what the caller changes in it later does not reach the call; undefined where it is
+ *   used as it is.
+ * @throws InvalidArgumentError that begins with the name.
+ */
 export interface Check {
-  (value: unknown, name: string): void;
+  (value: unknown, name: string): unknown;
   /** Whether the value of a name that is there may not be undefined; see `condition`. */
   readonly isCondition?: boolean;
 }
@@ -16,10 +22,14 @@ export type Known<T> = { readonly [K in keyof T]-?: Check };
  * condition returns the events of all users. So would the names of an instance of a class be, which are not its own.
  *
  * @param required the names whose value may not be `undefined`, which stands for a name that is left out.
+ * @returns what gives a copy of the object, as `Check` does.
  * @throws InvalidArgumentError when it has another name, also by inheritance, as an `AbortSignal` has, when it is no plain
  *   object, or when the value of a name is refused.
  */
-export function object<T extends object>(known: Known<T>, ...required: readonly (keyof T)[]): Check {
+export function object<T extends object>(
+  known: Known<T>,
+  ...required: readonly (keyof T)[]
+): (value: unknown, name: string) => T {
   const checks = Object.entries<Check>(known);
   const isRequired = new Set<PropertyKey>(required);
   return (value, name) => {
@@ -32,12 +42,13 @@ export function object<T extends object>(known: Known<T>, ...required: readonly 
         `${name} may not have '${key}'; known are ${checks.map(([each]) => each).join(', ')}.`,
       );
     }
-    aPlainObject(value, name);
+    const copy = aPlainObject(value, name);
     for (const [key, check] of checks) {
-      const each = value[key];
-      const isMeant = isRequired.has(key) || (check.isCondition && Object.hasOwn(value, key));
-      if (each !== undefined || isMeant) check(each, key);
+      const each = copy[key];
+      const isMeant = isRequired.has(key) || (check.isCondition && Object.hasOwn(copy, key));
+      if (each !== undefined || isMeant) copy[key] = check(each, key) ?? each;
     }
+    return copy as T;
   };
 }
 
@@ -64,15 +75,27 @@ export function condition(check: Check): Check {
       throw new InvalidArgumentError(
         `${name} is given as undefined. Nothing was done. Leave the name out if all are meant.`,
       );
-    check(value, name);
+    return check(value, name);
   };
   return Object.assign(checkValue, { isCondition: true });
 }
 
 export function nullable(check: Check): Check {
+  return (value, name) => (value === null ? undefined : check(value, name));
+}
+
+/** @returns a check that also copies a list. What is in it is the caller's. */
+export function copied(check: Check): Check {
   return (value, name) => {
-    if (value !== null) check(value, name);
+    check(value, name);
+    return Array.isArray(value) ? Array.from<unknown>(value) : undefined;
   };
+}
+
+/** What is in its values is the caller's. */
+export function aPlainObject(value: unknown, name: string): Record<string, unknown> {
+  if (!isPlainObject(value)) throw new InvalidArgumentError(`${name} must be a plain object.`);
+  return { ...value };
 }
 
 /** The longest delay of a timer, 24 days; a longer one fires at once. */
@@ -84,9 +107,8 @@ export const aBoolean = rule('true or false', (value) => typeof value === 'boole
 export const aString = rule('a string', (value) => typeof value === 'string');
 /** For a part of a text: every text has the empty one in it. */
 export const someText = rule('a string that is not empty', (value) => typeof value === 'string' && value !== '');
-export const strings = rule('an array of strings', (value) => isArrayOf('string', value));
-export const objects = rule('an array of objects', (value) => isArrayOf('object', value));
-export const aPlainObject = rule('a plain object', isPlainObject);
+export const strings = copied(rule('an array of strings', (value) => isArrayOf('string', value)));
+export const objects = copied(rule('an array of objects', (value) => isArrayOf('object', value)));
 export const aRecord = rule('an object', (value) => isRecord(value));
 export const aFunction = rule('a function', (value) => typeof value === 'function');
 export const aTime = rule('a number of ms since 1970', Number.isFinite);

@@ -5,6 +5,7 @@ import {
   aTimeout,
   aWait,
   aWholeNumber,
+  copied,
   object,
   oneOf,
   rule,
@@ -166,7 +167,7 @@ function areCodecs(value: unknown): boolean {
 const MOST_DECODED_BYTES = 2 ** 29 - 24;
 
 export const CODEC_OPTIONS: Known<CodecOptions> = {
-  codec: rule('a codec, with name, encode and decode, or a list of codecs with different names', areCodecs),
+  codec: copied(rule('a codec, with name, encode and decode, or a list of codecs with different names', areCodecs)),
   maxDecodedBytes: rule(
     `a whole number from 1 to ${MOST_DECODED_BYTES}`,
     (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MOST_DECODED_BYTES,

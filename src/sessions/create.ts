@@ -9,7 +9,7 @@ import type { SessionHead } from '../database/stores/session-store.js';
 import type { StateValue } from '../database/stores/state-store.js';
 import { SessionExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
-import { byScope } from '../model/state.js';
+import { byScope, type StateEntries } from '../model/state.js';
 import { readState } from './damage.js';
 import { handleOf } from './handle.js';
 import { getSession } from './read.js';
@@ -19,15 +19,26 @@ import { stateEntries } from './state.js';
 /** A try fails when the session is deleted between reading and creating it. Five times in a row is a bug. */
 const CREATE_ATTEMPTS = 5;
 
+/** A session to create, with its state as it was when the call was made. */
+interface NewSession {
+  key: SessionKey;
+  isIdGiven: boolean;
+  entries: StateEntries;
+}
+
+/** @throws InvalidKeyError, UnserializableValueError for what cannot be stored. */
+export function newSession({ appName, userId, sessionId, state }: CreateSessionRequest): NewSession {
+  const key = { appName, userId, sessionId: sessionId || randomUUID() };
+  checkKeys(key);
+  return { key, isIdGiven: Boolean(sessionId), entries: byScope(stateEntries(key, state ?? {}, 'state')) };
+}
+
 /** @param operation what the call is named in errors. @throws SessionExistsError when the id is taken. */
 export async function createSession(
   calls: SessionCalls,
-  { appName, userId, state, sessionId }: CreateSessionRequest,
+  { key, entries }: NewSession,
   operation: string,
 ): Promise<Session> {
-  const key = { appName, userId, sessionId: sessionId || randomUUID() };
-  checkKeys(key);
-  const entries = byScope(stateEntries(key, state ?? {}, 'state'));
   const head: SessionHead = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
   const session = { ...key, incarnation: head.incarnation };
   const { database, stores } = calls;
@@ -75,16 +86,16 @@ function created(
   return handleOf(key, session, state.value, []);
 }
 
-export async function getOrCreateSession(calls: SessionCalls, request: CreateSessionRequest): Promise<Session> {
+export async function getOrCreateSession(calls: SessionCalls, made: NewSession): Promise<Session> {
   const operation = 'getOrCreateSession';
-  const { appName, userId, sessionId } = request;
-  if (!sessionId) return createSession(calls, request, operation);
-  return calls.database.observe({ operation, key: { appName, userId, sessionId } }, async () => {
+  const { key, isIdGiven } = made;
+  if (!isIdGiven) return createSession(calls, made, operation);
+  return calls.database.observe({ operation, key }, async () => {
     for (let attempt = 1; ; attempt++) {
-      const session = await getSession(calls, { appName, userId, sessionId }, operation);
+      const session = await getSession(calls, key, operation);
       if (session) return session;
       try {
-        return await createSession(calls, request, operation);
+        return await createSession(calls, made, operation);
       } catch (error) {
         if (!(error instanceof SessionExistsError) || attempt === CREATE_ATTEMPTS) throw error;
       }

@@ -77,7 +77,7 @@ const historyPoint: Known<HistoryPoint> = {
 
 /** The names that each request may have. ADK's `Runner`, tools and API server of 2.0.0 pass no others. */
 export const checkRequest = {
-  createSession: object<CreateSessionRequest>({ ...sessionKey, state: nullable(aRecord) }),
+  createSession: object<CreateSessionRequest>({ ...sessionKey, state: nullable(aPlainObject) }),
   getSession: object<GetSessionRequest>({ ...sessionKey, config: nullable(object(config)) }),
   listSessions: object<ListSessionsRequest & SessionKey>({
     ...sessionKey,
@@ -108,5 +108,5 @@ export const checkRequest = {
   appendEvents: object<AppendEventsRequest>({ session: aSession, events: objects }, 'session', 'events'),
   getAppState: object(sessionKey),
   getUserState: object(sessionKey),
-  updateState: object<UpdateStateRequest>({ ...sessionKey, set: aRecord, remove: strings }),
+  updateState: object<UpdateStateRequest>({ ...sessionKey, set: aPlainObject, remove: strings }),
 };

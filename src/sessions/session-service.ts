@@ -13,7 +13,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { SessionKey } from '../model/keys.js';
 import { checkServiceOptions, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import { Appender } from './append.js';
-import { createSession, getOrCreateSession } from './create.js';
+import { createSession, getOrCreateSession, newSession } from './create.js';
 import { deleteSession, restoreSession } from './delete.js';
 import { forkSession, rewindSession, type HistoryPoint } from './history.js';
 import { listSessions } from './list.js';
@@ -62,8 +62,8 @@ export class MikroOrmSessionService extends BaseSessionService {
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, within: Within);
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions = {}, within: Within = {}) {
     super();
-    checkServiceOptions(options, 'The options of MikroOrmSessionService');
-    this.#calls = new SessionCalls(em, options, within);
+    const checked = checkServiceOptions(options, 'The options of MikroOrmSessionService');
+    this.#calls = new SessionCalls(em, checked, within);
     this.#appender = new Appender(this.#calls);
   }
 
@@ -89,8 +89,8 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws UnserializableValueError when JSON cannot carry a value of `state`.
    */
   override async createSession(request: CreateSessionRequest): Promise<Session> {
-    checkRequest.createSession(request, 'The request of createSession');
-    return createSession(this.#calls, request, 'createSession');
+    const session = newSession(checkRequest.createSession(request, 'The request of createSession'));
+    return createSession(this.#calls, session, 'createSession');
   }
 
   /**
@@ -103,8 +103,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    *   `skip`. A missing event has no time: for `afterTimestamp` it counts as one of the time of the event after it.
    */
   override async getSession(request: GetSessionRequest): Promise<Session | undefined> {
-    checkRequest.getSession(request, 'The request of getSession');
-    return getSession(this.#calls, request, 'getSession');
+    return getSession(this.#calls, checkRequest.getSession(request, 'The request of getSession'), 'getSession');
   }
 
   /**
@@ -113,8 +112,8 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws DamagedSessionError as `getSession`; a damaged session is never created anew.
    */
   override async getOrCreateSession(request: CreateSessionRequest): Promise<Session> {
-    checkRequest.createSession(request, 'The request of getOrCreateSession');
-    return getOrCreateSession(this.#calls, request);
+    const session = newSession(checkRequest.createSession(request, 'The request of getOrCreateSession'));
+    return getOrCreateSession(this.#calls, session);
   }
 
   /**
@@ -124,8 +123,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError when `limit`, `offset` or `page` is not a whole number, or `page` is 0.
    */
   override async listSessions(request: ListSessionsRequest): Promise<ListSessionsResponse> {
-    checkRequest.listSessions(request, 'The request of listSessions');
-    return listSessions(this.#calls, request);
+    return listSessions(this.#calls, checkRequest.listSessions(request, 'The request of listSessions'));
   }
 
   /**
@@ -136,8 +134,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws InvalidArgumentError also when `after` is not the `next` of a response.
    */
   async findSessions(request: FindSessionsRequest): Promise<FindSessionsResponse> {
-    checkRequest.findSessions(request, 'The request of findSessions');
-    return findSessions(this.#calls, request);
+    return findSessions(this.#calls, checkRequest.findSessions(request, 'The request of findSessions'));
   }
 
   /**
@@ -147,8 +144,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionNotFoundError when there is no such session.
    */
   async describeSession(session: SessionKey, description: SessionDescription): Promise<void> {
-    checkRequest.describeSession(description, 'The description');
-    await describeSession(this.#calls, session, description);
+    await describeSession(this.#calls, session, checkRequest.describeSession(description, 'The description'));
   }
 
   /**
@@ -159,8 +155,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    */
   override async deleteSession(request: DeleteSessionRequest): Promise<void> {
-    checkRequest.deleteSession(request, 'The request of deleteSession');
-    await deleteSession(this.#calls, request);
+    await deleteSession(this.#calls, checkRequest.deleteSession(request, 'The request of deleteSession'));
   }
 
   /**
@@ -170,8 +165,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionNotFoundError when there is none, or `prune` or `eraseUser` has begun to delete it for good.
    */
   async restoreSession(request: SessionKey): Promise<void> {
-    checkRequest.restoreSession(request, 'The request of restoreSession');
-    await restoreSession(this.#calls, request);
+    await restoreSession(this.#calls, checkRequest.restoreSession(request, 'The request of restoreSession'));
   }
 
   /**
@@ -189,8 +183,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws DamagedSessionError when one of its events up to the point cannot be read.
    */
   async forkSession(session: SessionKey, point: ForkPoint = {}): Promise<Session> {
-    checkRequest.forkSession(point, 'The point');
-    return forkSession(this.#calls, session, point);
+    return forkSession(this.#calls, session, checkRequest.forkSession(point, 'The point'));
   }
 
   /**
@@ -208,8 +201,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    */
   async rewindSession(session: SessionKey, point: HistoryPoint): Promise<Session> {
-    checkRequest.rewindSession(point, 'The point');
-    return rewindSession(this.#calls, session, point);
+    return rewindSession(this.#calls, session, checkRequest.rewindSession(point, 'The point'));
   }
 
   /**
@@ -225,8 +217,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws EventTooLargeError when its JSON is larger than `maxEventBytes`.
    */
   override async appendEvent(request: AppendEventRequest): Promise<Event> {
-    checkRequest.appendEvent(request, 'The request of appendEvent');
-    const { session, event } = request;
+    const { session, event } = checkRequest.appendEvent(request, 'The request of appendEvent');
     await this.#appender.appendEvents(session, [event], 'appendEvent');
     return event;
   }
@@ -237,8 +228,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @returns the events that were passed in.
    */
   async appendEvents(request: AppendEventsRequest): Promise<readonly Event[]> {
-    checkRequest.appendEvents(request, 'The request of appendEvents');
-    const { session, events } = request;
+    const { session, events } = checkRequest.appendEvents(request, 'The request of appendEvents');
     await this.#appender.appendEvents(session, events, 'appendEvents');
     return events;
   }
@@ -248,8 +238,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws DamagedSessionError as `getSession`.
    */
   async getAppState(request: { appName: string }): Promise<Record<string, unknown>> {
-    checkRequest.getAppState(request, 'The request of getAppState');
-    const { appName } = request;
+    const { appName } = checkRequest.getAppState(request, 'The request of getAppState');
     return getState(this.#calls, { appName }, 'app', 'getAppState');
   }
 
@@ -258,8 +247,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws DamagedSessionError as `getSession`.
    */
   async getUserState(request: { appName: string; userId: string }): Promise<Record<string, unknown>> {
-    checkRequest.getUserState(request, 'The request of getUserState');
-    const { appName, userId } = request;
+    const { appName, userId } = checkRequest.getUserState(request, 'The request of getUserState');
     return getState(this.#calls, { appName, userId }, 'user', 'getUserState');
   }
 
@@ -275,7 +263,6 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws UnserializableValueError when JSON cannot carry a value.
    */
   async updateState(request: UpdateStateRequest): Promise<void> {
-    checkRequest.updateState(request, 'The request of updateState');
-    await updateState(this.#calls, request);
+    await updateState(this.#calls, checkRequest.updateState(request, 'The request of updateState'));
   }
 }

@@ -17,9 +17,7 @@ export function stateEntries(session: SessionKey, state: Record<string, unknown>
 }
 
 export async function updateState(calls: SessionCalls, request: UpdateStateRequest): Promise<void> {
-  const { appName, userId, sessionId, set = {} } = request;
-  // The log records it after the first await, when the caller may have changed the array.
-  const remove = [...(request.remove ?? [])];
+  const { appName, userId, sessionId, set = {}, remove = [] } = request;
   const key = { appName, userId: userId ?? '', sessionId: sessionId ?? '' };
   checkUpdate(key, request);
   const entries = byScope(stateEntries(key, set, 'set'));

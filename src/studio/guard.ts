@@ -83,9 +83,9 @@ const checkNames = object<StudioScope>({ appName: condition(anything), userId: c
 export function checkScope(given: StudioScope | false): StudioScope {
   if (given === false) throw new Refusal(403, 'You may not see this.');
   try {
-    checkNames(given, 'The scope');
-    checkKeys(given);
-    return { ...given };
+    const scope = checkNames(given, 'The scope');
+    checkKeys(scope);
+    return scope;
   } catch (error) {
     // It is the host's mistake, and not the visitor's.
     throw new TypeError('authorize must return false, or an object with appName and userId, one of them, or neither.', {

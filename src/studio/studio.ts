@@ -103,7 +103,6 @@ const PAGES: Readonly<Record<string, Route>> = {
  * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
  */
 export function createStudio(em: EntityManager, options: StudioOptions = {}): Studio {
-  checkOptions(options, 'The options of createStudio');
   const {
     basePath = '',
     authorize,
@@ -111,7 +110,7 @@ export function createStudio(em: EntityManager, options: StudioOptions = {}): St
     allowChanges = false,
     readers = () => ({}),
     ...readerOptions
-  } = options;
+  } = checkOptions(options, 'The options of createStudio');
   const links = new Links(basePath);
   const reading = new Reading(em, readerOptions);
   const hosts = hostsOf(named, authorize !== undefined);

@@ -155,32 +155,3 @@ stateSuite.own('B6', 'a live handle sees it when it is read again', async ({ app
   await append(session, { delta: { c: 3 } });
   expect((await fresh(session)).state).toEqual({ b: 2, c: 3 });
 });
-
-stateSuite.own(
-  'B6',
-  'what a call was given counts as it was when the call was made',
-  async ({ app, create, service, fresh, query }) => {
-    const session = await create({ state: { a: 1, b: 2 } });
-    const key = keyOf(session);
-    const remove = ['a'];
-    const set = { c: [1] };
-    const updated = service.updateState({ ...key, set, remove });
-    remove[0] = 'b';
-    set.c.push(2);
-    await updated;
-    expect((await fresh(session)).state).toEqual({ b: 2, c: [1] });
-    const [row] = await query<{ data: string }>("select data from adk_changes where app_name = ? and kind = 'state'", [
-      app,
-    ]);
-    const { data } = row!;
-    expect(typeof data === 'string' ? JSON.parse(data) : data).toEqual({ set: { c: [1] }, removed: ['a'] });
-
-    const other = await create();
-    const handle = await fresh(session);
-    const appends = [1, 2].map((n) => service.appendEvent({ session: handle, event: eventOf({ id: `e${n}` }) }));
-    handle.id = other.id;
-    await Promise.all(appends);
-    expect((await fresh(session)).events.map(({ id }) => id)).toEqual(['e1', 'e2']);
-    expect((await fresh(other)).events).toEqual([]);
-  },
-);

@@ -1,3 +1,4 @@
+import { requestSuite } from './a-requests.js';
 import { runnerSuite } from './a-runner.js';
 import { stateSuite } from './b-state.js';
 import { eventSuite } from './c-events.js';
@@ -31,6 +32,7 @@ import type { Suite } from './rule.js';
 /** Every suite; a suite that is not here never runs. */
 export const suites: readonly Suite[] = [
   runnerSuite,
+  requestSuite,
   stateSuite,
   eventSuite,
   sessionSuite,

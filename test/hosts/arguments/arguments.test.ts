@@ -207,7 +207,9 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ['tablePrefix must be a string.', 'adkMigrations', { tablePrefix: null }],
   ["order must be 'asc' or 'desc'.", 'listSessions', { order: 'down' }],
   ['page must be a whole number, 1 or more.', 'listSessions', { page: 0 }],
-  ['state must be an object.', 'createSession', { state: 'none' }],
+  ['state must be a plain object.', 'createSession', { state: 'none' }],
+  ['state must be a plain object.', 'createSession', { state: new Map([['a', 1]]) }],
+  ['state must be a plain object.', 'getOrCreateSession', { state: new URLSearchParams('a=1') }],
   ['numRecentEvents must be a whole number, 0 or more.', 'config of getSession', { numRecentEvents: '5' }],
   ['afterTimestamp must be a number of ms since 1970.', 'config of getSession', { afterTimestamp: NaN }],
   ['session must be an object with events and state', 'appendEvent', { session: undefined }],
@@ -223,7 +225,8 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ['event must be an object.', 'appendEvent', { event: undefined }],
   ['events must be an array of objects.', 'appendEvents', { events: createEvent() }],
   ['events must be an array of objects.', 'appendEvents', { events: [undefined] }],
-  ['set must be an object.', 'updateState', { set: null }],
+  ['set must be a plain object.', 'updateState', { set: null }],
+  ['set must be a plain object.', 'updateState', { set: new Map([['a', 1]]) }],
   ['remove must be an array of strings.', 'updateState', { remove: 'a' }],
 ])('%s (%s)', async (message, taker, argument) => {
   const before = await everythingStored();
