@@ -21,11 +21,16 @@ export function liveEvents(visit: Visit): Response {
   const id = request.headers.get('last-event-id') ?? params.get('cursor') ?? '0';
   const cursor = (decode(id)?.value ?? id) as SessionLogCursor;
   const ended = new AbortController();
-  const end = () => ended.abort();
-  request.signal.addEventListener('abort', end);
   // Checks the cursor, before the response begins.
   const entries = reading.log.session(session).watch(cursor, {}, { signal: ended.signal })[Symbol.asyncIterator]();
-  const timers = [setTimeout(end, LONGEST_MS)];
+  const end = () => {
+    ended.abort();
+    // Its last entry may have been taken, and the next one not asked for: it would watch for ever.
+    void entries.return?.();
+  };
+  request.signal.addEventListener('abort', end);
+  // They keep no process alive: nobody may read the response, or cancel it.
+  const timers = [setTimeout(end, LONGEST_MS).unref()];
   const text = (...lines: string[]) => new TextEncoder().encode(`${lines.join('\n')}\n\n`);
   const frame = (entry: SessionLogEntry) => {
     const at = `id: ${JSON.stringify(entry.cursor)}`;
@@ -43,7 +48,7 @@ export function liveEvents(visit: Visit): Response {
     {
       start(controller) {
         controller.enqueue(text('retry: 1000'));
-        timers.push(setInterval(() => controller.enqueue(text(':')), HEARTBEAT_MS));
+        timers.push(setInterval(() => controller.enqueue(text(':')), HEARTBEAT_MS).unref());
       },
       // One entry at a time, when the one before was sent: a slow reader fills no memory.
       async pull(controller) {

@@ -1,4 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
+import { destroyerOf } from '../../database/orm/destroy.js';
+import { callHost } from '../../model/host-callbacks.js';
 
 /** The members of `pg`'s `Client` that are used. */
 export interface NotificationClient {
@@ -10,6 +12,8 @@ export interface NotificationClient {
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
+/** How long a server may take to end a connection. */
+const GRACE_MS = 1_000;
 
 /**
  * Receives notifications of commits on a connection of its own. A notification only makes the next poll come sooner: one
@@ -66,6 +70,13 @@ export class LogListener {
     let client: NotificationClient | undefined;
     let wasConnected = false;
     let error: unknown;
+    const connect = async (client: NotificationClient) => {
+      await client.connect();
+      await client.query(`listen ${this.#channel}`);
+      wasConnected = true;
+      // Events may have been committed before the connection listened.
+      this.#wake();
+    };
     try {
       client = this.#create();
       client.on('notification', () => this.#wake());
@@ -74,11 +85,8 @@ export class LogListener {
         end();
       });
       client.on('end', end);
-      await client.connect();
-      await client.query(`listen ${this.#channel}`);
-      wasConnected = true;
-      // Events may have been committed before the connection listened.
-      this.#wake();
+      // A server may accept the connection and never answer.
+      await Promise.race([connect(client), ended]);
       await ended;
       error ??= new Error('The connection of the listener was closed.');
     } catch (cause) {
@@ -87,7 +95,16 @@ export class LogListener {
     } finally {
       signal.removeEventListener('abort', end);
     }
-    await client?.end().catch(() => undefined);
+    if (client) endClient(client);
     return { wasConnected, error };
   }
+}
+
+/** Nobody waits for it, since it may take for ever; a connection that does not end is destroyed, or it would keep the process alive. */
+function endClient(client: NotificationClient): void {
+  const late = globalThis.setTimeout(() => void destroyerOf(client)?.(), GRACE_MS);
+  callHost(async () => {
+    await client.end();
+    clearTimeout(late);
+  });
 }
