@@ -21,6 +21,8 @@ export interface Context {
   orm: MikroORM;
   em: EntityManager;
   terminal: Terminal;
+  /** Of the database, where it stands for a config. */
+  url?: string | undefined;
   /** The codec that contents are stored in, if one was named; for whatever reads or writes them. */
   codec: CodecOptions;
   /** Fires at the first Ctrl-C; a second one ends the process. */
@@ -51,7 +53,14 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
         ...(maxDecodedBytes !== undefined && { maxDecodedBytes }),
       };
       orm = await connect(connection, mayCreate);
-      const context = { orm, em: orm.em, codec: options, terminal: new Terminal(json), signal: controller.signal };
+      const context = {
+        orm,
+        em: orm.em,
+        terminal: new Terminal(json),
+        url: connection.url,
+        codec: options,
+        signal: controller.signal,
+      };
       // Commander adds the command itself.
       const outcome = await work(context, ...(args.slice(0, -1) as Args));
       process.exitCode = outcome === 'failed' ? 1 : 0;
@@ -84,13 +93,25 @@ const CALLED: Readonly<Record<string, string>> = {
   last: 'numRecentEvents',
 };
 
+/** A message of the package, or its advice, for somebody who may have no config: `--url` is in its place. */
+export function inWordsOfUrl({ url }: Pick<Context, 'url'>, message: string): string {
+  if (url === undefined) return message;
+  return message
+    .replace(/'dbName' or 'clientUrl' in the config of MikroORM/, 'the name of the database in --url')
+    .replace(/'pool\.max' in the config of MikroORM/, "'pool.max' of your services")
+    .replace(/('driverOptions' )?in the config of MikroORM/, (_, options) => (options ? '--url' : 'in --url'))
+    .replace(/npx adk-mikro-orm migrate/, '$& --url …')
+    .replace(/, or '?npx mikro-orm migration:up'?( with adkMigrations\(…\) in your config)?/, '');
+}
+
 /** Reports an error on stderr. @param command whose words the message gets. */
 export function fail(error: unknown, command?: Command): void {
   const isUsage =
     error instanceof UsageError || error instanceof InvalidArgumentError || error instanceof InvalidKeyError;
   process.exitCode = isUsage ? 2 : 1;
-  const message = error instanceof Error ? error.message : String(error);
-  process.stderr.write(`error: ${printableLines(isUsage ? inWordsOf(command, message) : message).join('\n')}\n`);
+  const said = error instanceof Error ? error.message : String(error);
+  const message = isUsage ? inWordsOf(command, said) : inWordsOfUrl(command?.optsWithGlobals() ?? {}, said);
+  process.stderr.write(`error: ${printableLines(message).join('\n')}\n`);
   if (error instanceof DamagedSessionError) {
     const { appName, userId, sessionId } = error;
     process.stderr.write(`See: repair ${[appName, userId, sessionId].map(quoted).join(' ')} --dry-run\n`);

@@ -2,6 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import pg from 'pg';
 import { EventLog, MikroOrmSessionService, type NotificationClient } from '../../src/index.js';
 import type { OwnStore } from '../support/harnesses/harness.js';
+import { examine } from '../../src/operations/doctor.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import {
   NEVER_MS,
@@ -252,4 +253,26 @@ logPushSuite.own(
     await expectDense(store);
   },
   withConnections,
+);
+
+logPushSuite.own(
+  'G2',
+  'doctor finds services that notify where nobody listens',
+  async (context) => {
+    const { orm, log, notifying, listeners } = await pushed(context);
+    const found = async (em = orm.em) =>
+      (await read(examine(em, { readsAll: false }))).find(({ check }) => check === 'notifications');
+    expect(await found()).toMatchObject({ state: 'advice', advice: expect.stringContaining('listen') });
+    await following(
+      (signal) => log.watch(0, {}, { signal }),
+      async () => {
+        await until(async () => (await listeners()).length > 0);
+        await write(notifying, 'heard', 'heard');
+        expect(await found()).toMatchObject({ state: 'ok', found: 'sent and received' });
+      },
+    );
+    const { orm: silent } = await context.scratch();
+    expect(await found(silent.em)).toMatchObject({ state: 'ok' });
+  },
+  onPostgresql,
 );

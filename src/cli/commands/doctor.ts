@@ -1,10 +1,11 @@
 import { examine, type Finding } from '../../operations/doctor.js';
 import { printable, printableLines } from '../../operations/words.js';
-import type { CommandResult, Context } from '../run.js';
+import { inWordsOfUrl, type CommandResult, type Context } from '../run.js';
 
 export async function doctor(context: Context): Promise<CommandResult> {
   const findings: Finding[] = [];
-  for await (const finding of examine(context.em)) findings.push(finding);
+  for await (const { advice, ...finding } of examine(context.em))
+    findings.push({ ...finding, ...(advice !== undefined && { advice: inWordsOfUrl(context, advice) }) });
   await context.terminal.result(findings, () => findings.flatMap((finding) => lines(context, finding)));
   return findings.some(({ state }) => state === 'wrong') ? 'failed' : undefined;
 }

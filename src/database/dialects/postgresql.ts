@@ -77,6 +77,12 @@ const WRONG_SETTING = `case ${SETTINGS.map(({ name, isWrong }) => `when ${isWron
 
 const checking = (value: string) => `case when (${WRONG_SETTING})::int is null then ${value} end`;
 
+/** Whether the last statement of a connection to this database is like this. A listener sends no other than its first one. */
+const lastSent = (pattern: string) =>
+  `exists (select 1 from pg_stat_activity where datname = current_database() and query like '${pattern}')`;
+
+const UNHEARD = 'sent, and nobody listens';
+
 export const postgresql: Dialect = {
   connections: {
     wrongServer: (version) => wrongServer(version, 'postgresql'),
@@ -130,6 +136,15 @@ export const postgresql: Dialect = {
             : undefined,
       ),
       setting('max_connections', "current_setting('max_connections')", roomForPool),
+      setting(
+        'notifications',
+        `case when not ${lastSent('select pg_notify(case %')} then 'none was sent lately'
+          when ${lastSent('listen adk%')} then 'sent and received' else '${UNHEARD}' end`,
+        (value) =>
+          value === UNHEARD
+            ? 'A service has notify, and no EventLog has listen, so watchers in other processes poll all the same. Set both or none.'
+            : undefined,
+      ),
       setting('statement_timeout', "(select setting from pg_settings where name = 'statement_timeout')", longEnough),
     ],
   },
