@@ -4,7 +4,7 @@ import { fork } from './commands/fork.js';
 import { list, show, stats, tail } from './commands/inspect.js';
 import { runMigrations } from './commands/migrate.js';
 import { eraseUser, prune, trim } from './commands/remove.js';
-import { recode } from './commands/recode.js';
+import { reencode } from './commands/reencode.js';
 import { repair } from './commands/repair.js';
 import { rewind } from './commands/rewind.js';
 import { studio } from './commands/studio.js';
@@ -147,7 +147,7 @@ function program(): Command {
     .option('--yes', 'do not ask')
     .action(sessionAction(repair));
 
-  command('recode', 'rewrites contents as the codec stores them now', 'recode --codec ./codec.js --dry-run')
+  command('reencode', 'rewrites contents as the codec stores them now', 'reencode --codec ./codec.js --dry-run')
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user, without the state of apps')
     .option('--dry-run', 'only count')
@@ -155,7 +155,7 @@ function program(): Command {
     .option('--batch-size <n>', 'how many texts a transaction rewrites at most (default: 200)', wholeNumber)
     .option('--max-batches <n>', 'end after so many transactions', wholeNumber)
     .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
-    .action(action(recode));
+    .action(action(reencode));
 
   historyPoint(command('fork', 'makes a session of the past of another one', 'fork support ada 4711 --at 12'))
     .option('--as <id>', 'the id of the new session')

@@ -245,7 +245,7 @@ describe.each(databases)('on %s', (name) => {
     expect(await run(repair)).toMatchObject({ code: 0 });
   });
 
-  test('recode rewrites what is stored, and the others read it with the codec', async () => {
+  test('reencode rewrites what is stored, and the others read it with the codec', async () => {
     const { orm, url } = await open();
     const session = await conversation(orm);
     const codec = path.join(folder, `${name}-codec.mjs`);
@@ -257,14 +257,14 @@ describe.each(databases)('on %s', (name) => {
     // With `required` plain texts are damage, unless they are to be adopted.
     const strict = path.join(folder, `${name}-strict.mjs`);
     await writeFile(strict, `import codec from ${JSON.stringify(codec)}; export default { ...codec, required: true };`);
-    const counting = ['recode', '--url', url, '--codec', strict, '--dry-run'];
+    const counting = ['reencode', '--url', url, '--codec', strict, '--dry-run'];
     const { unreadable } = await json(counting, 1);
     expect(await json([...counting, '--adopt-plain'])).toMatchObject({ unreadable: 0, rewritten: unreadable });
 
-    const first = await json(['recode', '--url', url, '--codec', codec, '--batch-size', '2', '--max-batches', '1']);
+    const first = await json(['reencode', '--url', url, '--codec', codec, '--batch-size', '2', '--max-batches', '1']);
     const all = { unreadable: 0, skipped: 0 };
     expect(first).toEqual({ ...all, texts: 2, rewritten: 2, batches: 1, more: true });
-    const rest: { texts: number } = await json(['recode', '--url', url, '--codec', codec]);
+    const rest: { texts: number } = await json(['reencode', '--url', url, '--codec', codec]);
     expect(rest).toMatchObject({ ...all, rewritten: rest.texts - 2, more: false });
 
     const key = ['support', 'ada', session.id, '--url', url];
@@ -541,7 +541,7 @@ describe('in general', () => {
     expect(code).toBe(0);
     const commands = [...out.matchAll(/^ {2}([a-z][a-z-]*) .*  [a-z]/gm)].map(([, command]) => command!);
     expect(commands).toEqual(
-      'doctor migrate stats list show tail studio prune trim erase-user export import repair recode fork rewind web help'.split(
+      'doctor migrate stats list show tail studio prune trim erase-user export import repair reencode fork rewind web help'.split(
         ' ',
       ),
     );

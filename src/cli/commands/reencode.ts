@@ -6,7 +6,7 @@ import type { Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { counted } from '../../operations/words.js';
 
-export interface RecodeFlags {
+export interface ReencodeFlags {
   app?: string;
   user?: string;
   dryRun?: true;
@@ -16,8 +16,8 @@ export interface RecodeFlags {
   pause?: number;
 }
 
-export const recode: Work<[RecodeFlags]> = async ({ em, codec, terminal, signal }, flags) => {
-  if (!codec.codec) throw new UsageError('recode needs --codec, a module with the codec of your services.');
+export const reencode: Work<[ReencodeFlags]> = async ({ em, codec, terminal, signal }, flags) => {
+  if (!codec.codec) throw new UsageError('reencode needs --codec, a module with the codec of your services.');
   const { app: appName, user: userId, dryRun, adoptPlain, batchSize, maxBatches, pause: pauseMs } = flags;
   const progress = new Progress(undefined);
   const result = await new SessionMaintenance(em, codec)
