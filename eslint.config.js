@@ -8,7 +8,7 @@ const ROOMS = [
   ['src/cli'],
   ['src/studio'],
   ['src/testing'],
-  ['src/index.ts', 'src/import.ts'],
+  ['src/index.ts', 'src/import.ts', 'src/services.ts'],
   ['src/operations', 'src/leases'],
   ['src/sessions'],
   ['migrations'],

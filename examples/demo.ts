@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { databaseOptions } from '../mikro-orm.config.js';
-import { MikroOrmSessionService, adkEntities, migrate, openLongRunningCalls } from '../src/index.js';
+import { adkEntities, adkServices, migrate, openLongRunningCalls } from '../src/index.js';
 import * as print from './print.js';
 import type { Content } from './scripted-model.js';
 import { travelAgent } from './travel-agent.js';
@@ -34,7 +34,7 @@ async function openRunner() {
   await migrate(orm);
 
   // Step 3. The session service, and a Runner on it. Nothing else of an ADK program changes.
-  const sessionService = new MikroOrmSessionService(orm.em);
+  const { sessionService } = adkServices(orm.em);
   const shown: Content[][] = [];
   const agent = travelAgent(({ contents }: LlmRequest) => shown.push(structuredClone(contents)));
   const runner = new Runner({ appName: APP.appName, agent, sessionService });

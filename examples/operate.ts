@@ -15,7 +15,7 @@ import { createInterface } from 'node:readline';
 import { pipeline } from 'node:stream/promises';
 import { AdkSession } from '../entities/index.js';
 import { databaseOptions } from '../mikro-orm.config.js';
-import { MikroOrmSessionService, SessionMaintenance, adkEntities, migrate, type SessionStats } from '../src/index.js';
+import { adkEntities, adkServices, migrate, type SessionMaintenance, type SessionStats } from '../src/index.js';
 import * as print from './print.js';
 
 const DAY = 24 * 3_600_000;
@@ -61,8 +61,7 @@ async function openOrm(name: string): Promise<MikroORM> {
 }
 
 const orm = await openOrm('operate.sqlite');
-const sessionService = new MikroOrmSessionService(orm.em);
-const maintenance = new SessionMaintenance(orm.em);
+const { sessionService, maintenance } = adkServices(orm.em);
 const now = Date.now();
 
 print.title({ title: 'A year of conversations, and what is done with them', database: `SQLite, ${folder}` });
@@ -158,7 +157,7 @@ print.said('export', `${count(exported.records)} records, ${megabytes(exported.b
 
 // Step 7. In: any other database takes them. This one is a second file; it could be a server.
 const copy = await openOrm('copy.sqlite');
-const copyMaintenance = new SessionMaintenance(copy.em);
+const { maintenance: copyMaintenance } = adkServices(copy.em);
 const imported = await copyMaintenance.importSessions(recordsOf('export.jsonl'), {
   onProgress: ({ records }) => print.gauge('imported', records, exported.records),
 });

@@ -13,14 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { databaseOptions } from '../mikro-orm.config.js';
-import {
-  EventLog,
-  MikroOrmSessionService,
-  SessionLeases,
-  adkEntities,
-  interruptedToolResponses,
-  migrate,
-} from '../src/index.js';
+import { adkEntities, adkServices, interruptedToolResponses, migrate } from '../src/index.js';
 import { Bank } from './bank.js';
 import { officeAgent } from './office-agent.js';
 import * as print from './print.js';
@@ -51,7 +44,7 @@ async function openOrm(): Promise<MikroORM> {
 async function work(sessionId: string, name: WorkerName, bankFile: string): Promise<void> {
   onceAbandoned(() => process.exit(1));
   const orm = await openOrm();
-  const leases = new SessionLeases(orm.em, LEASE);
+  const { leases } = adkServices(orm.em, LEASE);
   const bank = new Bank(bankFile, () => report({ what: 'paid' }));
   const key = { ...APP, sessionId };
 
@@ -87,7 +80,7 @@ async function watch(sessionId: string): Promise<void> {
   const stop = new AbortController();
   onceAbandoned(() => stop.abort());
   const orm = await openOrm();
-  const log = new EventLog(orm.em);
+  const { log } = adkServices(orm.em);
   for await (const { seq, event, error } of log.watch(0, { sessionId }, { signal: stop.signal })) {
     if (error) throw error;
     report({ what: 'event', seq, event });
@@ -114,7 +107,7 @@ async function main(): Promise<void> {
 
   const orm = await openOrm();
   await migrate(orm);
-  const { id: sessionId } = await new MikroOrmSessionService(orm.em).createSession({ ...APP, state: { task: TASK } });
+  const { id: sessionId } = await adkServices(orm.em).sessionService.createSession({ ...APP, state: { task: TASK } });
 
   const processes = new Processes<News>(fileURLToPath(import.meta.url));
   const watcher = processes.start('watch', sessionId);
@@ -154,7 +147,7 @@ async function main(): Promise<void> {
   print.note('       it answers the call that was left open, and has the agent go on');
   await printEvents(isAnswer);
   await pool[second.name].ended;
-  const lease = await new SessionLeases(orm.em).current({ ...APP, sessionId });
+  const lease = await adkServices(orm.em).leases.current({ ...APP, sessionId });
   print.said('lease', lease ? `${lease.holder} still has it` : `given back by worker ${second.name}, nobody has it`);
   const payments = await new Bank(bankFile).payments();
   print.said('bank', `invoice 17 was paid ${payments.length === 1 ? 'once' : `${payments.length} times`}`);

@@ -8,13 +8,7 @@
 import { createEvent, type Event } from '@google/adk';
 import { MikroORM, type EntityManager } from '@mikro-orm/core';
 import { databaseOptions } from '../mikro-orm.config.js';
-import {
-  MikroOrmSessionService,
-  SessionProjection,
-  adkEntities,
-  migrate,
-  type CompleteLogEntry,
-} from '../src/index.js';
+import { SessionProjection, adkEntities, adkServices, migrate, type CompleteLogEntry } from '../src/index.js';
 
 /** What differs between the databases. Each search takes the app, the user, and the words. */
 const INDEXES = {
@@ -131,7 +125,7 @@ async function run(em: EntityManager, sql: string, values: (string | number)[] =
 const url = process.env.ADK_DATABASE_URL ?? 'sqlite::memory:';
 const orm = await MikroORM.init({ ...(await databaseOptions(url)), entities: adkEntities() });
 await migrate(orm);
-const service = new MikroOrmSessionService(orm.em);
+const { sessionService: service } = adkServices(orm.em);
 const database = url.startsWith('sqlite') ? 'sqlite' : url.startsWith('postgres') ? 'postgresql' : 'mysql';
 const index = new SearchIndex(orm.em, database);
 await index.create();

@@ -5,9 +5,17 @@
  * @module adk-mikro-orm/import
  */
 export { importFrom, type ImportFromOptions } from './maintenance/import-from.js';
-export type { ImportOptions, SessionMaintenanceOptions } from './maintenance/options.js';
+export type { ImportOptions } from './maintenance/options.js';
 export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';
-export type { CodecOptions, ErrorContext, ReportingOptions, RetryOptions } from './model/options.js';
+export type {
+  CodecOptions,
+  CommonOptions,
+  ErrorContext,
+  NotificationClient,
+  PostgresqlOptions,
+  ReportingOptions,
+  RetryOptions,
+} from './model/options.js';
 export type { ImportFromProgress, ImportProgress, MaintenanceProgress } from './model/progress.js';
 export type { SessionKey } from './model/keys.js';
 export type { TransferTexts } from './transfer/bound-texts.js';

@@ -48,7 +48,6 @@ export {
   type ProjectionStatus,
   type SessionProjectionOptions,
 } from './log/session-projection.js';
-export type { NotificationClient } from './log/watch/listener.js';
 export { toMessages, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
 export type {
@@ -57,7 +56,6 @@ export type {
   ImportOptions,
   PruneOptions,
   ReencodeOptions,
-  SessionMaintenanceOptions,
   StatsOptions,
   TrimOptions,
 } from './maintenance/options.js';
@@ -77,8 +75,11 @@ export type {
 } from './model/progress.js';
 export type {
   CodecOptions,
+  CommonOptions,
   ErrorContext,
   MikroOrmSessionServiceOptions,
+  NotificationClient,
+  PostgresqlOptions,
   ReportingOptions,
   RetryOptions,
 } from './model/options.js';
@@ -104,6 +105,7 @@ export type {
   SessionDescription,
   SessionSummary,
 } from './sessions/summaries.js';
+export { adkServices, type AdkServices, type AdkServicesOptions } from './services.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';
 export type { TextBinding, TransferTexts } from './transfer/bound-texts.js';

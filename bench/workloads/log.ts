@@ -50,7 +50,7 @@ export const log: Workload = {
         unit: 'event',
         maxCount: 100,
         minCount: 5,
-        lanes: { ours: watchLane(ours, { listen }) },
+        lanes: { ours: watchLane(ours, { postgresql: { listen } }) },
       });
     }
     return [...cases, ...(await writersCases(open, listen !== undefined))];
@@ -88,7 +88,7 @@ async function writersCases(open: Open, hasPush: boolean): Promise<Case[]> {
   ];
   if (hasPush) {
     const { parts } = await oursOf(open);
-    const notifying = new Ours(...parts, new MikroOrmSessionService(parts[0].em, { notify: true }));
+    const notifying = new Ours(...parts, new MikroOrmSessionService(parts[0].em, { postgresql: { notify: true } }));
     cases.push({
       id: 'log-writers-notifying',
       title: `${title}, with notifications`,
@@ -153,7 +153,7 @@ function watchLane(ours: Ours, options: EventLogOptions = {}): Lane {
     async prepare() {
       if (watching) return;
       const writer = await ours.connect();
-      service = new MikroOrmSessionService(writer.em, { notify: options.listen !== undefined });
+      service = new MikroOrmSessionService(writer.em, { postgresql: { notify: options.postgresql !== undefined } });
       session = await service.createSession({ appName: APP, userId: USER });
       const eventLog = new EventLog(ours.orm.em, options);
       const { position: head } = await eventLog.head();

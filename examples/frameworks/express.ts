@@ -1,5 +1,5 @@
 import { MikroORM } from '@mikro-orm/postgresql';
-import { EventLog, MikroOrmSessionService } from 'adk-mikro-orm';
+import { adkServices } from 'adk-mikro-orm';
 import express from 'express';
 import { appName, ask } from './agent.js';
 import { eventStream, stopping } from './event-stream.js';
@@ -8,8 +8,7 @@ import { send } from './send.js';
 
 const orm = await MikroORM.init(config);
 // One of each for the process. They fork the EntityManager for each call, so requests need no RequestContext for them.
-const sessionService = new MikroOrmSessionService(orm.em);
-const log = new EventLog(orm.em);
+const { sessionService, log } = adkServices(orm.em);
 
 /** The user from your login, never from the URL. */
 const keyOf = (sessionId: string) => ({ appName, userId: 'ada', sessionId });

@@ -1,13 +1,12 @@
 import { MikroORM } from '@mikro-orm/postgresql';
-import { EventLog, MikroOrmSessionService } from 'adk-mikro-orm';
+import { adkServices } from 'adk-mikro-orm';
 import fastify from 'fastify';
 import { appName, ask } from './agent.js';
 import { eventStream, stopping } from './event-stream.js';
 import config from './mikro-orm.config.js';
 
 const orm = await MikroORM.init(config);
-const sessionService = new MikroOrmSessionService(orm.em);
-const log = new EventLog(orm.em);
+const { sessionService, log } = adkServices(orm.em);
 
 /** The user from your login, never from the URL. */
 const keyOf = (sessionId: string) => ({ appName, userId: 'ada', sessionId });

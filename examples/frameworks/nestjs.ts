@@ -16,7 +16,7 @@ import {
   Scope,
 } from '@nestjs/common';
 import { NestFactory, REQUEST } from '@nestjs/core';
-import { EventLog, MikroOrmSessionService, type Message } from 'adk-mikro-orm';
+import { EventLog, MikroOrmSessionService, adkServices, type Message } from 'adk-mikro-orm';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { appName, ask } from './agent.js';
 import { eventStream } from './event-stream.js';
@@ -81,10 +81,10 @@ class HealthController {
     Conversations,
     {
       provide: MikroOrmSessionService,
-      useFactory: ({ em }: MikroORM) => new MikroOrmSessionService(em),
+      useFactory: ({ em }: MikroORM) => adkServices(em).sessionService,
       inject: [MikroORM],
     },
-    { provide: EventLog, useFactory: ({ em }: MikroORM) => new EventLog(em), inject: [MikroORM] },
+    { provide: EventLog, useFactory: ({ em }: MikroORM) => adkServices(em).log, inject: [MikroORM] },
   ],
 })
 class AppModule {}

@@ -1,13 +1,6 @@
 import { Runner, isFinalResponse, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/postgresql';
-import {
-  LeaseHeldError,
-  MikroOrmSessionService,
-  SessionLeases,
-  interruptedToolResponses,
-  type Lease,
-  type SessionKey,
-} from 'adk-mikro-orm';
+import { LeaseHeldError, adkServices, interruptedToolResponses, type Lease, type SessionKey } from 'adk-mikro-orm';
 import { createServer } from 'node:http';
 import { hostname } from 'node:os';
 import { setTimeout } from 'node:timers/promises';
@@ -21,8 +14,7 @@ const stopping = new AbortController();
 process.once('SIGTERM', () => stopping.abort());
 
 const orm = await MikroORM.init(config);
-const sessionService = new MikroOrmSessionService(orm.em);
-const leases = new SessionLeases(orm.em, { ttlMs: Number(process.env.LEASE_MS ?? 30_000) });
+const { sessionService, leases } = adkServices(orm.em, { ttlMs: Number(process.env.LEASE_MS ?? 30_000) });
 // For the probes: the process answers (/live), and so does the database, which has our tables (/ready).
 const probes = createServer((request, response) => {
   const check = request.url === '/ready' ? sessionService.getAppState({ appName }) : Promise.resolve();

@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
 import type { Stores } from '../database/stores/stores.js';
 import { Database } from '../database/calls/database.js';
-import { aBoolean, aDuration, aWait, object, rule } from '../model/arguments.js';
+import { aBoolean, aDuration, aWait, object, rule, type Known } from '../model/arguments.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
 import { checkedSessionKey, isLonger, isStorable, type SessionKey } from '../model/keys.js';
 import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/options.js';
@@ -41,7 +41,9 @@ const RENEWALS_PER_TTL = 6;
 const MAX_POLL_MS = 250;
 const MAX_HOLDER_LENGTH = 255;
 
-const checkOptions = object<SessionLeasesOptions>({ ...SERVICE_OPTIONS, ttlMs: aDuration });
+export const LEASES_OPTIONS: Known<SessionLeasesOptions> = { ...SERVICE_OPTIONS, ttlMs: aDuration };
+
+const checkOptions = object(LEASES_OPTIONS);
 
 const aHolder = rule(
   `a string of 1 to ${MAX_HOLDER_LENGTH} characters, without NUL and halves of surrogate pairs`,

@@ -1,16 +1,9 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import { aBoolean, aDuration, aFunction, aTimeout, anAbortSignal, object, type Known } from '../model/arguments.js';
+import { aBoolean, aDuration, anAbortSignal, object, type Known } from '../model/arguments.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
-import {
-  CODEC_OPTIONS,
-  REPORTING_OPTIONS,
-  checkRetry,
-  type CodecOptions,
-  type ReportingOptions,
-  type RetryOptions,
-} from '../model/options.js';
+import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
 import {
   readerCursorOf,
@@ -33,20 +26,11 @@ import { LogReader } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
-import type { NotificationClient } from './watch/listener.js';
 
-export interface EventLogOptions extends ReportingOptions, CodecOptions {
+/** A watcher throws when the retries have failed. */
+export interface EventLogOptions extends CommonOptions {
   /** How long a watcher waits between two polls of the database, in ms; 150 by default. */
   pollIntervalMs?: number;
-  /**
-   * PostgreSQL only, without effect elsewhere: makes a client of `pg`, not yet connected, for a connection of its own
-   * on which watchers are notified of commits at once. It needs `notify` on the services that write.
-   */
-  listen?: () => NotificationClient;
-  /** How failures of the database are retried, as for `MikroOrmSessionService`; a watcher throws after the last. */
-  retry?: RetryOptions;
-  /** How long one attempt may take, in ms, as for `MikroOrmSessionService`. */
-  timeoutMs?: number;
 }
 
 export interface WatchOptions {
@@ -56,11 +40,7 @@ export interface WatchOptions {
 
 export const LOG_OPTIONS: Known<EventLogOptions> = {
   pollIntervalMs: aDuration,
-  listen: aFunction,
-  retry: checkRetry,
-  timeoutMs: aTimeout,
-  ...REPORTING_OPTIONS,
-  ...CODEC_OPTIONS,
+  ...COMMON_OPTIONS,
 };
 
 const checkOptions = object(LOG_OPTIONS);
@@ -72,8 +52,8 @@ export const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal })
 const DEFAULT_POLL_MS = 150;
 
 /** The heads of a database's log, as the options of `EventLog` have them read. */
-export function headsOf(database: Database, { pollIntervalMs = DEFAULT_POLL_MS, listen }: EventLogOptions): Heads {
-  return new Heads(database, pollIntervalMs, listen);
+export function headsOf(database: Database, { pollIntervalMs = DEFAULT_POLL_MS, postgresql }: EventLogOptions): Heads {
+  return new Heads(database, pollIntervalMs, postgresql?.listen);
 }
 
 /**

@@ -3,22 +3,16 @@ import { Database } from '../database/calls/database.js';
 import { ForeignStore } from '../database/stores/foreign-store.js';
 import { aBoolean, aFunction, anything, object } from '../model/arguments.js';
 import { callHost } from '../model/host-callbacks.js';
-import type { ErrorContext } from '../model/options.js';
+import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
 import type { ImportFromProgress } from '../model/progress.js';
 import { writeForeign } from '../transfer/foreign/import-foreign.js';
 import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
 import { recognise } from '../transfer/foreign/recognise.js';
 import { Import } from '../transfer/import.js';
 import { CallInParts } from './call-in-parts.js';
-import {
-  IMPORT_OPTIONS,
-  MAINTENANCE_OPTIONS,
-  importBatchSize,
-  type ImportOptions,
-  type SessionMaintenanceOptions,
-} from './options.js';
+import { IMPORT_OPTIONS, importBatchSize, type ImportOptions } from './options.js';
 
-export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress' | 'texts'>, SessionMaintenanceOptions {
+export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress' | 'texts'>, CommonOptions {
   /** Of any MikroORM on the database with ADK's store; it need not know the tables. */
   from: EntityManager;
   /** Of the MikroORM with our tables. It may be the same one. */
@@ -32,7 +26,7 @@ export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress' | 't
 }
 
 const checkOptions = object<ImportFromOptions>(
-  { ...MAINTENANCE_OPTIONS, ...IMPORT_OPTIONS, from: anything, to: anything, dryRun: aBoolean, onRefused: aFunction },
+  { ...COMMON_OPTIONS, ...IMPORT_OPTIONS, from: anything, to: anything, dryRun: aBoolean, onRefused: aFunction },
   'from',
   'to',
 );

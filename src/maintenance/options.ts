@@ -2,7 +2,6 @@ import {
   aBoolean,
   aCount,
   aFunction,
-  aTimeout,
   aWait,
   aWholeNumber,
   anAbortSignal,
@@ -14,28 +13,11 @@ import {
 } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
-import {
-  CODEC_OPTIONS,
-  REPORTING_OPTIONS,
-  checkRetry,
-  type CodecOptions,
-  type ReportingOptions,
-  type RetryOptions,
-} from '../model/options.js';
+import { COMMON_OPTIONS } from '../model/options.js';
 import type { ImportProgress, MaintenanceProgress, ReencodeResult } from '../model/progress.js';
 import type { TransferTexts } from '../transfer/bound-texts.js';
 import type { ExportOptions } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
-
-export interface SessionMaintenanceOptions extends ReportingOptions, CodecOptions {
-  /** How failures of the database are retried, as for `MikroOrmSessionService`. */
-  retry?: RetryOptions;
-  /**
-   * How long one attempt may take, in ms, as for `MikroOrmSessionService`; 30,000 by default, 0 for no limit. `stats` of
-   * large tables may need more.
-   */
-  timeoutMs?: number;
-}
 
 /** How much is done at a time, and in all. */
 export interface BatchOptions {
@@ -152,12 +134,6 @@ export const importBatchSize = ({ batchSize = 500 }: Pick<ImportOptions, 'batchS
 /** How many texts `reencode` rewrites in a transaction at most. */
 export const reencodeBatchSize = ({ batchSize = 200 }: ReencodeOptions): number => Math.min(batchSize, MAX_BATCH_SIZE);
 
-export const MAINTENANCE_OPTIONS: Known<SessionMaintenanceOptions> = {
-  retry: checkRetry,
-  timeoutMs: aTimeout,
-  ...REPORTING_OPTIONS,
-  ...CODEC_OPTIONS,
-};
 export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
   batchSize: aCount,
   signal: anAbortSignal,
@@ -183,7 +159,7 @@ function withKeys<Options extends Partial<SessionKey>>(options: Options): Option
   return options;
 }
 
-export const checkOptions = object<SessionMaintenanceOptions>(MAINTENANCE_OPTIONS);
+export const checkOptions = object(COMMON_OPTIONS);
 const someTexts = oneOf('plain', 'asStored');
 export const checkImport = object<ImportOptions>({ ...IMPORT_OPTIONS, texts: someTexts });
 export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });

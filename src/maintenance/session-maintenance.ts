@@ -5,7 +5,7 @@ import type { Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogPosition } from '../model/log-history.js';
-import type { ErrorContext } from '../model/options.js';
+import type { CommonOptions, ErrorContext } from '../model/options.js';
 import type { EraseUserResult, ImportProgress, MaintenanceResult, ReencodeResult } from '../model/progress.js';
 import { exportRecords, type ExportOptions } from '../transfer/export.js';
 import { Import } from '../transfer/import.js';
@@ -28,7 +28,6 @@ import {
   type ImportOptions,
   type PruneOptions,
   type ReencodeOptions,
-  type SessionMaintenanceOptions,
   type StatsOptions,
   type TrimOptions,
 } from './options.js';
@@ -67,7 +66,7 @@ export class SessionMaintenance {
    * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */
-  constructor(em: EntityManager, options: SessionMaintenanceOptions = {}) {
+  constructor(em: EntityManager, options: CommonOptions = {}) {
     this.#database = new Database(em, checkOptions(options, 'The options of SessionMaintenance'));
     this.#stores = this.#database.stores;
   }

@@ -60,8 +60,6 @@ export interface ReportingOptions {
   telemetry?: boolean;
 }
 
-export const REPORTING_OPTIONS: Known<ReportingOptions> = { onError: aFunction, telemetry: aBoolean };
-
 /** An option of everything that reads or writes contents. All processes on the same tables need it alike. */
 export interface CodecOptions {
   /**
@@ -77,7 +75,49 @@ export interface CodecOptions {
   maxDecodedBytes?: number;
 }
 
-export interface MikroOrmSessionServiceOptions extends ReportingOptions, CodecOptions {
+/** The members of `pg`'s `Client` that are used. */
+export interface NotificationClient {
+  connect(): Promise<unknown>;
+  query(sql: string): Promise<unknown>;
+  end(): Promise<unknown>;
+  on(event: 'notification' | 'error' | 'end', listener: (error?: unknown) => void): unknown;
+}
+
+/** Has no effect on other databases. */
+export interface PostgresqlOptions {
+  /**
+   * Whether connections keep prepared statements, which spares the server most of the work of an append; true by default. Behind a
+   * pooler that keeps none, or resets its connections, set it to false: otherwise each connection finds that out by three statements,
+   * each with an error in the server's log.
+   */
+  preparedStatements?: boolean;
+  /**
+   * Whether an append notifies watchers of the event log in other processes, if they `listen`; false by default: without it they poll
+   * at intervals.
+   */
+  notify?: boolean;
+  /**
+   * Makes a client of `pg`, not yet connected, for a connection of its own on which watchers of the event log are notified of commits
+   * at once. It needs `notify` on the services that write.
+   */
+  listen?: () => NotificationClient;
+}
+
+/** What the services, leases, the event log and maintenance have in common. */
+export interface CommonOptions extends ReportingOptions, CodecOptions {
+  /** How deadlocks, lock time-outs, a busy SQLite file and outages are retried (contract E4, O4). */
+  retry?: RetryOptions;
+  /**
+   * How long one attempt of a call may take, in ms, the wait for a connection of the pool included; 30,000 by default, 0
+   * for no limit (contract O3). Then its connection is closed, and the attempt counts as an outage. `stats` of large tables may need
+   * more. Without effect on statements on SQLite, which run in this process, on those of a kysely that the host passes as
+   * `driverOptions` to MikroORM 7, and inside a transaction of the host's.
+   */
+  timeoutMs?: number;
+  postgresql?: PostgresqlOptions;
+}
+
+export interface MikroOrmSessionServiceOptions extends CommonOptions {
   /**
    * What an append does when somebody else has appended since the handle was read (contract E2): `rebase` (default)
    * appends and adds what was missed to the handle; `reject` throws `StaleSessionError` and writes nothing.
@@ -89,20 +129,6 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions, CodecOp
    * `LeaseHeldError` and writes nothing.
    */
   onUnleasedAppend?: 'allow' | 'reject';
-  /**
-   * PostgreSQL only, without effect elsewhere: notifies watchers of the event log in other processes of each append, if they
-   * `listen` (see `EventLogOptions`). False by default: without it they poll at intervals.
-   */
-  notify?: boolean;
-  /** How deadlocks, lock time-outs, a busy SQLite file and outages are retried (contract E4, O4). */
-  retry?: RetryOptions;
-  /**
-   * How long one attempt of a call may take, in ms, the wait for a connection of the pool included; 30,000 by default, 0
-   * for no limit (contract O3). Then its connection is closed, and the attempt counts as an outage. Without effect on
-   * statements on SQLite, which run in this process, on those of a kysely that the host passes as `driverOptions` to MikroORM 7, and
-   * inside a transaction of the host's.
-   */
-  timeoutMs?: number;
   /**
    * What `deleteSession` does (contract K3): `hard` (default) deletes the rows; `soft` keeps them and stores the
    * time of the deletion. `restoreSession` brings the session back, creating its id again deletes it for good, and so does
@@ -119,12 +145,6 @@ export interface MikroOrmSessionServiceOptions extends ReportingOptions, CodecOp
    * K7); all by default. A caller gets all with `numRecentEvents: 0`.
    */
   defaultNumRecentEvents?: number;
-  /**
-   * PostgreSQL only, without effect elsewhere: whether connections keep prepared statements, which spares the server most of
-   * the work of an append; true by default. Behind a pooler that keeps none, or resets its connections, set it to false:
-   * otherwise each connection finds that out by three statements, each with an error in the server's log.
-   */
-  preparedStatements?: boolean;
   /**
    * What `getSession` does with a session of which rows are missing or cannot be read (contract I3): `throw` (default)
    * throws `DamagedSessionError`; `skip` gives the session without them, and reports to `onDamage`.
@@ -149,7 +169,7 @@ const RETRY: Known<RetryOptions> = {
   maxDelayMs: aWait,
 };
 
-export const checkRetry = object(RETRY);
+const POSTGRESQL: Known<PostgresqlOptions> = { preparedStatements: aBoolean, notify: aBoolean, listen: aFunction };
 
 function isCodec(value: unknown): boolean {
   if (!isObject(value)) return false;
@@ -174,21 +194,25 @@ export const CODEC_OPTIONS: Known<CodecOptions> = {
   ),
 };
 
+export const COMMON_OPTIONS: Known<CommonOptions> = {
+  retry: object(RETRY),
+  timeoutMs: aTimeout,
+  postgresql: object(POSTGRESQL),
+  onError: aFunction,
+  telemetry: aBoolean,
+  ...CODEC_OPTIONS,
+};
+
 export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
   onStaleSession: oneOf('rebase', 'reject'),
   onUnleasedAppend: oneOf('allow', 'reject'),
-  notify: aBoolean,
-  retry: checkRetry,
-  timeoutMs: aTimeout,
-  preparedStatements: aBoolean,
   maxEventBytes: aWholeNumber,
   deletion: oneOf('hard', 'soft'),
   onRewrittenEvent: oneOf('replace', 'reject'),
   defaultNumRecentEvents: aCount,
   onDamagedEvent: oneOf('throw', 'skip'),
   onDamage: aFunction,
-  ...REPORTING_OPTIONS,
-  ...CODEC_OPTIONS,
+  ...COMMON_OPTIONS,
 };
 
 export const checkServiceOptions = object(SERVICE_OPTIONS);

@@ -30,14 +30,14 @@ export class SessionCalls {
   readonly turns: Turns;
 
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, { database, fence }: Within) {
-    const { onDamage, onUnleasedAppend, notify = false } = options;
+    const { onDamage, onUnleasedAppend, postgresql } = options;
     this.options = options;
     this.database = database ?? new Database(em, options);
     this.stores = this.database.stores;
     this.turns = Turns.of(this.stores);
     this.damage = new DamageReporter(this.stores, onDamage);
     this.leases = new LeaseGuard(this.stores.leases, onUnleasedAppend, fence);
-    this.announcer = new Announcer(this.database, notify);
+    this.announcer = new Announcer(this.database, postgresql?.notify ?? false);
   }
 
   /** Runs a call that reads. */

@@ -34,14 +34,16 @@ const LISTENERS = "select pid from pg_stat_activity where datname = current_data
 /** A log that looks by itself in an hour, and a service of another ORM that notifies it; both have seen one event. */
 async function pushed(context: OwnContext, listen?: (client: pg.Client, attempt: number) => NotificationClient) {
   const store = await context.scratch();
-  const notifying = new MikroOrmSessionService(store.peer.em, { notify: true });
+  const notifying = new MikroOrmSessionService(store.peer.em, { postgresql: { notify: true } });
   await write(notifying, 'before', 'before');
   let attempts = 0;
   const log = new EventLog(store.orm.em, {
     pollIntervalMs: NEVER_MS,
-    listen: () => {
-      const client = new pg.Client(urlOf(store));
-      return listen ? listen(client, ++attempts) : client;
+    postgresql: {
+      listen: () => {
+        const client = new pg.Client(urlOf(store));
+        return listen ? listen(client, ++attempts) : client;
+      },
     },
   });
   const listeners = () => store.query<{ pid: number }>(LISTENERS);
@@ -146,9 +148,11 @@ logPushSuite.own(
     let attempts = 0;
     const log = new EventLog(store.orm.em, {
       pollIntervalMs: OFTEN_MS,
-      listen: () => {
-        if (++attempts === 1) throw new Error('no client');
-        return new pg.Client('postgresql://127.0.0.1:9/nowhere');
+      postgresql: {
+        listen: () => {
+          if (++attempts === 1) throw new Error('no client');
+          return new pg.Client('postgresql://127.0.0.1:9/nowhere');
+        },
       },
     });
     await following(
@@ -176,7 +180,7 @@ logPushSuite.own(
       return statements.filter(({ text }) => text.includes('pg_notify')).length;
     };
     expect(await notifications(new MikroOrmSessionService(orm.em), 'silent')).toBe(0);
-    expect(await notifications(new MikroOrmSessionService(orm.em, { notify: true }), 'loud')).toBe(2);
+    expect(await notifications(new MikroOrmSessionService(orm.em, { postgresql: { notify: true } }), 'loud')).toBe(2);
   },
   onPostgresql,
 );
@@ -186,7 +190,7 @@ logPushSuite.own(
   'when an append has resolved its notification is sent, and the ORM can be closed',
   async ({ scratch, app }) => {
     const { orm, recorded } = await scratch();
-    const service = new MikroOrmSessionService(orm.em, { notify: true });
+    const service = new MikroOrmSessionService(orm.em, { postgresql: { notify: true } });
     await Promise.all(range(10).map((i) => write(service, `${app} ${i}`, 'a')));
     expect(await recorded(() => setTimeout(50))).toEqual([]);
   },

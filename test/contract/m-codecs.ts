@@ -7,6 +7,7 @@ import {
   EventLog,
   MikroOrmSessionService,
   SessionMaintenance,
+  adkServices,
   type MikroOrmSessionServiceOptions,
 } from '../../src/index.js';
 import { Backup } from '../support/backup.js';
@@ -145,6 +146,19 @@ async function shown(service: MikroOrmSessionService, app: string) {
 }
 
 const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
+
+codecSuite.own('M1', 'adkServices gives the codec to every service that it makes', async (context) => {
+  const { orm, app } = context;
+  const { sessionService, leases, log, maintenance } = adkServices(orm.em, { codec: encrypting('k1') });
+  const session = await sessionService.createSession({ appName: app, userId: 'alice' });
+  await leases.run(keyOf(session), { holder: 'me' }, async (lease) =>
+    lease.sessionService.appendEvent({ session, event: saying(SECRET) }),
+  );
+  for (const text of await textsIn(context)) expect(text).not.toContain(SECRET);
+  const [{ event } = {}] = await read(log.session(keyOf(session)).since(0));
+  expect(event?.content?.parts?.[0]?.text).toBe(SECRET);
+  expect(JSON.stringify(await read(maintenance.exportSessions({ appName: app })))).toContain(SECRET);
+});
 
 codecSuite.own(
   'M1',

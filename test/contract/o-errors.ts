@@ -160,7 +160,11 @@ failureSuite.own(
     const reported = new ReportedErrors();
     const session = await create();
     const em = faulty(orm.em, { statement: (text) => text.includes('pg_notify'), error: deadlock });
-    const service = new MikroOrmSessionService(em, { onError: reported.onError, ...ONCE, notify: true });
+    const service = new MikroOrmSessionService(em, {
+      onError: reported.onError,
+      ...ONCE,
+      postgresql: { notify: true },
+    });
     await service.appendEvent({ session, event: saying('x') });
     expect(reported.operations).toEqual(['notify']);
     expect((await fresh(session)).events).toHaveLength(1);
@@ -210,7 +214,7 @@ failureSuite.own(
       tries++;
       throw new Error('no connection');
     };
-    const log = new EventLog(orm.em, { onError: reported.onError, listen, pollIntervalMs: OFTEN_MS });
+    const log = new EventLog(orm.em, { onError: reported.onError, postgresql: { listen }, pollIntervalMs: OFTEN_MS });
     const session = await create();
     await following(
       (signal) => log.session(keyOf(session)).watch(0, {}, { signal }),

@@ -1,11 +1,11 @@
 import { MikroORM } from '@mikro-orm/postgresql';
-import { EventLog, MikroOrmSessionService } from 'adk-mikro-orm';
+import { adkServices } from 'adk-mikro-orm';
 import { appName } from '../agent';
 import config from '../mikro-orm.config';
 
 async function connect() {
   const orm = await MikroORM.init(config);
-  return { sessionService: new MikroOrmSessionService(orm.em), log: new EventLog(orm.em) };
+  return adkServices(orm.em);
 }
 
 const here = globalThis as { sessions?: ReturnType<typeof connect> };

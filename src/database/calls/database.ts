@@ -10,11 +10,11 @@ import {
   driverCodeOf,
 } from '../../model/errors.js';
 import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
-import { TextCodec, type Codec } from '../../model/codec.js';
+import { TextCodec } from '../../model/codec.js';
 import { callHost } from '../../model/host-callbacks.js';
 import type { MaybePromise } from '../../model/maybe-promise.js';
 import { StoredTexts, TextsAwaited } from '../../model/stored-texts.js';
-import type { ErrorContext, ReportingOptions, RetryOptions } from '../../model/options.js';
+import type { CommonOptions, ErrorContext } from '../../model/options.js';
 import {
   Aborted,
   Deadline,
@@ -69,12 +69,7 @@ const LOCK_PAUSE_MS = 10;
 /** How many tries deadlocks and lock time-outs get where the host's options have no number. */
 const ATTEMPTS = 10;
 
-export interface DatabaseOptions extends ReportingOptions {
-  retry?: RetryOptions | undefined;
-  timeoutMs?: number | undefined;
-  preparedStatements?: boolean | undefined;
-  codec?: Codec | readonly Codec[] | undefined;
-  maxDecodedBytes?: number | undefined;
+export interface DatabaseOptions extends CommonOptions {
   /** Another program's database, which is read only: its settings stay as they are. */
   isForeign?: boolean;
 }
@@ -441,13 +436,13 @@ export class Database {
   }
 
   #sql(driver: Driver, isInTransaction: boolean, texts = PLAIN, prefix = '', refuse?: () => void): Sql {
-    const { preparedStatements: mayPrepare = true, isForeign = false } = this.#options;
+    const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.#orm;
     return sqlOf(this.#statements, driver, this.dialect.connections.settings, {
       texts,
       isInTransaction,
       isInProcess,
-      mayPrepare,
+      mayPrepare: postgresql?.preparedStatements ?? true,
       isForeign,
       prefix,
       refuse,

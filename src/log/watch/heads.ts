@@ -3,8 +3,9 @@ import type { Database } from '../../database/calls/database.js';
 import type { SessionHead } from '../../database/stores/session-store.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';
+import type { NotificationClient } from '../../model/options.js';
 import type { ReaderCall } from '../reader-call.js';
-import { LogListener, type NotificationClient } from './listener.js';
+import { LogListener } from './listener.js';
 import { LogPoller, type Watch } from './poller.js';
 
 /** How far the log and its sessions go: now, or whenever they have moved. */

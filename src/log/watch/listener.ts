@@ -1,14 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { destroyerOf } from '../../database/orm/destroy.js';
 import { callHost } from '../../model/host-callbacks.js';
-
-/** The members of `pg`'s `Client` that are used. */
-export interface NotificationClient {
-  connect(): Promise<unknown>;
-  query(sql: string): Promise<unknown>;
-  end(): Promise<unknown>;
-  on(event: 'notification' | 'error' | 'end', listener: (error?: unknown) => void): unknown;
-}
+import type { NotificationClient } from '../../model/options.js';
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;

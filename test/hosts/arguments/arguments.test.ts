@@ -13,6 +13,7 @@ import {
   SessionMaintenance,
   SessionProjection,
   adkEntities,
+  adkServices,
   migrate,
 } from '../../../src/index.js';
 import { createStudio } from '../../../src/studio/index.js';
@@ -36,9 +37,22 @@ afterAll(() => orm.close(true));
 
 /** Everything that takes options, a filter or a request: what it lists as known, and how it is called with it. */
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
+  adkServices: {
+    known:
+      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs, pollIntervalMs',
+    call: (options) => adkServices(orm.em, options),
+  },
+  SessionMaintenance: {
+    known: 'retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes',
+    call: (options) => new SessionMaintenance(orm.em, options),
+  },
+  'postgresql of MikroOrmSessionService': {
+    known: 'preparedStatements, notify, listen',
+    call: (postgresql) => new MikroOrmSessionService(orm.em, { postgresql }),
+  },
   MikroOrmSessionService: {
     known:
-      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, telemetry, codec, maxDecodedBytes',
+      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes',
     call: (options) => new MikroOrmSessionService(orm.em, options),
   },
   'retry of MikroOrmSessionService': {
@@ -47,7 +61,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   },
   SessionLeases: {
     known:
-      'onStaleSession, onUnleasedAppend, notify, retry, timeoutMs, preparedStatements, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, onError, telemetry, codec, maxDecodedBytes, ttlMs',
+      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, onRewrittenEvent, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs',
     call: (options) => new SessionLeases(orm.em, options),
   },
   'retry of SessionLeases': {
@@ -63,7 +77,7 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
     call: (options: object) => new SessionLeases(orm.em).run(ADA, { holder: 'me', ...options }, async () => undefined),
   },
   EventLog: {
-    known: 'pollIntervalMs, listen, retry, timeoutMs, onError, telemetry, codec, maxDecodedBytes',
+    known: 'pollIntervalMs, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes',
     call: (options) => new EventLog(orm.em, options),
   },
   'retry of EventLog': {
@@ -186,7 +200,7 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ["onStaleSession must be 'rebase' or 'reject'.", 'MikroOrmSessionService', { onStaleSession: 'rejct' }],
   ["onStaleSession must be 'rebase' or 'reject'.", 'SessionLeases', { onStaleSession: true }],
   ["onUnleasedAppend must be 'allow' or 'reject'.", 'MikroOrmSessionService', { onUnleasedAppend: 'no' }],
-  ['notify must be true or false.', 'MikroOrmSessionService', { notify: 'yes' }],
+  ['notify must be true or false.', 'postgresql of MikroOrmSessionService', { notify: 'yes' }],
   ['retry must be an object.', 'MikroOrmSessionService', { retry: 3 }],
   ['retry must be an object.', 'EventLog', { retry: null }],
   ['forMs must be a number of ms, 0 or more.', 'retry of EventLog', { forMs: -1 }],
@@ -197,7 +211,8 @@ test.each<[string, keyof typeof TAKERS, object]>([
   ['maxDelayMs must be a number of ms, 0 or more.', 'retry of MikroOrmSessionService', { maxDelayMs: '5' }],
   ['maxEventBytes must be a whole number, 0 or more.', 'MikroOrmSessionService', { maxEventBytes: '1 MB' }],
   ['ttlMs must be a number of ms above 0, and 2147483647 at most.', 'SessionLeases', { ttlMs: 0 }],
-  ['listen must be a function.', 'EventLog', { listen: {} }],
+  ['listen must be a function.', 'EventLog', { postgresql: { listen: {} } }],
+  ['ttlMs must be a number of ms above 0', 'adkServices', { ttlMs: 0 }],
   ['holder must be a string of 1 to 255 characters', 'acquire', { holder: undefined }],
   ['waitMs must be a number of ms, 0 or more.', 'acquire', { waitMs: NaN }],
   ['author must be a string.', 'since of a log', { author: null }],

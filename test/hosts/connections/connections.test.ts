@@ -353,7 +353,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
         const execute = (sql: string) => other.em.getConnection().execute<{ name: string }[]>(sql);
         const prepared = () => execute("select name from pg_prepared_statements where name like 'adk%'");
         try {
-          const told = new MikroOrmSessionService(other.em, { preparedStatements: false });
+          const told = new MikroOrmSessionService(other.em, { postgresql: { preparedStatements: false } });
           const session = await told.createSession(key);
           await told.appendEvent({ session, event: eventOf('d') });
           expect(await prepared()).toEqual([]);

@@ -72,7 +72,10 @@ function moduleOf({ code }: Block, names: readonly string[]): string {
     body.push(statement.getText().replace(/^export default /, 'const config = '));
     if (ts.isExportAssignment(statement)) declared.add('config');
     if (!ts.isVariableStatement(statement)) continue;
-    for (const { name } of statement.declarationList.declarations) if (ts.isIdentifier(name)) declared.add(name.text);
+    for (const { name } of statement.declarationList.declarations) {
+      const bound = ts.isObjectBindingPattern(name) ? name.elements.map((each) => each.name) : [name];
+      for (const each of bound) if (ts.isIdentifier(each)) declared.add(each.text);
+    }
   }
   const lent = names.filter((name) => !declared.has(name) && !imported.has(name));
   return [

@@ -121,8 +121,8 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
     expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user', 'user']);
   },
-  'docs/options.md Options of the session service': async ({ createEvent }, { strict }) => {
-    const service = strict as api.MikroOrmSessionService;
+  'docs/options.md Options of the services': async ({ createEvent }, { sessionService }) => {
+    const service = sessionService as api.MikroOrmSessionService;
     const [session] = (await service.listSessions({ appName: 'support' })).sessions;
     const stale = await service.getSession({ appName: 'support', userId: 'ada', sessionId: session!.id });
     const fresh = await service.getSession({ appName: 'support', userId: 'ada', sessionId: session!.id });
@@ -131,11 +131,11 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       code: 'ADK_STALE_SESSION',
     });
   },
-  'docs/codecs.md Codecs: compression and encryption': async ({ orm, session }, { encrypting }) => {
+  'docs/codecs.md Codecs: compression and encryption': async ({ orm, session }, { sessionService }) => {
     const [row] = await orm.em.fork().find(AdkEvent, {});
     expect(row!.data).toEqual(['adk-codec', [{ codec: 'aes-256-gcm', key: '2026-11' }], expect.any(String)]);
     const key = { appName: session.appName, userId: session.userId, sessionId: session.id };
-    expect(await (encrypting as api.MikroOrmSessionService).getSession(key)).toMatchObject({ id: session.id });
+    expect(await (sessionService as api.MikroOrmSessionService).getSession(key)).toMatchObject({ id: session.id });
   },
   'docs/codecs.md Erase a person from backups, too': async ({ orm, wrapped }, { perPerson }) => {
     const service = new api.MikroOrmSessionService(orm.em, { codec: perPerson as api.Codec });
@@ -183,11 +183,11 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       schema: 'kb',
     }),
   'docs/errors.md `onError`': async (_given, { logged }) => {
-    const service = logged as api.MikroOrmSessionService;
+    const service = (logged as api.AdkServices).sessionService;
     expect(await service.getAppState({ appName: 'support' })).toEqual({});
   },
   'docs/production.md What a caller sees in an outage': async (_given, { patient }) => {
-    const service = patient as api.MikroOrmSessionService;
+    const service = (patient as api.AdkServices).sessionService;
     expect((await service.listSessions({ appName: 'support' })).totalItems).toBe(1);
   },
   'docs/errors.md What is printed': (_given, { orm }) => expect(orm).toBeInstanceOf(MikroORM),

@@ -55,6 +55,7 @@ export async function given() {
     agent,
     Ticket,
     createEvent,
+    url: 'postgresql://localhost/agents',
     keys: new Map([['2026-11', Buffer.alloc(32, 1)]]),
     wrapped: new Map<string, Uint8Array>(),
     // No KMS: it answers with what it was given.

@@ -33,8 +33,8 @@ async function watchOne(orm: MikroORM, options?: EventLogOptions): Promise<void>
 const FEATURES = {
   watch: (orm: MikroORM) => watchOne(orm),
   listen: async (orm: MikroORM, silentPort: number) => {
-    await watchOne(orm, { listen: () => new pg.Client({ host: '127.0.0.1', port: silentPort }) });
-    await watchOne(orm, { listen: () => new pg.Client(String(orm.config.get('clientUrl'))) });
+    await watchOne(orm, { postgresql: { listen: () => new pg.Client({ host: '127.0.0.1', port: silentPort }) } });
+    await watchOne(orm, { postgresql: { listen: () => new pg.Client(String(orm.config.get('clientUrl'))) } });
   },
   /** It is never released. */
   lease: async (orm: MikroORM) => {

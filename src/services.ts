@@ -1,0 +1,44 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { LEASES_OPTIONS, SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
+import { EventLog, LOG_OPTIONS, type EventLogOptions } from './log/event-log.js';
+import { SessionMaintenance } from './maintenance/session-maintenance.js';
+import { object } from './model/arguments.js';
+import { MikroOrmSessionService } from './sessions/session-service.js';
+
+/** The options of all services: `ttlMs` is that of the leases, `pollIntervalMs` that of the event log. */
+export interface AdkServicesOptions extends SessionLeasesOptions, Pick<EventLogOptions, 'pollIntervalMs'> {}
+
+const checkOptions = object<AdkServicesOptions>({ ...LEASES_OPTIONS, ...LOG_OPTIONS });
+
+/** The services on one database. */
+export interface AdkServices {
+  sessionService: MikroOrmSessionService;
+  leases: SessionLeases;
+  log: EventLog;
+  maintenance: SessionMaintenance;
+}
+
+/**
+ * Makes the session service, and what belongs to it, with the same options: a codec, for example, that one of them lacked would be
+ * damage to it.
+ *
+ * ```ts
+ * const services = adkServices(orm.em);
+ * const runner = new Runner({ appName: 'support', agent, ...services });
+ * ```
+ *
+ * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
+ * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
+ * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+ */
+export function adkServices(em: EntityManager, options: AdkServicesOptions = {}): AdkServices {
+  const { ttlMs, pollIntervalMs, ...ofService } = checkOptions(options, 'The options of adkServices');
+  const { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql } = ofService;
+  const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
+  return {
+    sessionService: new MikroOrmSessionService(em, ofService),
+    leases: new SessionLeases(em, { ...ofService, ttlMs }),
+    log: new EventLog(em, { ...common, pollIntervalMs }),
+    maintenance: new SessionMaintenance(em, common),
+  };
+}
