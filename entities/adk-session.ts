@@ -14,8 +14,12 @@ export const adkSession = ({ named, table }: Naming) =>
         appName: key('app_name', KEY_LENGTHS.appName).primary(),
         userId: key('user_id', KEY_LENGTHS.userId).primary(),
         id: key('session_id', KEY_LENGTHS.sessionId).primary(),
-        /** Another value for a session that was deleted and created again under the same id. */
+        /** The random name of one history of the session: another one after a rewind, and when the id is used again. */
         incarnation: p.string().fieldName('incarnation').length(36),
+        /** The first of its incarnations, which a rewind leaves as it is; what codecs encode is bound to it. */
+        origin: key('origin', 36),
+        /** `active`, `deleted` (softly), or `ending`: a deletion for good has begun, and events are missing. */
+        status: p.string().fieldName('status').length(8).default('active'),
         /** The number of the newest event, 0 when there is none. */
         lastSeq: p.integer().fieldName('last_seq').default(0),
         /** The number of the oldest event that is kept; above `lastSeq` when all were trimmed. */
@@ -28,7 +32,7 @@ export const adkSession = ({ named, table }: Naming) =>
         leaseToken: p.bigint('number').fieldName('lease_token').defaultRaw('0'),
         /** By the database's clock. */
         leaseExpires: time('lease_expires').nullable(),
-        /** When it was deleted with `deletion: 'soft'`, by the database's clock; null while it is not deleted. */
+        /** When it was deleted with `deletion: 'soft'`, by the database's clock; null while it is active. */
         deletedAt: time('deleted_at').nullable(),
         /** For lists of sessions that people read. */
         title: key('title', TITLE_LENGTH).nullable(),

@@ -43,7 +43,8 @@ export async function fillAdkTables(driver: BareDriver, sessions: Iterable<Sessi
   function* sessionRows() {
     for (const [i, content] of contents.entries()) {
       const time = lastTime(content, i);
-      yield [...keyValues(content.key), randomUUID(), content.events.length, time, time];
+      const incarnation = randomUUID();
+      yield [...keyValues(content.key), incarnation, incarnation, content.events.length, time, time];
     }
   }
   function* eventRows() {
@@ -57,7 +58,7 @@ export async function fillAdkTables(driver: BareDriver, sessions: Iterable<Sessi
   await insertRows(driver, [
     {
       table: 'adk_sessions',
-      columns: [...id, 'incarnation', 'last_seq', 'create_time', 'last_update_time'],
+      columns: [...id, 'incarnation', 'origin', 'last_seq', 'create_time', 'last_update_time'],
       rows: sessionRows(),
     },
     { table: 'adk_events', columns: [...id, 'seq', 'event_id', 'timestamp', 'data'], rows: eventRows() },

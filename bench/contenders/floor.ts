@@ -69,10 +69,11 @@ export class Floor implements Contender<FloorHandle> {
 
   *#createSteps(key: SessionKey, state: Record<string, unknown>): Steps<void> {
     const now = Date.now();
+    const incarnation = randomUUID();
     yield {
-      text: `insert into adk_sessions (app_name, user_id, session_id, incarnation, last_seq, create_time, last_update_time)
-        values (?, ?, ?, ?, 0, ?, ?)`,
-      values: [...keyValues(key), randomUUID(), now, now],
+      text: `insert into adk_sessions (app_name, user_id, session_id, incarnation, origin, last_seq, create_time, last_update_time)
+        values (?, ?, ?, ?, ?, 0, ?, ?)`,
+      values: [...keyValues(key), incarnation, incarnation, now, now],
     };
     yield* this.#stateSteps(key, stateRows(state), null);
     // What a new session's handle shows: its own state, and that of its user and app.

@@ -197,8 +197,8 @@ function texts({ hex, text, json }: Functions, { insertMissing }: BareDriver) {
       'create table growth_templates (n int primary key, text text not null)',
     ],
     insertNumbers: 'insert into growth_numbers (n) select n + ? from growth_numbers',
-    insertSessions: `insert into adk_sessions (${key}, incarnation, last_seq, create_time, last_update_time, title, labels)
-      select ${key}, incarnation, length, create_time, create_time + length * step, title, ${json('labels')} ${ofBatch}`,
+    insertSessions: `insert into adk_sessions (${key}, incarnation, origin, last_seq, create_time, last_update_time, title, labels)
+      select ${key}, incarnation, incarnation, length, create_time, create_time + length * step, title, ${json('labels')} ${ofBatch}`,
     insertEvents: `insert into adk_events (${key}, seq, event_id, timestamp, data, position)
       select s.app_name, s.user_id, s.session_id, n.n, ${idOf('n.n')}, ${time}, ${json(event)},
         ? + row_number() over (order by ${time}, s.ordinal)

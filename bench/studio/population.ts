@@ -54,7 +54,7 @@ async function fill(filler: Filler, driver: BareDriver): Promise<void> {
   const lease = `lease_holder = 'worker', lease_token = 1, lease_expires = ${now + 3_600_000}`;
   for (const text of [
     `update adk_sessions set ${lease} where session_id like '${LEASED}%'`,
-    `update adk_sessions set deleted_at = ${now} where session_id like '${DELETED}%'`,
+    `update adk_sessions set status = 'deleted', deleted_at = ${now} where session_id like '${DELETED}%'`,
   ])
     await rowsOf(driver, text);
   await filler.analyze();

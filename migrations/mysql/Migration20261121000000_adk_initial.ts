@@ -19,6 +19,8 @@ export class Migration20261121000000_adk_initial extends Migration {
       user_id varchar(191) collate utf8mb4_0900_bin not null,
       session_id varchar(191) collate utf8mb4_0900_bin not null,
       incarnation varchar(36) not null,
+      origin varchar(36) collate utf8mb4_0900_bin not null,
+      status varchar(8) not null default 'active',
       last_seq int not null default 0,
       first_seq int not null default 1,
       create_time double not null,

@@ -16,6 +16,8 @@ export class Migration20261121000000_adk_initial extends Migration {
       user_id text not null,
       session_id text not null,
       incarnation text not null,
+      origin text not null,
+      status text not null default 'active',
       last_seq integer not null default 0,
       first_seq integer not null default 1,
       create_time double not null,

@@ -50,7 +50,7 @@ const MOST_KEYS = 10_000;
 
 /**
  * A codec that encrypts with AES-256-GCM of `node:crypto`. Each text has a random nonce, so that equal values look different. It is
- * bound to its app, user, session, incarnation and event id or state key, and to its key: what was moved, swapped or changed is
+ * bound to its app, user, session, origin and event id or state key, and to its key: what was moved, swapped or changed is
  * refused as damaged (contract M2).
  *
  * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.
@@ -80,8 +80,8 @@ export function encryption(options: EncryptionOptions): Codec {
   };
 }
 
-function boundTo({ appName, userId, sessionId, incarnation, kind, name }: CodecContext, keyId: string): Buffer {
-  return Buffer.from(JSON.stringify([NAME, keyId, appName, userId, sessionId, incarnation, kind, name]));
+function boundTo({ appName, userId, sessionId, origin, kind, name }: CodecContext, keyId: string): Buffer {
+  return Buffer.from(JSON.stringify([NAME, keyId, appName, userId, sessionId, origin, kind, name]));
 }
 
 function encrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer {

@@ -38,7 +38,8 @@ export async function removeLeftovers(run: DeletionRun, appName: string, userId:
 async function remove({ write, batches, stores }: DeletionRun, sessions: readonly SessionKey[]): Promise<SessionKey[]> {
   try {
     return await write(async (sql) => {
-      const lock = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: 0 };
+      const origin = randomUUID();
+      const lock = { incarnation: origin, origin, firstSeq: 1, lastSeq: 0, lastUpdateTime: 0 };
       // The row is there for this transaction alone. It is the lock that whoever creates the session waits for: otherwise
       // the deletion could come after the creation in the log.
       for (const session of sessions) await stores.sessions.create(sql, session, lock);

@@ -106,7 +106,7 @@ export class Repair {
     const lease = this.#options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.#key);
     if (lease?.isHeld) throw new LeaseHeldError(this.#key.sessionId, lease.holder, lease.expiresAt);
 
-    const session = { ...this.#key, incarnation: head.incarnation };
+    const session = { ...this.#key, origin: head.origin };
     for (const { scope, key } of found.stateValues) {
       const value = await repair.rawValue(sql, this.#key, scope, key);
       // Somebody may have written it anew since.

@@ -91,7 +91,7 @@ class FirstEvents implements Deletion {
 
     const { deletion, changes } = this.#run.stores;
     const { size } = this.#run.batches;
-    const { key, incarnation, lastSeq } = locked;
+    const { key, origin, lastSeq } = locked;
     // A session that was rewound has fewer events than it had.
     const most = Math.min(firstKept, lastSeq + 1);
     const numbers = await deletion.numbersBefore(sql, key, most, size);
@@ -100,7 +100,7 @@ class FirstEvents implements Deletion {
     if (firstSeq === undefined) return nothing;
     const gone = numbers.filter((seq) => seq < firstSeq);
     const state = await this.#stateBefore(sql, locked, firstSeq);
-    await changes.recordTrim(sql, { ...key, incarnation }, { firstSeq, lastSeq, state });
+    await changes.recordTrim(sql, { ...key, origin }, { firstSeq, lastSeq, state });
     await deletion.trim(sql, key, firstSeq, gone);
     const isOver = firstSeq < before || before === most;
     return { sessions: 1, events: gone.length, skipped, firstSeq, isOver };

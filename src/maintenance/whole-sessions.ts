@@ -1,5 +1,4 @@
 import type { Sql } from '../database/sql/sql.js';
-import { hasDeletionBegun, isSameIncarnation } from '../database/stores/stored-session.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 
@@ -18,7 +17,7 @@ export class WholeSessions implements Deletion {
 
   plan(session: KeptSession): Task | undefined {
     // What is left of a deletion that was interrupted goes whatever is meant: nobody else would finish it.
-    if (!hasDeletionBegun(session) && !this.#isMeant(session)) return undefined;
+    if (session.status !== 'ending' && !this.#isMeant(session)) return undefined;
     const events = Math.max(0, session.lastSeq - session.firstSeq + 1);
     return { session, events, rows: events + 1 };
   }
@@ -42,7 +41,7 @@ export class WholeSessions implements Deletion {
   async #deletePart(sql: Sql, session: KeptSession): Promise<PartDone> {
     const { locked, skipped } = await this.#lock(sql, session);
     if (!locked) return { ...NOTHING_DONE, skipped, isOver: true };
-    if (hasDeletionBegun(locked)) return this.#deleteSome(sql, locked);
+    if (locked.status === 'ending') return this.#deleteSome(sql, locked);
     // This comes before the first event goes: nobody may see the session without it, also when this call is interrupted.
     await this.#run.stores.sessions.beginDeletion(sql, locked);
     return { ...NOTHING_DONE, isOver: false };
@@ -64,6 +63,6 @@ export class WholeSessions implements Deletion {
   async #lock(sql: Sql, session: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
     const { locked, skipped } = await this.#run.lock(sql, session);
     if (!locked || !this.plan(locked)) return { skipped };
-    return isSameIncarnation(locked, session) ? { locked, skipped } : { skipped: 1 };
+    return locked.incarnation === session.incarnation ? { locked, skipped } : { skipped: 1 };
   }
 }

@@ -7,9 +7,9 @@ import { prefixed, type Scope } from './state.js';
 export interface CodecContext extends SessionKey {
   /**
    * Names one session among those that had its id, one after the other; forks and sessions that are created again have another
-   * one. Empty, as the ids are, for state of a user or of an app.
+   * one, and a rewind keeps it. Empty, as the ids are, for state of a user or of an app.
    */
-  incarnation: string;
+  origin: string;
   /** An event; a value of the state; an entry of the log that is no event: it holds state, or the former content of a rewritten event. */
   kind: 'event' | 'state' | 'change';
   /** The event's id; the key of the state, with its prefix; the kind and the numbers of a change. */
@@ -215,33 +215,17 @@ function guarded<T>({ name }: Codec, work: () => MaybePromise<T>): MaybePromise<
 
 const refused = (required: readonly string[]) => new Undecodable(`not encoded with ${required.join(', ')}`, false);
 
-/**
- * The part of an incarnation that a rewind leaves as it is. Rows that a rewind keeps can be decoded after it, and those of an
- * earlier session of the id cannot. Soft deletion writes dots for the dashes, and the beginning of a deletion another first
- * character.
- */
-const ORIGIN_LENGTH = 18;
-
-export const originOf = (incarnation: string): string => incarnation.slice(1, ORIGIN_LENGTH).replaceAll('.', '-');
-
-/** @param fresh a random UUID. @returns the incarnation of a session that is rewound: another one of the same origin. */
-export const rewoundIncarnation = (incarnation: string, fresh: string): string =>
-  incarnation.slice(0, ORIGIN_LENGTH) + fresh.slice(ORIGIN_LENGTH);
-
-/** @param fresh a random UUID. @returns an incarnation of an origin, for a session that is written with texts bound to it. */
-export const incarnationWith = (origin: string, fresh: string): string =>
-  fresh.slice(0, 1) + origin + fresh.slice(ORIGIN_LENGTH);
-
 /** A session of which it is known which one it is. Of a user or an app the other names are empty. */
 export interface KnownSession extends SessionKey {
-  incarnation: string;
+  /** See `SessionHead`. */
+  origin: string;
 }
 
 const contextOf = (
-  { appName, userId, sessionId, incarnation }: KnownSession,
+  { appName, userId, sessionId, origin }: KnownSession,
   kind: CodecContext['kind'],
   name: string,
-): CodecContext => ({ appName, userId, sessionId, incarnation: originOf(incarnation), kind, name });
+): CodecContext => ({ appName, userId, sessionId, origin, kind, name });
 
 export const ofEvent = (session: KnownSession, eventId: string): CodecContext => contextOf(session, 'event', eventId);
 
@@ -250,7 +234,7 @@ export function ofState(owner: KnownSession, scope: Scope, key: string): CodecCo
   const { appName, userId } = owner;
   const name = prefixed(scope, key);
   if (scope === 'session') return contextOf(owner, 'state', name);
-  return contextOf({ appName, userId: scope === 'app' ? '' : userId, sessionId: '', incarnation: '' }, 'state', name);
+  return contextOf({ appName, userId: scope === 'app' ? '' : userId, sessionId: '', origin: '' }, 'state', name);
 }
 
 export const ofChange = (

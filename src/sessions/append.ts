@@ -54,6 +54,12 @@ export interface Append {
 
 type Target = Pick<Append, 'handle' | 'key'>;
 
+/** Which session of its id a handle has read, and which history of it. */
+type History = Pick<Revision, 'incarnation' | 'origin'>;
+
+/** No session's: the handle is behind. */
+const UNKNOWN: History = { incarnation: '', origin: '' };
+
 /** An event to append, and the state that it leaves. */
 type AppendedEvent = PendingEvent & EventWrite;
 
@@ -199,7 +205,7 @@ export class Appender {
     const areStored = await this.#database.run((sql) => this.#stores.events.hasAll(sql, key, tentative.events));
     setTentative(handle, undefined);
     if (areStored) return;
-    setRevision(handle, '', revisionOf(handle)?.seq ?? 0);
+    setRevision(handle, UNKNOWN, revisionOf(handle)?.seq ?? 0);
     forgetWrites(handle.state);
   }
 
@@ -210,14 +216,15 @@ export class Appender {
    */
   async #appendTogether(appends: NonEmpty<Append>, outcome: Outcome): Promise<boolean> {
     const [{ handle: first, key }] = appends;
-    const incarnation = revisionOf(first)?.incarnation ?? '';
+    const revision = revisionOf(first);
+    if (!revision) return false;
     const winning = new Map(appends.map(({ handle }) => [handle, winningWrites(handle.state)]));
     const events = appends.flatMap(({ handle, pending }) =>
       pending.map((event) => ({ ...event, handle, state: winning.get(handle)?.(event) ?? [] })),
     );
     let lastSeq: number | undefined;
     try {
-      lastSeq = await this.#writeBatch(key, { incarnation, seq: undefined }, events, outcome);
+      lastSeq = await this.#writeBatch(key, { ...revision, seq: undefined }, events, outcome);
     } catch (error) {
       // What one of them has caused is no error of the others; an outage is one of all.
       if (outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error))) throw error;
@@ -225,14 +232,14 @@ export class Appender {
     }
     if (lastSeq === undefined) return false;
     await this.#calls.announcer.announce();
-    for (const handle of winning.keys()) await this.#takeOver({ handle, key }, events, incarnation, lastSeq);
+    for (const handle of winning.keys()) await this.#takeOver({ handle, key }, events, revision, lastSeq);
     return true;
   }
 
   /** @returns the number of the last event; undefined when the batch can't be written as it is. */
   async #writeBatch(
     session: SessionKey,
-    expected: { incarnation: string; seq: number | undefined },
+    expected: History & { seq: number | undefined },
     events: readonly EventWrite[],
     outcome: Outcome,
   ): Promise<number | undefined> {
@@ -246,8 +253,8 @@ export class Appender {
       lastUpdateTime: events.at(-1)?.stored.timestamp ?? 0,
       state: byScope(state.values()),
     };
-    // Before a connection or a lock is taken, bound to the incarnation that the statement requires.
-    const encoding = this.#database.code((texts) => encodedBatch(texts, plain));
+    // Before a connection or a lock is taken, bound to the session that the statement requires.
+    const encoding = this.#database.code((texts) => encodedBatch(texts, plain, expected.origin));
     const batch = isPromise(encoding) ? await encoding : encoding;
     if (batch !== plain) for (const { json } of batch.events) refuseTooLarge(json, this.#calls.options.maxEventBytes);
     const { events: store } = this.#stores;
@@ -265,7 +272,7 @@ export class Appender {
   async #takeOver(
     { handle, key }: Target,
     events: readonly BatchEvent[],
-    incarnation: string,
+    history: History,
     lastSeq: number,
   ): Promise<void> {
     const revision = revisionOf(handle);
@@ -273,7 +280,7 @@ export class Appender {
     const own = events.filter((event) => event.handle === handle);
     const before = lastSeq - events.length;
     if (revision.seq !== before || !hasOnlyReadEvents(handle, revision)) {
-      const result = { incarnation, lastSeq, replaced: false, wentBack: before < revision.seq };
+      const result = { ...history, lastSeq, replaced: false, wentBack: before < revision.seq };
       if (revision.seq !== before) this.#rebased();
       await this.#update({ handle, key }, own, revision, result, false);
       return;
@@ -295,7 +302,7 @@ export class Appender {
       }
       for (const [key, value] of others) setOwn(handle.state, key, value);
       handle.lastUpdateTime = events.at(-1)?.stored.timestamp ?? handle.lastUpdateTime;
-      setRevision(handle, incarnation, lastSeq);
+      setRevision(handle, history, lastSeq);
     } catch {
       forgetRevision(handle);
     }
@@ -329,11 +336,11 @@ export class Appender {
     revision: Revision,
     outcome: Outcome,
   ): Promise<Appended> {
-    const { incarnation } = revision;
+    const { incarnation, origin } = revision;
     const seq = this.#calls.options.onStaleSession === 'reject' ? revision.seq : undefined;
-    const lastSeq = await this.#writeBatch(session, { incarnation, seq }, events, outcome);
+    const lastSeq = await this.#writeBatch(session, { incarnation, origin, seq }, events, outcome);
     if (lastSeq !== undefined)
-      return { incarnation, lastSeq, replaced: false, wentBack: lastSeq - events.length < revision.seq };
+      return { incarnation, origin, lastSeq, replaced: false, wentBack: lastSeq - events.length < revision.seq };
 
     const locked = new LockedAppend(this.#calls, session, revision, outcome);
     const appended = await this.#database.transaction((sql) => locked.write(sql, events), { outcome });
@@ -346,9 +353,10 @@ export class Appender {
     { handle, key }: Target,
     events: readonly AppendedEvent[],
     revision: Revision,
-    { incarnation, lastSeq, replaced, wentBack }: Appended,
+    appended: Appended,
     isKnown: boolean,
   ): Promise<void> {
+    const { incarnation, lastSeq, replaced, wentBack } = appended;
     const inStep = !replaced && incarnation === revision.incarnation && lastSeq - events.length === revision.seq;
     try {
       // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
@@ -364,7 +372,7 @@ export class Appender {
         handle.lastUpdateTime = appended.stored.timestamp;
       }
       if (!inStep && isKnown && !replaced) this.#rebased();
-      if (inStep && isKnown) setRevision(handle, incarnation, lastSeq);
+      if (inStep && isKnown) setRevision(handle, appended, lastSeq);
       else
         await this.#catchUp({ handle, key }, revision, events, {
           isAnew: incarnation !== revision.incarnation || wentBack,
@@ -385,7 +393,7 @@ export class Appender {
       const head = await this.#stores.sessions.head(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const stored = last && (await this.#stores.events.find(sql, key, last.id));
-      return { incarnation: head.incarnation, seq: stored?.seq ?? 0, eventCount: UNREAD };
+      return { incarnation: head.incarnation, origin: head.origin, seq: stored?.seq ?? 0, eventCount: UNREAD };
     });
   }
 
@@ -401,7 +409,7 @@ export class Appender {
     { isAnew }: { isAnew: boolean },
   ): Promise<void> {
     // Should the reading fail, the next append has to find the handle behind.
-    setRevision(handle, isAnew ? '' : revision.incarnation, revision.seq);
+    setRevision(handle, isAnew ? UNKNOWN : revision, revision.seq);
     try {
       await this.#database.run(async (sql) => {
         const { reader } = this.#stores;

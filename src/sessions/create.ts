@@ -39,8 +39,9 @@ export async function createSession(
   { key, entries }: NewSession,
   operation: string,
 ): Promise<Session> {
-  const head: SessionHead = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
-  const session = { ...key, incarnation: head.incarnation };
+  const origin = randomUUID();
+  const head: SessionHead = { incarnation: origin, origin, firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
+  const session = { ...key, origin };
   const { database, stores } = calls;
   const outcome: Outcome = {};
   const read = (sql: Sql) => stores.reader.read(sql, key, 0);

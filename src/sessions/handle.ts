@@ -10,6 +10,7 @@ import type { StampedDelta } from './delta.js';
 /** How far a handle has read: which session of its id, and up to which event. */
 export interface Revision {
   incarnation: string;
+  origin: string;
   seq: number;
   /** The number of events in the handle at that time. If it differs now, other code has added or removed events. */
   eventCount: number;
@@ -26,12 +27,12 @@ export function keyOf({ appName, userId, id }: Session): SessionKey {
 /** A handle of a session that was just read. */
 export function handleOf(
   { appName, userId, sessionId }: SessionKey,
-  { incarnation, lastSeq, lastUpdateTime }: SessionHead,
+  head: SessionHead,
   state: Record<string, unknown>,
   events: Event[],
 ): Session {
-  const session = createSession({ id: sessionId, appName, userId, state, events, lastUpdateTime });
-  setRevision(session, incarnation, lastSeq);
+  const session = createSession({ id: sessionId, appName, userId, state, events, lastUpdateTime: head.lastUpdateTime });
+  setRevision(session, head, head.lastSeq);
   return session;
 }
 
@@ -61,8 +62,13 @@ export function revisionOf(handle: Session): Revision | undefined {
   return revisions.get(handle);
 }
 
-export function setRevision(handle: Session, incarnation: string, seq: number): void {
-  revisions.set(handle, { incarnation, seq, eventCount: handle.events.length });
+/** @param history the session's head, or an earlier revision. */
+export function setRevision(
+  handle: Session,
+  { incarnation, origin }: Pick<Revision, 'incarnation' | 'origin'>,
+  seq: number,
+): void {
+  revisions.set(handle, { incarnation, origin, seq, eventCount: handle.events.length });
 }
 
 export function forgetRevision(handle: Session): void {
@@ -150,7 +156,7 @@ export function catchUp(
   replaceContent(handle.events, before, after);
 
   handle.lastUpdateTime = head.lastUpdateTime;
-  setRevision(handle, head.incarnation, head.lastSeq);
+  setRevision(handle, head, head.lastSeq);
 }
 
 /** In place, without `push(...parts)`: an argument list is limited to about a hundred thousand entries. */

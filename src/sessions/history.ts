@@ -6,7 +6,6 @@ import type { Sql } from '../database/sql/sql.js';
 import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import { rewoundIncarnation } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
@@ -97,7 +96,7 @@ function checkPoint({ at, beforeInvocationId }: HistoryPoint): void {
 interface NewHistory {
   key: SessionKey;
   point: HistoryPoint;
-  /** Of the new session; of one that is rewound what is new of it. */
+  /** A new one. */
   incarnation: string;
 }
 
@@ -111,9 +110,15 @@ async function fork(
   const { seq, firstSeq, texts, state, created, left } = await readPast(sql, stores, source, point);
   // The id may be that of a soft-deleted session (contract K3).
   await stores.sessions.deleteSoftDeleted(sql, key);
-  const head = { incarnation, firstSeq: Math.min(firstSeq, seq + 1), lastSeq: seq, lastUpdateTime: Date.now() };
+  const head = {
+    incarnation,
+    origin: incarnation,
+    firstSeq: Math.min(firstSeq, seq + 1),
+    lastSeq: seq,
+    lastUpdateTime: Date.now(),
+  };
   await stores.sessions.create(sql, key, head);
-  const session = { ...key, incarnation };
+  const session = { ...key, origin: incarnation };
   // What is encoded is bound to its session.
   if (sql.texts.codec.isNone) await stores.events.copy(sql, source, key, seq);
   else await stores.events.insert(sql, session, head.firstSeq, texts);
@@ -136,13 +141,12 @@ async function rewind(
   sql: Sql,
   stores: Stores,
   head: SessionHead,
-  { key, point, incarnation: fresh }: NewHistory,
+  { key, point, incarnation }: NewHistory,
 ): Promise<void> {
   const { seq, events, state } = await readPast(sql, stores, key, point);
   if (seq === head.lastSeq) return;
   const entries = { session: state, user: [], app: [] };
-  const incarnation = rewoundIncarnation(head.incarnation, fresh);
-  const session = { ...key, incarnation };
+  const session = { ...key, origin: head.origin };
   await stores.events.deleteAfter(sql, key, seq);
   await stores.state.clear(sql, key);
   await stores.state.set(sql, session, entries);

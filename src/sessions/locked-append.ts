@@ -17,6 +17,7 @@ import type { SessionCalls } from './session-calls.js';
 /** The result of an append. */
 export interface Appended {
   incarnation: string;
+  origin: string;
   lastSeq: number;
   /** Whether one of the events was stored before. */
   replaced: boolean;
@@ -85,6 +86,7 @@ export class LockedAppend {
     if (!isDone) this.#refuseIfStale(head, unseen > 0 || wentBack);
     return {
       incarnation: head.incarnation,
+      origin: head.origin,
       lastSeq,
       replaced,
       wentBack,
@@ -120,7 +122,7 @@ export class LockedAppend {
       await this.#replace(sql, head, existing, event, lastSeq);
       return existing;
     }
-    const batch = encodedBatch(sql.texts, {
+    const batch = {
       session: this.#session,
       incarnation: head.incarnation,
       expectedSeq: lastSeq,
@@ -128,8 +130,8 @@ export class LockedAppend {
       events: [stored],
       lastUpdateTime: stored.timestamp,
       state: byScope(state),
-    });
-    const seq = await this.#stores.events.append(sql, batch);
+    };
+    const seq = await this.#stores.events.append(sql, encodedBatch(sql.texts, batch, head.origin));
     if (seq !== lastSeq + 1) throw new Error(`The session's lock did not hold: ${seq} instead of ${lastSeq + 1}.`);
     return undefined;
   }
@@ -140,7 +142,7 @@ export class LockedAppend {
    */
   async #replace(
     sql: Sql,
-    { incarnation }: SessionHead,
+    { origin }: SessionHead,
     existing: EventContent,
     { stored, state }: EventWrite,
     lastSeq: number,
@@ -153,7 +155,7 @@ export class LockedAppend {
     const changed = state.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
-    const session = { ...this.#session, incarnation };
+    const session = { ...this.#session, origin };
     await this.#stores.events.replace(sql, session, existing.seq, stored);
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     await this.#stores.state.set(sql, session, byScope(changed), { ownOnly: !isNewest || !event });

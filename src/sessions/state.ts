@@ -31,18 +31,18 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
   const operation = 'updateState';
   const work = async (sql: Sql) => {
     let seq = 0;
-    let incarnation = '';
+    let origin = '';
     if (isOfSession) {
       const head = await stores.sessions.lock(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       await leases.check(sql, key);
       seq = head.lastSeq;
-      incarnation = head.incarnation;
+      origin = head.origin;
     }
-    await stores.state.set(sql, { ...key, incarnation }, entries);
+    await stores.state.set(sql, { ...key, origin }, entries);
     await stores.state.remove(sql, key, removed);
     if (isEmpty) return;
-    const session = { ...owner, incarnation };
+    const session = { ...owner, origin };
     await stores.changes.recordState(sql, { session, seq, set: entries, removed: remove });
   };
   const change = () => calls.once(operation, work);

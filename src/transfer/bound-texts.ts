@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { originOf } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 
 /** Whether records have contents as they are read, or as a codec has stored them. */
@@ -7,17 +6,17 @@ export type TransferTexts = 'plain' | 'asStored';
 
 /** What a record's texts, and those of its events, are bound to where they are as a codec has stored them (contract M4). */
 export interface TextBinding {
-  /** The part of the session's incarnation that texts are bound to; empty for state of a user or of an app. */
+  /** The session's; empty for state of a user or of an app. */
   origin: string;
   /** A digest of that and of the record's names. Under other names nobody could read the texts. */
   names: string;
 }
 
-/** @param incarnation empty for state of a user or of an app. */
-export function bindingOf(owner: SessionKey, incarnation: string): TextBinding {
-  const origin = originOf(incarnation);
-  return { origin, names: digestOf(owner, origin) };
-}
+/** @param origin empty for state of a user or of an app. */
+export const bindingOf = (owner: SessionKey, origin: string): TextBinding => ({
+  origin,
+  names: digestOf(owner, origin),
+});
 
 /** Whether the texts are bound to these names. */
 export const isBoundTo = (owner: SessionKey, { origin, names }: TextBinding): boolean =>

@@ -4,7 +4,6 @@ import type { Run, Sql } from '../database/sql/sql.js';
 import type { StateHistory } from '../database/stores/change-store.js';
 import type { LoggedEvent } from '../database/stores/log-store.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
-import { hasDeletionBegun } from '../database/stores/stored-session.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isEncoded, isWhole } from '../model/codec.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
@@ -65,8 +64,8 @@ const asStored =
     run((sql) => work({ ...sql, texts: AS_STORED }));
 
 /** What the texts that are read are bound to; nothing where they are not as they are stored. */
-const boundIn = ({ texts }: Sql, owner: SessionKey, incarnation = ''): { bound?: TextBinding } =>
-  texts === AS_STORED ? { bound: bindingOf(owner, incarnation) } : {};
+const boundIn = ({ texts }: Sql, owner: SessionKey, origin = ''): { bound?: TextBinding } =>
+  texts === AS_STORED ? { bound: bindingOf(owner, origin) } : {};
 
 async function* exportApp(
   { run, snapshot }: Reading,
@@ -131,10 +130,10 @@ async function* exportSession(
 /** @throws DamagedSessionError when it cannot be read whole. */
 async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<WholeSession | undefined> {
   const session = await stores.transfer.session(sql, key);
-  if (!session || hasDeletionBegun(session)) return undefined;
+  if (!session || session.status === 'ending') return undefined;
   const state = await stores.state.written(sql, key, 'session');
   const history = await stores.changes.history(sql, key);
-  const { incarnation, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
+  const { incarnation, origin, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
   const record: SessionRecord = {
     type: 'session',
     ...key,
@@ -145,7 +144,7 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
     ...(deletedAt !== undefined && { deletedAt }),
     ...(title !== null && { title }),
     ...(labels !== null && { labels: labelsOf(labels) }),
-    ...boundIn(sql, key, incarnation),
+    ...boundIn(sql, key, origin),
     state: state.map((entry) => stateRecord(entry, key)),
     // Left out where it does not explain the session's state: the log takes that state from the tables then, also after an
     // import.

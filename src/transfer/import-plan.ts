@@ -1,6 +1,4 @@
-import { hasDeletionBegun } from '../database/stores/stored-session.js';
-import type { TransferredSession } from '../database/stores/transfer-store.js';
-import { originOf } from '../model/codec.js';
+import type { DescribedSession, TransferredSession } from '../database/stores/transfer-store.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
 import type { NumberedEvent, StorableRecord } from './records.js';
 
@@ -19,7 +17,7 @@ export interface StoredHere {
   drySeq: number | undefined;
 }
 
-type SessionRow = Omit<TransferredSession, 'incarnation'>;
+type SessionRow = DescribedSession;
 
 /** What becomes of a session's row before its events are written. */
 type Start =
@@ -77,14 +75,14 @@ export class ImportPlanner {
     this.#batch = batch;
     const { owner: key, session } = batch.session;
     const { firstSeq, createTime, lastUpdateTime } = session;
-    const here = row && !hasDeletionBegun(row) ? row : undefined;
+    const here = row?.status === 'ending' ? undefined : row;
     this.#start = here ? 'keep' : row ? 'replace' : 'create';
     this.#isNew = !here && drySeq === undefined;
     const described = { deletedAt: undefined, title: null, labels: null };
     this.#row = here ?? { key, firstSeq, lastSeq: firstSeq - 1, createTime, lastUpdateTime, ...described };
     this.#knownSeq = Math.max(this.#row.lastSeq, drySeq ?? 0);
     this.#isForeign = isForeign;
-    this.#origin = here && originOf(here.incarnation);
+    this.#origin = here?.origin;
   }
 
   /** The numbers of the events that are here already; `plan` needs the ids that they have here. */

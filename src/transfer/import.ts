@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Run, Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
-import { incarnationWith, isEncoded, type KnownSession } from '../model/codec.js';
+import { isEncoded, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -113,7 +113,7 @@ export class Import {
       const isKept = (key: string) => this.#mode.sharedState === 'keep' && here.has(key);
       const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value) && !isKept(key));
       if (fresh.length === 0) return;
-      const known = { ...owner, incarnation: '' };
+      const known = { ...owner, origin: '' };
       await this.#stores.state.set(sql, known, byScope(fresh));
       await this.#stores.changes.recordState(sql, { session: known, seq: 0 });
     });
@@ -143,9 +143,8 @@ export class Import {
     const plan = planner.plan(await transfer.eventIds(sql, key, planner.known));
     if (plan.kind === 'refuse') throw plan.error;
     const { bound } = batch.session.session;
-    const fresh = bound ? incarnationWith(bound.origin, randomUUID()) : randomUUID();
-    const incarnation = plan.start === 'keep' && row ? row.incarnation : fresh;
-    if (!isDryRun) await this.#apply(sql, { ...key, incarnation }, batch.session, plan);
+    const origin = plan.start === 'keep' && row ? row.origin : (bound?.origin ?? randomUUID());
+    if (!isDryRun) await this.#apply(sql, { ...key, origin }, batch.session, plan);
     return plan;
   }
 
@@ -164,7 +163,7 @@ export class Import {
   /** Creates the session without its events. */
   async #create(sql: Sql, key: KnownSession, { session }: ImportedSession): Promise<void> {
     const { firstSeq, lastUpdateTime, created, encodedCreated } = session;
-    const head = { incarnation: key.incarnation, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
+    const head = { incarnation: randomUUID(), origin: key.origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
     await this.#stores.sessions.create(sql, key, head);
     const data = encodedCreated ?? (created ? JSON.stringify(created) : null);
     await this.#stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data });

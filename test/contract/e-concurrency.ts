@@ -92,7 +92,7 @@ concurrencySuite.own(
     const found: boolean[] = [];
     for (const [i, lock] of locksOf(stores).entries()) {
       const key = { appName: 'app', userId: 'alice', sessionId: `s${i}` };
-      const head = { incarnation: randomUUID(), firstSeq: 1, lastSeq: 0, lastUpdateTime: 1 };
+      const head = { incarnation: randomUUID(), origin: '', firstSeq: 1, lastSeq: 0, lastUpdateTime: 1 };
       let isCreated = false;
       /** Between the first statement and the next one somebody else creates the session. */
       const thenCreate = async <T>(first: Promise<T>): Promise<T> => {
@@ -140,8 +140,8 @@ concurrencySuite.own(
       const key = { appName: 'app', userId: 'alice', sessionId: `s${i}` };
       await database.transaction(async (sql) => {
         expect(await lock(sql, key)).toBeUndefined();
-        const create = `insert into adk_sessions (app_name, user_id, session_id, incarnation, create_time, last_update_time)
-          values (?, ?, ?, 'x', 1, 1)`;
+        const create = `insert into adk_sessions (app_name, user_id, session_id, incarnation, origin, create_time, last_update_time)
+          values (?, ?, ?, 'x', 'x', 1, 1)`;
         await expect(query(create, [key.appName, key.userId, key.sessionId], other)).rejects.toMatchObject({
           message: expect.stringMatching(/locked/),
         });

@@ -94,7 +94,7 @@ async function fill({ orm, service, query }: OwnStore): Promise<Session> {
   });
   // The same in other apps, which no read of this one may touch.
   for (const [table, columns] of [
-    ['adk_sessions', 'user_id, session_id, incarnation, last_seq, create_time, last_update_time'],
+    ['adk_sessions', 'user_id, session_id, incarnation, origin, last_seq, create_time, last_update_time'],
     ['adk_session_states', 'user_id, session_id, state_key, value, event_id'],
     ['adk_user_states', 'user_id, state_key, value, event_id'],
   ] as const) {
@@ -205,7 +205,7 @@ schemaSuite.own(
     // So many that a planner which takes the columns of the key for independent expects one event for a session.
     for (const i of range(60)) {
       for (const [table, columns] of [
-        ['adk_sessions', 'incarnation, last_seq, create_time, last_update_time'],
+        ['adk_sessions', 'incarnation, origin, last_seq, create_time, last_update_time'],
         ['adk_events', 'seq, event_id, timestamp, data'],
       ]) {
         await query(`insert into ${table} (app_name, user_id, session_id, ${columns})

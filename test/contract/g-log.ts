@@ -760,8 +760,8 @@ logSuite.own(
       }
     });
     await query(
-      `insert into adk_sessions (app_name, user_id, session_id, incarnation, create_time, last_update_time)
-     select 'elsewhere', user_id, session_id, incarnation, create_time, last_update_time from adk_sessions`,
+      `insert into adk_sessions (app_name, user_id, session_id, incarnation, origin, create_time, last_update_time)
+     select 'elsewhere', user_id, session_id, incarnation, origin, create_time, last_update_time from adk_sessions`,
     );
     await query(`insert into adk_changes (app_name, user_id, session_id, kind, seq, time)
      select 'elsewhere', user_id, session_id, 'state', seq, 0 from adk_events`);

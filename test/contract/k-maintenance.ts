@@ -121,9 +121,10 @@ maintenanceSuite.own('K1', 'prune goes by age and by deletion time, and by all t
     const session = id.startsWith('old')
       ? await old(context, 1, { sessionId: id })
       : await used(context, { sessionId: id });
-    await query(`update adk_sessions set create_time = ?, deleted_at = ? where ${OF_SESSION}`, [
+    await query(`update adk_sessions set create_time = ?, deleted_at = ?, status = ? where ${OF_SESSION}`, [
       Date.now() - createdAgo,
       deletedAgo === undefined ? null : Date.now() - deletedAgo,
+      deletedAgo === undefined ? 'active' : 'deleted',
       ...Object.values(keyOf(session)),
     ]);
   };
@@ -432,10 +433,10 @@ maintenanceSuite.own(
       userId: person,
       set: { 'user:a': 1, 'user:b': 2, 'user:c': 3 },
     });
-    await query(`update adk_sessions set deleted_at = 5 where app_name = ? and user_id = ? and session_id = 's2'`, [
-      app,
-      person,
-    ]);
+    await query(
+      `update adk_sessions set status = 'deleted', deleted_at = 5 where app_name = ? and user_id = ? and session_id = 's2'`,
+      [app, person],
+    );
     const head = await log.head();
     const one = await maintain(context).eraseUser({ userId: person, appName: `${app} too` });
     expect(one).toEqual({ sessions: 2, events: 8, stateKeys: 1, batches: 3, skipped: 0, more: false });
@@ -801,7 +802,7 @@ maintenanceSuite.own('K5', 'stats count what is stored, of all, an app or a user
   const empty = await fill('one', 'user 1', 0, 0.5);
   await service.updateState({ appName: 'state only', set: { 'app:a': 'x' } });
   await service.updateState({ appName: 'one', userId: 'user 1', set: { 'user:a': 12 } });
-  await query('update adk_sessions set deleted_at = 5 where session_id = ?', [empty.id]);
+  await query("update adk_sessions set status = 'deleted', deleted_at = 5 where session_id = ?", [empty.id]);
 
   const eventsPerSession = { mean: 10.5, median: 10, percentile95: 19, largest: 20 };
   const many = { sessions: 20, deletedSessions: 0, users: 4, events: 210, eventBytes: ofMany, stateBytes: 20 * 4 };
@@ -1004,13 +1005,13 @@ maintenanceSuite.own(
       }
     });
     for (const i of range(8)) {
-      await query(`insert into adk_sessions (app_name, user_id, session_id, incarnation, create_time, last_update_time)
-      select 'elsewhere ${i}', user_id, session_id, incarnation, create_time, last_update_time from adk_sessions
+      await query(`insert into adk_sessions (app_name, user_id, session_id, incarnation, origin, create_time, last_update_time)
+      select 'elsewhere ${i}', user_id, session_id, incarnation, origin, create_time, last_update_time from adk_sessions
       where app_name like 'app %'`);
       await query(`insert into adk_user_states (app_name, user_id, state_key, value)
       select 'elsewhere ${i}', user_id, state_key, value from adk_user_states where app_name like 'app %'`);
     }
-    await query("update adk_sessions set deleted_at = 5 where session_id like 's_'");
+    await query("update adk_sessions set status = 'deleted', deleted_at = 5 where session_id like 's_'");
     await query(`insert into adk_event_parts (app_name, user_id, session_id, seq, part, text)
     select app_name, user_id, session_id, seq, 0, 'x' from adk_events`);
     await query(`insert into adk_app_states (app_name, state_key, value)

@@ -166,8 +166,8 @@ summarySuite.own('K6', 'a search also finds what is not among the newest session
   const { service, query } = await scratch();
   for (const i of range(40)) await service.createSession({ appName: 'app', userId: 'ada', sessionId: `s${i}` });
   for (const copy of upTo(30)) {
-    await query(`insert into adk_sessions (app_name, user_id, session_id, incarnation, create_time, last_update_time)
-      select app_name, 'user ${copy}', session_id, incarnation, create_time, last_update_time + ${copy % 7}
+    await query(`insert into adk_sessions (app_name, user_id, session_id, incarnation, origin, create_time, last_update_time)
+      select app_name, 'user ${copy}', session_id, incarnation, origin, create_time, last_update_time + ${copy % 7}
         from adk_sessions where user_id = 'ada'`);
   }
   await query(`update adk_sessions set last_update_time = 1 where user_id = 'ada'`);
@@ -202,8 +202,8 @@ summarySuite.own(
         await joined.createSession({ appName: 'app', userId: `user ${i % 4}`, sessionId: `s${i}` });
     });
     for (const copy of upTo(40)) {
-      await query(`insert into adk_sessions (app_name, user_id, session_id, incarnation, create_time, last_update_time)
-      select 'app ${copy}', user_id, session_id, incarnation, create_time, last_update_time + ${copy} from adk_sessions where app_name = 'app'`);
+      await query(`insert into adk_sessions (app_name, user_id, session_id, incarnation, origin, create_time, last_update_time)
+      select 'app ${copy}', user_id, session_id, incarnation, origin, create_time, last_update_time + ${copy} from adk_sessions where app_name = 'app'`);
     }
     const { plan } = harnessOf(orm.em);
     await query(plan.analyze);

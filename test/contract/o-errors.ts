@@ -492,7 +492,7 @@ failureSuite.own(
   'a statement that takes too long says so',
   async ({ harness, connect, query, service }) => {
     const [limit, slow, code] = harness.server!.slow;
-    const onQuery = (text: string) => text.replace("'' as state_key", `${slow} as state_key`);
+    const onQuery = (text: string) => text.replace('origin as state_key', `${slow} as state_key`);
     const { em } = await connect({ ...oneConnection(harness), onQuery });
     const reported = new ReportedErrors();
     const slowed = new MikroOrmSessionService(em, { onError: reported.onError });

@@ -61,15 +61,15 @@ export async function tablesOf(
     return (await em.getConnection().execute(select, [appName])) as TableRow[];
   };
   const sessions: Record<string, FoldedSession> = {};
-  const incarnations = new Map<string, string>();
+  const origins = new Map<string, string>();
   for (const row of await rows('sessions')) {
     sessions[rowId(row)] = { events: {}, state: {} };
-    incarnations.set(rowId(row), row.incarnation);
+    origins.set(rowId(row), row.origin);
   }
   const texts = new TextCodec(codec);
   const decoded = (stored: string, row: TableRow, of: (owner: KnownSession) => CodecContext): unknown => {
     const { app_name: appName, user_id: userId, session_id: sessionId } = row;
-    const owner = { appName, userId, sessionId, incarnation: incarnations.get(rowId(row)) ?? '' };
+    const owner = { appName, userId, sessionId, origin: origins.get(rowId(row)) ?? '' };
     const json = texts.decode(stored, of(owner));
     if (typeof json !== 'string') throw new Error(`Not readable: ${inspect(json)}`);
     return JSON.parse(json);
@@ -105,7 +105,7 @@ interface TableRow {
   app_name: string;
   user_id: string;
   session_id: string;
-  incarnation: string;
+  origin: string;
   event_id: string;
   seq: number;
   /** Null where it is in parts. */

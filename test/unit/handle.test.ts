@@ -19,14 +19,19 @@ const eventOf = (id: string, stateDelta: Values = {}): Event =>
 const handleOf = (events: Event[] = [], state: Values = {}): Session =>
   createSession({ id: 's1', appName: 'app', userId: 'ada', state, events, lastUpdateTime: 1 });
 
-const headOf = (lastSeq: number, incarnation = 'first') => ({ incarnation, lastSeq, lastUpdateTime: 5 });
+const historyOf = (incarnation: string) => ({ incarnation, origin: 'origin' });
+const headOf = (lastSeq: number, incarnation = 'first') => ({
+  ...historyOf(incarnation),
+  lastSeq,
+  lastUpdateTime: 5,
+});
 
 const idsOf = ({ events }: Session) => events.map(({ id }) => id).join(' ');
 
 /** A handle that has read this session up to these events. */
 function readHandle(events: Event[], state: Values = {}): Session {
   const handle = handleOf(events, state);
-  setRevision(handle, 'first', events.length);
+  setRevision(handle, historyOf('first'), events.length);
   return handle;
 }
 
@@ -39,7 +44,7 @@ function append(handle: Session, ...events: Event[]) {
 /** As the append does it: a session of another incarnation is read from its beginning. */
 function catchUp(
   handle: Session,
-  head: { incarnation: string; lastSeq: number; lastUpdateTime: number },
+  head: ReturnType<typeof headOf>,
   state: Values,
   missed: Event[],
   appended: ReturnType<typeof append>,
@@ -59,10 +64,10 @@ test('keyOf names the session of a handle, and nothing else of it', () => {
 describe('the revision of a handle', () => {
   test('E2 is that of the object; a clone and a handle made by hand have none', () => {
     const handle = readHandle([eventOf('1'), eventOf('2')]);
-    expect(revisionOf(handle)).toEqual({ incarnation: 'first', seq: 2, eventCount: 2 });
+    expect(revisionOf(handle)).toEqual({ ...historyOf('first'), seq: 2, eventCount: 2 });
     for (const other of [{ ...handle }, structuredClone(handle), handleOf()]) expect(revisionOf(other)).toBeUndefined();
-    setRevision(handle, 'second', 9);
-    expect(revisionOf(handle)).toEqual({ incarnation: 'second', seq: 9, eventCount: 2 });
+    setRevision(handle, historyOf('second'), 9);
+    expect(revisionOf(handle)).toEqual({ ...historyOf('second'), seq: 9, eventCount: 2 });
     // Nothing of it is to be seen on the handle.
     expect(Reflect.ownKeys(handle)).toEqual(Reflect.ownKeys(handleOf()));
   });
@@ -76,7 +81,7 @@ describe('the revision of a handle', () => {
     handle.events.length = 1;
     expect(hasOnlyReadEvents(handle, revision)).toBe(false);
     // The search of a handle without a revision is never spared.
-    expect(hasOnlyReadEvents(handleOf(), { incarnation: 'first', seq: 0, eventCount: -1 })).toBe(false);
+    expect(hasOnlyReadEvents(handleOf(), { ...historyOf('first'), seq: 0, eventCount: -1 })).toBe(false);
   });
 });
 
@@ -167,7 +172,7 @@ describe('catchUp in the same session', () => {
     expect(handle.state).toBe(state);
     expect(state).toEqual(snapshot);
     expect(handle.lastUpdateTime).toBe(5);
-    expect(revisionOf(handle)).toEqual({ incarnation: 'first', seq: 2 + all.length, eventCount: events.length });
+    expect(revisionOf(handle)).toEqual({ ...historyOf('first'), seq: 2 + all.length, eventCount: events.length });
   });
 
   test('A4 leaves the keys that no missed event wrote: temp: keys, direct ones, and others of the snapshot', () => {
@@ -180,7 +185,7 @@ describe('catchUp in the same session', () => {
 
   test('B4 takes over what is stored, not what an event once wrote', () => {
     const handle = readHandle([], { gone: 1 });
-    setRevision(handle, 'first', 1);
+    setRevision(handle, historyOf('first'), 1);
     const missed = [eventOf('2', { a: 'old', gone: 2, never: 1 }), eventOf('3', { a: 'older' })];
     catchUp(handle, headOf(3), { a: 'newest' }, missed, []);
     expect(handle.state).toEqual({ a: 'newest' });
@@ -197,7 +202,7 @@ describe('catchUp in the same session', () => {
 
   test('E2 a handle that has seen nothing takes over what the session was created with', () => {
     const handle = handleOf([], { direct: 1 });
-    setRevision(handle, 'first', 0);
+    setRevision(handle, historyOf('first'), 0);
     catchUp(handle, headOf(1), { created: 1, 'app:a': 2 }, [eventOf('1')], []);
     expect(handle.state).toEqual({ direct: 1, created: 1, 'app:a': 2 });
   });
@@ -205,7 +210,7 @@ describe('catchUp in the same session', () => {
   test('E2 an event that the handle has already moves to its place, and stays the object it is', () => {
     const [known, first] = [eventOf('2'), eventOf('1')];
     const handle = handleOf([known, first]);
-    setRevision(handle, 'first', 1);
+    setRevision(handle, historyOf('first'), 1);
     catchUp(handle, headOf(3), {}, [stored(known), eventOf('3')], []);
     expect(idsOf(handle)).toBe('1 2 3');
     expect(handle.events[0]).toBe(first);
@@ -261,7 +266,7 @@ describe('catchUp in a session that was created again', () => {
       for (const event of own) expect(events.find(({ id }) => id === event.id)).toBe(event);
       expect(handle.state).toBe(state);
       expect(state).toEqual(snapshot);
-      expect(revisionOf(handle)).toEqual({ incarnation: 'second', seq: all.length, eventCount: all.length });
+      expect(revisionOf(handle)).toEqual({ ...historyOf('second'), seq: all.length, eventCount: all.length });
     },
   );
 

@@ -19,7 +19,20 @@ function batch(part: Partial<SessionBatch> = {}): SessionBatch {
 
 function here(lastSeq: number, part: Partial<StoredHere['row']> = {}): StoredHere {
   const described = { deletedAt: undefined, title: 'ours', labels: null };
-  return { row: { key, ...times, incarnation: '-1', firstSeq: 1, lastSeq, ...described, ...part }, drySeq: undefined };
+  return {
+    row: {
+      key,
+      ...times,
+      incarnation: '1',
+      origin: '0',
+      status: 'active',
+      firstSeq: 1,
+      lastSeq,
+      ...described,
+      ...part,
+    },
+    drySeq: undefined,
+  };
 }
 const nothing: StoredHere = { row: undefined, drySeq: undefined };
 
@@ -49,7 +62,7 @@ describe('ImportPlanner', () => {
   });
 
   test('L1 what is left of a deletion is replaced', () => {
-    const begun = here(5, { incarnation: '!1', deletedAt: 3 });
+    const begun = here(5, { status: 'ending', deletedAt: 3 });
     expect(planFor(batch(), begun)).toMatchObject({ start: 'replace', isNew: true, events: events(1, 2, 3, 4, 5) });
   });
 

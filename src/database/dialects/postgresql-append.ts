@@ -124,7 +124,7 @@ function togetherText(tables: Tables, sql: DialectSql): string {
     ), locked as (
       select given.number, given.events, given.time, session.place from given cross join lateral (
         select s.ctid as place from ${sessions} as s
-        where ${isSameSession('s', 'given')} and incarnation = expected_incarnation
+        where ${isSameSession('s', 'given')} and incarnation = expected_incarnation and status = 'active'
           and (expected_seq = ${ANY} or last_seq = expected_seq)
           and (token = ${ANY} or lease_token = token and lease_holder is not null)
           and (not is_unleased or ${leaseIsFree(sql)})

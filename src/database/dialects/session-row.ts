@@ -34,7 +34,7 @@ export function appendCondition(
   { session, incarnation, expectedSeq, lease }: AppendBatch,
   sql: DialectSql,
 ): { where: string; values: unknown[] } {
-  const conditions = [SESSION_WHERE, 'incarnation = ?'];
+  const conditions = [SESSION_WHERE, `incarnation = ? and status = 'active'`];
   const values: unknown[] = [...sessionValues(session), incarnation];
   if (expectedSeq !== undefined) {
     conditions.push('last_seq = ?');

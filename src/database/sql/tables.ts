@@ -75,9 +75,9 @@ export function isFromNumber(one: string, session: string, seq: string): string 
   return `(${one}session_id, ${one}seq) >= (${session}, ${seq})`;
 }
 
-/** Selects the incarnation of the session of another table's row. */
-export function incarnationOf({ sessions }: Tables, alias: string): string {
-  return `(select owner.incarnation from ${sessions} as owner where ${isSameSession('owner', alias)})`;
+/** Selects the origin of the session of another table's row. */
+export function originOf({ sessions }: Tables, alias: string): string {
+  return `(select owner.origin from ${sessions} as owner where ${isSameSession('owner', alias)})`;
 }
 
 /** Where the session is still the one that was read; takes `sessionValues` and the incarnation. */

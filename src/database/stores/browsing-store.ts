@@ -6,7 +6,7 @@ import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  incarnationOf,
+  originOf,
   isSameSession,
   placeholders,
   sessionColumnsOf,
@@ -192,7 +192,7 @@ export class BrowsingStore {
     return sql.texts.all(() =>
       rows.map((row) => {
         const [key, id] = [sessionKeyOf(row), textOf(row.event_id)];
-        const known = { ...key, incarnation: row.incarnation ?? '' };
+        const known = { ...key, origin: row.origin ?? '' };
         const { json = null } = contentOf(sql.texts, known, id, optionalTextOf(row.data) ?? undefined);
         return { session: key, id, seq: numberOf(row.seq), timestamp: numberOf(row.happened), json };
       }),
@@ -264,7 +264,7 @@ interface ChangeRow extends SessionKeyRow {
   number: number | string | null;
   data: string | null;
   /** Null for the state of a user or an app. */
-  incarnation: string | null;
+  origin: string | null;
 }
 
 interface WriterRow extends SessionKeyRow {
@@ -272,7 +272,7 @@ interface WriterRow extends SessionKeyRow {
   seq: number;
   happened: number | string;
   data: string | null;
-  incarnation: string | null;
+  origin: string | null;
 }
 
 interface LeaseRow extends SessionKeyRow {
@@ -287,7 +287,7 @@ function timedChangesOf(sql: Sql, rows: readonly ChangeRow[]): TimedChange[] {
   return sql.texts.all(() =>
     rows.toReversed().map((row) => {
       const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
-      const known = { ...sessionKeyOf(row), incarnation: row.incarnation ?? '' };
+      const known = { ...sessionKeyOf(row), origin: row.origin ?? '' };
       const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
       const isLogged = isEntryOfLog(row);
       return { ...change, id: numberOf(row.change_id), time: numberOf(row.changed), data, isLogged };
@@ -324,18 +324,18 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
         select name from names where name is not null`;
     // All columns of the index are in the order: MySQL would otherwise sort all sessions of the app.
     const newest = [...(where === '' ? [] : ['app_name']), column, 'last_update_time'].map((each) => `${each} desc`);
-    return `select name, (select last_update_time from ${sessions} where ${where}${column} = found.name and deleted_at is null
+    return `select name, (select last_update_time from ${sessions} where ${where}${column} = found.name and status = 'active'
         order by ${newest.join(', ')} limit 1) as updated
       from (${found}) as found order by name`;
   };
   const newestSessions = (ofUser: boolean) => `(select ${SESSION_COLUMNS} from ${sessions}
-      where app_name = ?${ofUser ? ' and user_id = ?' : ''} and deleted_at is null
+      where app_name = ?${ofUser ? ' and user_id = ?' : ''} and status = 'active'
       order by last_update_time desc limit ${SEARCHED}) as s`;
   const change = `change_id, kind, seq, event_seq, time as changed, number,
-    case when kind <> 'rewritten' then ${select.data} end as data, ${incarnationOf(tables, 'c')} as incarnation`;
+    case when kind <> 'rewritten' then ${select.data} end as data, ${originOf(tables, 'c')} as origin`;
   const writer = `event_id, seq, timestamp as happened,
     case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,
-    ${incarnationOf(tables, 'e')} as incarnation`;
+    ${originOf(tables, 'e')} as origin`;
   return {
     selectApps: names('app_name', ''),
     selectUsers: names('user_id', 'app_name = ? and '),

@@ -10,7 +10,7 @@ import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  incarnationOf,
+  originOf,
   isSameSession,
   placeholders,
   sessionValues,
@@ -124,7 +124,7 @@ export class ChangeStore {
   /** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
   async recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
     await sql.run(this.#text.deleteOfSession, sessionValues(session));
-    await this.#insert(sql, { session: { ...session, incarnation: '' }, kind: 'deleted', seq: 0, data: null }, null);
+    await this.#insert(sql, { session: { ...session, origin: '' }, kind: 'deleted', seq: 0, data: null }, null);
   }
 
   /**
@@ -174,12 +174,12 @@ export class ChangeStore {
 
   /** @returns what was recorded of a session's state, without data where it cannot be decoded. */
   async #recorded(sql: Sql, session: SessionKey): Promise<Omit<NewChange, 'session'>[]> {
-    const { selectHistory } = sql.texts.codec.isNone ? this.#text : this.#text.withIncarnation;
+    const { selectHistory } = sql.texts.codec.isNone ? this.#text : this.#text.withOrigin;
     const rows = await sql.all<HistoryRow>(selectHistory, sessionValues(session));
     return sql.texts.all(() =>
       rows.map(({ kind, data, ...row }) => {
         const seq = numberOf(row.seq);
-        const known = { ...session, incarnation: row.incarnation ?? '' };
+        const known = { ...session, origin: row.origin ?? '' };
         const eventSeq = optionalNumberOf(row.event_seq);
         const json = decodedData(sql.texts, known, { kind, seq }, optionalTextOf(data));
         return { kind, seq, ...(eventSeq !== undefined && { eventSeq }), isLogged: isEntryOfLog(row), data: json };
@@ -280,7 +280,7 @@ interface HistoryRow {
   number: number | string | null;
   data: string | null;
   /** Without a codec it is not selected. */
-  incarnation?: string | null;
+  origin?: string | null;
 }
 
 /** The JSON of an object of state. */
@@ -299,7 +299,7 @@ function texts({ sql }: Dialect, tables: Tables) {
   const deleteOfSession = `${sql.deleteThrough(changes, changesOfSession)} where ${SESSION_WHERE}`;
   return {
     selectHistory: selectHistory(),
-    withIncarnation: { selectHistory: selectHistory(`, ${incarnationOf(tables, 'c')} as incarnation`) },
+    withOrigin: { selectHistory: selectHistory(`, ${originOf(tables, 'c')} as origin`) },
     copyHistory: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, time, data)
       select ?, ?, ?, kind, seq, ${sql.now}, data from ${changes}
         where ${SESSION_WHERE} and kind in ('state', 'rewound') and seq <= ? order by change_id`,

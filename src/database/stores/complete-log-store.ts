@@ -3,7 +3,7 @@ import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  incarnationOf,
+  originOf,
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
@@ -11,7 +11,7 @@ import {
 } from '../sql/tables.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js';
 import { decodedData, type ChangeKind } from './change-store.js';
-import { incarnationIn, type IncarnationRow } from './state-store.js';
+import { originIn, type OriginRow } from './state-store.js';
 import { conditions, type LogColumns, type LogRange } from './log-columns.js';
 
 /** A change as the log reads it. */
@@ -41,16 +41,16 @@ export interface Rewriting {
 /** What a reader of the complete log reads in addition to events. */
 export class CompleteLogStore {
   readonly #plain: ReturnType<typeof texts>;
-  readonly #withIncarnation: ReturnType<typeof texts>;
+  readonly #withOrigin: ReturnType<typeof texts>;
 
   constructor(tables: Tables) {
     this.#plain = texts(tables, "''");
-    this.#withIncarnation = texts(tables, incarnationOf(tables, 'c'));
+    this.#withOrigin = texts(tables, originOf(tables, 'c'));
   }
 
-  /** What is encoded is bound to the incarnation of its session. */
+  /** What is encoded is bound to the origin of its session. */
   #text({ texts }: Sql) {
-    return texts.codec.isNone ? this.#plain : this.#withIncarnation;
+    return texts.codec.isNone ? this.#plain : this.#withOrigin;
   }
 
   /** The changes after one number, up to and including another. */
@@ -66,7 +66,7 @@ export class CompleteLogStore {
           seq: numberOf(row.seq),
           eventSeq: optionalNumberOf(row.event_seq) ?? null,
         };
-        const known = { ...session, incarnation: incarnationIn(row) };
+        const known = { ...session, origin: originIn(row) };
         return {
           session,
           id: numberOf(row.change_id),
@@ -99,7 +99,7 @@ export class CompleteLogStore {
         const session = sessionKeyOf(row);
         const eventSeq = numberOf(row.event_seq);
         const change = { kind: 'rewritten', seq: numberOf(row.seq), eventSeq } as const;
-        const known = { ...session, incarnation: incarnationIn(row) };
+        const known = { ...session, origin: originIn(row) };
         const before = decodedData(sql.texts, known, change, optionalTextOf(row.data));
         return { session, eventSeq, changeId: numberOf(row.change_id), before };
       }),
@@ -107,14 +107,14 @@ export class CompleteLogStore {
   }
 }
 
-interface RewritingRow extends SessionKeyRow, IncarnationRow {
+interface RewritingRow extends SessionKeyRow, OriginRow {
   seq: number | string;
   change_id: number | string;
   event_seq: number;
   data: string | null;
 }
 
-interface ChangeRow extends SessionKeyRow, IncarnationRow {
+interface ChangeRow extends SessionKeyRow, OriginRow {
   change_id: number | string;
   kind: ChangeKind;
   seq: number;
@@ -124,9 +124,9 @@ interface ChangeRow extends SessionKeyRow, IncarnationRow {
   data: string | null;
 }
 
-/** @param incarnation what is selected as the incarnation of the session. */
-function texts({ changes, select }: Tables, incarnation: string) {
-  const changed = `select change_id, ${SESSION_COLUMNS}, ${incarnation} as incarnation, kind, seq, event_seq, position, number,
+/** @param origin what is selected as the origin of the session. */
+function texts({ changes, select }: Tables, origin: string) {
+  const changed = `select change_id, ${SESSION_COLUMNS}, ${origin} as origin, kind, seq, event_seq, position, number,
     ${select.data} as data`;
   return {
     selectChanges: `${changed} from ${changes} as c where number > ? and number <= ?`,

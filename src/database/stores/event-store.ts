@@ -7,7 +7,7 @@ import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  incarnationOf,
+  originOf,
   insertIntoEvents,
   placeholderRows,
   sessionValues,
@@ -18,7 +18,7 @@ import type { EventParts, UnderLock } from './event-parts.js';
 import { packets } from './packets.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
-import { encodedState, incarnationIn, type StateStore } from './state-store.js';
+import { encodedState, originIn, type StateStore } from './state-store.js';
 
 /** The statements of a session's events. */
 export class EventStore {
@@ -117,12 +117,12 @@ export class EventStore {
     eventId: string,
     options: UnderLock = {},
   ): Promise<EventContent | undefined> {
-    const { selectOne } = sql.texts.codec.isNone ? this.#text : this.#text.withIncarnation;
+    const { selectOne } = sql.texts.codec.isNone ? this.#text : this.#text.withOrigin;
     const text = options.isLocked ? selectOne + this.#text.underLock : selectOne;
     const [row] = await eventRows(sql, text, [...sessionValues(session), eventId]);
     if (!row) return undefined;
     const content = row.data ?? (await this.#parts.read(sql, session, row.seq, options)) ?? undefined;
-    const known = { ...session, incarnation: incarnationIn(row) };
+    const known = { ...session, origin: originIn(row) };
     return sql.texts.all(() => ({ seq: row.seq, id: eventId, ...contentOf(sql.texts, known, eventId, content) }));
   }
 
@@ -174,11 +174,12 @@ function encodedEvent<Event extends StoredEvent>(texts: StoredTexts, session: Kn
 /**
  * A batch as it is stored in the session that it expects.
  *
+ * @param origin the session's.
  * @throws TextsAwaited when some of the texts are not there yet.
  */
-export function encodedBatch(texts: StoredTexts, batch: AppendBatch): AppendBatch {
+export function encodedBatch(texts: StoredTexts, batch: AppendBatch, origin: string): AppendBatch {
   if (texts.codec.isNone) return batch;
-  const session = { ...batch.session, incarnation: batch.incarnation };
+  const session = { ...batch.session, origin };
   return texts.all(() => ({
     ...batch,
     events: batch.events.map((event) => encodedEvent(texts, session, event)),
@@ -191,15 +192,15 @@ interface EventRow {
   /** Null where the event is in parts. */
   data: string | null;
   /** Without a codec it is not selected. */
-  incarnation: string | null;
+  origin: string | null;
 }
 
 async function eventRows(sql: Sql, text: string, values: readonly unknown[]): Promise<EventRow[]> {
-  const rows = await sql.all<Omit<EventRow, 'incarnation'> & Partial<EventRow>>(text, values);
+  const rows = await sql.all<Omit<EventRow, 'origin'> & Partial<EventRow>>(text, values);
   return rows.map((row) => ({
     seq: numberOf(row.seq),
     data: optionalTextOf(row.data),
-    incarnation: row.incarnation ?? null,
+    origin: row.origin ?? null,
   }));
 }
 
@@ -213,8 +214,8 @@ function texts({ sql }: Dialect, tables: Tables) {
     insert: `${insertIntoEvents(tables)} values`,
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
     selectOne: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
-    withIncarnation: {
-      selectOne: `select ${event}, ${incarnationOf(tables, 'e')} as incarnation
+    withOrigin: {
+      selectOne: `select ${event}, ${originOf(tables, 'e')} as origin
         from ${events} as e where ${SESSION_WHERE} and event_id = ?`,
     },
     underLock: sql.underLock,

@@ -93,7 +93,7 @@ function texts({ sql }: Dialect, { sessions }: Tables) {
     // A token that is smaller than the row's was given out earlier, and must not replace it. It equals the row's when this
     // statement is a retry after a lost answer.
     take: `update ${sessions} set lease_holder = ?, lease_token = ?, lease_expires = ${now} + ?
-      where ${SESSION_WHERE} and deleted_at is null and (${LEASE_IS_CURRENT} or lease_token < ? and ${leaseIsFree(sql)})`,
+      where ${SESSION_WHERE} and status = 'active' and (${LEASE_IS_CURRENT} or lease_token < ? and ${leaseIsFree(sql)})`,
     renew: `update ${sessions} set lease_expires = ${now} + ? where ${held}`,
     release: `update ${sessions} set lease_holder = null, lease_expires = null where ${held}`,
     select,

@@ -6,7 +6,7 @@ import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  incarnationOf,
+  originOf,
   isSameSession,
   sessionKeyOf,
   sessionStillExists,
@@ -61,10 +61,10 @@ export class LogStore {
     this.#tables = tables;
     this.#parts = parts;
     this.#text = texts(tables);
-    this.#withContext = texts(tables, `, event_id, ${incarnationOf(tables, 'e')} as incarnation`);
+    this.#withContext = texts(tables, `, event_id, ${originOf(tables, 'e')} as origin`);
   }
 
-  /** What is encoded is bound to the id of its event and to the incarnation of its session. */
+  /** What is encoded is bound to the id of its event and to the origin of its session. */
   #texts({ texts }: Sql) {
     return texts.codec.isNone ? this.#text : this.#withContext;
   }
@@ -193,8 +193,8 @@ export class LogStore {
         const row = rows[i];
         if (typeof text !== 'string' || !row) return;
         const json = sql.texts.decode(text, () => {
-          const incarnation = optionalTextOf(row.incarnation ?? null) ?? '';
-          return ofEvent({ ...session, incarnation }, textOf(row.event_id ?? ''));
+          const origin = optionalTextOf(row.origin ?? null) ?? '';
+          return ofEvent({ ...session, origin }, textOf(row.event_id ?? ''));
         });
         if (typeof json === 'string') event.json = json;
         else Object.assign(event, { json: null, undecodable: json });
@@ -212,7 +212,7 @@ interface EventRow extends SessionKeyRow {
   is_deleted?: number | string | null;
   /** These two are not selected without a codec. */
   event_id?: string;
-  incarnation?: string | null;
+  origin?: string | null;
 }
 
 /** @param more what else is selected of an event. */
@@ -232,7 +232,7 @@ function texts(tables: Tables, more = '') {
       ${firstOf(changes, 'number', 'change_id')} is not null then 1 else 0 end`,
     // Selected, not filtered: as a condition it makes servers read the whole log, or all sessions, for one batch.
     selectEvents: `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data${more},
-      (select case when s.deleted_at is null then 0 else 1 end from ${sessions} as s
+      (select case when s.status = 'active' then 0 else 1 end from ${sessions} as s
         where ${isSameSession('s', 'e')}) as is_deleted
       from ${events} as e where position > ? and position <= ?`,
     selectAllEvents: `${logged} where position > ? and position <= ?`,

@@ -4,7 +4,7 @@ import type { Dialect } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import { checking, type Sql } from '../sql/sql.js';
-import { STATE_KEYS, incarnationOf, stateTable, type Tables } from '../sql/tables.js';
+import { STATE_KEYS, originOf, stateTable, type Tables } from '../sql/tables.js';
 import { WITH_CONTENT, type ChangeKind } from './change-store.js';
 import type { EventParts } from './event-parts.js';
 
@@ -141,7 +141,7 @@ interface Row {
   app_name: string;
   user_id?: string;
   session_id?: string;
-  incarnation?: string | null;
+  origin?: string | null;
   seq?: number | string;
   event_id?: string;
   state_key?: string;
@@ -158,7 +158,7 @@ function contextOf(table: RecodedTable, row: Row): CodecContext {
     appName: textOf(row.app_name),
     userId: textOf(row.user_id ?? ''),
     sessionId: textOf(row.session_id ?? ''),
-    incarnation: optionalTextOf(row.incarnation ?? null) ?? '',
+    origin: optionalTextOf(row.origin ?? null) ?? '',
   };
   if (table === 'events') return ofEvent(session, textOf(row.event_id));
   if (table !== 'changes') return ofState(session, table, textOf(row.state_key));
@@ -168,7 +168,7 @@ function contextOf(table: RecodedTable, row: Row): CodecContext {
 
 function sourcesOf(tables: Tables): Record<RecodedTable, Source> {
   const { events, changes, select } = tables;
-  const incarnation = `, ${incarnationOf(tables, 't')} as incarnation`;
+  const origin = `, ${originOf(tables, 't')} as origin`;
   const key = STATE_KEYS.session.slice(0, -1);
   const state = (scope: Scope): Source => ({
     table: stateTable(tables, scope),
@@ -177,7 +177,7 @@ function sourcesOf(tables: Tables): Record<RecodedTable, Source> {
     content: 'value',
     selected: select.value,
     where: '',
-    more: scope === 'session' ? incarnation : '',
+    more: scope === 'session' ? origin : '',
   });
   const data = { content: 'data', selected: select.data };
   const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
@@ -188,7 +188,7 @@ function sourcesOf(tables: Tables): Record<RecodedTable, Source> {
       columns: [...key, 'seq'],
       order: [...key, 'seq'],
       where: '',
-      more: `, event_id${incarnation}`,
+      more: `, event_id${origin}`,
     },
     session: state('session'),
     user: state('user'),
@@ -199,7 +199,7 @@ function sourcesOf(tables: Tables): Record<RecodedTable, Source> {
       columns: ['change_id', ...key],
       order: [...key, 'change_id'],
       where: `data is not null and kind in (${kinds})`,
-      more: `, kind, seq, event_seq${incarnation}`,
+      more: `, kind, seq, event_seq${origin}`,
     },
   };
 }

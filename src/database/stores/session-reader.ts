@@ -100,7 +100,13 @@ export class SessionReader {
 
 /** The session's row, a row of its state, or one of its events; in a union numbers may be text. */
 type Row = { seq: number | string } & (
-  | { kind: 'head'; value: string; first_seq: number | string; updated: number | string }
+  | {
+      kind: 'head';
+      /** The origin. */ state_key: string;
+      value: string;
+      first_seq: number | string;
+      updated: number | string;
+    }
   | StateRow
   | EventRow
   | { kind: 'part'; value: string; first_seq: number | string }
@@ -134,7 +140,7 @@ interface Found {
 function sorted({ texts }: Sql, key: SessionKey, rows: readonly Row[]): Found | undefined {
   const head = headIn(rows);
   if (!head) return undefined;
-  const session = { ...key, incarnation: head.incarnation };
+  const session = { ...key, origin: head.origin };
   return texts.all(() => decoded(texts, session, head, rows));
 }
 
@@ -143,6 +149,7 @@ function headIn(rows: readonly Row[]): SessionHead | undefined {
   return (
     row && {
       incarnation: textOf(row.value),
+      origin: textOf(row.state_key),
       firstSeq: numberOf(row.first_seq),
       lastSeq: numberOf(row.seq),
       lastUpdateTime: numberOf(row.updated),
@@ -250,9 +257,9 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
   const { sessions, events, eventParts, select } = tables;
   /** Takes `ofHeadAndState`. @param flags further columns, which only events have. */
   const headAndState = (flags: readonly string[] = []) =>
-    `select 'head' as kind, '' as state_key, incarnation as value, last_seq as seq, first_seq,
+    `select 'head' as kind, origin as state_key, incarnation as value, last_seq as seq, first_seq,
       ${['last_update_time as updated', ...flags.map((flag) => `0 as ${flag}`)].join(', ')}
-      from ${sessions} where ${SESSION_WHERE} and deleted_at is null` +
+      from ${sessions} where ${SESSION_WHERE} and status = 'active'` +
     SCOPES.map(
       (scope) =>
         ` union all select '${scope}', state_key, ${select.value}, 0, 0, ${['0', ...flags.map(() => '0')].join(', ')}
@@ -266,7 +273,7 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
   // one lower limit to the index, and would read all that comes after it.
   const ofSession = (table: string, alias: string, conditions: string, join = sql.joinByNumber ?? plainJoin) =>
     `from ${sessions} as s ${join(table, alias, `${isSameSession(alias, 's')} and ${conditions}`)}
-      where ${whereSession('s')} and s.deleted_at is null`;
+      where ${whereSession('s')} and s.status = 'active'`;
   const isKept = (alias: string) => `${alias}.seq >= s.first_seq`;
   const isAfter = (alias: string) => `${alias}.seq > case when ? >= s.first_seq then ? else s.first_seq - 1 end`;
   const isAmongNewest = (alias: string) =>

@@ -13,8 +13,6 @@ import {
 import { numberOf, textOf } from '../sql/row-values.js';
 import type { ChangeStore } from './change-store.js';
 import {
-  hasDeletionBegun,
-  incarnationAtDeletion,
   STORED_SESSION_COLUMNS,
   storedSessionOf,
   type StoredSession,
@@ -23,8 +21,10 @@ import {
 
 /** A session's row. */
 export interface SessionHead {
-  /** Differs for each session that is created, also when an id is used again after a deletion. */
+  /** The random name of one history of a session: another one after a rewind, and when the id is used again after a deletion. */
   incarnation: string;
+  /** The first of the session's incarnations, which a rewind leaves as it is. What is encoded is bound to it. */
+  origin: string;
   /** The number of the oldest event that is kept; above `lastSeq` when all were trimmed (contract K2). */
   firstSeq: number;
   lastSeq: number;
@@ -32,7 +32,7 @@ export interface SessionHead {
 }
 
 /** What `softDelete` needs of a session's row. */
-type SoftDeletedSession = Pick<SessionHead, 'incarnation' | 'lastSeq'>;
+type SoftDeletedSession = Pick<SessionHead, 'incarnation' | 'origin' | 'lastSeq'>;
 
 export interface ListedSession extends SessionHead {
   userId: string;
@@ -64,6 +64,7 @@ export class SessionStore {
     await sql.run(this.#text.insert, [
       ...sessionValues(session),
       head.incarnation,
+      head.origin,
       head.firstSeq,
       head.lastSeq,
       head.lastUpdateTime,
@@ -120,7 +121,7 @@ export class SessionStore {
   }
 
   /** Takes a session back to an event. It becomes another one for the handles that were read before (contract E2). */
-  async rewind(sql: Sql, session: SessionKey, to: Omit<SessionHead, 'firstSeq'>): Promise<void> {
+  async rewind(sql: Sql, session: SessionKey, to: Omit<SessionHead, 'firstSeq' | 'origin'>): Promise<void> {
     await sql.run(this.#text.rewind, [to.lastSeq, to.incarnation, to.lastUpdateTime, ...sessionValues(session)]);
   }
 
@@ -140,14 +141,14 @@ export class SessionStore {
   }
 
   /**
-   * Soft-deletes a session, and ends its lease. Its incarnation becomes another one, which `restore` turns back: an
+   * Soft-deletes a session, and ends its lease.
    * append compares it anyway, so that appends need not check whether their session is deleted (contract K3).
    */
-  async softDelete(sql: Sql, session: SessionKey, { incarnation, lastSeq }: SoftDeletedSession): Promise<void> {
+  async softDelete(sql: Sql, session: SessionKey, { incarnation, origin, lastSeq }: SoftDeletedSession): Promise<void> {
     const { affectedRows } = await sql.run(this.#text.softDelete, [...sessionValues(session), incarnation]);
     if (affectedRows > 0)
       await this.#changes.record(sql, {
-        session: { ...session, incarnation },
+        session: { ...session, origin },
         kind: 'hidden',
         seq: lastSeq,
         data: null,
@@ -159,10 +160,10 @@ export class SessionStore {
    * soft-deleted, and cannot be restored.
    */
   async beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
-    const { key, incarnation, lastSeq, deletedAt } = session;
-    await sql.run(this.#text.beginDeletion, [incarnationAtDeletion(incarnation), ...sessionValues(key)]);
-    if (deletedAt === undefined)
-      await this.#changes.record(sql, { session: { ...key, incarnation }, kind: 'hidden', seq: lastSeq, data: null });
+    const { key, origin, lastSeq, status } = session;
+    await sql.run(this.#text.beginDeletion, sessionValues(key));
+    if (status === 'active')
+      await this.#changes.record(sql, { session: { ...key, origin }, kind: 'hidden', seq: lastSeq, data: null });
   }
 
   /**
@@ -176,11 +177,11 @@ export class SessionStore {
       values: sessionValues(session),
     });
     const stored = row && storedSessionOf(row);
-    if (!stored || hasDeletionBegun(stored)) return undefined;
-    if (stored.deletedAt !== undefined) {
+    if (!stored || stored.status === 'ending') return undefined;
+    if (stored.status === 'deleted') {
       await sql.run(this.#text.restore, sessionValues(session));
-      const { incarnation, lastSeq: seq } = stored;
-      await this.#changes.record(sql, { session: { ...session, incarnation }, kind: 'restored', seq, data: null });
+      const { origin, lastSeq: seq } = stored;
+      await this.#changes.record(sql, { session: { ...session, origin }, kind: 'restored', seq, data: null });
     }
     return stored;
   }
@@ -211,6 +212,7 @@ export class SessionStore {
 
 interface HeadRow {
   incarnation: string;
+  origin: string;
   first_seq: number;
   last_seq: number;
   /** A double, as a number or as text. */
@@ -225,6 +227,7 @@ interface ListRow extends HeadRow {
 function headOf(row: HeadRow): SessionHead {
   return {
     incarnation: textOf(row.incarnation),
+    origin: textOf(row.origin),
     firstSeq: numberOf(row.first_seq),
     lastSeq: numberOf(row.last_seq),
     lastUpdateTime: numberOf(row.updated),
@@ -234,17 +237,17 @@ function headOf(row: HeadRow): SessionHead {
 function texts({ sql }: Dialect, tables: Tables) {
   const { sessions, changes } = tables;
   // The alias is not the column's name, or `order by` would sort by the text.
-  const head = `incarnation, first_seq, last_seq, last_update_time as updated`;
-  const there = `${SESSION_WHERE} and deleted_at is null`;
+  const head = `incarnation, origin, first_seq, last_seq, last_update_time as updated`;
+  const there = `${SESSION_WHERE} and status = 'active'`;
   const list = (ofUser: string) => {
-    const where = `where app_name = ?${ofUser} and deleted_at is null`;
+    const where = `where app_name = ?${ofUser} and status = 'active'`;
     // The text is the first one of the values, and so the one whose expression checks the settings of the connection. In a
     // condition on the sessions MariaDB would check them for each session.
     const page = (
       rows: string,
       order: string,
     ) => `select user_id, session_id, ${head} from (select ? as text) as checked
-      join (select user_id, session_id, incarnation, first_seq, last_seq, last_update_time from ${sessions} ${where}${rows}
+      join (select user_id, session_id, incarnation, origin, first_seq, last_seq, last_update_time from ${sessions} ${where}${rows}
         order by ${order} limit ? offset ?) as page on checked.text is not null order by ${order}`;
     // Equal times go by id upwards in both directions, as in ADK, which no index has: MySQL and MariaDB would sort all
     // sessions for a page of the newest. The time of the page's last one leaves them, and any other, few to sort.
@@ -258,14 +261,14 @@ function texts({ sql }: Dialect, tables: Tables) {
     };
   };
   const count = (ofUser: string) => `select total from (select ? as text) as checked join (select count(*) as total
-    from ${sessions} where app_name = ?${ofUser} and deleted_at is null) as counted on checked.text is not null`;
+    from ${sessions} where app_name = ?${ofUser} and status = 'active') as counted on checked.text is not null`;
 
   return {
     insert: `insert into ${sessions}
-      (${SESSION_COLUMNS}, incarnation, first_seq, last_seq, create_time, last_update_time)
-      values (?, ?, ?, ?, ?, ?, ?, ?)`,
+      (${SESSION_COLUMNS}, incarnation, origin, first_seq, last_seq, create_time, last_update_time)
+      values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     selectHead: `select ${head} from ${sessions} where ${there}`,
-    selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where deleted_at is null and (`,
+    selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where status = 'active' and (`,
     lock: { table: sessions, columns: head, where: there },
     lockStored: { table: sessions, columns: STORED_SESSION_COLUMNS, where: SESSION_WHERE },
     // Whatever changes a session and is no append is recorded.
@@ -274,14 +277,12 @@ function texts({ sql }: Dialect, tables: Tables) {
     updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
     delete: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
-    softDelete: `update ${sessions} set deleted_at = ${sql.now}, incarnation = replace(incarnation, '-', '.'),
-      lease_holder = null, lease_expires = null where ${there} and incarnation = ?`,
+    softDelete: `update ${sessions} set deleted_at = ${sql.now}, status = 'deleted', lease_holder = null, lease_expires = null where ${there} and incarnation = ?`,
     // The time of the last update has each `prune` find it first, and finish what was begun.
-    beginDeletion: `update ${sessions} set deleted_at = coalesce(deleted_at, ${sql.now}), incarnation = ?,
+    beginDeletion: `update ${sessions} set deleted_at = coalesce(deleted_at, ${sql.now}), status = 'ending',
       last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
-    restore: `update ${sessions} set deleted_at = null, incarnation = replace(incarnation, '.', '-')
-      where ${SESSION_WHERE}`,
-    deleteSoftDeleted: `delete from ${sessions} where ${SESSION_WHERE} and deleted_at is not null`,
+    restore: `update ${sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`,
+    deleteSoftDeleted: `delete from ${sessions} where ${SESSION_WHERE} and status <> 'active'`,
     list: { ofApp: list(''), ofUser: list(' and user_id = ?') },
     count: { ofApp: count(''), ofUser: count(' and user_id = ?') },
   };

@@ -6,7 +6,7 @@ import type { Dialect } from '../dialects/dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
 import {
   STATE_KEYS,
-  incarnationOf,
+  originOf,
   insertIntoState,
   ownerValues,
   ownerWhere,
@@ -56,7 +56,7 @@ export class StateStore {
   /** @returns the state of one scope, without that of the others. */
   async read(sql: Sql, session: SessionKey, scope: 'user' | 'app'): Promise<StateValue[]> {
     const rows = await sql.all<StateRow>(this.#text.select[scope], ownerValues(session, scope));
-    return sql.texts.all(() => rows.map((row) => stateValueOf(sql.texts, { ...session, incarnation: '' }, row)));
+    return sql.texts.all(() => rows.map((row) => stateValueOf(sql.texts, { ...session, origin: '' }, row)));
   }
 
   /**
@@ -67,7 +67,7 @@ export class StateStore {
   async ofSessions(
     sql: Sql,
     { appName, userId }: { appName: string; userId: string | undefined },
-    sessions: readonly { userId: string; id: string; incarnation: string }[],
+    sessions: readonly { userId: string; id: string; origin: string }[],
     all: boolean,
   ): Promise<Map<string, StateValue[]>> {
     const states = new Map<string, StateValue[]>();
@@ -90,15 +90,15 @@ export class StateStore {
        union all select 'app', '', '', state_key, ${value} from ${this.#tables.appStates} where app_name = ?`,
       [...owner, ...users, ...ids, ...owner, ...users, appName],
     );
-    const incarnations = new Map(sessions.map(({ userId, id, incarnation }) => [ownerKey(userId, id), incarnation]));
+    const origins = new Map(sessions.map(({ userId, id, origin }) => [ownerKey(userId, id), origin]));
     return sql.texts.all(() => {
       for (const row of rows) {
         const [user, sessionId] = [textOf(row.user_id), textOf(row.session_id)];
         const key = ownerKey(user, sessionId);
-        const incarnation = incarnations.get(key);
+        const origin = origins.get(key);
         // Of a session that is not listed.
-        if (row.kind === 'session' && incarnation === undefined) continue;
-        const owner = { appName, userId: user, sessionId, incarnation: incarnation ?? '' };
+        if (row.kind === 'session' && origin === undefined) continue;
+        const owner = { appName, userId: user, sessionId, origin: origin ?? '' };
         const value = stateValueOf(sql.texts, owner, row);
         const values = states.get(key);
         if (values) values.push(value);
@@ -134,34 +134,31 @@ export class StateStore {
       );
       const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
       selects.push(
-        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${this.#incarnation(sql, scope)} as incarnation from ${stateTable(this.#tables, scope)} as state where ${where}`,
+        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${this.#origin(sql, scope)} as origin from ${stateTable(this.#tables, scope)} as state where ${where}`,
       );
       values.push(...[...distinct.values()].flat());
     }
-    const rows = await sql.all<StateRow & SessionKeyRow & IncarnationRow>(selects.join(' union all '), values);
+    const rows = await sql.all<StateRow & SessionKeyRow & OriginRow>(selects.join(' union all '), values);
     return sql.texts.all(() =>
       rows.map((row) => {
         const owner = sessionKeyOf(row);
-        return { ...stateValueOf(sql.texts, { ...owner, incarnation: incarnationIn(row) }, row), owner };
+        return { ...stateValueOf(sql.texts, { ...owner, origin: originIn(row) }, row), owner };
       }),
     );
   }
 
-  /** What is encoded is bound to the incarnation of its session. */
-  #incarnation({ texts }: Sql, scope: Scope): string {
-    return scope === 'session' && !texts.codec.isNone ? incarnationOf(this.#tables, 'state') : "''";
+  /** What is encoded is bound to the origin of its session. */
+  #origin({ texts }: Sql, scope: Scope): string {
+    return scope === 'session' && !texts.codec.isNone ? originOf(this.#tables, 'state') : "''";
   }
 
   /** @returns the state of one scope by key, each value with the event that wrote it. */
   async written(sql: Sql, session: SessionKey, scope: Scope): Promise<StateEntry[]> {
-    const text = this.#text.selectWritten(scope, this.#incarnation(sql, scope));
-    const rows = await sql.all<StateRow & IncarnationRow & { event_id: string | null }>(
-      text,
-      ownerValues(session, scope),
-    );
+    const text = this.#text.selectWritten(scope, this.#origin(sql, scope));
+    const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, ownerValues(session, scope));
     return sql.texts.all(() =>
       rows.map((row) => {
-        const { key, json } = stateValueOf(sql.texts, { ...session, incarnation: incarnationIn(row) }, row);
+        const { key, json } = stateValueOf(sql.texts, { ...session, origin: originIn(row) }, row);
         return { key, json, eventId: optionalTextOf(row.event_id) };
       }),
     );
@@ -247,12 +244,12 @@ export function encodedState(texts: StoredTexts, owner: KnownSession, state: Sta
   );
 }
 
-export interface IncarnationRow {
-  incarnation: string | null;
+export interface OriginRow {
+  origin: string | null;
 }
 
 /** Empty where the session is gone, or none is meant. */
-export const incarnationIn = (row: IncarnationRow): string => optionalTextOf(row.incarnation) ?? '';
+export const originIn = (row: OriginRow): string => optionalTextOf(row.origin) ?? '';
 
 function texts({ sql }: Dialect, tables: Tables) {
   const value = `${tables.select.value} as value`;
@@ -269,8 +266,8 @@ function texts({ sql }: Dialect, tables: Tables) {
       (scope) =>
         `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
     ),
-    selectWritten: (scope: Scope, incarnation: string) =>
-      `select '${scope}' as kind, state_key, ${value}, event_id, ${incarnation} as incarnation
+    selectWritten: (scope: Scope, origin: string) =>
+      `select '${scope}' as kind, state_key, ${value}, event_id, ${origin} as origin
         from ${stateTable(tables, scope)} as state where ${ownerWhere(scope)} order by state_key`,
     clear: `delete from ${tables.sessionStates} where ${ownerWhere('session')}`,
     delete: perScope((scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in`),

@@ -3,7 +3,6 @@ import type { DialectSql } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { checking, type Sql } from '../sql/sql.js';
 import { stateTable, type Tables } from '../sql/tables.js';
-import { DELETION_NOT_BEGUN } from './stored-session.js';
 
 /** Counts by the database, soft-deleted sessions included. */
 export interface Counts {
@@ -59,7 +58,7 @@ export class StatsStore {
     const byApp = (count: Count) => this.#byApp(sql, owner, count);
     const counted = await this.#sessionCounts(sql, owner);
     const users = await byApp({ what: 'count(distinct user_id)', table: sessions });
-    const deleted = await byApp({ what: 'count(*)', table: sessions, condition: 'deleted_at is not null' });
+    const deleted = await byApp({ what: 'count(*)', table: sessions, condition: "status <> 'active'" });
     const eventBytes = [
       await byApp({ what: bytes('data'), table: events }),
       await byApp({ what: bytes('text'), table: eventParts }),
@@ -119,7 +118,7 @@ interface CountRow {
 
 function texts(sql: DialectSql, { sessions }: Tables) {
   // A deletion that has begun has overwritten it.
-  const updated = `case when ${DELETION_NOT_BEGUN} then last_update_time else create_time end`;
+  const updated = `case when status <> 'ending' then last_update_time else create_time end`;
   return {
     selectCounts: `select app_name, last_seq - first_seq + 1 as events, count(*) as sessions,
       min(${updated}) as oldest, max(${updated}) as newest from ${sessions}`,

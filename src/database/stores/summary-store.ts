@@ -11,7 +11,6 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js';
-import { DELETION_NOT_BEGUN } from './stored-session.js';
 
 /** Which sessions to find; all conditions given must hold. */
 export interface SummaryFilter {
@@ -75,7 +74,7 @@ export class SummaryStore {
       ['app_name = ?', [checking(appName)]],
       ...given('user_id = ?', userId),
       // Soft-deleted sessions can be restored.
-      [filter.isSoftDeleted ? `deleted_at is not null and ${DELETION_NOT_BEGUN}` : 'deleted_at is null', []],
+      [filter.isSoftDeleted ? "status = 'deleted'" : "status = 'active'", []],
       ...given('last_update_time > ?', updatedAfter),
       ...given('last_update_time < ?', updatedBefore),
       ...(keyset ? [[keyset.where, keyset.values] as Condition] : []),
@@ -111,7 +110,7 @@ export class SummaryStore {
     texts: { title: string | null | undefined; labels: string | null | undefined },
   ): Promise<boolean> {
     const { sessions: table } = this.#tables;
-    const where = `${SESSION_WHERE} and deleted_at is null`;
+    const where = `${SESSION_WHERE} and status = 'active'`;
     const lock = { table, columns: 'last_seq', where, values: sessionValues(key) };
     // The number of rows that an update finds does not do: a host may have the driver count only those that it changes.
     if (!(await this.#dialect.operations.lockSession(sql, lock))) return false;

@@ -17,6 +17,9 @@ export interface TransferredSession extends StoredSession {
   labels: string | null;
 }
 
+/** What an import makes of a session's row. */
+export type DescribedSession = Omit<TransferredSession, 'incarnation' | 'origin' | 'status'>;
+
 /** The statements of export and import. */
 export class TransferStore {
   readonly #dialect: Dialect;
@@ -81,17 +84,14 @@ export class TransferStore {
   }
 
   /** Makes a session's row what was exported; for the caller that holds its lock. */
-  async describe(sql: Sql, { key, ...session }: Omit<TransferredSession, 'incarnation'>): Promise<void> {
-    // A soft-deleted session has another incarnation, for appends (contract K3).
-    const [from, to] = session.deletedAt === undefined ? ['.', '-'] : ['-', '.'];
+  async describe(sql: Sql, { key, ...session }: DescribedSession): Promise<void> {
     await sql.run(this.#text.update, [
       session.firstSeq,
       session.lastSeq,
       session.createTime,
       session.lastUpdateTime,
       session.deletedAt ?? null,
-      from,
-      to,
+      session.deletedAt === undefined ? 'active' : 'deleted',
       session.title,
       session.labels,
       ...sessionValues(key),
@@ -120,6 +120,6 @@ function texts(tables: Tables) {
     selectEventIds: `select seq, event_id from ${events} where ${SESSION_WHERE} and seq in`,
     selectEventHeads: `select seq, event_id, timestamp from ${events} where ${SESSION_WHERE} and seq in`,
     update: `update ${sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,
-      incarnation = replace(incarnation, ?, ?), title = ?, labels = ? where ${SESSION_WHERE}`,
+      status = ?, title = ?, labels = ? where ${SESSION_WHERE}`,
   };
 }

@@ -172,6 +172,7 @@ export const sessionRow = (userId: string) => ({
   userId,
   id: 'session',
   incarnation: '00000000-0000-0000-0000-000000000000',
+  origin: '00000000-0000-0000-0000-000000000000',
   createTime: 0.5,
   lastUpdateTime: 0.5,
 });
