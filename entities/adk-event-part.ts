@@ -1,5 +1,5 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
-import { AdkEvent } from './adk-event.js';
+import { AdkSession } from './adk-session.js';
 import { text } from './columns.js';
 import { withCollatedType, withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
@@ -11,14 +11,17 @@ export const adkEventPart = ({ named, table }: Naming) =>
       name: 'AdkEventPart',
       ...table('event_parts'),
       properties: {
-        event: () =>
-          withCollatedType(p.manyToOne(AdkEvent))
+        // The session's, not the event's: where no event is in parts, a database would look for them for each event that is deleted.
+        session: () =>
+          withCollatedType(p.manyToOne(AdkSession))
             .primary()
-            .joinColumns('app_name', 'user_id', 'session_id', 'seq')
-            .foreignKeyName(named('event_parts_event'))
+            .joinColumns('app_name', 'user_id', 'session_id')
+            .foreignKeyName(named('event_parts_session'))
             .index(false)
             .deleteRule('cascade')
             .updateRule('no action'),
+        /** The number of the event. */
+        seq: p.integer().fieldName('seq').primary().autoincrement(false),
         part: p.integer().fieldName('part').primary().autoincrement(false),
         text: text('text'),
       },

@@ -66,8 +66,8 @@ export class Migration20261121000000_adk_initial extends Migration {
       part int unsigned not null,
       text longtext not null,
       primary key (app_name, user_id, session_id, seq, part),
-      constraint adk_event_parts_event foreign key (app_name, user_id, session_id, seq)
-        references adk_events (app_name, user_id, session_id, seq) on update no action on delete cascade
+      constraint adk_event_parts_session foreign key (app_name, user_id, session_id)
+        references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_session_states (

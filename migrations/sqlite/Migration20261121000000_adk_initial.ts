@@ -67,8 +67,8 @@ export class Migration20261121000000_adk_initial extends Migration {
       part integer not null,
       text text not null,
       primary key (app_name, user_id, session_id, seq, part),
-      constraint adk_event_parts_event foreign key (app_name, user_id, session_id, seq)
-        references adk_events (app_name, user_id, session_id, seq) on update no action on delete cascade
+      constraint adk_event_parts_session foreign key (app_name, user_id, session_id)
+        references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
     )`);
 
     this.addSql(`create table if not exists adk_session_states (

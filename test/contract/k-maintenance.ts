@@ -762,12 +762,20 @@ maintenanceSuite.own(
   'K2',
   'parts of large events go with them',
   async (context) => {
-    const { app, create, append, query, fresh } = context;
+    const { app, service, create, append, query, fresh } = context;
     const session = await create();
-    for (const id of ['e1', 'e2', 'e3'])
-      await append(session, { id, content: { parts: [{ text: 'x'.repeat(600_000) }] } });
-    const parts = () => query<{ seq: number }>('select distinct seq from adk_event_parts where app_name = ?', [app]);
+    const large = (id: string) => append(session, { id, content: { parts: [{ text: 'x'.repeat(600_000) }] } });
+    for (const id of ['e1', 'e2', 'e3']) await large(id);
+    const parts = () =>
+      query<{ seq: number }>('select distinct seq from adk_event_parts where app_name = ? order by seq', [app]);
     expect(await parts()).toHaveLength(3);
+    await service.rewindSession(keyOf(session), { at: 1 });
+    expect(await parts()).toEqual([{ seq: 1 }]);
+    for (const id of ['e2', 'e3']) await large(id);
+    await query('delete from adk_event_parts where app_name = ? and seq = 2 and part = 0', [app]);
+    await maintain(context).repair(keyOf(session));
+    expect((await parts()).at(-1)).toEqual({ seq: 3 });
+    expect(await parts()).toHaveLength(2);
     await maintain(context).trim({ appName: app, keepLast: 1 });
     expect(await parts()).toEqual([{ seq: 3 }]);
     expect(idsOf(await fresh(session))).toEqual(E(3));

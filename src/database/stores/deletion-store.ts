@@ -3,13 +3,16 @@ import type { Dialect } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { checking, type Sql } from '../sql/sql.js';
 import { SESSION_WHERE, isFromNumber, placeholders, sessionValues, type Tables } from '../sql/tables.js';
+import type { EventParts } from './event-parts.js';
 import type { StoredSession } from './stored-session.js';
 
 /** The statements that find and delete a session's first events, and the state of users. */
 export class DeletionStore {
   readonly #text: ReturnType<typeof texts>;
+  readonly #parts: EventParts;
 
-  constructor(dialect: Dialect, tables: Tables) {
+  constructor(dialect: Dialect, tables: Tables, parts: EventParts) {
+    this.#parts = parts;
     this.#text = texts(dialect, tables);
   }
 
@@ -41,6 +44,7 @@ export class DeletionStore {
     // The numbers are listed: at the end of a range InnoDB would lock the gap where another session's events come.
     const [first, last] = [numbers[0], numbers.at(-1)];
     if (first === undefined) return;
+    await this.#parts.deleteFrom(sql, key, first, last);
     await sql.run(`${this.#text.deleteEvents} (${placeholders(numbers.length)})`, [
       ...sessionValues(key),
       ...[key.sessionId, first],

@@ -9,10 +9,14 @@ export interface UnderLock {
   isLocked?: boolean;
 }
 
+/** The largest number that the column takes. */
+const MAX_SEQ = 2 ** 31 - 1;
+
 /** The content of events that are too large for one packet, in rows of `adk_event_parts`. */
 export class EventParts {
   readonly #select: string;
   readonly #insert: string;
+  readonly #selectNumbers: string;
   readonly #delete: string;
   readonly #underLock: string;
   readonly #length: number;
@@ -20,6 +24,7 @@ export class EventParts {
   constructor({ limits, sql }: Dialect, { events, eventParts, select }: Tables) {
     this.#length = limits?.maxTextLength ?? Infinity;
     this.#insert = `insert into ${eventParts} (${SESSION_COLUMNS}, seq, part, text) values (?, ?, ?, ?, ?, ?)`;
+    this.#selectNumbers = `select distinct seq from ${eventParts} where ${SESSION_WHERE} and seq >= ? and seq <= ?`;
     this.#delete = `delete from ${eventParts} where ${SESSION_WHERE} and seq = ?`;
     this.#select = `select part, coalesce(text, ${select.data}) as text from ${events}
       left join ${eventParts} using (${SESSION_COLUMNS}, seq) where ${SESSION_WHERE} and seq = ? order by part`;
@@ -31,7 +36,9 @@ export class EventParts {
     return json.length > this.#length;
   }
 
+  /** Also where an event that somebody has deleted by a statement of their own had this number, and has left its parts. */
   async insert(sql: Sql, session: SessionKey, seq: number, json: string): Promise<void> {
+    await this.delete(sql, session, seq);
     for (let start = 0, part = 0; start < json.length; part++) {
       let end = Math.min(start + this.#length, json.length);
       // Half of a surrogate pair would not survive on its own.
@@ -42,7 +49,15 @@ export class EventParts {
   }
 
   async delete(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-    await sql.run(this.#delete, [...sessionValues(session), seq]);
+    if (this.#length < Infinity) await sql.run(this.#delete, [...sessionValues(session), seq]);
+  }
+
+  /** For the caller that deletes all events of the session with these numbers. */
+  async deleteFrom(sql: Sql, session: SessionKey, first: number, last = MAX_SEQ): Promise<void> {
+    if (this.#length === Infinity) return;
+    // Selected first: at the end of a range InnoDB would lock the gap where another session's parts come.
+    const rows = await sql.all<{ seq: number }>(this.#selectNumbers, [...sessionValues(session), first, last]);
+    for (const { seq } of rows) await this.delete(sql, session, numberOf(seq));
   }
 
   /**

@@ -84,8 +84,8 @@ export class EventStore {
   async #replace(sql: Sql, session: SessionKey, seq: number, { timestamp, json }: StoredEvent): Promise<void> {
     const inParts = this.#parts.areNeededFor(json);
     await sql.run(this.#text.update, [timestamp, inParts ? null : json, ...sessionValues(session), seq]);
-    await this.#parts.delete(sql, session, seq);
     if (inParts) await this.#parts.insert(sql, session, seq, json);
+    else await this.#parts.delete(sql, session, seq);
   }
 
   /** Copies a session's events up to a number into a new one, where nothing is encoded. */
@@ -96,6 +96,7 @@ export class EventStore {
   /** Deletes the events after a number, for the caller that holds the session's lock. */
   async deleteAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
     await sql.run(this.#text.deleteAfter, [...sessionValues(session), seq]);
+    await this.#parts.deleteFrom(sql, session, seq + 1);
   }
 
   /**

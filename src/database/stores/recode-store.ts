@@ -111,8 +111,8 @@ export class RecodeStore {
     const { session, seq } = eventOf(key);
     const inParts = this.#parts.areNeededFor(text);
     await sql.run(update, [inParts ? null : text, ...values]);
-    await this.#parts.delete(sql, session, seq);
     if (inParts) await this.#parts.insert(sql, session, seq, text);
+    else await this.#parts.delete(sql, session, seq);
     return true;
   }
 

@@ -4,6 +4,7 @@ import type { DialectSql } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import type { Sql } from '../sql/sql.js';
 import { SESSION_WHERE, ownerValues, ownerWhere, sessionValues, stateTable, type Tables } from '../sql/tables.js';
+import type { EventParts } from './event-parts.js';
 
 /** An event's row whose content is taken out, as it is. */
 export interface RawEvent {
@@ -26,8 +27,10 @@ export interface RawValue {
 /** The statements that read damaged rows byte for byte, and take them out. */
 export class RepairStore {
   readonly #text: ReturnType<typeof texts>;
+  readonly #parts: EventParts;
 
-  constructor(sql: DialectSql, tables: Tables) {
+  constructor(sql: DialectSql, tables: Tables, parts: EventParts) {
+    this.#parts = parts;
     this.#text = texts(sql, tables);
   }
 
@@ -58,6 +61,7 @@ export class RepairStore {
 
   async deleteEvent(sql: Sql, key: SessionKey, seq: number): Promise<void> {
     await sql.run(this.#text.deleteEvent, [...sessionValues(key), seq]);
+    await this.#parts.delete(sql, key, seq);
   }
 
   /** Locks a state value. @returns its bytes; undefined when it is gone, or somebody else writes it. */

@@ -134,7 +134,7 @@ export class SessionStore {
     await sql.run(this.#text.updateTime, [time, ...sessionValues(session)]);
   }
 
-  /** The foreign keys' cascade deletes events and session state. */
+  /** The foreign keys' cascade deletes events, their parts and session state. */
   async delete(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
     const { affectedRows } = await sql.run(this.#text.delete, [...sessionValues(session), incarnation]);
     if (affectedRows > 0) await this.#changes.recordDeletion(sql, session);

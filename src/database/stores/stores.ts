@@ -73,8 +73,8 @@ export class Stores {
     this.leftovers = new LeftoverStore(dialect, tables);
     this.log = new LogStore(dialect, tables, parts);
     this.walk = new WalkStore(dialect, tables);
-    this.deletion = new DeletionStore(dialect, tables);
-    this.repair = new RepairStore(dialect.sql, tables);
+    this.deletion = new DeletionStore(dialect, tables, parts);
+    this.repair = new RepairStore(dialect.sql, tables, parts);
     this.stats = new StatsStore(dialect.sql, tables);
     this.health = new HealthStore(dialect.sql, tables);
     this.logHistory = new LogHistoryStore(dialect, tables);

@@ -39,18 +39,19 @@ describe.each([EntityCaseNamingStrategy, LoudNamingStrategy])(
       expect(await orm.schema.getUpdateSchemaSQL()).toBe('');
 
       const em = orm.em.fork();
-      const session = em.create(AdkSession, sessionRow('alice'));
-      const event = em.create(AdkEvent, { session, seq: 1, id: 'e1', timestamp: 0.25, data: { author: 'user' } });
-      em.create(AdkEventPart, { event, part: 1, text: 'part' });
-      em.create(AdkSessionState, { session, key: 'color', value: 'red' });
+      const alice = em.create(AdkSession, sessionRow('alice'));
+      em.create(AdkEvent, { session: alice, seq: 1, id: 'e1', timestamp: 0.25, data: { author: 'user' } });
+      em.create(AdkEventPart, { session: alice, seq: 1, part: 1, text: 'part' });
+      em.create(AdkSessionState, { session: alice, key: 'color', value: 'red' });
       await em.flush();
       await orm.em.fork().insert(AdkCounter, { name: 'mine', value: 7 });
 
       const found = orm.em.fork();
-      const populate = ['event.session'] as const;
-      expect(await found.find(AdkEventPart, { event: { session: { userId: 'alice' } } }, { populate })).toMatchObject([
-        { text: 'part', event: { seq: 1, timestamp: 0.25, session: { userId: 'alice', createTime: 0.5 } } },
-      ]);
+      const ofAlice = { session: { userId: 'alice' } };
+      const populate = ['session'] as const;
+      const session = { userId: 'alice', createTime: 0.5 };
+      expect(await found.find(AdkEvent, ofAlice, { populate })).toMatchObject([{ seq: 1, timestamp: 0.25, session }]);
+      expect(await found.find(AdkEventPart, ofAlice, { populate })).toMatchObject([{ seq: 1, text: 'part', session }]);
       expect(await found.find(AdkSessionState, { session: { userId: 'alice' } })).toMatchObject([{ value: 'red' }]);
       expect(await found.find(AdkCounter, { name: 'mine' })).toMatchObject([{ value: 7 }]);
 
