@@ -2,8 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import { Database, FromWork } from '../database/calls/database.js';
 import type { StoredProjection } from '../database/stores/projection-store.js';
 import { aFunction, anything, condition, object } from '../model/arguments.js';
-import { AdkMikroOrmError, LogWentBackError } from '../model/errors.js';
-import { passingOf } from '../model/failures.js';
+import { LogWentBackError } from '../model/errors.js';
 import { checkKeys, givenKey } from '../model/keys.js';
 import type { CompleteLogPosition } from '../model/log-history.js';
 import { CompleteLog, type LogPage } from './complete-log.js';
@@ -70,7 +69,9 @@ const checkOptions = object<SessionProjectionOptions>(
  * await search.watch({ signal });
  * ```
  *
- * What `apply` and `clear` throw is thrown by the call that ran them, and their transaction is rolled back.
+ * What `apply`, `clear` and the work of `transactional` throw is thrown as it is by the call that ran them, and their transaction is
+ * rolled back. If they catch an error with which the server has rolled back, that call fails with `DatabaseError`. A transaction that
+ * they begin beside their own fails with `InsideTransactionError`.
  */
 export class SessionProjection<Em extends EntityManager = EntityManager> {
   readonly #em: Em;
@@ -240,17 +241,19 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
         database.retried(() =>
           // Its tables are those of the `EntityManager` that was given, also inside of a request.
           this.#em.fork({ disableContextResolution: true }).transactional(async (tx) => {
-            const isFirst = await database.join(tx).run((sql) => projections.advance(sql, stored, cursor));
+            const joined = database.join(tx);
+            const isFirst = await joined.run((sql) => projections.advance(sql, stored, cursor));
             if (!isFirst) throw new FromWork(new Overtaken());
-            try {
-              await work(tx);
-              // At the latest `transactional` would do it, and what fails there seems to be a failure of ours.
-              await tx.flush();
-            } catch (error) {
-              // What passes is tried again; the rest is the host's own, and not to be taken for a failure of ours.
-              if (error instanceof AdkMikroOrmError || passingOf(database.failureOf(error))) throw error;
-              throw new FromWork(error);
-            }
+            await joined.whole(async () => {
+              try {
+                await work(tx);
+                // At the latest `transactional` would do it, and what fails there seems to be a failure of ours.
+                await tx.flush();
+              } catch (error) {
+                // What passes is tried again; the rest is the host's own, and not to be taken for a failure of ours.
+                throw database.isPassing(error) ? error : new FromWork(error);
+              }
+            });
           }),
         ),
       )

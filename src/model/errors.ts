@@ -285,12 +285,12 @@ export class InsideTransactionError extends AdkMikroOrmError {
   readonly code = 'ADK_INSIDE_TRANSACTION';
   override name = 'InsideTransactionError';
 
-  constructor(what = 'This call is inside a transaction that it does not join, and was refused') {
-    super(
-      `${what}; nothing was read or written. ` +
-        'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session service; ' +
-        'call EventLog, SessionLeases, SessionMaintenance and migrate outside of the transaction.',
-    );
+  constructor(
+    what = 'This call is inside a transaction that it does not join, and was refused',
+    advice = 'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session service; ' +
+      'call EventLog, SessionLeases, SessionMaintenance and migrate outside of the transaction.',
+  ) {
+    super(`${what}; nothing was read or written. ${advice}`);
   }
 }
 

@@ -122,6 +122,13 @@ export const FAILURES = {
       "Look for transactions that lock rows of adk-mikro-orm and stay open, and raise 'retry.attempts' if the load is as meant.",
     passing: 'conflict',
   },
+  rolledBack: {
+    reason: 'ServerException',
+    what: 'The server had rolled back the transaction: one of its statements failed, and the error was caught',
+    advice:
+      'Let such an error end the transaction, or run the statement in a nested one, tx.transactional(…). After a deadlock begin the whole transaction again.',
+    spoilsConnection: true,
+  },
   lockTimeout: {
     reason: 'LockWaitTimeoutException',
     what: 'Another transaction held a lock for too long',

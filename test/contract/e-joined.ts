@@ -3,6 +3,7 @@ import { IsolationLevel, RequestContext, type EntityManager, type MikroORM } fro
 import { randomBytes } from 'node:crypto';
 import { adkEntities } from '../../entities/index.js';
 import { TRAITS } from '../../entities/dialect-name.js';
+import { Database } from '../../src/database/calls/database.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import {
   EventLog,
@@ -13,11 +14,11 @@ import {
   migrate,
   type Codec,
 } from '../../src/index.js';
-import { Suite, onServers, type OwnContext } from './rule.js';
+import { Suite, onInnodb, onServers, withConnections, type OwnContext, type Rule } from './rule.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { read } from './log-tools.js';
-import { LONG_LEASE, eventOf, expectCode, idsOf, range, saying } from './tools.js';
+import { LONG_LEASE, deadlock, eventOf, expectCode, idsOf, range, saying } from './tools.js';
 
 /** Calls that join one transaction, and the tables that a service has (E5). */
 export const joinedSuite = new Suite();
@@ -469,4 +470,83 @@ joinedSuite.own(
     expect(damages).toEqual([]);
   },
   onServers,
+);
+
+const TRANSACTIONS: Readonly<
+  Record<string, (em: EntityManager, work: (tx: EntityManager) => Promise<void>) => Promise<void>>
+> = {
+  'em.transactional': (em, work) => em.transactional(work),
+  'em.commit': async (em, work) => {
+    await em.begin();
+    await work(em);
+    try {
+      await em.commit();
+    } catch (error) {
+      await em.rollback();
+      throw error;
+    }
+  },
+};
+
+const CAUGHT: Readonly<
+  Record<
+    string,
+    { fail: (store: OwnContext, tx: EntityManager, other: EntityManager) => Promise<unknown>; where?: Rule['where'] }
+  >
+> = {
+  'an error': { fail: ({ query }, tx) => query('insert into host_notes (id) values (null)', [], tx) },
+  'a deadlock': { fail: deadlock, where: onInnodb },
+};
+
+for (const [name, transaction] of Object.entries(TRANSACTIONS)) {
+  for (const [what, { fail, where }] of Object.entries(CAUGHT)) {
+    joinedSuite.own(
+      'E5',
+      `${name} of a host that catches ${what} stores all that was written by calls, or fails`,
+      async (context) => {
+        const { orm, peer, service, create, stored, query } = context;
+        const caught = { code: 'ADK_DATABASE', outcome: 'none', message: expect.stringMatching(/caught/) };
+        for (const isCalledAfter of [false, true]) {
+          const session = await create();
+          const other = peer.em.fork();
+          const calls: Promise<unknown>[] = [];
+          const ended = transaction(orm.em.fork(), async (tx) => {
+            const joined = service.withEntityManager(tx);
+            await joined.appendEvent({ session, event: saying('before') });
+            await fail(context, tx, other).catch(() => undefined);
+            if (isCalledAfter) calls.push(joined.appendEvent({ session, event: saying('after') }));
+            await Promise.allSettled(calls);
+          });
+          const [outcome] = await Promise.allSettled([ended]);
+          const isDone = outcome.status === 'fulfilled';
+          for (const { status, reason } of [outcome, ...(await Promise.allSettled(calls))] as PromiseRejectedResult[]) {
+            expect(status).toBe(isDone ? 'fulfilled' : 'rejected');
+            if (!isDone) expect(reason).toMatchObject(caught);
+          }
+          expect((await stored(keyOf(session)))!.events).toHaveLength(isDone ? 1 + calls.length : 0);
+          // The connection is as it was.
+          await service.appendEvent({ session: (await service.getSession(keyOf(session)))!, event: saying('next') });
+          await query('delete from host_notes');
+        }
+      },
+      where,
+    );
+  }
+}
+
+joinedSuite.own(
+  'E5',
+  'a commit of ours that would store nothing is an error',
+  async ({ orm }) => {
+    const database = new Database(orm.em);
+    const work = () =>
+      database.transaction(async (sql) => {
+        await sql.all('select 1');
+        await sql.run('rollback');
+        await sql.run('update host_notes set id = 1 where id = 0');
+      });
+    await expectCode(database.call({ operation: 'test', key: {} }, work), 'ADK_DATABASE');
+  },
+  // PGlite does not show whether a transaction is open.
+  withConnections,
 );

@@ -1,11 +1,17 @@
-import type { EntityManager } from '@mikro-orm/core';
-import { EventLog, SessionMaintenance, SessionProjection, type CompleteLogEntry } from '../../src/index.js';
+import { TransactionPropagation, type EntityManager } from '@mikro-orm/core';
+import {
+  EventLog,
+  SessionMaintenance,
+  SessionProjection,
+  type CompleteLogEntry,
+  type SessionProjectionOptions,
+} from '../../src/index.js';
 import { Backup } from '../support/backup.js';
 import type { OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import { observed } from './log-tools.js';
-import { Suite, withConnections, type OwnContext } from './rule.js';
-import { count, errorOf, expectCode, range, saying, until } from './tools.js';
+import { Suite, onInnodb, withConnections, type OwnContext } from './rule.js';
+import { count, deadlock, errorOf, expectCode, range, saying, until } from './tools.js';
 
 /** Of section J what a host makes of the complete log in tables of its own. */
 export const projectionSuite = new Suite();
@@ -42,17 +48,21 @@ async function projecting({ scratch }: Pick<OwnContext, 'scratch'>) {
   const ledger = ledgerOf(store.query);
   await ledger.make();
   const options = { name: 'ledger', apply: ledger.add, clear: ledger.clear };
-  const on = (em: EntityManager, changed: Partial<typeof options> = {}) =>
+  const on = (em: EntityManager, changed: Partial<SessionProjectionOptions> = {}) =>
     new SessionProjection(em, { ...options, ...changed });
   return {
     store,
     ledger,
     on,
+    /** Of another ORM. */
+    other: store.peer.em.fork(),
     get projection() {
       return on(store.orm.em);
     },
   };
 }
+
+type Projecting = Awaited<ReturnType<typeof projecting>>;
 
 /** An `EntityManager` whose transactions, of forks that are made of it, call a function after their commit. */
 function afterCommit(em: EntityManager, called: () => void): EntityManager {
@@ -130,14 +140,156 @@ projectionSuite.own(
   },
 );
 
+projectionSuite.own(
+  'J5',
+  'an error of something else that apply throws is not taken for one of the database',
+  async (context) => {
+    const { store, ledger, on, projection } = await projecting(context);
+    await filled(store, 'a', 3);
+    for (const code of ['ECONNREFUSED', '40001', '40P01', 'ER_LOCK_DEADLOCK', 'SQLITE_BUSY']) {
+      const mistake = Object.assign(new Error('a search server'), { code });
+      let calls = 0;
+      const apply = async (entries: readonly CompleteLogEntry[], tx: EntityManager) => {
+        calls++;
+        await ledger.add(entries, tx);
+        throw mistake;
+      };
+      expect(await errorOf(on(store.orm.em, { apply }).catchUp())).toBe(mistake);
+      expect(calls).toBe(1);
+    }
+    await projection.catchUp();
+    expect(await ledger.rows()).toEqual(expected(['a'], 3));
+  },
+);
+
+projectionSuite.own('J5', 'nothing is called done whose transaction the server did not commit', async (context) => {
+  const { store, ledger, on, projection } = await projecting(context);
+  await filled(store, 'a', 1);
+  const session = await store.service.createSession({ appName: 'app', userId: 'alice', sessionId: 'b' });
+  for (const n of range(5))
+    await store.service.appendEvents({ session, events: range(100).map((i) => saying(`${n} ${i}`)) });
+  const all = [...expected(['a'], 1), ...expected(['b'], 500)].sort();
+  let calls = 0;
+  /** Catches the error of a statement, after which PostgreSQL makes a rollback of the commit. */
+  const catching = async (work: () => Promise<void>, tx: EntityManager) => {
+    if (++calls > 20) throw new Error('It is done again and again');
+    await work();
+    await store.query('insert into ledger (entry) values (null)', [], tx).catch(() => undefined);
+  };
+  const careless = on(store.orm.em, {
+    apply: (entries, tx) => catching(() => ledger.add(entries, tx), tx),
+    clear: (tx) => catching(() => ledger.clear(tx), tx),
+  });
+  /** Whether it was done: where it was not, an error says so. */
+  const isDone = (call: Promise<void>) =>
+    call.then(
+      () => true,
+      (error: unknown) => {
+        expect(error).toMatchObject({
+          code: 'ADK_DATABASE',
+          outcome: 'none',
+          message: expect.stringMatching(/caught/),
+        });
+        return false;
+      },
+    );
+  expect(await isDone(careless.catchUp())).toBe((await ledger.rows()).length > 0);
+  await projection.catchUp();
+  expect(await ledger.rows()).toEqual(all);
+  expect(await isDone(careless.transactional((tx) => catching(() => ledger.clear(tx), tx)))).toBe(
+    (await ledger.rows()).length === 0,
+  );
+  expect(await isDone(careless.rebuild())).toBe((await ledger.rows()).length === 0);
+  await projection.rebuild();
+  await projection.catchUp();
+  expect(await ledger.rows()).toEqual(all);
+});
+
+for (const [what, apply, isRetried] of [
+  [
+    'catches a deadlock and writes after it',
+    async ({ store, ledger, other }, entries, tx) => {
+      await ledger.add(entries, tx);
+      await deadlock(store, tx, other).catch(() => undefined);
+      await ledger.add(entries, tx);
+    },
+    false,
+  ],
+  [
+    'writes before a deadlock that it catches',
+    async ({ store, ledger, other }, entries, tx) => {
+      await ledger.add(entries, tx);
+      await deadlock(store, tx, other).catch(() => undefined);
+    },
+    false,
+  ],
+  [
+    'starts statements together of which one meets a deadlock',
+    async ({ store, ledger, other }, entries, tx) => {
+      await deadlock(store, tx, other, () => ledger.add(entries, tx));
+    },
+    true,
+  ],
+] satisfies [string, (of: Projecting, ...args: Parameters<Projecting['ledger']['add']>) => Promise<void>, boolean][]) {
+  projectionSuite.own(
+    'J5',
+    `a projection whose apply ${what} applies each entry once`,
+    async (context) => {
+      const given = await projecting(context);
+      const { store, ledger, on, projection } = given;
+      await filled(store, 'a', 3);
+      let calls = 0;
+      const meeting = on(store.orm.em, {
+        apply: (entries, tx) => (++calls > 1 ? ledger.add(entries, tx) : apply(given, entries, tx)),
+      });
+      await (isRetried ? meeting.catchUp() : expectCode(meeting.catchUp(), 'ADK_DATABASE', /caught/));
+      expect(calls).toBe(isRetried ? 2 : 1);
+      expect(await ledger.rows()).toEqual(isRetried ? expected(['a'], 3) : []);
+      await projection.catchUp();
+      expect(await ledger.rows()).toEqual(expected(['a'], 3));
+      // The connection is as it was.
+      await filled(store, 'b', 1);
+    },
+    onInnodb,
+  );
+}
+
+projectionSuite.own('J5', 'a transaction that apply begins beside its own is refused at once', async (context) => {
+  const { store, ledger, on, projection } = await projecting(context);
+  await filled(store, 'a', 3);
+  const em = store.orm.em.fork();
+  for (const begin of [
+    () => em.transactional(async () => undefined),
+    () => em.begin(),
+    (tx: EntityManager) =>
+      tx.transactional(async () => undefined, { propagation: TransactionPropagation.REQUIRES_NEW }),
+  ]) {
+    const apply = async (entries: readonly CompleteLogEntry[], tx: EntityManager) => {
+      await ledger.add(entries, tx);
+      await begin(tx);
+    };
+    await expectCode(on(store.orm.em, { apply }).catchUp(), 'ADK_INSIDE_TRANSACTION', /tx/);
+  }
+  expect(await ledger.rows()).toEqual([]);
+  await on(store.orm.em, {
+    apply: (entries, tx) => tx.transactional((inner) => ledger.add(entries, inner)),
+  }).catchUp();
+  expect(await ledger.rows()).toEqual(expected(['a'], 3));
+  await projection.catchUp();
+  expect(await ledger.rows()).toEqual(expected(['a'], 3));
+});
+
 projectionSuite.own('J5', 'entities of the host are written with the cursor', async (context) => {
   const { store, on } = await projecting(context);
   await filled(store, 'a', 2);
   const apply = async (entries: readonly CompleteLogEntry[], tx: EntityManager) => {
     for (const entry of entries) tx.persist(tx.create(HostNote, { id: entry.seq, text: textOf(entry) }));
+    await store.service.withEntityManager(tx).createSession({ appName: 'applied', userId: 'alice' });
   };
-  await on(store.orm.em, { apply }).catchUp();
-  await on(store.orm.em, { apply }).catchUp();
+  const filter = { appName: 'app' };
+  await on(store.orm.em, { apply, filter }).catchUp();
+  await on(store.orm.em, { apply, filter }).catchUp();
+  expect((await store.service.listSessions({ appName: 'applied' })).sessions).toHaveLength(1);
   expect(await store.query('select text from host_notes order by id')).toEqual([
     { text: 'a created' },
     { text: 'a 1' },

@@ -43,6 +43,9 @@ export const onServers = ({ server }: OwnHarness) => server !== undefined;
 /** What depends on statements and tables alone, and not on a driver: other drivers of the same database would repeat it. */
 export const oncePerDialect = ({ name, dialect }: OwnHarness) => name === databasesOf(dialect)[0];
 
+/** Where a deadlock rolls back, and what follows it is stored by itself. */
+export const onInnodb = ({ dialect }: OwnHarness) => dialect === 'mysql' || dialect === 'mariadb';
+
 export const onSqlite = ({ dialect }: OwnHarness) => dialect === 'sqlite';
 
 export const withConnections = ({ hasConnections }: OwnHarness) => hasConnections;

@@ -7,6 +7,7 @@ import { resolveDialect } from '../../src/database/dialects/resolve.js';
 import type { Driver } from '../../src/database/drivers/driver.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { AdkMikroOrmError } from '../../src/index.js';
+import type { OwnStore } from '../support/harnesses/harness.js';
 
 /** So long that it is not renewed while a file runs: other tests would count the renewals among their statements. */
 export const LONG_LEASE = { ttlMs: 600_000 };
@@ -96,6 +97,29 @@ export async function until(
     if (Date.now() > deadline) throw new Error('It never came about');
     await setTimeout(intervalMs);
   }
+}
+
+/**
+ * Has a transaction meet another one in a deadlock, in which the server gives up the first, since it has written less.
+ *
+ * @param em of another ORM; a fork that was made outside, since inside MikroORM forks the transaction.
+ */
+export async function deadlock(
+  { query }: Pick<OwnStore, 'query'>,
+  tx: EntityManager,
+  em: EntityManager,
+  beside?: () => Promise<void>,
+) {
+  const write = (id: number, by: EntityManager) => query('update host_notes set text = ? where id = ?', ['x', id], by);
+  await query("insert into host_notes (id, text) values (1, ''), (2, '')", [], em);
+  await write(1, tx);
+  await em.transactional(async (other) => {
+    const rows = range(200).map((n) => `(${1000 + n}, '')`);
+    await query(`insert into host_notes (id, text) values ${rows.join()}`, [], other);
+    await write(2, other);
+    const blocked = write(1, other);
+    await Promise.all([write(2, tx), beside?.()]).finally(() => blocked);
+  });
 }
 
 const STALL_MS = 200;

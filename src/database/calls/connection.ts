@@ -1,3 +1,5 @@
+import { DatabaseError } from '../../model/errors.js';
+import { FAILURES } from '../../model/failures.js';
 import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
 import { attemptTimer } from './attempt-timer.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
@@ -82,6 +84,12 @@ export interface TransactionStart {
   begin?: string | undefined;
 }
 
+/** The server has ended a transaction whose work did not notice: its commit would store nothing. */
+export function rolledBack(): DatabaseError {
+  const { rolledBack: failure } = FAILURES;
+  return new DatabaseError(failure, failure.reason, undefined, 'none');
+}
+
 /** For a statement that begins or ends a transaction or a savepoint. */
 export const COMMAND: StatementContext = {
   wants: 'change',
@@ -146,6 +154,7 @@ export class AttemptConnection {
     if (isPromise(begun)) await begun;
     try {
       const result = await work();
+      if (this.driver.isInTransaction === false) throw rolledBack();
       beforeCommit?.();
       const committed = this.command('commit');
       if (isPromise(committed)) await committed;

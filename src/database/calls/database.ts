@@ -24,7 +24,7 @@ import {
   type TransactionHooks,
 } from './connection.js';
 import type { AppendBatch, AppendsTogether, Dialect } from '../dialects/dialect.js';
-import { checking, sqlOf, type Sql } from '../sql/sql.js';
+import { checking, sqlOf, type Sql, type SqlContext } from '../sql/sql.js';
 import { resolveDialect } from '../dialects/resolve.js';
 import { supportedDialect, type DialectName } from '../../../entities/dialect-name.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
@@ -147,7 +147,7 @@ export class Database {
     this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
     const { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 } = options.retry ?? {};
     this.#retry = { attempts, forMs, baseDelayMs, maxDelayMs };
-    this.#joined = joins ? new JoinedTransaction(em, this.connections) : undefined;
+    this.#joined = joins ? new JoinedTransaction(em, this.connections, this.dialect) : undefined;
     // Now, and not in the first call: the `EntityManager` may have another schema by then.
     this.#stores = stores ?? (options.isForeign ? undefined : Stores.of(em, this.dialect));
     this.telemetry = telemetryOf(options.telemetry);
@@ -250,6 +250,16 @@ export class Database {
    */
   async retried<T>(work: () => Promise<T>, options?: AttemptOptions): Promise<T> {
     return this.#retried(() => work(), options);
+  }
+
+  /** Runs work of a host's in the transaction that is joined, see `JoinedTransaction.whole`. */
+  async whole<T>(work: () => Promise<T>): Promise<T> {
+    return this.#joined ? this.#joined.whole(work) : work();
+  }
+
+  /** Whether an error is one of this database's that may pass. What another server gives may have the same code. */
+  isPassing(error: unknown): boolean {
+    return this.#statements.hasThrown(error) && this.#passing(this.failureOf(error)) !== undefined;
   }
 
   /** Runs statements that need no transaction around them, on one connection. */
@@ -435,7 +445,13 @@ export class Database {
     return prefix;
   }
 
-  #sql(driver: Driver, isInTransaction: boolean, texts = PLAIN, prefix = '', refuse?: () => void): Sql {
+  #sql(
+    driver: Driver,
+    isInTransaction: boolean,
+    texts = PLAIN,
+    prefix = '',
+    joined?: Pick<SqlContext, 'refuse' | 'isChecked'>,
+  ): Sql {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.#orm;
     return sqlOf(this.#statements, driver, this.dialect.connections.settings, {
@@ -445,12 +461,12 @@ export class Database {
       mayPrepare: postgresql?.preparedStatements ?? true,
       isForeign,
       prefix,
-      refuse,
+      ...joined,
     });
   }
 
-  #sqlIn({ driver, refuseEnded }: JoinedConnection, texts: StoredTexts): Sql {
-    return this.#sql(driver, true, texts, '', refuseEnded);
+  #sqlIn({ driver, refuseEnded, isChecked }: JoinedConnection, texts: StoredTexts): Sql {
+    return this.#sql(driver, true, texts, '', { refuse: refuseEnded, isChecked });
   }
 
   /** What attempts run on. */

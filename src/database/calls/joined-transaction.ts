@@ -1,10 +1,13 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { InvalidArgumentError, SchemaError } from '../../model/errors.js';
+import { passingOf } from '../../model/failures.js';
 import { Queues } from '../../model/queues.js';
 import type { Driver } from '../drivers/driver.js';
-import { hasEnded, physicalOf, statementsOf } from '../orm/host-transaction.js';
-import { COMMAND, type ConnectionSource } from './connection.js';
+import type { Dialect } from '../dialects/dialect.js';
+import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
+import { COMMAND, rolledBack, type ConnectionSource } from './connection.js';
+import { failureOf } from './failure-of.js';
 
 /** The calls that join one physical transaction. */
 const calls = new Queues<object>();
@@ -15,11 +18,17 @@ interface Turn {
   isOver: boolean;
 }
 
+/** The transactions with `whole` work. Their settings were checked before they were changed for that. */
+const wholes = new WeakSet<object>();
+
 const turns = new AsyncLocalStorage<Turn>();
 
 /** One connection while nothing else of ours is sent on it. */
 export interface JoinedConnection {
+  readonly transaction: object;
   readonly driver: Driver;
+  /** Whether the settings of the connection were checked in the transaction. */
+  readonly isChecked: boolean;
   /** Comes before each statement: after the transaction it would be committed alone, or in what somebody else has begun. */
   readonly refuseEnded: () => void;
 }
@@ -31,12 +40,14 @@ export interface JoinedConnection {
 export class JoinedTransaction {
   readonly #em: EntityManager;
   readonly #source: ConnectionSource;
+  readonly #dialect: Dialect;
   #wasIn: boolean;
 
   /** @param em is in the transaction when the calls are made. */
-  constructor(em: EntityManager, source: ConnectionSource) {
+  constructor(em: EntityManager, source: ConnectionSource, dialect: Dialect) {
     this.#em = em;
     this.#source = source;
+    this.#dialect = dialect;
     this.#wasIn = this.current !== undefined;
   }
 
@@ -83,8 +94,53 @@ export class JoinedTransaction {
     };
     return statementsOf(transaction, async () => {
       refuseEnded();
-      return work({ driver: await this.#source.orm.ofTransaction(transaction), refuseEnded });
+      const driver = await this.#source.orm.ofTransaction(transaction);
+      return work({ transaction, driver, isChecked: wholes.has(physicalOf(transaction)), refuseEnded });
     });
+  }
+
+  /**
+   * Runs work of the host's that is stored as a whole with what was written in the transaction before it, or not at all: also where it
+   * catches the error with which the server has rolled back.
+   *
+   * @throws InsideTransactionError from a transaction that it begins beside this one.
+   */
+  async whole<T>(work: () => Promise<T>): Promise<T> {
+    const { explicitCommit } = this.#dialect.sql;
+    const transaction = await this.run(async ({ transaction, driver }) => {
+      wholes.add(physicalOf(transaction));
+      await this.#send(driver, 'savepoint adk_whole');
+      const commit = () => this.#refuseRolledBack(driver, 'release savepoint adk_whole');
+      if (explicitCommit) {
+        beforeEnd(transaction, {
+          commit: async () => {
+            await commit();
+            await this.#send(driver, 'commit');
+          },
+          end: () => {
+            for (const text of ['rollback', explicitCommit.off])
+              Promise.resolve(this.#send(driver, text)).catch(() => undefined);
+          },
+        });
+        await this.#send(driver, explicitCommit.on);
+      } else beforeEnd(transaction, { commit });
+      return transaction;
+    });
+    return keepingTo(transaction, work);
+  }
+
+  /** @param check a statement that fails where the server has rolled back the transaction, or whose answer shows it. */
+  async #refuseRolledBack(driver: Driver, check: string): Promise<void> {
+    try {
+      await this.#send(driver, check);
+    } catch (error) {
+      throw passingOf(failureOf(error, this.#dialect)) ? error : rolledBack();
+    }
+    if (driver.isInTransaction === false) throw rolledBack();
+  }
+
+  #send(driver: Driver, text: string) {
+    return this.#source.statements.send(driver, text, [], COMMAND);
   }
 
   /**
@@ -97,11 +153,15 @@ export class JoinedTransaction {
     rollbackFailed: (error: unknown) => void,
   ): Promise<T> {
     return this.run(async (connection) => {
+      const { transaction, driver, refuseEnded } = connection;
       const command = (text: string) => {
-        connection.refuseEnded();
-        return this.#source.statements.send(connection.driver, text, [], COMMAND);
+        refuseEnded();
+        return this.#send(driver, text);
       };
+      const { checkOpen } = this.#dialect.sql;
+      if (checkOpen !== undefined) beforeEnd(transaction, { commit: () => this.#refuseRolledBack(driver, checkOpen) });
       await command('savepoint adk');
+      if (driver.isInTransaction === false) throw rolledBack();
       try {
         const result = await work(connection);
         await command('release savepoint adk');

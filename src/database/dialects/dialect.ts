@@ -124,6 +124,18 @@ export interface DialectSql {
   readonly lockRowsOnly?: string;
 
   /**
+   * A statement that fails where the server has rolled back the transaction since one of its statements failed, or whose answer shows
+   * it (`Driver.isInTransaction`). Left out where the `commit` fails then.
+   */
+  readonly checkOpen?: string;
+
+  /**
+   * Statements between which the server stores nothing but by a `commit`, also after it has rolled back. Left out where it then accepts
+   * nothing but a `rollback`.
+   */
+  readonly explicitCommit?: { on: string; off: string };
+
+  /**
    * What makes a transaction see all rows as they are at its first statement: a statement before its `begin`, or the `begin`
    * itself. Left out where each transaction does.
    */

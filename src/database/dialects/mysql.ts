@@ -268,6 +268,10 @@ export const mysql: Dialect = {
 
     lockRowsOnly: 'set transaction isolation level read committed',
 
+    checkOpen: 'do 0',
+
+    explicitCommit: { on: 'set autocommit = 0', off: 'set autocommit = 1' },
+
     // The server's default; a host may have set another one.
     snapshot: { setting: 'set transaction isolation level repeatable read' },
 

@@ -37,6 +37,7 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   '53100': 'diskFull',
   '40001': 'deadlock',
   '40P01': 'deadlock',
+  '25P02': 'rolledBack',
   '55P03': 'lockTimeout',
   '57014': 'statementTimeout',
   '58030': 'inputOutput',
@@ -161,6 +162,8 @@ export const postgresql: Dialect = {
 
   sql: {
     ...returningSql,
+
+    checkOpen: 'select 1',
 
     snapshot: { begin: 'begin isolation level repeatable read' },
 

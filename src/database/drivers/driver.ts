@@ -31,6 +31,11 @@ export interface Driver {
   /** Whether the connection reports how many rows an `update` has changed, and not how many it matched. */
   readonly reportsChangedRows: boolean;
   /**
+   * Whether the last answer to `send` said that a transaction is open that can be committed. The answer with an error does not
+   * say so on MySQL and MariaDB. Undefined where the driver does not show it.
+   */
+  readonly isInTransaction?: boolean | undefined;
+  /**
    * Whether the settings of the connection are right at this moment, so that a statement can leave out its check of them. Undefined
    * where a driver would have to ask a server: then each statement checks by itself.
    */

@@ -1,8 +1,8 @@
-import { MysqlDriver, type MysqlStatement } from './mysql-driver.js';
+import { IN_TRANSACTION, MysqlDriver, type MysqlStatement } from './mysql-driver.js';
 
 /** The members of a connection of mariadb with callbacks that are used. */
 export interface MariadbConnection {
-  readonly info: { readonly clientCapabilities?: bigint };
+  readonly info: { readonly clientCapabilities?: bigint; readonly status: number };
   prepare(statement: MariadbStatement, done: (error: Error | null, prepared: Prepared) => void): unknown;
   query(
     statement: MariadbStatement,
@@ -61,6 +61,10 @@ export class MariadbConnector extends MysqlDriver {
   get reportsChangedRows(): boolean {
     const { clientCapabilities } = this.#connection.info;
     return clientCapabilities !== undefined && (clientCapabilities & FOUND_ROWS) === 0n;
+  }
+
+  get isInTransaction(): boolean {
+    return (this.#connection.info.status & IN_TRANSACTION) !== 0;
   }
 
   protected execute(sql: string, values: readonly unknown[], done: (error: Error | null, result: unknown) => void) {

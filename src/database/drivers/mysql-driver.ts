@@ -10,6 +10,9 @@ export interface MysqlStatement {
   nestTables: false;
 }
 
+/** The servers' flag SERVER_STATUS_IN_TRANS. */
+export const IN_TRANSACTION = 1;
+
 type Done = (error: Error | null, result: unknown) => void;
 
 /**

@@ -1,4 +1,5 @@
-import { MysqlDriver, type MysqlStatement } from './mysql-driver.js';
+import { isObject } from '../../model/objects.js';
+import { IN_TRANSACTION, MysqlDriver, type MysqlStatement } from './mysql-driver.js';
 
 /** The members of a connection of mysql2 that are used. */
 export interface Mysql2Connection {
@@ -28,6 +29,7 @@ const FOUND_ROWS = 2;
 export class Mysql2 extends MysqlDriver {
   readonly #connection: Mysql2Connection;
   readonly #options: Omit<Mysql2Statement, 'sql'>;
+  isInTransaction: boolean | undefined;
 
   constructor(connection: Mysql2Connection) {
     super();
@@ -43,11 +45,20 @@ export class Mysql2 extends MysqlDriver {
   }
 
   protected execute(sql: string, values: readonly unknown[], done: (error: Error | null, result: unknown) => void) {
-    this.#connection.execute({ sql, values: values.map(bound), ...this.#options }, done);
+    this.#connection.execute({ sql, values: values.map(bound), ...this.#options }, this.#noting(done));
   }
 
   protected query(sql: string, done: (error: Error | null, result: unknown) => void) {
-    this.#connection.query({ sql, ...this.#options, typeCast: exactly }, done);
+    this.#connection.query({ sql, ...this.#options, typeCast: exactly }, this.#noting(done));
+  }
+
+  /** Rows come without the status. */
+  #noting(done: (error: Error | null, result: unknown) => void): typeof done {
+    return (error, result) => {
+      if (isObject(result) && 'serverStatus' in result)
+        this.isInTransaction = (Number(result.serverStatus) & IN_TRANSACTION) !== 0;
+      done(error, result);
+    };
   }
 
   protected unprepare(sql: string) {

@@ -8,6 +8,7 @@ export interface PostgresClient {
   /** Whether results are asked for in binary; it overrides what a query says. */
   binary?: boolean;
   query(query: PostgresQuery, values: undefined, done: (error: Error | null, result: PostgresResult) => void): unknown;
+  readonly connection: { on(event: 'readyForQuery', listener: (message: { status: string }) => void): unknown };
 }
 
 interface PostgresQuery {
@@ -64,9 +65,13 @@ export class NodePostgres implements Driver {
   readonly #statements = new LastUsed<Statement>(KEPT_STATEMENTS, ({ name }) => this.#deallocate(name));
   #replaced = 0;
   #forgotten = 0;
+  isInTransaction: boolean | undefined;
 
   constructor(client: PostgresClient) {
     this.#client = client;
+    client.connection.on('readyForQuery', ({ status }) => {
+      this.isInTransaction = status === 'T';
+    });
   }
 
   async send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult> {

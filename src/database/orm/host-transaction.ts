@@ -1,3 +1,5 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { InsideTransactionError } from '../../model/errors.js';
 import { Queues } from '../../model/queues.js';
 
 /** What `em.getTransactionContext()` gives, as far as it is used. */
@@ -10,13 +12,11 @@ interface HostTransaction {
   readonly isRolledBack?: boolean;
 }
 
-/** The methods of knex, which send at once. */
-const KNEX_ENDS = ['commit', 'rollback'] as const;
-
 /** The methods of kysely, which give a command to send; a savepoint has those of a transaction. */
 const KYSELY_COMMANDS = ['savepoint', 'releaseSavepoint', 'rollbackToSavepoint', 'commit', 'rollback'] as const;
 
-type KnexTransaction = Record<(typeof KNEX_ENDS)[number], (...args: unknown[]) => Promise<unknown>>;
+/** The methods of knex send at once. */
+type KnexTransaction = Record<'commit' | 'rollback', (...args: unknown[]) => Promise<unknown>>;
 
 type KyselyTransaction = Record<(typeof KYSELY_COMMANDS)[number], (...args: unknown[]) => Command>;
 
@@ -30,6 +30,19 @@ const outer = new WeakMap<object, object>();
 /** The transactions and savepoints of kysely whose end was sent; kysely itself knows it when it was answered. */
 const ending = new WeakSet<object>();
 
+/** What is done at the end of a transaction. */
+interface End {
+  /** Comes before a commit. @throws where the commit would not store everything. */
+  commit(): Promise<void>;
+  /** Comes before a commit or a rollback, and sends without waiting for answers: nobody else's statement may come between. */
+  end?(): void;
+}
+
+const ends = new WeakMap<object, End>();
+
+/** The transaction that a host's work has to keep to. */
+const only = new AsyncLocalStorage<object>();
+
 /** Those of connections that were noted more than once would wait for themselves. */
 const known = new WeakSet<object>();
 
@@ -40,6 +53,24 @@ export function statementsOf<T>(transaction: object, work: () => Promise<T>): Pr
   return statements.run(physicalOf(transaction), work);
 }
 
+/** The first one that is given for a transaction counts. */
+export function beforeEnd(transaction: object, end: End): void {
+  const physical = physicalOf(transaction);
+  // The end of one that the host began before it made its first service is not seen.
+  if (known.has(physical) && !ends.has(physical)) ends.set(physical, end);
+}
+
+/** Once: after the first attempt to end the transaction the connection may be somebody else's. */
+function endOnce(transaction: object): void {
+  ends.get(transaction)?.end?.();
+  ends.delete(transaction);
+}
+
+/** Runs a host's work that may begin no other transaction on the same connections: on SQLite it would wait for its own. */
+export function keepingTo<T>(transaction: object, work: () => Promise<T>): Promise<T> {
+  return only.run(physicalOf(transaction), work);
+}
+
 /**
  * Has the transactions of a connection end between the pieces of work of `statementsOf`: in the midst of one they would commit or
  * undo a part of it. Of kysely it also learns which transactions are savepoints, or work that was begun in a savepoint would be in
@@ -47,24 +78,49 @@ export function statementsOf<T>(transaction: object, work: () => Promise<T>): Pr
  */
 export function noteTransactions(connection: { begin(options?: { ctx?: object }): Promise<object> }): void {
   const begin = connection.begin.bind(connection);
+  const begun = new WeakSet<object>();
   connection.begin = async (options) => {
+    const around = options?.ctx ? undefined : only.getStore();
+    if (around && begun.has(around) && isOpen(around)) {
+      throw new InsideTransactionError(
+        'A projection’s work has begun a transaction beside its own, which was refused',
+        'Write with the tx that apply, clear and the work of transactional() are called with, or in tx.transactional(…).',
+      );
+    }
     const transaction = await begin(options);
+    begun.add(transaction);
     if (known.has(transaction)) return transaction;
     known.add(transaction);
     if (options?.ctx) outer.set(transaction, options.ctx);
     // MikroORM's own methods also call subscribers, which may join the transaction.
     if (isKnex(transaction)) {
-      for (const name of KNEX_ENDS) {
-        const end = transaction[name];
-        transaction[name] = (...args) => statementsOf(transaction, () => end(...args));
-      }
+      const { commit, rollback } = transaction;
+      const end = (send: () => Promise<unknown>) => {
+        endOnce(transaction);
+        return send();
+      };
+      transaction.commit = (...args) =>
+        statementsOf(transaction, async () => {
+          try {
+            await ends.get(transaction)?.commit();
+          } catch (error) {
+            // MikroORM waits for the end of the transaction, and not for this promise.
+            return end(() => rollback(error));
+          }
+          return end(() => commit(...args));
+        });
+      transaction.rollback = (...args) => statementsOf(transaction, () => end(() => rollback(...args)));
     } else if (isKysely(transaction)) {
       for (const name of KYSELY_COMMANDS) {
         const command = transaction[name].bind(transaction);
         transaction[name] = (...args) => {
           const sent = command(...args);
-          const execute = () => {
-            if (name !== 'savepoint') ending.add(transaction);
+          const execute = async () => {
+            if (name === 'commit') await ends.get(transaction)?.commit();
+            if (name !== 'savepoint') {
+              ending.add(transaction);
+              endOnce(transaction);
+            }
             return sent.execute();
           };
           return { execute: () => statementsOf(transaction, execute) };

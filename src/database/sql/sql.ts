@@ -30,7 +30,9 @@ export interface SqlContext extends Omit<StatementContext, 'wants'> {
   /** What each statement begins with; see `clusterPrefix`. */
   prefix: string;
   /** Called before each statement; what it throws is thrown instead of sending it. */
-  refuse?: (() => void) | undefined;
+  refuse?: () => void;
+  /** Whether the settings were checked in the transaction before. */
+  isChecked?: boolean;
 }
 
 /**
@@ -57,7 +59,7 @@ export interface CheckExpressions {
 export function sqlOf(statements: Statements, driver: Driver, check: CheckExpressions, context: SqlContext): Sql {
   const { texts, isInTransaction, isInProcess, prefix, refuse } = context;
   // Once is enough in a transaction; outside, a pooler may send each statement to another connection of the server.
-  let isChecked = false;
+  let { isChecked = false } = context;
   const forRows: StatementContext = { ...context, wants: 'rows' };
   const forChange: StatementContext = { ...context, wants: 'change' };
   const sendNow = (given: string, values: readonly unknown[], as: StatementContext) => {

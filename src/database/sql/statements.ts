@@ -4,8 +4,10 @@ import { callHost } from '../../model/host-callbacks.js';
 import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
 import { isObject } from '../../model/objects.js';
 
-/** The member of a connection of MikroORM that is used: its `executeQuery` calls it after each statement. */
+/** The members of a connection of MikroORM that are used. They are protected in its types. */
 interface LoggingConnection {
+  /** Runs a statement, and calls `logQuery` after it. */
+  executeQuery(...args: unknown[]): Promise<unknown>;
   logQuery(shown: string, context: QueryLogContext): void;
 }
 
@@ -29,14 +31,15 @@ export class Statements {
   readonly #config: Configuration;
   readonly #connection: LoggingConnection;
   readonly #converter: ExceptionConverter;
+  readonly #errors: WeakSet<object>;
   readonly #format: (text: string, values: readonly unknown[]) => string;
 
   constructor(em: EntityManager) {
     const platform = em.getPlatform();
     this.#config = em.config;
-    // It is protected in MikroORM's types.
     this.#connection = em.getConnection() as unknown as LoggingConnection;
     this.#converter = platform.getExceptionConverter();
+    this.#errors = errorsOf(this.#connection, this.#converter);
     this.#format = (text, values) => platform.formatQuery(text, values);
   }
 
@@ -80,6 +83,11 @@ export class Statements {
     }
   }
 
+  /** Whether this is an error of a statement on this database, of ours or of the host's. */
+  hasThrown(error: unknown): boolean {
+    return isObject(error) && this.#errors.has(error);
+  }
+
   /** What the host's log shows of a statement. */
   #shown(query: string, values: readonly unknown[]): string {
     return this.#config.getLogger().isEnabled('query-params') ? this.#format(query, values) : query;
@@ -92,6 +100,33 @@ export class Statements {
     if (!('sql' in converted)) Object.assign(converted, { sql: query });
     return converted;
   }
+}
+
+const noted = new WeakMap<object, WeakSet<object>>();
+
+/** The errors of an ORM's statements: those of another database may have the same classes and codes. */
+function errorsOf(connection: LoggingConnection, converter: ExceptionConverter): WeakSet<object> {
+  const known = noted.get(connection);
+  if (known) return known;
+  const errors = new WeakSet<object>();
+  noted.set(connection, errors);
+  const convert = converter.convertException.bind(converter);
+  converter.convertException = (error) => {
+    const converted = convert(error);
+    errors.add(converted);
+    return converted;
+  };
+  // Not converted is what the connection itself is asked for.
+  const execute = connection.executeQuery.bind(connection);
+  connection.executeQuery = async (...args) => {
+    try {
+      return await execute(...args);
+    } catch (error) {
+      if (isObject(error)) errors.add(error);
+      throw error;
+    }
+  };
+  return errors;
 }
 
 /** `instanceof` does not do: an error of native code is none under jest. */
