@@ -23,6 +23,8 @@ export interface Block {
   heading: string;
   line: number;
   code: string;
+  /** Whether it is a program by itself, which is lent nothing. */
+  isProgram?: boolean;
 }
 
 /**
@@ -50,6 +52,13 @@ export function blocksOf(page: string): Block[] {
     const heading = [...above.matchAll(/^#+ (.*)$/gm)].at(-1)?.[1] ?? '';
     return { page, heading, line: above.split('\n').length, code };
   });
+}
+
+/** What is run of a page: each block by itself; of a guide all of them, put together from the top. */
+export function programsOf(page: string): Block[] {
+  const [first, ...others] = blocksOf(page);
+  if (!first || !page.startsWith('docs/guides/')) return blocksOf(page);
+  return [{ ...first, code: [first, ...others].map(({ code }) => code).join('\n'), isProgram: true }];
 }
 
 /** A block as a module: what it declares is returned by `run`, what it doesn't declare comes from `given.ts`. */
@@ -99,7 +108,7 @@ export async function compile(root: string, blocks: readonly Block[], names: rea
   const modules = new Map(
     blocks.map((block) => [
       path.join(root, `test/hosts/docs/${block.page.replaceAll('/', '-')}-${block.line}.ts`),
-      moduleOf(block, names),
+      moduleOf(block, block.isProgram ? [] : names),
     ]),
   );
   const { config } = ts.readConfigFile(path.join(root, 'tsconfig.json'), (file) => ts.sys.readFile(file)) as {

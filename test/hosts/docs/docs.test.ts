@@ -1,5 +1,5 @@
-import { LogLevel, setLogLevel, type Event } from '@google/adk';
-import { MikroORM } from '@mikro-orm/core';
+import { LogLevel, createEvent, setLogLevel, type Event } from '@google/adk';
+import { MikroORM, type EntityManager } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,48 +10,52 @@ import type { Studio } from '../../../src/studio/index.js';
 import { FAILURES, passingOf, type Failure } from '../../../src/model/failures.js';
 import { navigationProblems } from '../../../site/navigation.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
-import { OTHER_PAGES, blocksOf, compile, docsPages, pages, type Block, type Compiled } from './blocks.js';
+import { OTHER_PAGES, blocksOf, compile, docsPages, pages, programsOf, type Block, type Compiled } from './blocks.js';
 import { given, takeBack, type Given } from './given.js';
 
 const root = process.cwd();
-const blocks = pages().flatMap(blocksOf);
+/** The first one is that of the README, which the guides continue. */
+const blocks = pages().flatMap(programsOf);
 
 /** What a block must have done, by its page and heading; `declared` holds the block's own constants. */
 const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>) => Promise<void> | void> = {
-  'README.md adk-mikro-orm': async () => {
-    const orm = await MikroORM.init({ driver: SqliteDriver, dbName: 'sessions.db', entities: adkEntities() });
-    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
-    await orm.close();
-    expect(rows.map(({ data }) => (data as Event).content?.parts)).toEqual([
-      [{ text: 'Hello!' }],
-      [{ text: 'You said: Hello!' }],
-    ]);
-  },
+  'README.md adk-mikro-orm': () =>
+    withSessions(async (em) => {
+      const rows = await em.find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+      expect(rows.map(({ data }) => (data as Event).content?.parts)).toEqual([
+        [{ text: 'Hello!' }],
+        [{ text: 'You said: Hello!' }],
+      ]);
+    }),
   "docs/coming-from.md Coming from ADK's own services": async (_given, { orm, sessionService }) => {
     await (sessionService as api.MikroOrmSessionService).createSession({ appName: 'support', userId: 'ada' });
     expect(await (orm as MikroORM).em.fork().count(AdkSession)).toBe(1);
   },
-  'docs/guides/after-a-crash.md Keep a conversation after a crash': async ({ orm }) => {
-    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
-    expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);
-  },
-  'docs/guides/delete-a-person.md Delete a person': async ({ orm }, { copy }) => {
+  'docs/guides/after-a-crash.md Keep a conversation after a crash': () =>
+    withSessions(async (em) => {
+      const rows = await em.find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
+      const authors = ['user', 'assistant', 'assistant', 'assistant', 'user', 'assistant'];
+      expect(rows.map(({ data }) => (data as Event).author)).toEqual(authors);
+      expect((rows[3]!.data as Event).content?.parts).toMatchObject([{ functionResponse: { id: 'killed' } }]);
+    }),
+  'docs/guides/delete-a-person.md Delete a person': async (_given, { copy }) => {
     const kinds = (copy as string[]).map((line) => (JSON.parse(line) as { type: string }).type);
-    expect(kinds).toEqual(['user', 'session', 'event']);
-    const em = orm.em.fork();
-    expect([await em.count(AdkSession), await em.count(AdkEvent), await em.count(AdkUserState)]).toEqual([0, 0, 0]);
+    expect(kinds).toEqual(['session', 'event', 'event', 'event']);
+    await withSessions(async (em) => expect([await em.count(AdkSession), await em.count(AdkEvent)]).toEqual([0, 0]));
   },
-  'docs/guides/several-workers.md Several workers': async ({ orm }, { both }) => {
+  'docs/guides/several-workers.md Several workers': async (_given, { both }) => {
     expect(both).toMatchObject({ state: { planner: 'ready', writer: 'ready' } });
-    const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
-    expect(rows.map(({ data }) => (data as Event).author).sort()).toEqual(['planner', 'support', 'writer']);
+    await withSessions(async (em) => {
+      const rows = await em.find(AdkEvent, {}, { orderBy: { seq: 'desc' }, limit: 2 });
+      expect(rows.map(({ data }) => (data as Event).author).sort()).toEqual(['planner', 'writer']);
+    });
   },
-  'docs/guides/upgrade.md Upgrade': async ({ orm }) =>
-    expect(await migrationNames(orm)).toEqual([expect.stringContaining('adk_initial')]),
-  'docs/guides/which-database.md Which database?': async (_given, { orm, sessionService }) => {
-    await (sessionService as api.MikroOrmSessionService).createSession({ appName: 'support', userId: 'ada' });
-    expect(await (orm as MikroORM).em.fork().count(AdkSession)).toBe(1);
-  },
+  'docs/guides/upgrade.md Upgrade': () =>
+    withSessions(async (em) => {
+      const rows = await em.getConnection().execute('select name from mikro_orm_migrations order by name');
+      expect(rows).toEqual([{ name: expect.stringContaining('adk_initial') }]);
+    }),
+  'docs/guides/which-database.md Which database?': () => expect(existsSync('agents.db')).toBe(true),
   'docs/event-log.md The event log': (_given, { messages }) =>
     expect(messages).toMatchObject([{ author: 'support', toolCalls: [{ name: 'ask_user' }] }]),
   'docs/event-log.md A database that went back': (_given, { kept, from }) => {
@@ -195,10 +199,24 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(await orm.em.fork().count(AdkEvent, { id: event.id })).toBe(1),
 };
 
-async function migrationNames(orm: MikroORM): Promise<string[]> {
-  const rows = await orm.em.getConnection().execute('select name from mikro_orm_migrations order by name');
-  return (rows as { name: string }[]).map(({ name }) => name);
+/** Looks at the database of the first program. */
+async function withSessions(work: (em: EntityManager) => Promise<void>): Promise<void> {
+  const orm = await MikroORM.init({ driver: SqliteDriver, dbName: 'sessions.db', entities: adkEntities() });
+  try {
+    await work(orm.em.fork());
+  } finally {
+    await orm.close();
+  }
 }
+
+/** What a process that was killed has left in the session of the first program: a call without its response. */
+const leaveCall = () =>
+  withSessions(async (em) => {
+    const service = new api.MikroOrmSessionService(em);
+    const session = await service.getSession({ appName: 'support', userId: 'ada', sessionId: 'first' });
+    const content = { role: 'model', parts: [{ functionCall: { id: 'killed', name: 'search', args: {} } }] };
+    await service.appendEvent({ session: session!, event: createEvent({ author: 'assistant', content }) });
+  });
 
 const nameOf = ({ page, heading }: Block) => `${page} ${heading}`;
 
@@ -237,11 +255,17 @@ describe('the code in README and docs', () => {
       expect(complaints).toEqual([]);
 
       const lent = await given();
+      if (blocks[i]!.isProgram) {
+        process.chdir(mkdtempSync(path.join(folder, 'guide-')));
+        await compiled[0]!.run(lent);
+        await leaveCall();
+      }
       const declared = await run(lent);
       await EXPECTED[nameOf(blocks[i]!)]?.(lent, declared);
 
       await takeBack(lent);
       if (declared.orm instanceof MikroORM) await declared.orm.close();
+      process.chdir(folder);
     },
   );
 
