@@ -3,6 +3,7 @@ import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { ErrorContext } from '../model/options.js';
+import { onAbort } from '../model/signals.js';
 
 /** The events in memory at a time, for each reader. */
 export const BATCH = 200;
@@ -68,19 +69,11 @@ export class ReaderCall {
     return this.#database.call(this.#context, work);
   }
 
-  async #orAborted<T>(work: Promise<T>): Promise<T> {
-    const { signal } = this;
-    if (!signal) return work;
+  #orAborted<T>(work: Promise<T>): Promise<T> {
     let stop = () => {};
     const aborted = new Promise<never>((_, reject) => {
-      stop = () => reject(new Aborted());
-      if (signal.aborted) stop();
-      signal.addEventListener('abort', stop);
+      stop = onAbort(this.signal, () => reject(new Aborted()));
     });
-    try {
-      return await Promise.race([work, aborted]);
-    } finally {
-      signal.removeEventListener('abort', stop);
-    }
+    return Promise.race([work, aborted]).finally(stop);
   }
 }

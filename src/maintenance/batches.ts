@@ -1,6 +1,6 @@
-import { setTimeout } from 'node:timers/promises';
 import { callHost } from '../model/host-callbacks.js';
 import type { MaintenanceProgress, MaintenanceResult } from '../model/progress.js';
+import { pause } from '../model/signals.js';
 import { deletionBatchSize, type BatchOptions } from './options.js';
 
 /** Counts what one call does, and says when it is to end. */
@@ -33,8 +33,7 @@ export class Batches {
   async mayBegin(): Promise<boolean> {
     if (this.#isPauseDue && !this.#mustEnd) {
       this.#isPauseDue = false;
-      // The signal ends the wait, which then rejects.
-      await setTimeout(this.#pauseMs, undefined, { signal: this.#options.signal }).catch(() => undefined);
+      await pause(this.#pauseMs, this.#options.signal);
     }
     this.#more ||= this.#mustEnd;
     return !this.#more;

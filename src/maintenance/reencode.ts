@@ -1,4 +1,3 @@
-import { setTimeout } from 'node:timers/promises';
 import type { Database } from '../database/calls/database.js';
 import { RECODED_TABLES, type RecodedTable, type StoredText } from '../database/stores/recode-store.js';
 import { encodingOf } from '../model/codec.js';
@@ -6,6 +5,7 @@ import { callHost } from '../model/host-callbacks.js';
 import { isPromise } from '../model/maybe-promise.js';
 import { givenKey } from '../model/keys.js';
 import type { ReencodeResult } from '../model/progress.js';
+import { pause } from '../model/signals.js';
 import { CallInParts } from './call-in-parts.js';
 import { reencodeBatchSize, type ReencodeOptions } from './options.js';
 
@@ -111,8 +111,7 @@ class ReencodeRun {
     this.#done.batches++;
     callHost(this.#options.onProgress, this.result);
     const { pauseMs = this.#database.dialect.sql.turnMs ?? 0, dryRun, signal } = this.#options;
-    // The signal ends the wait, which then rejects.
-    if (pauseMs > 0 && !dryRun) await setTimeout(pauseMs, undefined, { signal }).catch(() => undefined);
+    if (pauseMs > 0 && !dryRun) await pause(pauseMs, signal);
   }
 
   /** @returns the texts that are not stored as the codec stores them now. */

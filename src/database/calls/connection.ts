@@ -1,5 +1,6 @@
 import { DatabaseError } from '../../model/errors.js';
 import { FAILURES } from '../../model/failures.js';
+import { onAbort } from '../../model/signals.js';
 import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
 import { attemptTimer } from './attempt-timer.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
@@ -210,7 +211,7 @@ export class AttemptConnection {
 export class Deadline {
   readonly #timer: ReturnType<typeof attemptTimer> | undefined;
   readonly #running: ReturnType<ReturnType<typeof attemptTimer>['start']> | undefined;
-  readonly #signal: AbortSignal | undefined;
+  readonly #stop: () => void;
   #grace: NodeJS.Timeout | undefined;
   #over: Error | undefined;
   /** Ends what is waited for. */
@@ -222,14 +223,10 @@ export class Deadline {
       this.#timer = attemptTimer(timeoutMs);
       this.#running = this.#timer.start(() => this.#isOver(new TimedOut(this.#hadConnection)));
     }
-    this.#signal = signal;
-    if (signal?.aborted) this.#abort();
-    else signal?.addEventListener('abort', this.#abort);
+    this.#stop = onAbort(signal, () => {
+      this.#grace = setTimeout(() => this.#isOver(new Aborted()), GRACE_MS);
+    });
   }
-
-  readonly #abort = () => {
-    this.#grace = setTimeout(() => this.#isOver(new Aborted()), GRACE_MS);
-  };
 
   #isOver(error: Error): void {
     this.#over = error;
@@ -262,6 +259,6 @@ export class Deadline {
   clear(): void {
     if (this.#running) this.#timer?.stop(this.#running);
     clearTimeout(this.#grace);
-    this.#signal?.removeEventListener('abort', this.#abort);
+    this.#stop();
   }
 }

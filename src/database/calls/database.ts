@@ -1,5 +1,4 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { setTimeout } from 'node:timers/promises';
 import {
   AdkMikroOrmError,
   CodecError,
@@ -15,6 +14,7 @@ import { callHost } from '../../model/host-callbacks.js';
 import type { MaybePromise } from '../../model/maybe-promise.js';
 import { StoredTexts, TextsAwaited } from '../../model/stored-texts.js';
 import type { CommonOptions, ErrorContext } from '../../model/options.js';
+import { onAbort, pause } from '../../model/signals.js';
 import {
   Aborted,
   Deadline,
@@ -390,19 +390,20 @@ export class Database {
   /** Waits for a codec as long as an attempt may take (contract O3). @throws CodecError, Aborted. */
   async #within(ready: Promise<unknown>, signal?: AbortSignal): Promise<void> {
     const timeoutMs = this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-    const ended = new AbortController();
-    const signals = signal ? [signal, ended.signal] : [ended.signal];
-    const late = async () => {
-      const options = { signal: AbortSignal.any(signals) };
-      await setTimeout(timeoutMs === 0 ? MOST_MS : timeoutMs, undefined, options).catch(() => {
-        throw new Aborted();
-      });
-      throw new CodecError(`A codec did not answer within ${timeoutMs} ms.`);
-    };
+    let end = () => {};
+    const late = new Promise<never>((_, reject) => {
+      const isLate = () => reject(new CodecError(`A codec did not answer within ${timeoutMs} ms.`));
+      const timer = setTimeout(isLate, timeoutMs === 0 ? MOST_MS : timeoutMs);
+      const stop = onAbort(signal, () => reject(new Aborted()));
+      end = () => {
+        clearTimeout(timer);
+        stop();
+      };
+    });
     try {
-      await Promise.race([ready, late()]);
+      await Promise.race([ready, late]);
     } finally {
-      ended.abort();
+      end();
     }
   }
 
@@ -520,7 +521,7 @@ export class Database {
           // A driver that waited for a lock of SQLite would stop the process, so the attempt is made again until the lock is free.
           lockBegan ??= performance.now();
           if (this.#orm.mustWaitForLocks && performance.now() - lockBegan < LOCK_TIMEOUT_MS) {
-            await setTimeout(Math.random() * LOCK_PAUSE_MS);
+            await pause(Math.random() * LOCK_PAUSE_MS);
             waited?.();
             tries--;
             continue;
@@ -545,9 +546,8 @@ export class Database {
       }
       const longest = Math.min(this.#retry.maxDelayMs, this.#retry.baseDelayMs * 2 ** (tries - 1));
       // The pause is random, or transactions that met once meet again.
-      await setTimeout(Math.random() * longest, undefined, signal && { signal }).catch(() => {
-        throw new Aborted();
-      });
+      await pause(Math.random() * longest, signal);
+      if (signal?.aborted) throw new Aborted();
     }
   }
 

@@ -1,3 +1,5 @@
+import { onAbort } from '../../model/signals.js';
+
 interface Waiter {
   resolve(): void;
   reject(error: unknown): void;
@@ -13,26 +15,18 @@ export class Waiters {
 
   /** @returns after the next `resolve`, or at once when the signal fires; rejects with the error of the next `reject`. */
   wait(signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted) {
-        resolve();
-        return;
-      }
-      const finish = () => {
-        this.#waiting.delete(waiter);
-        signal?.removeEventListener('abort', finish);
-        resolve();
-      };
+    let stop = () => {};
+    return new Promise<void>((resolve, reject) => {
       const waiter: Waiter = {
-        resolve: finish,
-        reject: (error) => {
-          signal?.removeEventListener('abort', finish);
-          reject(error instanceof Error ? error : new Error(String(error)));
-        },
+        resolve,
+        reject: (error) => reject(error instanceof Error ? error : new Error(String(error))),
       };
-      signal?.addEventListener('abort', finish);
       this.#waiting.add(waiter);
-    });
+      stop = onAbort(signal, () => {
+        this.#waiting.delete(waiter);
+        resolve();
+      });
+    }).finally(() => stop());
   }
 
   resolve(): void {

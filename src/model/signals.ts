@@ -1,0 +1,55 @@
+interface Listening {
+  readonly actions: Set<() => void>;
+  readonly listener: () => void;
+}
+
+/** By the host's signals. */
+const listening = new WeakMap<AbortSignal, Listening>();
+
+/**
+ * Calls `action` when a signal fires, at once if it has fired. All actions share one listener: Node.js 20 warns when a signal has
+ * eleven.
+ *
+ * @returns what ends that.
+ */
+export function onAbort(signal: AbortSignal | undefined, action: () => void): () => void {
+  if (!signal) return () => undefined;
+  if (signal.aborted) {
+    action();
+    return () => undefined;
+  }
+  const { actions, listener } = listening.get(signal) ?? listen(signal);
+  // Not the function itself, which may be given twice.
+  const own = () => action();
+  actions.add(own);
+  return () => {
+    if (!actions.delete(own) || actions.size > 0) return;
+    listening.delete(signal);
+    signal.removeEventListener('abort', listener);
+  };
+}
+
+function listen(signal: AbortSignal): Listening {
+  const actions = new Set<() => void>();
+  const listener = () => {
+    for (const action of actions) action();
+  };
+  const started = { actions, listener };
+  listening.set(signal, started);
+  signal.addEventListener('abort', listener);
+  return started;
+}
+
+/** Waits, in ms, or until the signal fires. */
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    let stop = () => {};
+    const end = () => {
+      clearTimeout(timer);
+      stop();
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    stop = onAbort(signal, end);
+  });
+}
