@@ -14,13 +14,16 @@ export const adkChange = ({ named, table }: Naming) =>
       name: 'AdkChange',
       ...table('changes'),
       properties: {
-        // SQLite counts in an `integer` alone, which MikroORM would take for another type, and make the table anew each time.
-        id: p.bigint('number').fieldName('change_id').primary().autoincrement().ignoreSchemaChanges('type'),
-        appName: key('app_name', KEY_LENGTHS.appName),
+        appName: key('app_name', KEY_LENGTHS.appName).primary(),
         /** Empty where state of the app alone was changed. */
-        userId: key('user_id', KEY_LENGTHS.userId),
+        userId: key('user_id', KEY_LENGTHS.userId).primary(),
         /** Empty where state of the app or the user was changed. */
-        sessionId: key('session_id', KEY_LENGTHS.sessionId),
+        sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
+        /**
+         * In the order in which a session's changes were made, counted by its row. Where there is no row, of state of user or app and,
+         * below 0, of a deletion, each process counts from a random number.
+         */
+        id: p.bigint('number').fieldName('change_id').primary().autoincrement(false).unsigned(false),
         kind: p.string().fieldName('kind').length(16),
         /** The number of the session's newest event at that time. */
         seq: p.integer().fieldName('seq'),
@@ -38,10 +41,7 @@ export const adkChange = ({ named, table }: Naming) =>
          */
         number: p.bigint('number').fieldName('number').nullable(),
       },
-      indexes: [
-        { name: named('changes_number'), properties: ['number', 'id'] },
-        { name: named('changes_session'), properties: ['appName', 'userId', 'sessionId'] },
-      ],
+      indexes: [{ name: named('changes_number'), properties: ['number', 'id'] }],
     }),
   );
 

@@ -24,6 +24,8 @@ export const adkSession = ({ named, table }: Naming) =>
         lastSeq: p.integer().fieldName('last_seq').default(0),
         /** The number of the oldest event that is kept; above `lastSeq` when all were trimmed. */
         firstSeq: p.integer().fieldName('first_seq').default(1),
+        /** The id of the newest change that was recorded of it; the first one's is the time of its creation, in µs. */
+        lastChange: p.bigint('number').fieldName('last_change').defaultRaw('0'),
         createTime: time('create_time'),
         lastUpdateTime: time('last_update_time'),
         /** Who holds the lease, see `SessionLeases`; null when nobody does. */

@@ -197,8 +197,8 @@ function texts({ hex, text, json }: Functions, { insertMissing }: BareDriver) {
       'create table growth_templates (n int primary key, text text not null)',
     ],
     insertNumbers: 'insert into growth_numbers (n) select n + ? from growth_numbers',
-    insertSessions: `insert into adk_sessions (${key}, incarnation, origin, last_seq, create_time, last_update_time, title, labels)
-      select ${key}, incarnation, incarnation, length, create_time, create_time + length * step, title, ${json('labels')} ${ofBatch}`,
+    insertSessions: `insert into adk_sessions (${key}, incarnation, origin, last_change, last_seq, create_time, last_update_time, title, labels)
+      select ${key}, incarnation, incarnation, 1, length, create_time, create_time + length * step, title, ${json('labels')} ${ofBatch}`,
     insertEvents: `insert into adk_events (${key}, seq, event_id, timestamp, data, position)
       select s.app_name, s.user_id, s.session_id, n.n, ${idOf('n.n')}, ${time}, ${json(event)},
         ? + row_number() over (order by ${time}, s.ordinal)
@@ -216,8 +216,8 @@ function texts({ hex, text, json }: Functions, { insertMissing }: BareDriver) {
         select app_name, 'open', ${json("'true'")}, null ${ofBatch} group by app_name ${insertMissing.end}`,
     ],
     // Before the first event of the session.
-    insertChanges: `insert into adk_changes (${key}, kind, seq, time, data, position, number)
-      select ${key}, 'created', 0, timestamp, ${json(`'{"city":"Lisbon"}'`)}, position - 1, ? + row_number() over (order by position)
+    insertChanges: `insert into adk_changes (${key}, change_id, kind, seq, time, data, position, number)
+      select ${key}, 1, 'created', 0, timestamp, ${json(`'{"city":"Lisbon"}'`)}, position - 1, ? + row_number() over (order by position)
       from adk_events where seq = 1 and position > ? and position <= ? order by position`,
   };
 }

@@ -265,8 +265,8 @@ async function fill(ours: Ours, sessions: number, length: number): Promise<void>
   }
   // As `createSession` records it for the event log.
   await ours.orm.em.getConnection().execute(`insert into adk_changes
-    (app_name, user_id, session_id, kind, seq, time, data)
-    select app_name, user_id, session_id, 'created', 0, create_time, '{}' from adk_sessions as s
+    (app_name, user_id, session_id, change_id, kind, seq, time, data)
+    select app_name, user_id, session_id, 0, 'created', 0, create_time, '{}' from adk_sessions as s
     where not exists (select 1 from adk_changes as c
       where c.app_name = s.app_name and c.user_id = s.user_id and c.session_id = s.session_id)`);
 }

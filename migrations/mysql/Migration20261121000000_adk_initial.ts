@@ -23,6 +23,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       status varchar(8) not null default 'active',
       last_seq int not null default 0,
       first_seq int not null default 1,
+      last_change bigint not null default 0,
       create_time double not null,
       last_update_time double not null,
       lease_holder varchar(255) null,
@@ -92,10 +93,10 @@ export class Migration20261121000000_adk_initial extends Migration {
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_changes (
-      change_id bigint unsigned not null auto_increment,
       app_name varchar(128) collate utf8mb4_0900_bin not null,
       user_id varchar(191) collate utf8mb4_0900_bin not null,
       session_id varchar(191) collate utf8mb4_0900_bin not null,
+      change_id bigint not null,
       kind varchar(16) not null,
       seq int not null,
       event_seq int null,
@@ -103,9 +104,8 @@ export class Migration20261121000000_adk_initial extends Migration {
       data longtext null,
       position bigint null,
       number bigint null,
-      primary key (change_id),
-      index adk_changes_number (number, change_id),
-      index adk_changes_session (app_name, user_id, session_id)
+      primary key (app_name, user_id, session_id, change_id),
+      index adk_changes_number (number, change_id)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
 
     this.addSql(`create table if not exists adk_projections (

@@ -26,6 +26,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       status varchar(8) not null default 'active',
       last_seq int not null default 0,
       first_seq int not null default 1,
+      last_change bigint not null default 0,
       create_time double precision not null,
       last_update_time double precision not null,
       lease_holder varchar(255) null,
@@ -98,10 +99,10 @@ export class Migration20261121000000_adk_initial extends Migration {
     )`);
 
     this.addSql(`create table if not exists adk_changes (
-      change_id bigserial,
       app_name varchar(128) collate "C" not null,
       user_id varchar(191) collate "C" not null,
       session_id varchar(191) collate "C" not null,
+      change_id bigint not null,
       kind varchar(16) not null,
       seq int not null,
       event_seq int null,
@@ -109,11 +110,9 @@ export class Migration20261121000000_adk_initial extends Migration {
       data json null,
       position bigint null,
       number bigint null,
-      constraint adk_changes_pkey primary key (change_id)
+      constraint adk_changes_pkey primary key (app_name, user_id, session_id, change_id)
     )`);
     this.addSql('create index if not exists adk_changes_number on adk_changes (number, change_id)');
-    this.addSql(`create index if not exists adk_changes_session
-      on adk_changes (app_name, user_id, session_id)`);
 
     this.addSql(`create table if not exists adk_projections (
       name varchar(191) collate "C" not null,

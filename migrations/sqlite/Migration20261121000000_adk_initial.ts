@@ -20,6 +20,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       status text not null default 'active',
       last_seq integer not null default 0,
       first_seq integer not null default 1,
+      last_change bigint not null default 0,
       create_time double not null,
       last_update_time double not null,
       lease_holder text null,
@@ -93,21 +94,20 @@ export class Migration20261121000000_adk_initial extends Migration {
     )`);
 
     this.addSql(`create table if not exists adk_changes (
-      change_id integer not null primary key autoincrement,
       app_name text not null,
       user_id text not null,
       session_id text not null,
+      change_id bigint not null,
       kind text not null,
       seq integer not null,
       event_seq integer null,
       time double not null,
       data text null,
       position bigint null,
-      number bigint null
+      number bigint null,
+      primary key (app_name, user_id, session_id, change_id)
     )`);
     this.addSql('create index if not exists adk_changes_number on adk_changes (number, change_id)');
-    this.addSql(`create index if not exists adk_changes_session
-      on adk_changes (app_name, user_id, session_id)`);
 
     this.addSql(`create table if not exists adk_projections (
       name text not null primary key,

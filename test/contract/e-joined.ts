@@ -111,7 +111,7 @@ async function tablesOf({ query }: OwnContext, appName: string): Promise<object[
     'session_id, state_key, value, event_id from adk_session_states where app_name = ? order by session_id, state_key',
     'user_id, state_key, value, event_id from adk_user_states where app_name = ? order by state_key',
     'state_key, value, event_id from adk_app_states where app_name = ? order by state_key',
-    'session_id, kind, seq, event_seq, data from adk_changes where app_name = ? order by change_id',
+    'session_id, kind, seq, event_seq, data from adk_changes where app_name = ? order by session_id, kind, seq',
   ])
     rows.push(await query(`select ${text}`, [appName]));
   return rows;

@@ -158,8 +158,8 @@ schemaSuite.own(
     await log.head();
     // Changes of other sessions, as many as a planner needs to look for an index.
     for (const i of range(20)) {
-      await query(`insert into adk_changes (app_name, user_id, session_id, kind, seq, time, position, number)
-      select 'elsewhere ${i}', user_id, session_id, 'state', 0, 0, 1000000, change_id + ${10_000 * (i + 1)}
+      await query(`insert into adk_changes (app_name, user_id, session_id, change_id, kind, seq, time, position, number)
+      select 'elsewhere ${i}', user_id, session_id, change_id, 'state', 0, 0, 1000000, abs(change_id) % 1000 + ${10_000 * (i + 1)}
         from adk_changes where app_name = 'app'`);
     }
     await query(harnessOf(orm.em).plan.analyze);

@@ -791,8 +791,8 @@ logSuite.own(
       `insert into adk_sessions (app_name, user_id, session_id, incarnation, origin, create_time, last_update_time)
      select 'elsewhere', user_id, session_id, incarnation, origin, create_time, last_update_time from adk_sessions`,
     );
-    await query(`insert into adk_changes (app_name, user_id, session_id, kind, seq, time)
-     select 'elsewhere', user_id, session_id, 'state', seq, 0 from adk_events`);
+    await query(`insert into adk_changes (app_name, user_id, session_id, change_id, kind, seq, time)
+     select 'elsewhere', user_id, session_id, seq, 'state', seq, 0 from adk_events`);
     const log = new EventLog(orm.em, { pollIntervalMs: NEVER_MS });
     expect((await log.head()).position).toBe(10_000);
     const { plan } = harness;

@@ -1024,8 +1024,8 @@ maintenanceSuite.own(
     select app_name, user_id, session_id, seq, 0, 'x' from adk_events`);
     await query(`insert into adk_app_states (app_name, state_key, value)
     select app_name, session_id, '1' from adk_sessions`);
-    await query(`insert into adk_changes (app_name, user_id, session_id, kind, seq, time)
-    select app_name, state_key, state_key, 'state', 0, 0 from adk_app_states`);
+    await query(`insert into adk_changes (app_name, user_id, session_id, change_id, kind, seq, time)
+    select app_name, state_key, state_key, 1, 'state', 0, 0 from adk_app_states`);
     for (const key of upTo(20)) {
       await query(`insert into adk_session_states (app_name, user_id, session_id, state_key, value)
       select app_name, user_id, session_id, 'key ${key}', '1' from adk_sessions where app_name like 'app %'`);

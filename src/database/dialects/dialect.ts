@@ -202,10 +202,11 @@ export interface DialectSql {
   readonly joinByNumber?: (table: string, alias: string, on: string) => string;
 
   /**
-   * An `update` that gives positions to events; its values are app name, user id, session id, number and position of
-   * each. It may lock these rows only: appends to the same sessions would wait for a larger lock.
+   * An `update` that gives places in the log to events or changes; its values are app name, user id, session id, what numbers them
+   * in their session, and the columns to set, of each. It may lock these rows only: appends to the same sessions would wait for a
+   * larger lock.
    */
-  setPositions(events: string, count: number): string;
+  setPlaces(table: string, numberedBy: string, set: readonly string[], count: number): string;
 
   /**
    * Begins an `update` whose condition is on the columns of an index; `primary` stands for the primary key. InnoDB would scan

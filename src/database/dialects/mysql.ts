@@ -3,7 +3,7 @@ import type { Failure } from '../../model/failures.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { numberOf } from '../sql/row-values.js';
 import { checking } from '../sql/sql.js';
-import { isSameEvent, placeholders } from '../sql/tables.js';
+import { isSameSession, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { addToLastSeq, lockBySelect } from './session-row.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
@@ -313,13 +313,13 @@ export const mysql: Dialect = {
 
     // With `straight_join` and `force index`: otherwise a server scans a table that is small, and locks all rows and the
     // gaps into which appends insert. With `union all`, since the servers have no common syntax for lists of values.
-    setPositions: (events, count) =>
+    setPlaces: (table, numberedBy, set, count) =>
       `update (
-         select ? as app_name, ? as user_id, ? as session_id, ? as seq, ? as position
-         ${'union all select ?, ?, ?, ?, ? '.repeat(count - 1)}) as given
-       straight_join ${events} as e force index (primary)
-         on ${isSameEvent('e', 'given')}
-       set e.position = given.position`,
+         select ? as app_name, ? as user_id, ? as session_id, ${[numberedBy, ...set].map((column) => `? as ${column}`).join(', ')}
+         ${`union all select ?, ?, ?, ?${', ?'.repeat(set.length)} `.repeat(count - 1)}) as given
+       straight_join ${table} as e force index (primary)
+         on ${isSameSession('e', 'given')} and e.${numberedBy} = given.${numberedBy}
+       set ${set.map((column) => `e.${column} = given.${column}`).join(', ')}`,
 
     fromIndex: (index) => `force index (${index})`,
 

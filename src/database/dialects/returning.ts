@@ -1,5 +1,5 @@
 import { numberOf } from '../sql/row-values.js';
-import { isFromNumber, isSameEvent, SESSION_COLUMNS } from '../sql/tables.js';
+import { isFromNumber, isSameSession, SESSION_COLUMNS } from '../sql/tables.js';
 import type { DialectOperations, DialectSql, SessionLock } from './dialect.js';
 import { checking, type Sql } from '../sql/sql.js';
 import { addToLastSeq } from './session-row.js';
@@ -20,10 +20,13 @@ export const returningSql = {
 
   deleteThrough: (table) => `delete from ${table}`,
 
-  setPositions: (events, count) =>
-    `with given (${SESSION_COLUMNS}, seq, position) as (values ${Array(count).fill('(?, ?, ?, cast(? as bigint), cast(? as bigint))').join(', ')})
-     update ${events} as e set position = given.position from given
-       where ${isSameEvent('e', 'given')} and ${isFromNumber('e.', 'given.session_id', 'given.seq')}`,
+  setPlaces: (table, numberedBy, set, count) => {
+    const row = `(?, ?, ?${', cast(? as bigint)'.repeat(set.length + 1)})`;
+    return `with given (${[SESSION_COLUMNS, numberedBy, ...set].join(', ')}) as (values ${Array(count).fill(row).join(', ')})
+     update ${table} as e set ${set.map((column) => `${column} = given.${column}`).join(', ')} from given
+       where ${isSameSession('e', 'given')} and e.${numberedBy} = given.${numberedBy}
+         and ${isFromNumber('e.', 'given.session_id', `given.${numberedBy}`, numberedBy)}`;
+  },
 } satisfies Partial<DialectSql>;
 
 /** Operations by `insert … returning` and `update … returning`. */

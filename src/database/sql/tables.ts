@@ -23,9 +23,8 @@ const ENTITIES = {
 /** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
 export type Tables = { readonly [Table in keyof typeof ENTITIES]: string } & {
   readonly select: SelectedColumns;
-  /** The quoted names of the index of events by id, and of that of changes by session. */
+  /** The quoted name of the index of events by id. */
   readonly eventsById: string;
-  readonly changesOfSession: string;
 };
 
 /** The JSON columns as they are selected, so that their text comes back: as the type of the entities has it. */
@@ -71,8 +70,8 @@ export function isSameEvent(one: string, other: string, otherSeq = `${other}.seq
  * This condition costs more there, as it has to be checked on each row. `create statistics` would need `analyze`, and is not used
  * for the rows of a join.
  */
-export function isFromNumber(one: string, session: string, seq: string): string {
-  return `(${one}session_id, ${one}seq) >= (${session}, ${seq})`;
+export function isFromNumber(one: string, session: string, number: string, numberedBy = 'seq'): string {
+  return `(${one}session_id, ${one}${numberedBy}) >= (${session}, ${number})`;
 }
 
 /** Selects the origin of the session of another table's row. */
@@ -176,7 +175,6 @@ export function tablesOf(em: EntityManager): Tables {
     counters: name(ENTITIES.counters),
     projections: name(ENTITIES.projections),
     eventsById: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.events).tableName}_event_id`),
-    changesOfSession: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.changes).tableName}_session`),
     select: {
       data: select(ENTITIES.events, 'data'),
       value: select(ENTITIES.sessionStates, 'value'),

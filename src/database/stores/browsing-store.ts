@@ -343,7 +343,7 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
     selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
     selectChangesElsewhere: (ofUser: boolean) =>
       `select ${columns}, ${change} from ${newestSessions(ofUser)} join ${changes} as c on ${isSameSession('c', 's')}
-        where kind in ('created', 'state', 'rewound') order by change_id desc limit ?`,
+        where kind in ('created', 'state', 'rewound') order by c.time desc, change_id desc limit ?`,
     selectWriters: `select ${SESSION_COLUMNS}, ${writer} from ${events} as e`,
     selectElsewhere: (ofUser: boolean) =>
       `select ${columns}, ${writer} from ${newestSessions(ofUser)}

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { decode } from '../../model/event-codec.js';
 import { isEncoded, ofChange, type KnownSession } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
@@ -12,8 +13,9 @@ import {
   SESSION_WHERE,
   originOf,
   isSameSession,
-  placeholders,
+  sessionKeyOf,
   sessionValues,
+  type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
 import { isRecord } from '../../model/objects.js';
@@ -65,6 +67,14 @@ export interface NewRewriting extends Pick<NewChange, 'session' | 'seq'> {
  */
 const MOST_RECORDED = 1_000_000;
 
+/** SQLite refuses conditions that are nested too deeply. */
+const DELETED_AT_ONCE = 100;
+
+/** The columns that name a change. */
+export interface ChangeKeyRow extends SessionKeyRow {
+  change_id: number | string;
+}
+
 /** Instead of the number of an entry of the log, for what only a session's history needs. */
 const NOT_LOGGED = -1;
 
@@ -85,8 +95,15 @@ export class ChangeStore {
 
   async #insert(sql: Sql, change: NewChange, data: string | null): Promise<void> {
     const { session, kind, seq, eventSeq, isLogged = true } = change;
-    const number = isLogged ? null : NOT_LOGGED;
-    await sql.run(this.#text.insert, [...sessionValues(session), kind, seq, eventSeq ?? null, data, number]);
+    const values = [kind, seq, eventSeq ?? null, data, isLogged ? null : NOT_LOGGED];
+    const key = sessionValues(session);
+    const id = uncountedId(change);
+    if (id !== undefined) {
+      await sql.run(this.#text.insert, [...key, id, ...values]);
+      return;
+    }
+    if (kind !== 'created') await sql.run(this.#text.count, key);
+    await sql.run(this.#text.insertCounted, [...key, ...key, ...values]);
   }
 
   /**
@@ -190,7 +207,11 @@ export class ChangeStore {
   /** Records for a new session the changes that were recorded of another one's state up to a number. */
   async copyHistory(sql: Sql, from: SessionKey, to: KnownSession, upTo: number): Promise<void> {
     if (sql.texts.codec.isNone) {
-      await sql.run(this.#text.copyHistory, [...sessionValues(to), ...sessionValues(from), upTo]);
+      await sql.run(this.#text.copyHistory, [
+        ...[...sessionValues(to), ...sessionValues(to)],
+        ...[...sessionValues(from), upTo],
+      ]);
+      await sql.run(this.#text.countCopied, [...sessionValues(to), ...sessionValues(to)]);
       return;
     }
     const recorded = await this.#recorded(sql, from);
@@ -209,17 +230,31 @@ export class ChangeStore {
    * @returns how many there were.
    */
   async forgetUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
-    const rows = await sql.all<{ change_id: number | string }>(this.#text.selectOfUser, [
-      checking(appName),
-      userId,
-      limit,
-    ]);
-    // The rows are deleted by the primary key: a range would lock what is between its rows, where others write.
-    const ids = rows.map((row) => numberOf(row.change_id));
-    if (ids.length > 0) await sql.run(`${this.#text.deleteById} (${placeholders(ids.length)})`, ids);
-    return ids.length;
+    const rows = await sql.all<ChangeKeyRow>(this.#text.selectOfUser, [checking(appName), userId, limit]);
+    await this.delete(sql, rows);
+    return rows.length;
+  }
+
+  /** Deletes rows by the primary key: a range would lock what is between its rows, where others write. */
+  async delete(sql: Sql, rows: readonly ChangeKeyRow[]): Promise<void> {
+    for (let start = 0; start < rows.length; start += DELETED_AT_ONCE) {
+      const some = rows.slice(start, start + DELETED_AT_ONCE);
+      const where = some.map(() => `(${SESSION_WHERE} and change_id = ?)`).join(' or ');
+      const values = some.flatMap((row) => [...sessionValues(sessionKeyOf(row)), numberOf(row.change_id)]);
+      await sql.run(`${this.#text.deleteById} ${where}`, values);
+    }
   }
 }
+
+/** @returns the id of a change that no session's row counts; undefined for the others. */
+function uncountedId({ session, kind }: Pick<NewChange, 'session' | 'kind'>): number | undefined {
+  // The row is gone. A deletion comes before what is recorded of a later session of its id.
+  if (kind === 'deleted') return -++lastUncounted;
+  return session.sessionId === '' ? ++lastUncounted : undefined;
+}
+
+/** A random number, and then those after it: what one process records in one millisecond stays in its order. */
+let lastUncounted = randomInt(2 ** 47) * 16;
 
 /** The kinds that hold contents; a trimming has the number of an event. */
 export const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state', 'rewritten', 'rewound']);
@@ -291,27 +326,34 @@ export function stateText(entries: StateEntries): string {
 }
 
 function texts({ sql }: Dialect, tables: Tables) {
-  const { changes, sessions, select, changesOfSession } = tables;
+  const { changes, sessions, select } = tables;
   const selectHistory = (
     more = '',
   ) => `select kind, seq, event_seq, number, case when kind <> 'rewritten' then ${select.data} end as data${more} from ${changes} as c
       where ${SESSION_WHERE} and kind in ('created', 'state', 'rewound', 'rewritten') order by change_id`;
-  const deleteOfSession = `${sql.deleteThrough(changes, changesOfSession)} where ${SESSION_WHERE}`;
+  const insert = (id: string) => `insert into ${changes}
+    (${SESSION_COLUMNS}, change_id, kind, seq, event_seq, time, data, number) values (?, ?, ?, ${id}, ?, ?, ?, ${sql.now}, ?, ?)`;
+  const deleteOfSession = `${sql.deleteThrough(changes, 'primary')} where ${SESSION_WHERE}`;
   return {
     selectHistory: selectHistory(),
     withOrigin: { selectHistory: selectHistory(`, ${originOf(tables, 'c')} as origin`) },
-    copyHistory: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, time, data)
-      select ?, ?, ?, kind, seq, ${sql.now}, data from ${changes}
-        where ${SESSION_WHERE} and kind in ('state', 'rewound') and seq <= ? order by change_id`,
-    insert: `insert into ${changes} (${SESSION_COLUMNS}, kind, seq, event_seq, time, data, number)
-      values (?, ?, ?, ?, ?, ?, ${sql.now}, ?, ?)`,
+    copyHistory: `insert into ${changes} (${SESSION_COLUMNS}, change_id, kind, seq, time, data)
+      select ?, ?, ?, (select last_change from ${sessions} where ${SESSION_WHERE}) + row_number() over (order by change_id),
+        kind, seq, ${sql.now}, data from ${changes}
+        where ${SESSION_WHERE} and kind in ('state', 'rewound') and seq <= ?`,
+    countCopied: `update ${sessions} set last_change = (select max(change_id) from ${changes} where ${SESSION_WHERE})
+      where ${SESSION_WHERE}`,
+    // By the row that the caller has locked. On InnoDB to look for the last one would lock what comes after it.
+    count: `update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE}`,
+    insert: insert('?'),
+    insertCounted: insert(`(select last_change from ${sessions} where ${SESSION_WHERE})`),
     deleteOfSession: `${deleteOfSession} and kind <> 'deleted'`,
     deleteTrimmed: `${deleteOfSession}
       and (seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`,
-    updateCreated: `${sql.updateThrough(changes, changesOfSession)} set data = ? where ${SESSION_WHERE} and kind = 'created'`,
+    updateCreated: `${sql.updateThrough(changes, 'primary')} set data = ? where ${SESSION_WHERE} and kind = 'created'`,
     deleteRewritten: `${deleteOfSession} and event_seq > ?`,
-    selectOfUser: `select change_id from ${changes} as c where app_name = ? and user_id = ? and not exists
+    selectOfUser: `select ${SESSION_COLUMNS}, change_id from ${changes} as c where app_name = ? and user_id = ? and not exists
       (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?`,
-    deleteById: `${sql.deleteThrough(changes, 'primary')} where change_id in`,
+    deleteById: `${sql.deleteThrough(changes, 'primary')} where`,
   };
 }

@@ -24,7 +24,7 @@ export class EventParts {
   constructor({ limits, sql }: Dialect, { events, eventParts, select }: Tables) {
     this.#length = limits?.maxTextLength ?? Infinity;
     this.#insert = `insert into ${eventParts} (${SESSION_COLUMNS}, seq, part, text) values (?, ?, ?, ?, ?, ?)`;
-    this.#selectNumbers = `select distinct seq from ${eventParts} where ${SESSION_WHERE} and seq >= ? and seq <= ?`;
+    this.#selectNumbers = `select distinct seq from ${eventParts} ${sql.fromIndex('primary')} where ${SESSION_WHERE} and seq >= ? and seq <= ?`;
     this.#delete = `delete from ${eventParts} where ${SESSION_WHERE} and seq = ?`;
     this.#select = `select part, coalesce(text, ${select.data}) as text from ${events}
       left join ${eventParts} using (${SESSION_COLUMNS}, seq) where ${SESSION_WHERE} and seq = ? order by part`;

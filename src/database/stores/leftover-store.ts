@@ -1,17 +1,16 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
-import type { Dialect } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
 import { checking, type Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   isSameSession,
-  placeholders,
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
+import type { ChangeKeyRow, ChangeStore } from './change-store.js';
 
 /** Some sessions of a walk. */
 interface LeftoverPage {
@@ -26,10 +25,12 @@ interface LeftoverPage {
  * table has no foreign key to sessions, since a deletion is recorded when the session is gone.
  */
 export class LeftoverStore {
+  readonly #changes: ChangeStore;
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(dialect: Dialect, tables: Tables) {
-    this.#text = texts(dialect, tables);
+  constructor(tables: Tables, changes: ChangeStore) {
+    this.#changes = changes;
+    this.#text = texts(tables);
   }
 
   /** @returns how many sessions have left something; so many at most. Reads the keys of all changes. */
@@ -73,13 +74,11 @@ export class LeftoverStore {
    */
   async forget(sql: Sql, sessions: readonly SessionKey[], limit: number): Promise<SessionKey[]> {
     const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
-    const rows = await sql.all<SessionKeyRow & { change_id: number | string }>(
-      `${this.#text.select} and (${where}) limit ?`,
-      [...sessions.flatMap(sessionValues), limit + 1],
-    );
-    // The rows are deleted by the primary key: a range would lock what is between its rows, where others write.
-    const ids = rows.slice(0, limit).map((row) => Number(row.change_id));
-    if (ids.length > 0) await sql.run(`${this.#text.deleteById} (${placeholders(ids.length)})`, ids);
+    const rows = await sql.all<ChangeKeyRow>(`${this.#text.select} and (${where}) limit ?`, [
+      ...sessions.flatMap(sessionValues),
+      limit + 1,
+    ]);
+    await this.#changes.delete(sql, rows.slice(0, limit));
     if (rows.length <= limit) return [];
     const full = await sql.all<SessionKeyRow>(
       `${this.#text.selectKeys} and (${where})`,
@@ -90,7 +89,7 @@ export class LeftoverStore {
   }
 }
 
-function texts({ sql }: Dialect, { changes, sessions }: Tables) {
+function texts({ changes, sessions }: Tables) {
   return {
     count: `select count(*) as total from (select ? as text) as checked join (select distinct ${SESSION_COLUMNS}
       from ${changes} as c where kind <> 'deleted' and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?) as leftovers
@@ -106,6 +105,5 @@ function texts({ sql }: Dialect, { changes, sessions }: Tables) {
     select: `select change_id, ${SESSION_COLUMNS} from ${changes} where kind <> 'deleted'`,
     selectKeys: `select distinct ${SESSION_COLUMNS} from ${changes} where kind <> 'deleted'`,
     unlock: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
-    deleteById: `${sql.deleteThrough(changes, 'primary')} where change_id in`,
   };
 }

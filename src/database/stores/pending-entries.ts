@@ -29,7 +29,7 @@ export interface Pending {
 export interface PendingRow extends SessionKeyRow {
   /** `own` is a change of a session that has events without a position. */
   kind: 'event' | 'change' | 'own' | 'counter';
-  /** Of a change; the value of the counter; 0 where a session with events has no changes. */
+  /** Of a change, which is never 0; the value of the counter; 0 where a session with events has no changes. */
   id: number;
   seq: number;
   timestamp: number;
@@ -96,7 +96,7 @@ export class PendingEntries {
       const id = sessionIdOf(row);
       const changes = own.get(id) ?? [];
       own.set(id, changes);
-      if (row.id > 0) changes.push(row);
+      if (row.id !== 0) changes.push(row);
     }
     for (const changes of own.values()) changes.sort((a, b) => a.id - b.id);
     return {

@@ -1,20 +1,11 @@
 import type { HistoryEnd } from '../../model/log-history.js';
 import type { Dialect } from '../dialects/dialect.js';
 import type { Sql } from '../sql/sql.js';
-import { placeholders, type Tables } from '../sql/tables.js';
+import type { Tables } from '../sql/tables.js';
 import { CHANGE, POSITION } from './log-counters.js';
 import type { LogHistoryStore, RecordedHistory } from './log-history-store.js';
 import type { LogHead } from './log-store.js';
 import { PendingEntries } from './pending-entries.js';
-
-/** A change, and the place that it gets. */
-interface PlacedChange {
-  id: number;
-  /** Of the event that it follows. */
-  position: number;
-  /** Among the changes. */
-  number: number;
-}
 
 /** The statements that give events and changes their places in the log. */
 export class PositionStore {
@@ -49,32 +40,22 @@ export class PositionStore {
     const before = { position, change: lastChange };
     const boundary = { ...before };
     const events: unknown[][] = [];
-    const changes: PlacedChange[] = [];
+    const changes: unknown[][] = [];
     for (const { event, change } of entries) {
-      if (event) events.push([event.app_name, event.user_id, event.session_id, event.seq, ++boundary.position]);
-      else changes.push({ id: change.id, position: boundary.position, number: ++boundary.change });
+      const { app_name, user_id, session_id, seq, id } = event ?? change;
+      if (event) events.push([app_name, user_id, session_id, seq, ++boundary.position]);
+      else changes.push([app_name, user_id, session_id, id, boundary.position, ++boundary.change]);
     }
-    if (events.length > 0) {
-      await sql.run(this.#dialect.sql.setPositions(this.#tables.events, events.length), events.flat());
-    }
-    if (changes.length > 0) await this.#place(sql, changes);
+    const { sql: dialect } = this.#dialect;
+    if (events.length > 0)
+      await sql.run(dialect.setPlaces(this.#tables.events, 'seq', ['position'], events.length), events.flat());
+    if (changes.length > 0)
+      await sql.run(
+        dialect.setPlaces(this.#tables.changes, 'change_id', ['position', 'number'], changes.length),
+        changes.flat(),
+      );
     if (events.length > 0) await operations.increment(sql, counters, POSITION, events.length);
     if (changes.length > 0) await operations.increment(sql, counters, CHANGE, changes.length);
     return { ...boundary, isPending: isCut, ...(await this.#history.record(sql, writer, { before, boundary })) };
-  }
-
-  async #place(sql: Sql, placed: readonly PlacedChange[]): Promise<void> {
-    // PostgreSQL takes the type of the `case` from its `else`.
-    const each = 'when ? then ? '.repeat(placed.length);
-    await sql.run(
-      `${this.#dialect.sql.updateThrough(this.#tables.changes, 'primary')} set position = case change_id ${each}else position end,
-          number = case change_id ${each}else number end
-          where change_id in (${placeholders(placed.length)})`,
-      [
-        ...placed.flatMap(({ id, position }) => [id, position]),
-        ...placed.flatMap(({ id, number }) => [id, number]),
-        ...placed.map(({ id }) => id),
-      ],
-    );
   }
 }

@@ -196,7 +196,7 @@ function sourcesOf(tables: Tables): Record<RecodedTable, Source> {
     changes: {
       ...data,
       table: changes,
-      columns: ['change_id', ...key],
+      columns: [...key, 'change_id'],
       order: [...key, 'change_id'],
       where: `data is not null and kind in (${kinds})`,
       more: `, kind, seq, event_seq${origin}`,

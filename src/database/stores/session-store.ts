@@ -59,12 +59,14 @@ export class SessionStore {
     this.#text = texts(dialect, tables);
   }
 
-  /** Fails with the database's unique violation when the session exists. */
+  /** Fails with the database's unique violation when the session exists. The caller records the creation. */
   async create(sql: Sql, session: SessionKey, head: SessionHead): Promise<void> {
     await sql.run(this.#text.insert, [
       ...sessionValues(session),
       head.incarnation,
       head.origin,
+      // Above what is left of an earlier session of the id whose row somebody has deleted by a statement of their own.
+      Date.now() * 1_000,
       head.firstSeq,
       head.lastSeq,
       head.lastUpdateTime,
@@ -106,8 +108,8 @@ export class SessionStore {
     const head = await this.lock(sql, session);
     if (!head || !sql.isJoined || this.#dialect.sql.underLock === '') return head;
     const newest = async (end: string) => {
-      const [row] = await sql.all<{ change_id: unknown }>(this.#text.newestChange + end, sessionValues(session));
-      return String(row?.change_id);
+      const [row] = await sql.all<{ last_change: unknown }>(this.#text.lastChange + end, sessionValues(session));
+      return String(row?.last_change);
     };
     const read = await this.head(sql, session);
     const isSame = read?.incarnation === head.incarnation && read.lastSeq === head.lastSeq;
@@ -235,7 +237,7 @@ function headOf(row: HeadRow): SessionHead {
 }
 
 function texts({ sql }: Dialect, tables: Tables) {
-  const { sessions, changes } = tables;
+  const { sessions } = tables;
   // The alias is not the column's name, or `order by` would sort by the text.
   const head = `incarnation, origin, first_seq, last_seq, last_update_time as updated`;
   const there = `${SESSION_WHERE} and status = 'active'`;
@@ -265,14 +267,14 @@ function texts({ sql }: Dialect, tables: Tables) {
 
   return {
     insert: `insert into ${sessions}
-      (${SESSION_COLUMNS}, incarnation, origin, first_seq, last_seq, create_time, last_update_time)
-      values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq, create_time, last_update_time)
+      values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     selectHead: `select ${head} from ${sessions} where ${there}`,
     selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where status = 'active' and (`,
     lock: { table: sessions, columns: head, where: there },
     lockStored: { table: sessions, columns: STORED_SESSION_COLUMNS, where: SESSION_WHERE },
-    // Whatever changes a session and is no append is recorded.
-    newestChange: `select change_id from ${changes} where ${SESSION_WHERE} order by change_id desc limit 1`,
+    // Whatever changes a session and is no append is counted.
+    lastChange: `select last_change from ${sessions} where ${SESSION_WHERE}`,
     rewind: `update ${sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,
     updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,

@@ -70,7 +70,7 @@ export class Stores {
     this.state = new StateStore(dialect, tables);
     this.events = new EventStore(dialect, tables, this.state, parts);
     this.leases = new LeaseStore(dialect, tables);
-    this.leftovers = new LeftoverStore(dialect, tables);
+    this.leftovers = new LeftoverStore(tables, this.changes);
     this.log = new LogStore(dialect, tables, parts);
     this.walk = new WalkStore(dialect, tables);
     this.deletion = new DeletionStore(dialect, tables, parts);
