@@ -42,6 +42,8 @@ async function checked<T>(connection: Connection, transaction: Transaction, befo
  * @throws SchemaError when a transaction would leave rows that refer to no row; it is rolled back.
  */
 export async function withoutForeignKeys<T>(connection: Connection, work: () => Promise<T>): Promise<T> {
+  // A host may have put a method of its own there, to trace transactions.
+  const own = Object.getOwnPropertyDescriptor(connection, 'transactional');
   const transactional: Transactional = connection.transactional.bind(connection);
   connection.transactional = async (inside, options) => {
     if (options?.ctx) return transactional(inside, options);
@@ -59,6 +61,7 @@ export async function withoutForeignKeys<T>(connection: Connection, work: () => 
   try {
     return await work();
   } finally {
-    Reflect.deleteProperty(connection, 'transactional');
+    if (own) Object.defineProperty(connection, 'transactional', own);
+    else Reflect.deleteProperty(connection, 'transactional');
   }
 }

@@ -37,6 +37,8 @@ export interface PairedCall {
  */
 export class PairedCalls {
   readonly all: PairedCall[] = [];
+  /** The call that a response belongs to, by the response's object in its event. A missing call is none. */
+  readonly answered = new Map<unknown, PairedCall>();
   readonly #byId = new Map<string, PairedCall[]>();
 
   /**
@@ -77,13 +79,15 @@ export class PairedCalls {
     return call;
   }
 
-  #answer(event: Event, { id, response = {} }: FunctionResponse): boolean {
+  #answer(event: Event, functionResponse: FunctionResponse): boolean {
+    const { id, response = {} } = functionResponse;
     const isOfUser = event.author === 'user';
     const call =
       (isOfUser ? this.#find(event, id, isWaiting) : undefined) ??
       this.#find(event, id, isOpen) ??
       this.#find(event, id, () => true);
     if (!call) return false;
+    this.answered.set(functionResponse, call);
     call.response = response;
     call.isAnswered ||= !call.isLongRunning || isOfUser || isAbortEvent(event);
     // After a yes in plain text the tool runs, and nothing answers the question.

@@ -24,6 +24,8 @@ export interface HistoryPoint {
   beforeInvocationId?: string;
 }
 
+export const NO_SUCH_INVOCATION = 'The session has no event of the invocation beforeInvocationId.';
+
 /** A session as it was after one of its events. */
 export interface PastSession {
   /** The number of that event; 0 for none. */
@@ -228,7 +230,7 @@ function seqAt(
 ): number {
   if (beforeInvocationId !== undefined) {
     const index = events.findIndex(({ invocationId }) => invocationId === beforeInvocationId);
-    if (index === -1) throw new InvalidArgumentError('The session has no event of the invocation beforeInvocationId.');
+    if (index === -1) throw new InvalidArgumentError(NO_SUCH_INVOCATION);
     return (numbers[index] ?? firstSeq) - 1;
   }
   const seq = at ?? lastSeq;

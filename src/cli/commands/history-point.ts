@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from '../../model/errors.js';
 import { given } from '../../model/objects.js';
 import { quoted } from '../../operations/words.js';
-import type { HistoryPoint } from '../../sessions/history.js';
+import { NO_SUCH_INVOCATION, type HistoryPoint } from '../../sessions/history.js';
 import { UsageError } from '../usage-error.js';
 
 /** The options of `fork` and `rewind` that name a point of a session's history. */
@@ -16,7 +16,8 @@ export async function atPoint<T>({ at, before }: PointFlags, work: (point: Histo
   try {
     return await work(given({ at, beforeInvocationId: before }));
   } catch (error) {
-    if (before === undefined || !(error instanceof InvalidArgumentError)) throw error;
+    const isMissing = error instanceof InvalidArgumentError && error.message === NO_SUCH_INVOCATION;
+    if (before === undefined || !isMissing) throw error;
     throw new UsageError(`--before ${quoted(before)}: no such invocation.`);
   }
 }

@@ -83,31 +83,24 @@ interface ShownCall {
 
 /** The calls of a page, by what is stored of them. */
 class Pairs {
+  readonly #paired = new PairedCalls();
   readonly #calls = new Map<PairedCall, ShownCall>();
   /** By the number of the event that makes them. */
   readonly #made = new Map<number, ShownCall[]>();
-  readonly #answered = new Map<unknown, ShownCall>();
 
   constructor(entries: readonly Entry[]) {
-    const paired = new PairedCalls();
     for (const { seq, event } of entries) {
       if (!event) continue;
       try {
-        const made = paired.add(event).filter(({ isMissing }) => !isMissing);
+        const made = this.#paired.add(event).filter(({ isMissing }) => !isMissing);
         const shown = made.map((call): ShownCall => ({ seq, paired: call, responses: [] }));
         for (const each of shown) this.#calls.set(each.paired, each);
         this.#made.set(seq, shown);
       } catch {
         // An event whose content has another shape is shown without calls.
-        continue;
       }
-      for (const { functionResponse } of partsOf(recordOf(event))) {
-        const { response } = recordOf(functionResponse);
-        const call = response === undefined ? undefined : paired.all.findLast((each) => each.response === response);
-        const shown = call && this.#calls.get(call);
-        shown?.responses.push({ seq, response });
-        if (shown) this.#answered.set(functionResponse, shown);
-      }
+      for (const { functionResponse } of partsOf(recordOf(event)))
+        this.answeredBy(functionResponse)?.responses.push({ seq, response: recordOf(functionResponse)['response'] });
     }
   }
 
@@ -118,7 +111,8 @@ class Pairs {
 
   /** @returns the call that a response is shown in. */
   answeredBy(functionResponse: unknown): ShownCall | undefined {
-    return this.#answered.get(functionResponse);
+    const call = this.#paired.answered.get(functionResponse);
+    return call && this.#calls.get(call);
   }
 }
 

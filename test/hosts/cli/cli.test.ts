@@ -6,7 +6,8 @@ import path from 'node:path';
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { adkEntities } from '../../../entities/index.js';
-import { MikroOrmSessionService, SessionLeases, migrate } from '../../../src/index.js';
+import { atPoint } from '../../../src/cli/commands/history-point.js';
+import { InvalidArgumentError, MikroOrmSessionService, SessionLeases, migrate } from '../../../src/index.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import {
   availableServers,
@@ -384,6 +385,11 @@ describe('in general', () => {
       out: '',
       err: `error: ${folder} cannot be read: it is a folder.\n`,
     });
+  });
+
+  test('no other refusal of a point is taken for an invocation that is missing', async () => {
+    const refusal = new InvalidArgumentError('Something else is wrong.');
+    await expect(atPoint({ before: 'inv-9' }, () => Promise.reject(refusal))).rejects.toBe(refusal);
   });
 
   test.each([

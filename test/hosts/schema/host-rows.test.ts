@@ -189,6 +189,15 @@ for (const name of databasesOf('sqlite'))
         },
       });
 
+    test('leave a method of the host’s on the connection where it is', async () => {
+      const orm = await open(await withRows(), { up: ['select 1'] });
+      const connection = orm.em.getConnection();
+      const transactional = jest.spyOn(connection, 'transactional');
+      await orm.migrator.up();
+      expect(transactional).toHaveBeenCalled();
+      expect(connection.transactional).toBe(transactional);
+    });
+
     test.each([true, false])('keep rows up and down, allOrNothing: %p', async (allOrNothing) => {
       const orm = await open(await withRows(), { up: REBUILD, down: REBUILD }, { migrations: { allOrNothing } });
       await orm.migrator.up();

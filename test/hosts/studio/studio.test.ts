@@ -146,11 +146,14 @@ describe.each(availableDatabases())('on %s', (name) => {
     await say('b', answer('second'));
     await say('a', answer('first'));
     await say('a', call('third'));
+    await say('a', { functionResponse: { id: 'call_0', name: 'ask' } });
+    await say('a', call('fourth'));
     const text = shown(await site.get(query('/session', { ...OF_STORY, session: 'branches' })));
     expect(text).toMatch(/Call ask who: "first" Arguments \{ "who": "first" \} Answer #4 \{ "said": "first" \}/);
     expect(text).toMatch(/Call ask who: "second" Arguments \{ "who": "second" \} Answer #3 \{ "said": "second" \}/);
-    expect(text).toMatch(/Call ask who: "third" no answer yet/);
-    expect(text).toMatch(/Answer of ask to #2 .*Answer of ask to #1/);
+    expect(text).toMatch(/Call ask who: "third" Arguments \{ "who": "third" \} Answer #6/);
+    expect(text).toMatch(/Call ask who: "fourth" no answer yet/);
+    expect(text).toMatch(/Answer of ask to #2 .*Answer of ask to #1 .*Answer of ask to #5/);
   });
 
   test('shows a conversation as a person reads it', async () => {
