@@ -2,6 +2,7 @@ import type { Migration } from '@mikro-orm/migrations';
 import { mariadb } from '../src/database/dialects/mariadb.js';
 import { mysql } from '../src/database/dialects/mysql.js';
 import { postgresql } from '../src/database/dialects/postgresql.js';
+import { refuseSettings } from '../src/database/dialects/settings.js';
 import { SchemaError } from '../src/model/errors.js';
 
 const DIALECTS = { postgresql, mysql, mariadb };
@@ -20,9 +21,5 @@ export async function requireServer(migration: Migration, driver: keyof typeof D
   const { settings, wrongServer } = DIALECTS[driver].connections;
   const wrong = wrongServer?.(row?.version ?? '');
   if (wrong !== undefined) throw new SchemaError(wrong);
-  try {
-    await migration.execute(`select ${settings.around} as checked`, ['']);
-  } catch (error) {
-    throw settings.refusal(error) ?? error;
-  }
+  await refuseSettings(settings, (text) => migration.execute(text) as Promise<{ wrong?: unknown }[]>);
 }

@@ -2,7 +2,7 @@ import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@m
 import { TRAITS, supportedDialect } from '../../entities/dialect-name.js';
 import { TABLES, locationFor, locationOf } from '../../migrations/tables.js';
 import type { Dialect, DialectRepairs } from '../database/dialects/dialect.js';
-import { checking, type Run } from '../database/sql/sql.js';
+import type { Run } from '../database/sql/sql.js';
 import { textOf } from '../database/sql/row-values.js';
 
 /** A column, an index or a foreign key that a table has. */
@@ -42,7 +42,7 @@ export async function schemaDifferences(
   const location = locationFor(em.config, { dialect, ...locationOf(em.getMetadata()) });
   const schema = TRAITS[dialect].hasSchemas ? location.schema : undefined;
   const entities = [...em.getMetadata()].filter(({ className }) => TABLES.some(({ entity }) => entity === className));
-  const values = [schema ?? null, ...entities.map(({ tableName }) => checking(tableName))];
+  const values = [schema ?? null, ...entities.map(({ tableName }) => tableName)];
   const rows = await read((sql) => sql.all<Part>(pieces.catalog(entities.length), [...values, ...values, ...values]));
   const parts = rows.map((row) => ({ ...row, detail: textOf(row.detail), name: textOf(row.name) }));
   return entities.flatMap((meta) => {

@@ -236,28 +236,27 @@ for (const set of REFUSED) {
   const find = ({ connection }: Database) => connection.refused.find((refused) => refused.set === set);
   valueSuite.own(
     'O7',
-    `${set} is refused by every call from the next one on, and nothing is written`,
+    `${set} is refused by whichever call comes first on the connection, and nothing is written`,
     async ({ scratch, harness }) => {
-      const { named, advice, isHarmlessToAppends, hasNoTransactions } = find(harness)!;
+      const { named, advice, hasNoTransactions } = find(harness)!;
       const store = await scratch();
       const session = await writeVictim(store);
       const before = await rowsOf(store);
-      const em = await connected({ ...store, harness }, []);
-      const get = () => new MikroOrmSessionService(em).getSession(VICTIM);
-      expect(await get()).toBeDefined();
-      const calls = otherCalls(em);
-      if (!hasNoTransactions) calls.push(...joined(em, session));
-      if (!isHarmlessToAppends) calls.push(...appends(em, session));
-      for (const call of calls) {
-        // With completion_type = 2 the rollback has ended the connection.
-        await execute(em, set).catch(() => execute(em, set));
-        const error = await errorOf(call());
+      const callsOf = (em: EntityManager) => [
+        ...appends(em, session),
+        ...otherCalls(em),
+        ...(hasNoTransactions ? [] : joined(em, session)),
+      ];
+      for (const i of callsOf(store.orm.em).keys()) {
+        const em = await connected({ ...store, harness }, [set]);
+        const error = await errorOf(callsOf(em)[i]!());
         expect(error).toMatchObject({ code: 'ADK_SCHEMA', message: expect.stringMatching(named) });
         expect(error.message).toMatch(advice);
       }
       expect(await rowsOf(store)).toEqual(before);
 
-      await execute(em, set).catch(() => execute(em, set));
+      const em = await connected({ ...store, harness }, [set]);
+      const get = () => new MikroOrmSessionService(em).getSession(VICTIM);
       const { message } = await errorOf(get());
       await execute(em, /Run: (.*)/.exec(message)?.[1] ?? 'set names utf8mb4');
       expect(idsOf((await get())!)).toEqual(idsOf(session));
@@ -265,6 +264,29 @@ for (const set of REFUSED) {
     (harness) => find(harness) !== undefined && withConnections(harness),
   );
 }
+
+valueSuite.own(
+  'O7',
+  'the settings are read once for each connection, also by many calls at once',
+  async ({ scratch, harness }) => {
+    const store = await scratch();
+    const session = await writeVictim(store);
+    let checks = 0;
+    const { em } = await store.connect({
+      onQuery: (text) => {
+        if (text.endsWith(' as wrong limit 1')) checks++;
+        return text;
+      },
+      ...(onServers(harness) && { pool: { min: 0, max: 3 } }),
+    });
+    const calls = [...appends(em, session), ...otherCalls(em)];
+    await Promise.allSettled(calls.map((call) => call()));
+    await Promise.allSettled(calls.map((call) => call()));
+    expect(checks).toBeGreaterThan(0);
+    expect(checks).toBeLessThanOrEqual(onServers(harness) ? 3 : 1);
+  },
+  withConnections,
+);
 
 /** How long a value is in a statement's text. */
 function lengthOf(value: unknown): number {

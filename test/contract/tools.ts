@@ -3,11 +3,11 @@ import { inspect } from 'node:util';
 import { createEvent, type BaseSessionService, type CreateEventParams, type Event, type Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
-import { resolveDialect } from '../../src/database/dialects/resolve.js';
 import type { Driver } from '../../src/database/drivers/driver.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { AdkMikroOrmError } from '../../src/index.js';
 import type { OwnStore } from '../support/harnesses/harness.js';
+import { isCheck } from '../support/harnesses/statement-log.js';
 
 /** So long that it is not renewed while a file runs: other tests would count the renewals among their statements. */
 export const LONG_LEASE = { ttlMs: 600_000 };
@@ -174,15 +174,14 @@ export function faulty(em: EntityManager, faults: Faults): EntityManager {
     },
   });
   withConnection(own, connection, faults);
-  const { around } = resolveDialect(em.getPlatform()).connections.settings;
   const orm = ormConnectionOf(own);
   const reserve = orm.reserve.bind(orm);
   const ofTransaction = orm.ofTransaction.bind(orm);
   orm.reserve = async () => {
     const reserved = await reserve();
-    return { ...reserved, driver: faultyDriver(reserved.driver, faults, around, false) };
+    return { ...reserved, driver: faultyDriver(reserved.driver, faults, false) };
   };
-  orm.ofTransaction = async (transaction) => faultyDriver(await ofTransaction(transaction), faults, around, true);
+  orm.ofTransaction = async (transaction) => faultyDriver(await ofTransaction(transaction), faults, true);
   return own;
 }
 
@@ -209,16 +208,15 @@ function afterCommit(faults: Faults): void {
   throw errorOfFaults(faults);
 }
 
-function faultyDriver(driver: Driver, faults: Faults, check: string, isBegun: boolean): Driver {
+function faultyDriver(driver: Driver, faults: Faults, isBegun: boolean): Driver {
   return {
     reportsChangedRows: driver.reportsChangedRows,
-    async send(sent, values, context) {
-      const text = sent.replace(check, '?');
-      // By the first call of each `EntityManager` that is made here; no test is about it.
-      if (text === 'select version() as version') return driver.send(sent, values, context);
+    async send(text, values, context) {
+      // By the first call on each connection that is made here; no test is about them.
+      if (isCheck(text)) return driver.send(text, values, context);
       await faults.before?.(text);
       if (faults.statement?.(text)) throw errorOfFaults(faults);
-      const answer = await driver.send(sent, values, context);
+      const answer = await driver.send(text, values, context);
       if (text === 'begin') isBegun = true;
       if (text === 'commit') afterCommit(faults);
       if (!isBegun && faults.answer?.(text)) {

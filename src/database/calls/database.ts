@@ -24,8 +24,9 @@ import {
   type TransactionHooks,
 } from './connection.js';
 import type { AppendBatch, AppendsTogether, Dialect } from '../dialects/dialect.js';
-import { checking, sqlOf, type Sql, type SqlContext } from '../sql/sql.js';
+import { sqlOf, type Sql } from '../sql/sql.js';
 import { resolveDialect } from '../dialects/resolve.js';
+import { refuseSettings } from '../dialects/settings.js';
 import { supportedDialect, type DialectName } from '../../../entities/dialect-name.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
 import type { Driver } from '../drivers/driver.js';
@@ -45,6 +46,9 @@ const uncertain = new WeakSet<object>();
 
 /** What statements begin with, by the ORM's connection; see `clusterPrefix`. */
 const prefixes = new WeakMap<object, string>();
+
+/** Those whose settings were checked. */
+const checked = new WeakSet<Driver>();
 
 /** The ORMs whose connection is set up, and those for which that is under way. */
 const prepared = new WeakSet<object>();
@@ -275,7 +279,7 @@ export class Database {
     return this.#retried((attempt, signal) => {
       if (this.#joined)
         return this.#joined.savepoint(
-          (connection) => work(this.#sqlIn(connection, texts)),
+          (connection) => this.#inJoined(connection, texts, work),
           (failed) => this.report(failed, { operation: 'rollback', key: {} }),
         );
       const hooks: TransactionHooks = {
@@ -408,7 +412,7 @@ export class Database {
   }
 
   async #once<T>(work: (sql: Sql) => Promise<T>, texts = PLAIN, signal?: AbortSignal): Promise<T> {
-    if (this.#joined) return this.#joined.run((connection) => work(this.#sqlIn(connection, texts)));
+    if (this.#joined) return this.#joined.run((connection) => this.#inJoined(connection, texts, work));
     return this.#onConnection(this.#deadline(signal), (connection, prefix) =>
       work(this.#sql(connection.driver, false, texts, prefix)),
     );
@@ -426,12 +430,13 @@ export class Database {
     return onConnection(
       this.connections,
       deadline,
-      // A connection with a setting that is refused stays as the host has set it.
-      (error) =>
-        !isOwn(error) && !this.dialect.connections.settings.refusal(error) && spoilsConnection(this.failureOf(error)),
+      (error) => !isOwn(error) && spoilsConnection(this.failureOf(error)),
       async (connection) => {
         waited?.();
-        return work(connection, prefixes.get(this.#orm) ?? (await this.#prefix(connection.driver)));
+        const { driver } = connection;
+        const prefix = prefixes.get(this.#orm) ?? (await this.#prefix(driver));
+        if (!checked.has(driver)) await this.#checkSettings(driver, false);
+        return work(connection, prefix);
       },
     );
   }
@@ -446,28 +451,41 @@ export class Database {
     return prefix;
   }
 
-  #sql(
-    driver: Driver,
-    isInTransaction: boolean,
-    texts = PLAIN,
-    prefix = '',
-    joined?: Pick<SqlContext, 'refuse' | 'isChecked'>,
-  ): Sql {
+  /** @throws SchemaError when a setting of the next connection is refused; nothing when it cannot be checked. */
+  async refuseSettings(): Promise<void> {
+    await this.#once(() => Promise.resolve()).catch((error: unknown) => {
+      if (error instanceof SchemaError) throw error;
+    });
+  }
+
+  /** Once for each connection: what a host sets on it later is its own affair. @throws SchemaError. */
+  async #checkSettings(driver: Driver, isInTransaction: boolean): Promise<void> {
+    const sql = this.#sql(driver, isInTransaction);
+    await refuseSettings(this.dialect.connections.settings, (text) => sql.all(text));
+    checked.add(driver);
+  }
+
+  #sql(driver: Driver, isInTransaction: boolean, texts = PLAIN, prefix = '', refuse?: () => void): Sql {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.#orm;
-    return sqlOf(this.#statements, driver, this.dialect.connections.settings, {
+    return sqlOf(this.#statements, driver, {
       texts,
       isInTransaction,
       isInProcess,
       mayPrepare: postgresql?.preparedStatements ?? true,
       isForeign,
       prefix,
-      ...joined,
+      refuse,
     });
   }
 
-  #sqlIn({ driver, refuseEnded, isChecked }: JoinedConnection, texts: StoredTexts): Sql {
-    return this.#sql(driver, true, texts, '', { refuse: refuseEnded, isChecked });
+  async #inJoined<T>(
+    { driver, refuseEnded }: JoinedConnection,
+    texts: StoredTexts,
+    work: (sql: Sql) => Promise<T>,
+  ): Promise<T> {
+    if (!checked.has(driver)) await this.#checkSettings(driver, true);
+    return work(this.#sql(driver, true, texts, '', refuseEnded));
   }
 
   /** What attempts run on. */
@@ -477,20 +495,6 @@ export class Database {
 
   failureOf(error: unknown): Failure {
     return failureOf(error, this.dialect);
-  }
-
-  /**
-   * Checks a connection's settings, which every statement does by itself.
-   *
-   * @throws SchemaError when one is refused; nothing when the check itself fails.
-   */
-  async checkSettings(): Promise<void> {
-    try {
-      await this.#once((sql) => sql.all('select ? as checked', [checking('')]));
-    } catch (error) {
-      const refusal = error instanceof SchemaError ? error : this.dialect.connections.settings.refusal(error);
-      if (refusal) throw refusal;
-    }
   }
 
   async #retried<T>(
@@ -514,8 +518,6 @@ export class Database {
           continue;
         }
         if (isOwn(error)) throw error;
-        const refusal = this.dialect.connections.settings.refusal(error);
-        if (refusal) throw refusal;
         const failure = this.failureOf(error);
         if (failure === 'lockTimeout' && !this.#joined) {
           // A driver that waited for a lock of SQLite would stop the process, so the attempt is made again until the lock is free.

@@ -18,17 +18,12 @@ interface Turn {
   isOver: boolean;
 }
 
-/** The transactions with `whole` work. Their settings were checked before they were changed for that. */
-const wholes = new WeakSet<object>();
-
 const turns = new AsyncLocalStorage<Turn>();
 
 /** One connection while nothing else of ours is sent on it. */
 export interface JoinedConnection {
   readonly transaction: object;
   readonly driver: Driver;
-  /** Whether the settings of the connection were checked in the transaction. */
-  readonly isChecked: boolean;
   /** Comes before each statement: after the transaction it would be committed alone, or in what somebody else has begun. */
   readonly refuseEnded: () => void;
 }
@@ -95,7 +90,7 @@ export class JoinedTransaction {
     return statementsOf(transaction, async () => {
       refuseEnded();
       const driver = await this.#source.orm.ofTransaction(transaction);
-      return work({ transaction, driver, isChecked: wholes.has(physicalOf(transaction)), refuseEnded });
+      return work({ transaction, driver, refuseEnded });
     });
   }
 
@@ -108,7 +103,6 @@ export class JoinedTransaction {
   async whole<T>(work: () => Promise<T>): Promise<T> {
     const { explicitCommit } = this.#dialect.sql;
     const transaction = await this.run(async ({ transaction, driver }) => {
-      wholes.add(physicalOf(transaction));
       await this.#send(driver, 'savepoint adk_whole');
       const commit = () => this.#refuseRolledBack(driver, 'release savepoint adk_whole');
       if (explicitCommit) {

@@ -5,7 +5,7 @@ import type { StateEntries } from '../../model/state.js';
 import type { Sql } from '../sql/sql.js';
 import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
-import type { SettingsCheck } from './settings.js';
+import type { Setting } from './settings.js';
 
 /** An event as it is stored. */
 export interface StoredEvent {
@@ -75,8 +75,8 @@ export interface DialectConnections {
    */
   clusterPrefix?(sql: Sql): Promise<string>;
 
-  /** Refuses connections by their settings. */
-  readonly settings: SettingsCheck;
+  /** The settings of a connection that are refused. */
+  readonly settings: readonly Setting[];
 
   /** How many connections MikroORM opens at most where its config has no `pool.max`. */
   readonly defaultPoolMax: number;

@@ -1,4 +1,3 @@
-import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import {
@@ -16,28 +15,26 @@ import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { optionalNumberOf } from '../sql/row-values.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 import type { AppendBatch, Dialect } from './dialect.js';
-import { mysql, mysqlServerSettings, mysqlSettingList, mysqlSettings, MAX_TEXT_LENGTH, NEXT_SEQ } from './mysql.js';
+import { mysql, mysqlServerSettings, mysqlSettings, MAX_TEXT_LENGTH, NEXT_SEQ } from './mysql.js';
 import { wrongServer } from './server-version.js';
 import { longEnough, setting, unless } from './server-settings.js';
-import { refused, type Setting } from './settings.js';
+import type { Setting } from './settings.js';
 
-const ORACLE: Setting = {
-  name: 'sql_mode = ORACLE',
-  because: 'the server does not understand the statement that appends',
-  advice: 'Run: set sql_mode = default',
-  isWrong: "find_in_set('ORACLE', @@sql_mode)",
-};
-
-const settings = mysqlSettings([
-  ...mysqlSettingList('tx_isolation'),
-  ORACLE,
+const SETTINGS: readonly Setting[] = [
+  ...mysqlSettings('tx_isolation'),
+  {
+    name: 'sql_mode = ORACLE',
+    because: 'the server does not understand the statement that appends',
+    advice: 'Run: set sql_mode = default',
+    isWrong: "find_in_set('ORACLE', @@sql_mode)",
+  },
   {
     name: 'sql_mode = EMPTY_STRING_IS_NULL',
     because: 'an empty text would come back as none',
     advice: 'Run: set sql_mode = default',
     isWrong: "find_in_set('EMPTY_STRING_IS_NULL', @@sql_mode)",
   },
-]);
+];
 
 /** Errors of MariaDB that mysql2, which MikroORM 7 uses, does not name, or names as an error of MySQL. */
 const FAILURES_BY_NUMBER: Readonly<Record<number, Failure>> = {
@@ -90,11 +87,7 @@ export const mariadb: Dialect = {
       ),
     ],
 
-    settings: {
-      ...settings,
-      // In this mode the server cannot parse the statement, and does not evaluate the check in it.
-      refusal: (error) => (driverCodeOf(error) === 'ER_PARSE_ERROR' ? refused(ORACLE) : settings.refusal(error)),
-    },
+    settings: SETTINGS,
   },
 
   operations: {

@@ -2,13 +2,12 @@ import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/e
 import type { Failure } from '../../model/failures.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { numberOf } from '../sql/row-values.js';
-import { checking } from '../sql/sql.js';
 import { isSameSession, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { addToLastSeq, lockBySelect } from './session-row.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
 import { wrongServer } from './server-version.js';
-import { settingsCheck, type Setting, type SettingsCheck } from './settings.js';
+import type { Setting } from './settings.js';
 
 /** By the codes that the drivers mysql2 and mariadb give to the errors of both servers. */
 const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
@@ -160,20 +159,8 @@ const SETTINGS: readonly Setting[] = [
   },
 ];
 
-/** The argument of `exp` for the first setting: `exp` fails from 710 on, and the error names its argument. */
-const FIRST_CODE = 1_000;
-
-/** The check uses `exp`, which fails in every `sql_mode`; a wrong `cast` and a division by 0 are mere warnings in some. */
-export function mysqlSettings(settings: readonly Setting[]): SettingsCheck {
-  const checks = settings.map(({ isWrong }, i) => `exp(${FIRST_CODE + i} * (${isWrong}))`);
-  return settingsCheck(`if(${checks.join(' * ')}, ?, null)`, 'ER_DATA_OUT_OF_RANGE', (message) => {
-    const [, code] = /out of range in 'exp\(\(?(\d+)/.exec(message) ?? [];
-    return code === undefined ? undefined : settings[Number(code) - FIRST_CODE];
-  });
-}
-
 /** @param isolationLevel the name of the variable, which differs between the servers. */
-export const mysqlSettingList = (isolationLevel: string): Setting[] => [...SETTINGS, readUncommitted(isolationLevel)];
+export const mysqlSettings = (isolationLevel: string): Setting[] => [...SETTINGS, readUncommitted(isolationLevel)];
 
 /** The new `last_seq` in `takeSeq`; `last_insert_id(…)` also returns it to the client. */
 export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
@@ -223,7 +210,7 @@ export const mysql: Dialect = {
   connections: {
     wrongServer: (version) => wrongServer(version, 'mysql'),
 
-    settings: mysqlSettings(mysqlSettingList('transaction_isolation')),
+    settings: mysqlSettings('transaction_isolation'),
 
     defaultPoolMax: 10,
 
@@ -343,7 +330,7 @@ export const mysql: Dialect = {
       const { insertId } = await sql.run(
         `insert into ${counters} (name, value) values (?, last_insert_id(?))
          on duplicate key update value = last_insert_id(value + ?)`,
-        [checking(name), by, by],
+        [name, by, by],
       );
       return insertId;
     },

@@ -12,7 +12,6 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { numberOf } from '../sql/row-values.js';
-import { checking } from '../sql/sql.js';
 import type { AppendsTogether, DialectSql, OneStatementAppend } from './dialect.js';
 import { returningSql } from './returning.js';
 import { addToLastSeq, appendCondition, leaseIsFree } from './session-row.js';
@@ -78,7 +77,7 @@ function appendsTogether(tables: Tables, dialectSql: DialectSql): AppendsTogethe
       const state = batches.flatMap(({ state }, i) =>
         state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
       );
-      const values = [checking(appNames), ...sessions, ...columns(5, events), ...columns(4, state)];
+      const values = [appNames, ...sessions, ...columns(5, events), ...columns(4, state)];
       const rows = await sql.all<{ number: number; last_seq: number }>(text, values);
       const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
       return batches.map((_, i) => lastSeqs.get(i));

@@ -8,7 +8,7 @@ import { appendInOneStatement } from './postgresql-append.js';
 import { returningOperations, returningSql } from './returning.js';
 import { longEnough, required, roomForPool, setting, unless } from './server-settings.js';
 import { wrongServer } from './server-version.js';
-import { settingsCheck, type Setting } from './settings.js';
+import type { Setting } from './settings.js';
 import { isObject } from '../../model/objects.js';
 
 const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
@@ -74,10 +74,6 @@ const SETTINGS: readonly Setting[] = [
   },
 ];
 
-const WRONG_SETTING = `case ${SETTINGS.map(({ name, isWrong }) => `when ${isWrong} then 'setting ${name}'`).join(' ')} end`;
-
-const checking = (value: string) => `case when (${WRONG_SETTING})::int is null then ${value} end`;
-
 /** Whether the last statement of a connection to this database is like this. A listener sends no other than its first one. */
 const lastSent = (pattern: string) =>
   `exists (select 1 from pg_stat_activity where datname = current_database() and query like '${pattern}')`;
@@ -88,15 +84,7 @@ export const postgresql: Dialect = {
   connections: {
     wrongServer: (version) => wrongServer(version, 'postgresql'),
 
-    // The cast to a number fails where there is a text, and the error contains the text.
-    settings: {
-      ...settingsCheck(checking('?'), '22P02', (message) => {
-        const [, found] = /setting (\w+)\W*$/.exec(message) ?? [];
-        return SETTINGS.find(({ name }) => name === found);
-      }),
-      // PostgreSQL makes text of the branches of a `case`.
-      aroundNumber: checking('?::bigint'),
-    },
+    settings: SETTINGS,
 
     defaultPoolMax: 10,
 

@@ -1,7 +1,7 @@
 import { numberOf } from '../sql/row-values.js';
 import { isFromNumber, isSameSession, SESSION_COLUMNS } from '../sql/tables.js';
 import type { DialectOperations, DialectSql, SessionLock } from './dialect.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { addToLastSeq } from './session-row.js';
 
 /** SQL that is the same on PostgreSQL and SQLite. */
@@ -55,7 +55,7 @@ export const returningOperations = {
     const [row] = await sql.all<{ value: number | string }>(
       `insert into ${counters} (name, value) values (?, ?)
        on conflict (name) do update set value = ${counters}.value + excluded.value returning value`,
-      [checking(name), by],
+      [name, by],
     );
     return numberOf(row?.value);
   },

@@ -1,5 +1,4 @@
-import type { CheckExpressions } from '../sql/sql.js';
-import { SchemaError, driverCodeOf, driverMessageOf } from '../../model/errors.js';
+import { SchemaError } from '../../model/errors.js';
 
 /** A setting of a connection that changes what the statements of this package read or write. */
 export interface Setting {
@@ -13,36 +12,24 @@ export interface Setting {
 }
 
 /**
- * Refuses connections whose settings would change what is read or written (contract O7). Settings may change at any time
- * and differ from connection to connection, so each statement checks them: one of its values is in an expression
- * that fails where a setting is wrong. That costs no round trip.
+ * Refuses a connection whose settings would change what is read or written. It comes before the first statement of ours on a
+ * connection (contract O7).
+ *
+ * @param read runs a statement on the connection.
+ * @throws SchemaError that names the first setting that is wrong.
  */
-export interface SettingsCheck extends CheckExpressions {
-  /** What to throw instead of an error of the check; undefined for any other error. */
-  refusal(error: unknown): SchemaError | undefined;
+export async function refuseSettings(
+  settings: readonly Setting[],
+  read: (text: string) => Promise<readonly { wrong?: unknown }[]>,
+): Promise<void> {
+  const cases = settings.map(({ isWrong }, i) => `when ${isWrong} then ${i}`);
+  // The limit has MySQL ignore `sql_select_limit`, which may be 0.
+  const [row] = await read(`select case ${cases.join(' ')} end as wrong limit 1`);
+  const wrong = settings[Number(row?.wrong ?? -1)];
+  if (wrong) throw refused(wrong);
 }
 
-/**
- * @param around see `CheckExpressions`; it fails where a setting is wrong.
- * @param code the driver's code for that failure.
- * @param settingOf finds the setting in the message of the driver's error.
- */
-export function settingsCheck(
-  around: string,
-  code: string,
-  settingOf: (message: string) => Setting | undefined,
-): SettingsCheck {
-  return {
-    around,
-    refusal(error) {
-      if (driverCodeOf(error) !== code) return undefined;
-      const setting = settingOf(driverMessageOf(error));
-      return setting && refused(setting);
-    },
-  };
-}
-
-export function refused({ name, because, advice }: Omit<Setting, 'isWrong'>): SchemaError {
+function refused({ name, because, advice }: Setting): SchemaError {
   return new SchemaError(
     `This connection to the database has a setting that is refused, and nothing was written: ${name}, with which ${because}. ${advice}`,
   );

@@ -8,7 +8,7 @@ import type { Dialect } from './dialect.js';
 import type { Sql } from '../sql/sql.js';
 import { returningOperations, returningSql } from './returning.js';
 import { setting, unless } from './server-settings.js';
-import { settingsCheck, type Setting } from './settings.js';
+import type { Setting } from './settings.js';
 
 const BUSY_TIMEOUT_MS = 10_000;
 
@@ -86,12 +86,7 @@ export const sqlite: Dialect = {
   connections: {
     prepare: prepareConnection,
 
-    // `abs` of the smallest integer fails with an overflow.
-    settings: settingsCheck(
-      `case when ${FOREIGN_KEYS.isWrong} then abs(-9223372036854775807 - ${FOREIGN_KEYS.isWrong}) else ? end`,
-      'SQLITE_ERROR',
-      (message) => (message.includes('integer overflow') ? FOREIGN_KEYS : undefined),
-    ),
+    settings: [FOREIGN_KEYS],
 
     defaultPoolMax: 1,
 

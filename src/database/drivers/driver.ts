@@ -35,11 +35,6 @@ export interface Driver {
    * say so on MySQL and MariaDB. Undefined where the driver does not show it.
    */
   readonly isInTransaction?: boolean | undefined;
-  /**
-   * Whether the settings of the connection are right at this moment, so that a statement can leave out its check of them. Undefined
-   * where a driver would have to ask a server: then each statement checks by itself.
-   */
-  readonly hasRightSettings?: boolean;
 }
 
 /** How many statements a connection keeps. The package has fewer texts; only lists of different lengths are more. */

@@ -38,20 +38,6 @@ export class SynchronousDriver implements Driver {
     this.#database = database;
   }
 
-  /**
-   * In a statement `pragma_foreign_keys` takes longer than the update of a session's row. SQLite prepares this pragma again when
-   * the setting has changed.
-   */
-  get hasRightSettings(): boolean {
-    try {
-      const row = this.#prepared('pragma foreign_keys').get([]);
-      return isObject(row) && 'foreign_keys' in row && row.foreign_keys === 1;
-    } catch {
-      // A database that is closed: the statement itself is to fail.
-      return false;
-    }
-  }
-
   send(text: string, values: readonly unknown[], _: StatementContext): DriverResult {
     const statement = this.#prepared(text);
     try {

@@ -6,7 +6,6 @@ import { SchemaError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { Scope } from '../../model/state.js';
 import { textOf } from './row-values.js';
-import { checking } from './sql.js';
 
 const ENTITIES = {
   sessions: 'AdkSession',
@@ -84,9 +83,9 @@ export function sessionStillExists({ sessions }: Tables): string {
   return `exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
 }
 
-/** The values of the columns that name a session; the first one checks the settings. */
+/** The values of the columns that name a session. */
 export function sessionValues({ appName, userId, sessionId }: SessionKey): unknown[] {
-  return [checking(appName), userId, sessionId];
+  return [appName, userId, sessionId];
 }
 
 /** How long the texts of a row are that is written for a session, with the session's own key, in code units. */
@@ -120,7 +119,7 @@ export function stateTable(tables: Tables, scope: Scope): string {
   return tables[STATE_TABLES[scope]];
 }
 
-/** The values of a state table's columns before `state_key`; the first one checks the settings. */
+/** The values of a state table's columns before `state_key`. */
 export function ownerValues(key: SessionKey, scope: Scope): unknown[] {
   return sessionValues(key).slice(0, STATE_KEYS[scope].length - 1);
 }

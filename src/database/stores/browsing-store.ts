@@ -2,7 +2,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { Scope } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -98,15 +98,14 @@ export class BrowsingStore {
 
   /** @returns the next apps by name that have sessions, by some searches of the index each; so many at most. */
   async apps(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
-    const rows = await sql.all<NamedRow>(this.#text.selectApps, [checking(after), limit]);
+    const rows = await sql.all<NamedRow>(this.#text.selectApps, [after, limit]);
     return rows.map(namedUpdateOf);
   }
 
   /** @returns the next users of an app by id that have sessions, in the same way. */
   async users(sql: Sql, appName: string, after: string, limit: number): Promise<NamedUpdate[]> {
-    const app = checking(appName);
-    const values = [after, ...(this.#dialect.sql.skipsToNextName ? [] : [app]), limit];
-    return (await sql.all<NamedRow>(this.#text.selectUsers, [app, app, ...values])).map(namedUpdateOf);
+    const values = [after, ...(this.#dialect.sql.skipsToNextName ? [] : [appName]), limit];
+    return (await sql.all<NamedRow>(this.#text.selectUsers, [appName, appName, ...values])).map(namedUpdateOf);
   }
 
   /** @param keys sessions of one app. */
@@ -125,7 +124,7 @@ export class BrowsingStore {
     }
     if (selectPartSizes === undefined) return sizes;
     const where = keys.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
-    const values = [checking(first.appName), ...keys.flatMap(({ userId, sessionId }) => [userId, sessionId])];
+    const values = [first.appName, ...keys.flatMap(({ userId, sessionId }) => [userId, sessionId])];
     const idOf = ({ userId, sessionId }: SessionKey) => JSON.stringify([userId, sessionId]);
     const byId = new Map(sizes.map((size) => [idOf(size.key), size]));
     for (const row of await sql.all<PartSizeRow>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)) {
@@ -161,7 +160,7 @@ export class BrowsingStore {
     limit: number,
   ): Promise<TimedChange[]> {
     const ofUser = scope === 'user' ? userId : visible.userId;
-    const values = [checking(appName), ...(ofUser === undefined ? [] : [ofUser]), limit];
+    const values = [appName, ...(ofUser === undefined ? [] : [ofUser]), limit];
     return timedChangesOf(
       sql,
       await sql.all<ChangeRow>(this.#text.selectChangesElsewhere(ofUser !== undefined), values),
@@ -209,7 +208,7 @@ export class BrowsingStore {
     const ofUser = scope === 'user' ? userId : visible.userId;
     return sql.all<WriterRow>(
       `${this.#text.selectElsewhere(ofUser !== undefined)} and e.event_id in (${placeholders(eventIds.length)})`,
-      [checking(appName), ...(ofUser === undefined ? [] : [ofUser]), ...eventIds],
+      [appName, ...(ofUser === undefined ? [] : [ofUser]), ...eventIds],
     );
   }
 
@@ -217,14 +216,14 @@ export class BrowsingStore {
   async heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
     const { now } = this.#dialect.sql;
     const where = [
-      appName === undefined ? 'app_name > ?' : 'app_name = ?',
+      ...(appName === undefined ? [] : ['app_name = ?']),
       ...(userId === undefined ? [] : ['user_id = ?']),
       `lease_expires > ${now}`,
     ];
     const rows = await sql.all<LeaseRow>(
       `select ${SESSION_COLUMNS}, lease_holder, lease_token, lease_expires as expires, ${now} as now
         from ${this.#tables.sessions} where ${where.join(' and ')} order by lease_expires limit ?`,
-      [checking(appName ?? ''), ...(userId === undefined ? [] : [userId]), limit],
+      [...[appName, userId].filter((name) => name !== undefined), limit],
     );
     return rows.map((row) => ({
       session: sessionKeyOf(row),

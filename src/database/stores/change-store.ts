@@ -6,7 +6,7 @@ import type { PastChange } from '../../model/past-state.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import { SCOPES, prefixed, stateJson, type StateEntries } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
@@ -230,7 +230,7 @@ export class ChangeStore {
    * @returns how many there were.
    */
   async forgetUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
-    const rows = await sql.all<ChangeKeyRow>(this.#text.selectOfUser, [checking(appName), userId, limit]);
+    const rows = await sql.all<ChangeKeyRow>(this.#text.selectOfUser, [appName, userId, limit]);
     await this.delete(sql, rows);
     return rows.length;
   }

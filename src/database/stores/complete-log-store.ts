@@ -1,5 +1,5 @@
 import type { SessionKey } from '../../model/keys.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -57,7 +57,7 @@ export class CompleteLogStore {
   async changes(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<LoggedChange[]> {
     const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
     const text = `${this.#text(sql).selectChanges}${where} order by number limit ?`;
-    const rows = await sql.all<ChangeRow>(text, [checking(after), upTo, ...values, limit]);
+    const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
     return sql.texts.all(() =>
       rows.map((row) => {
         const session = sessionKeyOf(row);
@@ -82,7 +82,7 @@ export class CompleteLogStore {
   /** @returns the number of the last change in front of the event with a position. */
   async changeBefore(sql: Sql, position: number): Promise<number> {
     if (position === 0) return 0;
-    const [row] = await sql.all<{ number: number | string }>(this.#plain.selectChangeBefore, [checking(position)]);
+    const [row] = await sql.all<{ number: number | string }>(this.#plain.selectChangeBefore, [position]);
     return row ? numberOf(row.number) : 0;
   }
 

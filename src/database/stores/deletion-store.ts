@@ -1,7 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { SESSION_WHERE, isFromNumber, placeholders, sessionValues, type Tables } from '../sql/tables.js';
 import type { EventParts } from './event-parts.js';
 import type { StoredSession } from './stored-session.js';
@@ -55,18 +55,18 @@ export class DeletionStore {
 
   /** @returns the keys of a user's state in an app, so many of them. */
   async userStateKeys(sql: Sql, appName: string, userId: string, limit: number): Promise<string[]> {
-    const rows = await sql.all<{ state_key: string }>(this.#text.selectUserKeys, [checking(appName), userId, limit]);
+    const rows = await sql.all<{ state_key: string }>(this.#text.selectUserKeys, [appName, userId, limit]);
     return rows.map((row) => textOf(row.state_key));
   }
 
   /** @returns how many keys of a user's state in an app there are. */
   async countUserState(sql: Sql, appName: string, userId: string): Promise<number> {
-    const [row] = await sql.all<{ total: number | string }>(this.#text.countUserKeys, [checking(appName), userId]);
+    const [row] = await sql.all<{ total: number | string }>(this.#text.countUserKeys, [appName, userId]);
     return numberOf(row?.total);
   }
 
   async deleteUserState(sql: Sql, appName: string, userId: string, keys: readonly string[]): Promise<void> {
-    await sql.run(`${this.#text.deleteUserState} (${placeholders(keys.length)})`, [checking(appName), userId, ...keys]);
+    await sql.run(`${this.#text.deleteUserState} (${placeholders(keys.length)})`, [appName, userId, ...keys]);
   }
 }
 

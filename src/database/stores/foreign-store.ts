@@ -1,6 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { placeholders } from '../sql/tables.js';
 
 /** A row of another program, as the driver gives it, with JSON as text. */
@@ -106,7 +106,7 @@ export class ForeignStore {
     const { table, key } = SHARED[scope];
     const [row] = await sql.all<ForeignRow>(
       `${this.#select(table)} where ${key.map((name) => `${name} = ?`).join(' and ')}`,
-      checkingFirst(owner),
+      owner,
     );
     return row;
   }
@@ -121,7 +121,7 @@ export class ForeignStore {
     const { table, key } = SHARED[scope];
     const isSame = key.map((name) => `sessions.${name} = ${table}.${name}`).join(' and ');
     const isAlone = `not exists (select 1 from sessions where ${isSame})`;
-    return sql.all(`${this.#select(table)} ${page(key, after, isAlone)} limit ${limit}`, after && checkingFirst(after));
+    return sql.all(`${this.#select(table)} ${page(key, after, isAlone)} limit ${limit}`, after);
   }
 }
 
@@ -130,9 +130,7 @@ const SHARED = {
   user: { table: 'user_states', key: ['app_name', 'user_id'] },
 } as const;
 
-const valuesOf = ({ appName, userId, sessionId }: SessionKey) => [checking(appName), userId, sessionId];
-
-const checkingFirst = ([first = '', ...others]: readonly string[]) => [checking(first), ...others];
+const valuesOf = ({ appName, userId, sessionId }: SessionKey) => [appName, userId, sessionId];
 
 const isOneOf = (sessions: readonly SessionKey[]) =>
   sessions.map(() => '(app_name = ? and user_id = ? and session_id = ?)').join(' or ');

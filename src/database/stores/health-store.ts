@@ -3,7 +3,7 @@ import type { DialectSql } from '../dialects/dialect.js';
 import type { ServerSetting } from '../dialects/server-settings.js';
 import { keysetAfter } from '../sql/keyset.js';
 import { numberOf } from '../sql/row-values.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_KEY,
@@ -39,7 +39,7 @@ export class HealthStore {
 
   /** @returns how many events and changes have no position yet; so many at most. */
   async countPending(sql: Sql, limit: number): Promise<number> {
-    const [row] = await sql.all<{ total: number | string }>(this.#text.countPending, [limit, limit, checking('')]);
+    const [row] = await sql.all<{ total: number | string }>(this.#text.countPending, [limit, limit]);
     return numberOf(row?.total);
   }
 
@@ -49,7 +49,7 @@ export class HealthStore {
    * @returns sessions whose row counts other events than there are; so many at most.
    */
   async miscounted(sql: Sql, limit: number): Promise<SessionKey[]> {
-    return (await sql.all<SessionKeyRow>(this.#text.selectMiscounted, [checking(''), limit])).map(sessionKeyOf);
+    return (await sql.all<SessionKeyRow>(this.#text.selectMiscounted, [limit])).map(sessionKeyOf);
   }
 
   /**
@@ -96,14 +96,11 @@ function texts(sql: DialectSql, { sessions, events, eventsById, changes }: Table
   const byKey = `order by ${SESSION_COLUMNS} limit ?`;
   return {
     selectNow: `select ${sql.now} as now`,
-    // The settings of the connection cannot be checked in a limit.
     countPending: `select (select count(*) from (select 1 as one from ${events} where position is null limit ?) as e)
-      + (select count(*) from (select 1 as one from ${changes} where number is null limit ?) as c) as total
-      from (select ? as text) as checked where checked.text is not null`,
+      + (select count(*) from (select 1 as one from ${changes} where number is null limit ?) as c) as total`,
     // For each session by the index. MariaDB would compare each session with each group of a join.
     selectMiscounted: `select s.app_name, s.user_id, s.session_id
-      from (select ? as text) as checked join ${sessions} as s on checked.text is not null
-      where ${isMiscounted} limit ?`,
+      from ${sessions} as s where ${isMiscounted} limit ?`,
     selectCounted: (where: string) =>
       `select ${SESSION_COLUMNS}, last_seq - first_seq + 1 as events from ${sessions} where ${where} ${byKey}`,
     selectMiscountedAfter: (where: string) => `select ${SESSION_COLUMNS}

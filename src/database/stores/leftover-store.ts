@@ -1,6 +1,6 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { keysetAfter } from '../sql/keyset.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -35,7 +35,7 @@ export class LeftoverStore {
 
   /** @returns how many sessions have left something; so many at most. Reads the keys of all changes. */
   async count(sql: Sql, limit: number): Promise<number> {
-    const [row] = await sql.all<{ total: number | string }>(this.#text.count, [checking(''), limit]);
+    const [row] = await sql.all<{ total: number | string }>(this.#text.count, [limit]);
     return Number(row?.total);
   }
 
@@ -49,7 +49,7 @@ export class LeftoverStore {
     const ofUser = userId === undefined ? '' : ' and user_id = ?';
     const keyset = after && keysetAfter(['user_id', 'session_id'], [after.userId, after.sessionId]);
     const text = this.#text.page(`app_name = ?${ofUser}${keyset ? ` and ${keyset.where}` : ''}`);
-    const owner = userId === undefined ? [checking(appName)] : [checking(appName), userId];
+    const owner = userId === undefined ? [appName] : [appName, userId];
     const rows = await sql.all<SessionKeyRow & { is_leftover: number | string | boolean }>(text, [
       ...owner,
       ...(keyset?.values ?? []),
@@ -91,9 +91,8 @@ export class LeftoverStore {
 
 function texts({ changes, sessions }: Tables) {
   return {
-    count: `select count(*) as total from (select ? as text) as checked join (select distinct ${SESSION_COLUMNS}
-      from ${changes} as c where kind <> 'deleted' and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?) as leftovers
-      on checked.text is not null`,
+    count: `select count(*) as total from (select distinct ${SESSION_COLUMNS}
+      from ${changes} as c where kind <> 'deleted' and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?) as leftovers`,
     // The keys alone are read, page by page; the rows are read only of sessions that do not exist. With `exists` PostgreSQL
     // may read all of a table for a page. Of one app, `app_name` in the order would make MariaDB sort all of its changes.
     page: (where: string) => `select ${SESSION_COLUMNS},

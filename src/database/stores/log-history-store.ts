@@ -9,7 +9,7 @@ import {
   type LogBoundary,
 } from '../../model/log-history.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { placeholderRows, placeholders, type Tables } from '../sql/tables.js';
 import {
   FORMER_WRITER,
@@ -52,7 +52,7 @@ export class LogHistoryStore {
   async ends(sql: Sql, writers: readonly string[]): Promise<HistoryEnd[]> {
     const names = [WRITER, FORMER_WRITER].flatMap((kind) => writers.flatMap((writer) => namesOf(kind, writer)));
     const text = `select name, value from ${this.#tables.counters} where name in (${placeholders(names.length)})`;
-    return endsIn(await sql.all<CounterRow>(text, names.map(checking)));
+    return endsIn(await sql.all<CounterRow>(text, names));
   }
 
   /**

@@ -2,7 +2,7 @@ import { ofEvent, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import { historyText, type CompleteLogPosition, type LogBoundary, type LogPosition } from '../../model/log-history.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -77,7 +77,7 @@ export class LogStore {
   /** Notifies the listeners of other connections of a commit, where the database can. */
   async notify(sql: Sql): Promise<void> {
     const { push } = this.#dialect;
-    if (push) await sql.all(push.notify, [checking(push.channel(this.#tables))]);
+    if (push) await sql.all(push.notify, [push.channel(this.#tables)]);
   }
 
   get hasChangeCounter(): boolean {
@@ -93,7 +93,7 @@ export class LogStore {
   }
 
   async head(sql: Sql): Promise<LogHead> {
-    const rows = await sql.all<CounterRow>(this.#text.selectHead, [checking(POSITION), EPOCH, CHANGE]);
+    const rows = await sql.all<CounterRow>(this.#text.selectHead, [POSITION, EPOCH, CHANGE]);
     const counters = new Map(rows.map(({ name, value }) => [name, numberOf(value)]));
     return {
       position: counters.get(POSITION) ?? 0,
@@ -120,7 +120,7 @@ export class LogStore {
   /** @returns the boundary where the first epoch after this one began; undefined without one. */
   async endOfEpoch(sql: Sql, epoch: number): Promise<LogBoundary | undefined> {
     const names = [`${EPOCH} ${epoch + 1}`, `${EPOCH} ${epoch + 1} c`];
-    const rows = await sql.all<CounterRow>(this.#text.selectTwoCounters, names.map(checking));
+    const rows = await sql.all<CounterRow>(this.#text.selectTwoCounters, names);
     const [position, change = 0] = names.map((name) => rows.find((row) => row.name === name)?.value);
     return position === undefined ? undefined : { position: numberOf(position), change: numberOf(change) };
   }
@@ -142,12 +142,7 @@ export class LogStore {
     columns: LogColumns,
   ): Promise<LoggedEvent[]> {
     const { where, values } = conditions(columns);
-    return this.#loggedEvents(sql, `${select}${where} order by position limit ?`, [
-      checking(after),
-      upTo,
-      ...values,
-      limit,
-    ]);
+    return this.#loggedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
   }
 
   /** @returns one event; undefined when it is gone. */

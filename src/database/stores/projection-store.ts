@@ -1,6 +1,6 @@
 import type { DialectSql } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import type { Tables } from '../sql/tables.js';
 
 /** How far a projection has read the log. */
@@ -25,9 +25,7 @@ export class ProjectionStore {
   }
 
   async read(sql: Sql, name: string): Promise<StoredProjection | undefined> {
-    const [row] = await sql.all<ProjectionRow>(`select ${COLUMNS} from ${this.#table} where name = ?`, [
-      checking(name),
-    ]);
+    const [row] = await sql.all<ProjectionRow>(`select ${COLUMNS} from ${this.#table} where name = ?`, [name]);
     return row && projectionOf(row);
   }
 
@@ -38,7 +36,7 @@ export class ProjectionStore {
   /** Fails with the database's unique violation where there is one of this name. */
   async create(sql: Sql, { name, version, cursor }: Omit<StoredProjection, 'updateTime'>): Promise<void> {
     const text = `insert into ${this.#table} (name, version, log_cursor, update_time) values (?, ?, ?, ${this.#now})`;
-    await sql.run(text, [checking(name), version, cursor]);
+    await sql.run(text, [name, version, cursor]);
   }
 
   /**
@@ -51,7 +49,7 @@ export class ProjectionStore {
     const { affectedRows } = await sql.run(
       `update ${this.#table} set version = version + 1, log_cursor = ?, update_time = ${this.#now}
         where name = ? and version = ?`,
-      [cursor, checking(name), version],
+      [cursor, name, version],
     );
     return affectedRows === 1;
   }

@@ -3,7 +3,7 @@ import type { Scope } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { STATE_KEYS, originOf, stateTable, type Tables } from '../sql/tables.js';
 import { WITH_CONTENT, type ChangeKind } from './change-store.js';
 import type { EventParts } from './event-parts.js';
@@ -64,7 +64,7 @@ export class RecodeStore {
   ): Promise<StoredText[]> {
     const { table: name, columns, order, selected, where, more } = this.#sources[table];
     const conditions = ['app_name = ?', ...(userId === undefined ? [] : ['user_id = ?']), ...(where ? [where] : [])];
-    const owner = userId === undefined ? [checking(appName)] : [checking(appName), userId];
+    const owner = userId === undefined ? [appName] : [appName, userId];
     // What `owner` names is the same in all rows.
     const rest = order.filter((column) => column !== 'app_name' && (userId === undefined || column !== 'user_id'));
     const position =
@@ -96,7 +96,7 @@ export class RecodeStore {
    */
   async replace(sql: Sql, { table, key, text: read }: StoredText, text: string): Promise<boolean> {
     const { table: name, columns, content, selected } = this.#sources[table];
-    const values = [checking(key[0] ?? ''), ...key.slice(1)];
+    const values = [key[0] ?? '', ...key.slice(1)];
     const where = columns.map((column) => `${column} = ?`).join(' and ');
     const [row] = await sql.all<{ content: string | null }>(
       `select ${selected} as content from ${name} where ${where}${this.#lock}`,

@@ -1,4 +1,4 @@
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import type { Tables } from '../sql/tables.js';
 
 /** Retry tokens are rows in `adk_counters`. Each stays until the caller of its transaction has learned of the commit. */
@@ -11,11 +11,11 @@ export class RetryTokenStore {
 
   /** Fails with the database's unique violation when a transaction has left this token before. */
   async set(sql: Sql, token: string): Promise<void> {
-    await sql.run(`insert into ${this.#counters} (name, value) values (?, 1)`, [checking(nameOf(token))]);
+    await sql.run(`insert into ${this.#counters} (name, value) values (?, 1)`, [nameOf(token)]);
   }
 
   async remove(sql: Sql, token: string): Promise<void> {
-    await sql.run(`delete from ${this.#counters} where name = ?`, [checking(nameOf(token))]);
+    await sql.run(`delete from ${this.#counters} where name = ?`, [nameOf(token)]);
   }
 }
 

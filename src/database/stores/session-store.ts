@@ -1,7 +1,7 @@
 import { StaleSessionError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -197,7 +197,7 @@ export class SessionStore {
   async count(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
     const text = this.#text.count[userId === undefined ? 'ofApp' : 'ofUser'];
     const owner = userId === undefined ? [appName] : [appName, userId];
-    const [row] = await sql.all<{ total: number | string | bigint }>(text, [checking(''), ...owner]);
+    const [row] = await sql.all<{ total: number | string | bigint }>(text, owner);
     return numberOf(row?.total);
   }
 
@@ -207,7 +207,7 @@ export class SessionStore {
     // MySQL and SQLite take an offset only with a limit. This one is larger than any table.
     const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
     const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
-    const rows = await sql.all<ListRow>(text, [checking(''), ...values, most, offset]);
+    const rows = await sql.all<ListRow>(text, [...values, most, offset]);
     return rows.map((row) => ({ ...headOf(row), userId: textOf(row.user_id), id: textOf(row.session_id) }));
   }
 }
@@ -243,14 +243,8 @@ function texts({ sql }: Dialect, tables: Tables) {
   const there = `${SESSION_WHERE} and status = 'active'`;
   const list = (ofUser: string) => {
     const where = `where app_name = ?${ofUser} and status = 'active'`;
-    // The text is the first one of the values, and so the one whose expression checks the settings of the connection. In a
-    // condition on the sessions MariaDB would check them for each session.
-    const page = (
-      rows: string,
-      order: string,
-    ) => `select user_id, session_id, ${head} from (select ? as text) as checked
-      join (select user_id, session_id, incarnation, origin, first_seq, last_seq, last_update_time from ${sessions} ${where}${rows}
-        order by ${order} limit ? offset ?) as page on checked.text is not null order by ${order}`;
+    const page = (rows: string, order: string) => `select user_id, session_id, ${head} from ${sessions} ${where}${rows}
+      order by ${order} limit ? offset ?`;
     // Equal times go by id upwards in both directions, as in ADK, which no index has: MySQL and MariaDB would sort all
     // sessions for a page of the newest. The time of the page's last one leaves them, and any other, few to sort.
     const last = `select last_update_time from ${sessions} ${where} order by last_update_time desc limit 1 offset ?`;
@@ -262,8 +256,8 @@ function texts({ sql }: Dialect, tables: Tables) {
       ),
     };
   };
-  const count = (ofUser: string) => `select total from (select ? as text) as checked join (select count(*) as total
-    from ${sessions} where app_name = ?${ofUser} and status = 'active') as counted on checked.text is not null`;
+  const count = (ofUser: string) =>
+    `select count(*) as total from ${sessions} where app_name = ?${ofUser} and status = 'active'`;
 
   return {
     insert: `insert into ${sessions}

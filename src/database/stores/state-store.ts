@@ -3,7 +3,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import {
   STATE_KEYS,
   originOf,
@@ -75,7 +75,7 @@ export class StateStore {
     // What else is found is left out by `ownerKey`.
     const namesNone = all || sessions.length > MOST_ROWS;
 
-    const owner = userId === undefined ? [checking(appName)] : [checking(appName), userId];
+    const owner = userId === undefined ? [appName] : [appName, userId];
     const users = namesNone || userId !== undefined ? [] : [...new Set(sessions.map((session) => session.userId))];
     const ids = namesNone ? [] : sessions.map((session) => session.id);
     const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';

@@ -1,7 +1,7 @@
 import { SCOPES } from '../../model/state.js';
 import type { DialectSql } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { stateTable, type Tables } from '../sql/tables.js';
 
 /** Counts by the database, soft-deleted sessions included. */
@@ -104,7 +104,7 @@ function ofOwner({ appName, userId }: Owner, condition?: string): { where: strin
   ];
   return {
     where: conditions.length > 0 ? ` where ${conditions.join(' and ')}` : '',
-    values: [appName, userId].filter((value) => value !== undefined).map(checking),
+    values: [appName, userId].filter((value) => value !== undefined),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
@@ -71,7 +71,7 @@ export class SummaryStore {
     const values = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
     const keyset = values && keysetAfter(columns, values, isDescending ? '<' : '>');
     const bounds: Condition[] = [
-      ['app_name = ?', [checking(appName)]],
+      ['app_name = ?', [appName]],
       ...given('user_id = ?', userId),
       // Soft-deleted sessions can be restored.
       [filter.isSoftDeleted ? "status = 'deleted'" : "status = 'active'", []],

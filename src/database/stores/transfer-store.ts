@@ -1,6 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import { SESSION_WHERE, placeholders, sessionValues, type Tables } from '../sql/tables.js';
 import {
@@ -32,13 +32,13 @@ export class TransferStore {
 
   /** @returns the next app by name that has sessions or state; undefined when there is none. */
   async nextApp(sql: Sql, after: string): Promise<string | undefined> {
-    const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextApp, [checking(after), after, after]);
+    const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextApp, [after, after, after]);
     return row && (optionalTextOf(row.name) ?? undefined);
   }
 
   /** @returns the next user of an app by id that has `user:` state; undefined when there is none. */
   async nextUser(sql: Sql, appName: string, after: string): Promise<string | undefined> {
-    const [row] = await sql.all<{ user_id: string }>(this.#text.selectNextUser, [checking(appName), after]);
+    const [row] = await sql.all<{ user_id: string }>(this.#text.selectNextUser, [appName, after]);
     return row && textOf(row.user_id);
   }
 

@@ -2,7 +2,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
 import { booleanOf, optionalTextOf } from '../sql/row-values.js';
-import { checking, type Sql } from '../sql/sql.js';
+import type { Sql } from '../sql/sql.js';
 import { SESSION_WHERE, sessionValues, type Tables } from '../sql/tables.js';
 import {
   STORED_SESSION_COLUMNS,
@@ -46,7 +46,7 @@ export class WalkStore {
    * @returns the next app by name that has sessions, state of users, or changes; undefined when there is none.
    */
   async nextApp(sql: Sql, after: string, table: 'sessions' | 'userStates' | 'changes'): Promise<string | undefined> {
-    const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextApp[table], [checking(after)]);
+    const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextApp[table], [after]);
     return row && (optionalTextOf(row.name) ?? undefined);
   }
 
@@ -95,16 +95,16 @@ type Column = 'user_id' | 'session_id' | 'last_update_time';
 
 function wayOf({ appName, userId, by, upTo = 1e308 }: Walk): { columns: Column[]; where: string; values: unknown[] } {
   if (userId !== undefined) {
-    return { columns: ['session_id'], where: 'app_name = ? and user_id = ?', values: [checking(appName), userId] };
+    return { columns: ['session_id'], where: 'app_name = ? and user_id = ?', values: [appName, userId] };
   }
   switch (by) {
     case 'key':
-      return { columns: ['user_id', 'session_id'], where: 'app_name = ?', values: [checking(appName)] };
+      return { columns: ['user_id', 'session_id'], where: 'app_name = ?', values: [appName] };
     case 'update':
       return {
         columns: ['last_update_time', 'session_id', 'user_id'],
         where: 'app_name = ? and last_update_time <= ?',
-        values: [checking(appName), upTo],
+        values: [appName, upTo],
       };
   }
 }

@@ -22,7 +22,7 @@ describe('a result of an unexpected shape is an error', () => {
     };
     const change = (result: object) => {
       const statements = { send: async () => result } as unknown as Statements;
-      return sqlOf(statements, {} as Driver, { around: '?' }, context).run('');
+      return sqlOf(statements, {} as Driver, context).run('');
     };
     await expect(change({ affectedRows: 1, insertId: 7 })).resolves.toEqual({ affectedRows: 1, insertId: 7 });
     await expect(change({ affectedRows: 0, insertId: undefined })).resolves.toEqual({ affectedRows: 0, insertId: 0 });

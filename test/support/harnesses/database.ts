@@ -114,8 +114,6 @@ export interface RefusedSetting {
   named: RegExp;
   /** The advice in the error. */
   advice: RegExp;
-  /** Whether an append is taken, since the setting has no effect on it. */
-  isHarmlessToAppends?: boolean;
   /** Whether the ORM cannot begin a transaction of the host's either. */
   hasNoTransactions?: boolean;
 }

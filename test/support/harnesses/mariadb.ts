@@ -41,10 +41,7 @@ export const mariadb: ServerDatabase = {
     ...mysql.connection,
     harmless,
     refused: [
-      ...mysql.connection.refused.map((setting) =>
-        // It takes the limit off inside the block that appends.
-        setting.set.includes('sql_select_limit') ? { ...setting, isHarmlessToAppends: true } : setting,
-      ),
+      ...mysql.connection.refused,
       {
         set: "set sql_mode = 'ORACLE'",
         named: /sql_mode = ORACLE/,
