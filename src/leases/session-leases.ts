@@ -189,7 +189,7 @@ export class SessionLeases {
     return new Lease(
       session,
       token,
-      this.#service({ session, token }),
+      this.#service({ session, token, created: new Set() }),
       { ttlMs: this.#ttlMs, askedAt },
       {
         refuseTransaction: () => releasing.refuseTransaction(),
@@ -198,7 +198,8 @@ export class SessionLeases {
           releasing.call({ operation: 'release', key: session }, () =>
             releasing.statement((sql) => leases.release(sql, session, token)),
           ),
-        report: (error) => this.#database.report(error, { operation: 'renew', key: session }),
+        releaseLost: () => renewing.statement((sql) => leases.release(sql, session, token)),
+        report: (error, operation) => this.#database.report(error, { operation, key: session }),
         lost: () => this.#database.telemetry?.lostLease(this.#database.system),
       },
     );
@@ -211,8 +212,10 @@ interface LeaseActions {
   /** @returns whether the lease is still ours. */
   renew(): Promise<boolean>;
   release(): Promise<void>;
-  /** Called with the error of a renewal that failed. */
-  report(error: unknown): void;
+  /** Releases it once it is lost, if the database still has it, without retries. */
+  releaseLost(): Promise<void>;
+  /** Called with the error of a renewal, or of the release of a lost lease, that failed. */
+  report(error: unknown, operation: 'renew' | 'release'): void;
   /** Called when the lease is lost. */
   lost(): void;
 }
@@ -223,23 +226,30 @@ export class Lease {
   readonly #actions: LeaseActions;
   readonly #ttlMs: number;
   readonly #renewals: NodeJS.Timeout;
+  /** By `performance.now()`. */
+  #endsAt: number;
   #deadline: NodeJS.Timeout;
   #renewing: Promise<void> = Promise.resolve();
   #isOver = false;
+  #isReleased = false;
 
   /** @internal */
   constructor(
     readonly session: SessionKey,
     /** The fencing token: larger than that of any lease of the session before. */
     readonly token: number,
-    /** Writes to the session only while this lease is the current one; throws `LeaseLostError` otherwise. */
+    /**
+     * Writes to the session only while this lease is the current one; throws `LeaseLostError` otherwise. Of other sessions it
+     * writes to those of the same id and user in other apps, which `AgentTool` uses, and to those that it has created, as
+     * `runEphemeral` does; others it refuses with `InvalidArgumentError`.
+     */
     readonly sessionService: MikroOrmSessionService,
     { ttlMs, askedAt }: { ttlMs: number; askedAt: number },
     actions: LeaseActions,
   ) {
     this.#actions = actions;
     this.#ttlMs = ttlMs;
-    this.#deadline = this.#expectRenewal(askedAt);
+    [this.#endsAt, this.#deadline] = this.#expectRenewal(askedAt);
     this.#renewals = setInterval(() => {
       this.#renewing = this.#renewing.then(() => this.#renew());
     }, ttlMs / RENEWALS_PER_TTL);
@@ -255,38 +265,44 @@ export class Lease {
   }
 
   /**
-   * Gives the lease back at once; no error when it is lost already. Its `sessionService` writes no more.
+   * Gives the lease back at once, also one that is over here and that the database still has; no error when it is lost. Its `sessionService` writes no more.
    *
    * @throws InsideTransactionError inside a transaction of the same ORM; then the lease is still held.
    */
   async release(): Promise<void> {
-    if (this.#isOver) return;
+    if (this.#isReleased) return;
     this.#actions.refuseTransaction();
+    this.#isReleased = true;
+    const isLost = this.#isOver;
     this.#end();
     // A renewal must not be under way when the host closes its connections after this call.
     await this.#renewing;
-    await this.#actions.release();
+    if (!isLost) return this.#actions.release();
+    // It may be lost for this process alone. Others would wait for it until it expires.
+    await this.#actions.releaseLost().catch((error: unknown) => this.#actions.report(error, 'release'));
   }
 
   async #renew(): Promise<void> {
     const askedAt = performance.now();
     try {
+      // In a process that was busy this timer may fire before that of the deadline: others would wait for another `ttlMs`.
+      if (askedAt >= this.#endsAt) this.#lose();
       if (this.#isOver) return;
       const isOurs = await this.#actions.renew();
       if (!isOurs) this.#lose();
       if (this.#isOver) return;
       clearTimeout(this.#deadline);
-      this.#deadline = this.#expectRenewal(askedAt);
+      [this.#endsAt, this.#deadline] = this.#expectRenewal(askedAt);
     } catch (error) {
-      this.#actions.report(error);
+      this.#actions.report(error, 'renew');
       // The next renewal tries again. The deadline stays.
     }
   }
 
   /** The lease ends in this process one renewal interval before it expires in the database (contract H3). */
-  #expectRenewal(askedAt: number): NodeJS.Timeout {
-    const leftMs = askedAt + this.#ttlMs * (1 - 1 / RENEWALS_PER_TTL) - performance.now();
-    return globalThis.setTimeout(() => this.#lose(), Math.max(0, leftMs)).unref();
+  #expectRenewal(askedAt: number): [endsAt: number, deadline: NodeJS.Timeout] {
+    const endsAt = askedAt + this.#ttlMs * (1 - 1 / RENEWALS_PER_TTL);
+    return [endsAt, globalThis.setTimeout(() => this.#lose(), Math.max(0, endsAt - performance.now())).unref()];
   }
 
   #lose(): void {

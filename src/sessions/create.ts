@@ -82,6 +82,7 @@ function created(
   key: SessionKey,
   session: SessionHead & { state: readonly StateValue[] },
 ): Session {
+  calls.leases.created(key);
   const state = readState(session.state);
   calls.damage.report(key, state.damaged);
   return handleOf(key, session, state.value, []);

@@ -60,6 +60,7 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
         if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
         throw error;
       }
+      calls.leases.created(key);
       await calls.announcer.announce();
     });
     return reread(calls, key, operation);

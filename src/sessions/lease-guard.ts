@@ -1,7 +1,7 @@
 import type { LeaseRule } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { LeaseStore } from '../database/stores/lease-store.js';
-import { LeaseHeldError, LeaseLostError } from '../model/errors.js';
+import { InvalidArgumentError, LeaseHeldError, LeaseLostError } from '../model/errors.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 
@@ -9,6 +9,8 @@ import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 export interface Fence {
   session: SessionKey;
   token: number;
+  /** The identities of the sessions that the service has created. */
+  readonly created: Set<string>;
 }
 
 /** Whether a service may write to a session, as far as its lease is concerned (contract H2). */
@@ -25,12 +27,26 @@ export class LeaseGuard {
     this.#onUnleasedAppend = onUnleasedAppend;
   }
 
-  /**
-   * A service with a lease also writes to sessions without one: an `AgentTool` has its session under another app name.
-   */
+  /** Lets a service with a lease write to a session that it has created, as `runEphemeral` does. */
+  created(session: SessionKey): void {
+    this.fence?.created.add(sessionIdentity(session));
+  }
+
+  /** @throws InvalidArgumentError when the service has the lease of another session. */
   ruleFor(session: SessionKey): LeaseRule | undefined {
     const { fence } = this;
-    if (fence && sessionIdentity(fence.session) === sessionIdentity(session)) return { token: fence.token };
+    if (fence) {
+      const { appName, userId, sessionId } = fence.session;
+      // An `AgentTool` has a session with the id of its caller's, in another app.
+      const isOfRun = session.userId === userId && session.sessionId === sessionId;
+      if (isOfRun && session.appName === appName) return { token: fence.token };
+      if (!isOfRun && !fence.created.has(sessionIdentity(session))) {
+        throw new InvalidArgumentError(
+          'The sessionService of a lease was asked to write to another session, without its lease. Nothing was written. ' +
+            'Take the lease of that session as well, or write with a service without a lease.',
+        );
+      }
+    }
     return this.#onUnleasedAppend === 'reject' ? 'unleased' : undefined;
   }
 

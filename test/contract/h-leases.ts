@@ -6,6 +6,7 @@ import {
   MikroOrmSessionService,
   SessionLeases,
   type AcquireOptions,
+  type ErrorContext,
   type Lease,
 } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
@@ -387,6 +388,45 @@ leaseTest(
   }),
 );
 
+leaseTest(
+  'H1',
+  'a lease that is over since its process was busy is not renewed, and is given back',
+  async (context) => {
+    const { orm, create, others, acquire, row } = context;
+    const session = await create();
+    const ttlMs = 1_200;
+    let renewals = 0;
+    const statement = (text: string) => renewsLease(text) && ++renewals < 0;
+    const lease = await acquire(session, { by: new SessionLeases(faulty(orm.em, { statement }), { ttlMs }) });
+    renewals = 0;
+    // Nothing else happens in the process meanwhile.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ttlMs * 0.9);
+    await until(() => lease.signal.aborted);
+    await lease.release();
+    expect(renewals).toBe(0);
+    expect(await row(session)).toMatchObject({ holder: null });
+    await (await others.acquire(keyOf(session), { holder: 'next' })).release();
+    // Once more it leaves the next one alone.
+    const next = await acquire(session, { by: others });
+    await lease.release();
+    expect(await row(session)).toMatchObject({ token: next.token, holder: 'holder' });
+  },
+);
+
+leaseTest('H1', 'a lost lease that cannot be given back throws nothing', async ({ orm, create, acquire, row }) => {
+  const session = await create();
+  const errors: ErrorContext[] = [];
+  const ttlMs = 600;
+  const statement = (text: string) => text.includes('set lease_holder = null');
+  const onError = (_: unknown, context: ErrorContext) => void errors.push(context);
+  const lease = await acquire(session, { by: new SessionLeases(faulty(orm.em, { statement }), { ttlMs, onError }) });
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ttlMs * 0.9);
+  await until(() => lease.signal.aborted);
+  await lease.release();
+  expect(errors).toMatchObject([{ operation: 'release' }]);
+  expect(await row(session)).toMatchObject({ holder: 'holder' });
+});
+
 for (const hours of [-1, 1]) {
   leaseTest(
     'H1',
@@ -729,22 +769,47 @@ leaseTest(
 
 leaseTest(
   'H2',
-  'the service of a lost lease still writes to other sessions',
-  async ({ app, create, fresh, acquire, takeOver }) => {
+  'the service of a lost lease still writes to sessions that it creates, and to those of agents that are tools',
+  async ({ app, orm, service, create, fresh, acquire, takeOver }) => {
     const session = await create();
     const { sessionService } = await acquire(session);
     await takeOver(session);
-    // An agent that is a tool has the same session id under another app.
-    for (const other of [{ appName: `${app}-sub` }, { userId: 'bob' }, { sessionId: 'other' }]) {
-      const handle = await sessionService.createSession({ ...keyOf(session), ...other });
-      await sessionService.appendEvent({ session: handle, event: saying('x') });
+    const writes = async (handle: Session, by = sessionService) => {
+      await by.appendEvent({ session: handle, event: saying('x') });
       expect(textsOf(await fresh(handle))).toEqual(['x']);
-      await sessionService.deleteSession(keyOf(handle));
-    }
+      await by.deleteSession(keyOf(handle));
+    };
+    for (const other of [{ userId: 'bob' }, { sessionId: 'other' }])
+      await writes(await sessionService.createSession({ ...keyOf(session), ...other }));
+    await writes(await sessionService.forkSession(keyOf(session), { as: 'fork' }));
+    // Such an agent has the same session id under another app.
+    await writes(await service.createSession({ ...keyOf(session), appName: `${app}-sub` }));
+    const made: Session[] = [];
+    await orm.em.fork().transactional(async (tx) => {
+      made.push(await sessionService.withEntityManager(tx).createSession({ appName: app, userId: 'alice' }));
+    });
+    await writes(made[0]!);
     await sessionService.updateState({ appName: app, userId: 'alice', set: { 'app:a': 1, 'user:a': 1 } });
     expect(await sessionService.getUserState({ appName: app, userId: 'alice' })).toEqual({ 'user:a': 1 });
   },
 );
+
+for (const [what, write] of Object.entries(WRITES)) {
+  leaseTest(
+    'H2',
+    `${what} for a session without its lease is refused to the service of another lease`,
+    async (context) => {
+      const { orm, app, create, acquire } = context;
+      const { sessionService } = await acquire(await create());
+      const handles = await handlesOf(context);
+      const inTransaction = () =>
+        orm.em.fork().transactional((tx) => write(sessionService.withEntityManager(tx), handles));
+      for (const refused of [() => write(sessionService, handles), inTransaction])
+        expect(await expectRefused(context, handles, refused)).toMatchObject({ code: 'ADK_INVALID_ARGUMENT' });
+      expect(await sessionService.getSession(keyOf(handles.handle))).toMatchObject({ appName: app });
+    },
+  );
+}
 
 leaseTest(
   'H2',
@@ -808,13 +873,15 @@ for (const [what, write] of Object.entries(WRITES)) {
 leaseTest(
   'H2',
   "with onUnleasedAppend: 'reject' a lease's own service writes, but not to a session that another one holds",
-  async ({ orm, app, create, fresh, acquire, others }) => {
-    const [mine, theirs] = [await create(), await create()];
+  async ({ orm, app, service, create, fresh, acquire, others }) => {
+    const mine = await create();
+    const theirs = await service.createSession({ ...keyOf(mine), appName: `${app}-sub` });
     const by = new SessionLeases(orm.em, { ttlMs: LONG_MS, onUnleasedAppend: 'reject' });
     const { sessionService } = await acquire(mine, { by });
     await acquire(theirs, { by: others, holder: 'host 2' });
     await sessionService.appendEvent({ session: mine, event: saying('x') });
-    await sessionService.appendEvent({ session: await create(), event: saying('x') });
+    const made = await sessionService.createSession({ appName: app, userId: 'alice' });
+    await sessionService.appendEvent({ session: made, event: saying('x') });
     await expectCode(sessionService.appendEvent({ session: theirs, event: late() }), 'ADK_LEASE_HELD', 'host 2');
     expect([await fresh(mine), await fresh(theirs)].map(textsOf)).toEqual([['x'], []]);
     await sessionService.updateState({ appName: app, userId: 'alice', set: { 'app:a': 1 } });

@@ -5,11 +5,13 @@ import {
   LlmAgent,
   LongRunningFunctionTool,
   ParallelAgent,
+  Runner,
   createEvent,
+  type BaseTool,
   type Event,
   type InvocationContext,
 } from '@google/adk';
-import { MikroOrmSessionService } from '../../../src/index.js';
+import { MikroOrmSessionService, SessionLeases } from '../../../src/index.js';
 import { availableDatabases } from '../../support/servers.js';
 import {
   KEY,
@@ -168,6 +170,49 @@ describe.each(availableDatabases())('the Runner on %s', (name) => {
     ]);
     expect(helperModel.requests.at(-1)).toHaveLength(5);
     expect((await host.service.getSession(KEY))?.state).toEqual({ noted: true });
+  });
+
+  test('under a lease: AgentTool in AgentTool, and runEphemeral in a tool, write to sessions of their own', async () => {
+    const leases = new SessionLeases(host.orm.em);
+    await leases.run(KEY, { holder: 'worker' }, async ({ sessionService }) => {
+      const asked = (name: string, answer: string, tools: BaseTool[] = []) =>
+        new LlmAgent({
+          name,
+          model: model(...tools.map((tool) => call(tool.name, { request: 'Do.' })), text(answer)),
+          tools,
+        });
+      const search = new FunctionTool({
+        name: 'search',
+        description: 'Runs an agent in a session that is deleted afterwards.',
+        execute: async () => {
+          const runner = new Runner({ appName: KEY.appName, agent: asked('searcher', 'found'), sessionService });
+          const newMessage = { role: 'user', parts: text('Search.') };
+          const events: Event[] = [];
+          for await (const event of runner.runEphemeral({ userId: KEY.userId, newMessage })) events.push(event);
+          return { said: events.map(summary) };
+        },
+      });
+      const inner = new AgentTool({ agent: asked('inner', 'inner done', [search]) });
+      const outer = new AgentTool({ agent: asked('outer', 'outer done', [inner]) });
+      await turn(sessionService, asked('boss', 'done', [outer]), 'Go.');
+    });
+    const said = async (appName?: string) =>
+      (await storedEvents(host.orm, appName)).map(({ data }) => summary(data as Event));
+    expect(await said()).toEqual(['user Go.', 'boss calls outer', 'boss outer → {"result":"outer done"}', 'boss done']);
+    expect(await said('outer')).toEqual([
+      'user Do.',
+      'outer calls inner',
+      'outer inner → {"result":"inner done"}',
+      'outer outer done',
+    ]);
+    expect(await said('inner')).toEqual([
+      'user Do.',
+      'inner calls search',
+      'inner search → {"said":["searcher found"]}',
+      'inner inner done',
+    ]);
+    const { sessions } = await host.service.listSessions({ appName: KEY.appName });
+    expect(sessions.map(({ id }) => id)).toEqual([KEY.sessionId]);
   });
 
   test('a long-running tool: pauses, and continues in another process with the whole history', async () => {
