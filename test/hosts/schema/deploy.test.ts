@@ -65,7 +65,9 @@ async function expectWhole(orm: MikroORM, works: readonly Work[]): Promise<void>
   expect(works.flatMap((work) => work.errors)).toEqual([]);
   expect(Math.min(...works.map((work) => work.own.length))).toBeGreaterThan(1);
   const events = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
-  expect(events.map((event) => event.id).sort()).toEqual(works.flatMap((work) => [...work.own, ...work.shared]).sort());
+  const acknowledged = new Set(works.flatMap((work) => [...work.own, ...work.shared]));
+  expect(events.filter(({ id }) => !acknowledged.delete(id)).map(({ id }) => id)).toEqual([]);
+  expect([...acknowledged]).toEqual([]);
   for (const id of new Set(events.map((event) => event.session.id))) {
     const seqs = events.filter((event) => event.session.id === id).map((event) => event.seq);
     expect(seqs).toEqual(seqs.map((_, index) => index + 1));

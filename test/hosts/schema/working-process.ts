@@ -14,6 +14,9 @@ export interface Work {
 
 const APP = { appName: 'app', userId: 'user' };
 
+/** How many events a process appends to each session at most; while a deploy takes longer, it waits for its end. */
+const MOST = 1_000;
+
 /** For each URL on stdin: works on the database until the next line, then says what it did. */
 let stop: (() => Promise<void>) | undefined;
 for await (const line of createInterface({ input: process.stdin })) {
@@ -31,8 +34,10 @@ async function start(url: string): Promise<() => Promise<void>> {
   const own = await service.createSession({ ...APP, sessionId: `own-${process.pid}` });
   const shared = await service.getOrCreateSession({ ...APP, sessionId: 'shared' });
   const done: Work = { own: [], shared: [], errors: [] };
-  /** How many events of its own it is to append in all. */
-  let wanted = Infinity;
+  /** How many events of its own it is to append in all. Each process keeps all of the shared session: more would fill the memory. */
+  let wanted = MOST;
+  let end = () => {};
+  const isEnding = new Promise<void>((resolve) => (end = resolve));
 
   const append = async (session: Session, acknowledged: string[]) => {
     const event = createEvent({
@@ -43,7 +48,7 @@ async function start(url: string): Promise<() => Promise<void>> {
     await service.appendEvent({ session, event });
     acknowledged.push(event.id);
   };
-  const work = async () => {
+  const appendAll = async () => {
     while (done.own.length < wanted && done.errors.length === 0) {
       try {
         await append(own, done.own);
@@ -56,11 +61,13 @@ async function start(url: string): Promise<() => Promise<void>> {
   };
   // Before the deploy, while it runs, and after it.
   await append(own, done.own);
-  const working = work();
+  const working = appendAll().then(() => isEnding);
   console.log('working');
   return async () => {
     wanted = done.own.length + 1;
+    end();
     await working;
+    await appendAll();
     await orm.close(true);
     console.log(JSON.stringify(done));
   };
