@@ -16,13 +16,24 @@ const ATTEMPTS = 10;
 /** Errors of MySQL and MariaDB: the table of MikroORM's notes, or its database, does not exist. */
 const NOT_MADE: ReadonlySet<string | undefined> = new Set(['ER_NO_SUCH_TABLE', 'ER_BAD_DB_ERROR']);
 
+/** @returns a migration with its statements, none of which has been run. @throws SchemaError where they would do harm. */
+export async function readyToRun(
+  { class: Class }: AdkMigration,
+  em: EntityManager,
+  transaction?: Transaction,
+): Promise<Migration> {
+  const migration = new Class(em.getDriver() as ConstructorParameters<typeof Migration>[0], em.config);
+  migration.setTransactionContext(transaction);
+  await migration.up();
+  return migration;
+}
+
 /** The migrations that a database still needs, run by one process at a time. */
 export class PendingMigrations {
   readonly #em: EntityManager;
   readonly #dialect: DialectName;
   readonly #storage: MigrationStorage;
   readonly #all: readonly AdkMigration[];
-  readonly #driver: ConstructorParameters<typeof Migration>[0];
 
   /**
    * @param storage MikroORM's notes of what was run.
@@ -33,7 +44,6 @@ export class PendingMigrations {
     this.#dialect = dialect;
     this.#storage = storage;
     this.#all = all;
-    this.#driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];
   }
 
   /** Makes the table of MikroORM's notes, except on MySQL and MariaDB, where `run` does. */
@@ -141,10 +151,8 @@ export class PendingMigrations {
     }
   }
 
-  async #execute({ class: Class }: AdkMigration, context: Transaction): Promise<void> {
-    const migration = new Class(this.#driver, this.#em.config);
-    migration.setTransactionContext(context);
-    await migration.up();
+  async #execute(pending: AdkMigration, context: Transaction): Promise<void> {
+    const migration = await readyToRun(pending, this.#em, context);
     for (const sql of migration.getQueries()) await migration.execute(sql);
   }
 

@@ -3,6 +3,7 @@ import { TRAITS, supportedDialect, type DialectName } from '../entities/dialect-
 import { refuseOther } from '../src/database/orm/orm-connection.js';
 import { SchemaError } from '../src/model/errors.js';
 import { adkMigrations } from './adk-migrations.js';
+import { readyToRun } from './pending.js';
 import { checkTables, locationFor, locationOf, refuseDifferent, refuseGone, refuseMissing } from './tables.js';
 
 /** What a database lacks of what this version needs. */
@@ -44,6 +45,21 @@ export async function migrationStatus({ em }: { em: EntityManager }): Promise<Mi
     return { pending, problem: error.message };
   }
   return { pending };
+}
+
+/**
+ * Reads what the migrations have to know, and runs none of them.
+ *
+ * @param names those of the migrations, as `MigrationStatus` has them.
+ * @returns the statements that `migrate` would run for them.
+ * @throws SchemaError where it would refuse to.
+ */
+export async function statementsOf(em: EntityManager, names: readonly string[]): Promise<string[]> {
+  const all = adkMigrations(supportedDialect(em.getPlatform()), locationOf(em.getMetadata()));
+  const statements: string[] = [];
+  for (const migration of all.filter(({ name }) => names.includes(name)))
+    statements.push(...(await readyToRun(migration, em)).getQueries().map(String));
+  return statements;
 }
 
 /** A driver for SQL has the method. */

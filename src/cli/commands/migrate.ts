@@ -1,29 +1,49 @@
-import type { EntityManager } from '@mikro-orm/core';
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import type { EntityManager, MikroORM } from '@mikro-orm/core';
+import { supportedDialect } from '../../../entities/dialect-name.js';
 import { passingOf } from '../../model/failures.js';
 import { migrate } from '../../../migrations/migrate.js';
-import { migrationStatus } from '../../../migrations/status.js';
+import { migrationStatus, statementsOf } from '../../../migrations/status.js';
 import { readerOf } from '../../operations/reader.js';
+import { printableLines } from '../../operations/words.js';
 import type { Work } from '../run.js';
 
-export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, terminal }, { dryRun }) => {
-  const { pending } = await throughOutages(em, async () => {
-    const status = await migrationStatus(orm);
-    if (!dryRun) await migrate(orm);
-    return status;
+export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, terminal }, { dryRun: isDryRun = false }) => {
+  if (isDryRun) makeNoFile(orm);
+  const { pending, statements } = await throughOutages(em, isDryRun, async () => {
+    const { pending } = await migrationStatus(orm);
+    if (isDryRun) return { pending, statements: await statementsOf(em, pending) };
+    await migrate(orm);
+    return { pending };
   });
-  const verb = dryRun ? 'Would run' : 'Ran';
-  await terminal.result({ migrations: pending }, () =>
-    pending.length === 0 ? ['The tables are up to date.'] : pending.map((name) => `${verb} ${name}`),
-  );
+  await terminal.result({ migrations: pending, ...(statements && { statements }) }, () => {
+    if (pending.length === 0) return [`${statements ? '-- ' : ''}The tables are up to date.`];
+    if (!statements) return pending.map((name) => `Ran ${name}`);
+    // A script that a database takes.
+    return [...pending.map((name) => `-- ${name}`), ...statements.flatMap((sql) => printableLines(`${sql};`))];
+  });
   return undefined;
 };
+
+/** SQLite makes a file that is not there when it is opened. A database in memory is as empty. */
+function makeNoFile({ config, em }: MikroORM): void {
+  const file = config.get('dbName')?.replace(/^file:(\/\/)?/, '');
+  const isFile = supportedDialect(em.getPlatform()) === 'sqlite' && file !== undefined && !/^[a-z]{2,}:/i.test(file);
+  if (isFile && !existsSync(path.resolve(config.get('baseDir'), file))) config.set('dbName', ':memory:');
+}
 
 /** For how long a migration that an outage interrupts is tried again: as long as a call of the services. */
 const OUTAGE_MS = 30_000;
 
-/** Tries again while a server is starting or failing over. @param work may run several times. */
-async function throughOutages<T>(em: EntityManager, work: () => Promise<T>): Promise<T> {
-  const { database, read } = readerOf(em, 'migrate');
+/**
+ * Tries again while a server is starting or failing over.
+ *
+ * @param isReadOnly whether the database stays as it is, its settings included.
+ * @param work may run several times.
+ */
+async function throughOutages<T>(em: EntityManager, isReadOnly: boolean, work: () => Promise<T>): Promise<T> {
+  const { database, read } = readerOf(em, 'migrate', { isForeign: isReadOnly });
   const { health } = database.stores;
   let outageBegan: number | undefined;
   for (;;) {

@@ -74,7 +74,7 @@ const LOCK_PAUSE_MS = 10;
 const ATTEMPTS = 10;
 
 export interface DatabaseOptions extends CommonOptions {
-  /** Another program's database, which is read only: its settings stay as they are. */
+  /** A database, another program's for example, which is read only: its settings stay as they are. */
   isForeign?: boolean;
 }
 

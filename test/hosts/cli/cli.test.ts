@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
+import { SqliteDriver } from '@mikro-orm/sqlite';
 import { adkEntities } from '../../../entities/index.js';
 import { atPoint } from '../../../src/cli/commands/history-point.js';
 import { InvalidArgumentError, MikroOrmSessionService, SessionLeases, migrate } from '../../../src/index.js';
@@ -57,9 +58,11 @@ describe.each(databases)('on %s', (name) => {
       err: expect.stringMatching(/Run 'npx adk-mikro-orm migrate --url …', or 'await migrate\(orm\)'\.$/m),
     });
     const migrations = [expect.stringMatching(/initial/)];
-    expect(await json(['migrate', '--dry-run', '--url', url])).toEqual({ migrations });
+    const statements = expect.arrayContaining([expect.stringMatching(/^create table .*adk_sessions/s)]);
+    expect(await json(['migrate', '--dry-run', '--url', url])).toEqual({ migrations, statements });
     expect(await json(['migrate', '--url', url])).toEqual({ migrations });
     expect(await json(['migrate', '--url', url])).toEqual({ migrations: [] });
+    expect(await json(['migrate', '--dry-run', '--url', url])).toEqual({ migrations: [], statements: [] });
 
     const session = await conversation(orm);
     const findings: { check: string; state: string }[] = await json(['doctor', '--url', url]);
@@ -71,6 +74,20 @@ describe.each(databases)('on %s', (name) => {
     const { code, out } = await run(['doctor', '--url', url]);
     expect(code).toBe(1);
     expect(out).toContain(`repair support ada ${session.id} --dry-run`);
+  });
+
+  test('migrate --dry-run prints a script that makes the tables, and changes nothing', async () => {
+    const { orm, url } = await open(false);
+    const { out } = await run(['migrate', '--dry-run', '--url', url]);
+    const execute = (sql: string) => orm.em.getConnection().execute(sql);
+    await expect(execute('select 1 from adk_sessions')).rejects.toThrow();
+    await expect(execute('select 1 from mikro_orm_migrations')).rejects.toThrow();
+    // No statement has a semicolon in it.
+    for (const statement of out.split(';').map((each) => each.replace(/^--.*$/gm, '').trim()))
+      if (statement) await execute(statement);
+    await new MikroOrmSessionService(orm.em).createSession(support);
+    const { code } = await run(['doctor', '--url', url]);
+    expect(code).toBe(0);
   });
 
   test('doctor names the statements that bring back what was dropped, and nothing of other tables', async () => {
@@ -504,6 +521,26 @@ describe('in general', () => {
     } finally {
       await rm(cwd, { recursive: true });
     }
+  });
+
+  test('migrate --dry-run makes no SQLite file, and leaves one as it is', async () => {
+    const cwd = await mkdtemp(path.join(folder, 'dry-'));
+    const dryRun = async (...args: string[]) => json(['migrate', '--dry-run', ...args]);
+    const file = path.join(cwd, 'sessions.db');
+    const made = { statements: expect.arrayContaining([expect.stringContaining('adk_sessions')]) };
+    expect(await dryRun('--url', `sqlite:${file}`)).toMatchObject(made);
+    const { out } = await runAlone(['migrate', '--dry-run'], { env: { ADK_DATABASE_URL: `sqlite:${file}` } });
+    expect(out).toContain('adk_sessions');
+    expect(await readdir(cwd)).toEqual([]);
+
+    // Neither WAL nor tables.
+    const orm = await MikroORM.init({ driver: SqliteDriver, dbName: file, entities: adkEntities() });
+    await orm.em.getConnection().execute('create table notes (id int)');
+    await orm.close();
+    const before = await readFile(file);
+    expect(await dryRun('--url', `sqlite:${file}`)).toMatchObject(made);
+    expect(await readFile(file)).toEqual(before);
+    expect(await readdir(cwd)).toEqual(['sessions.db']);
   });
 
   test.each([
