@@ -255,17 +255,21 @@ describe('the code in README and docs', () => {
       expect(complaints).toEqual([]);
 
       const lent = await given();
-      if (blocks[i]!.isProgram) {
-        process.chdir(mkdtempSync(path.join(folder, 'guide-')));
-        await compiled[0]!.run(lent);
-        await leaveCall();
+      let declared: Record<string, unknown> = {};
+      try {
+        if (blocks[i]!.isProgram) {
+          process.chdir(mkdtempSync(path.join(folder, 'guide-')));
+          await compiled[0]!.run(lent);
+          await leaveCall();
+        }
+        declared = await run(lent);
+        await EXPECTED[nameOf(blocks[i]!)]?.(lent, declared);
+      } finally {
+        // Of a block that fails, too: the pools that are left would keep the process of the tests alive.
+        await takeBack(lent);
+        if (declared['orm'] instanceof MikroORM) await declared['orm'].close();
+        process.chdir(folder);
       }
-      const declared = await run(lent);
-      await EXPECTED[nameOf(blocks[i]!)]?.(lent, declared);
-
-      await takeBack(lent);
-      if (declared.orm instanceof MikroORM) await declared.orm.close();
-      process.chdir(folder);
     },
   );
 
