@@ -7,7 +7,7 @@ import { readyToRun } from './pending.js';
 import { checkTables, locationFor, locationOf, refuseDifferent, refuseGone, refuseMissing } from './tables.js';
 
 /** What a database lacks of what this version needs. */
-export interface MigrationStatus {
+interface MigrationStatus {
   /** The names of the migrations of this package that are not noted as done, oldest first. */
   pending: string[];
   /** What is wrong with the tables, and what to do; absent where they are as this version needs them. */

@@ -10,7 +10,7 @@ import { UsageError } from './usage-error.js';
 import { printableLines, quoted } from '../operations/words.js';
 
 /** The options of every command. */
-export interface GlobalOptions extends ConnectionOptions {
+interface GlobalOptions extends ConnectionOptions {
   json?: boolean;
   codec?: string;
   maxDecodedBytes?: number;

@@ -4,7 +4,7 @@ import { UsageError } from './usage-error.js';
 import { json, number, printable } from '../operations/words.js';
 
 /** A cell of a table; numbers are aligned to the right. */
-export type Cell = string | number;
+type Cell = string | number;
 
 /** What a command prints: results to stdout, everything else to stderr. */
 export class Terminal {

@@ -11,7 +11,7 @@ import { CurrentState } from './current-state.js';
 import type { LogChange, LogEntryPosition } from './entries.js';
 
 /** A piece of the complete log. */
-export interface CompletePage {
+interface CompletePage {
   entries: CompleteEntry[];
   /** Where to go on from. */
   after: LogBoundary;

@@ -51,7 +51,7 @@ export interface CompleteLogFilter extends Omit<LogFilter, 'changes'> {
 }
 
 /** A filter of the log without what is no condition. */
-export type LogConditions = Omit<CompleteLogFilter, 'changes' | 'limit'>;
+type LogConditions = Omit<CompleteLogFilter, 'changes' | 'limit'>;
 
 const FILTER = 'The filter';
 

@@ -49,7 +49,7 @@ export interface RepairOptions {
 const MOST_FILLED = 10_000;
 
 /** What of a session could not be read, before its lock is taken. */
-export interface FoundDamage {
+interface FoundDamage {
   events: readonly { seq: number }[];
   stateValues: readonly { scope: RawValue['scope']; key: string }[];
 }

@@ -22,7 +22,7 @@ export const MOST_LEVELS = 1_000;
 const MOST_STORED_LEVELS = MOST_LEVELS + 100;
 
 /** What is stored of a value. */
-export interface Encoded {
+interface Encoded {
   json: string;
   /** The value as it will be read: itself, or what its `toJSON` methods make of it. */
   value: unknown;

@@ -16,7 +16,7 @@ export interface PastEvent {
 }
 
 /** A value of the state, and the event that wrote it; null where it was set outside a run. */
-export interface PastValue {
+interface PastValue {
   json: string;
   eventId: string | null;
 }

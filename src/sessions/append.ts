@@ -34,7 +34,7 @@ import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event
 import type { SessionCalls } from './session-calls.js';
 import type { ObservedCall } from '../telemetry/telemetry.js';
 
-export type NonEmpty<T> = readonly [T, ...T[]];
+type NonEmpty<T> = readonly [T, ...T[]];
 
 function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
   return list.length > 0;

@@ -12,7 +12,7 @@ import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, scopeOf, setOwn, type Scope } from '../model/state.js';
 
 /** What could be read from a session's rows, and which rows could not be read. */
-export interface Readable<T> {
+interface Readable<T> {
   value: T;
   damaged: Damage;
 }

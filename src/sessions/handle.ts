@@ -41,7 +41,7 @@ const revisions = new WeakMap<Session, Revision>();
 const queues = new Queues<Session>();
 
 /** What was appended to a handle inside a transaction of the host's, which may be rolled back. */
-export interface Tentative {
+interface Tentative {
   /** The transaction as MikroORM knows it; of a nested transaction the savepoint. */
   transaction: object;
   events: readonly StoredEvent[];

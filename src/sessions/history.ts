@@ -27,7 +27,7 @@ export interface HistoryPoint {
 export const NO_SUCH_INVOCATION = 'The session has no event of the invocation beforeInvocationId.';
 
 /** A session as it was after one of its events. */
-export interface PastSession {
+interface PastSession {
   /** The number of that event; 0 for none. */
   seq: number;
   firstSeq: number;

@@ -1,7 +1,7 @@
 import type { SessionKey } from '../model/keys.js';
 
 /** What a link has in its query; `undefined` is left out. */
-export type Query = Readonly<Record<string, string | number | undefined>>;
+type Query = Readonly<Record<string, string | number | undefined>>;
 
 /**
  * The addresses of the pages. Names and ids are in the query: in a path, browsers and proxies would resolve `..` and decode

@@ -27,7 +27,7 @@ const MAX_SEQ = 2 ** 31 - 1;
 const LIMITS: PastLimits = { keys: 200, events: 1_000, step: 100, text: 4_000_000, changes: 500 };
 
 /** A session's own state as it was after an event, as far as it can be told from the events before that. */
-export interface PastState {
+interface PastState {
   /** Keys without prefix. */
   values: StateEntry[];
   /** Keys that were written later, and not in the events that were read: what they had, if anything, is further back. */

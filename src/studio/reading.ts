@@ -81,7 +81,7 @@ export interface Conversation {
 }
 
 /** Which part of a conversation is read. */
-export interface Part {
+interface Part {
   /** The events before this number. */
   before?: number | undefined;
   /** The events after this number. */

@@ -10,7 +10,7 @@ import type { ErrorContext } from '../model/options.js';
 type Api = typeof import('@opentelemetry/api');
 
 /** What a call waits for: the calls before it to the same session, a connection of the pool, a lock of the database. */
-export type Wait = 'queue' | 'connection' | 'lock';
+type Wait = 'queue' | 'connection' | 'lock';
 
 /** What is measured of all calls. */
 interface Instruments {

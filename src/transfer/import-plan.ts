@@ -27,7 +27,7 @@ type Start =
   | 'keep';
 
 /** What becomes of the session when the events of a batch are written. */
-export type End =
+type End =
   /** More events come. Until then nobody sees a part of the session: it is soft-deleted. */
   | { kind: 'hide'; row: SessionRow }
   /** All events are there. The session gets its state, and what people call it. */

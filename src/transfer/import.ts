@@ -11,7 +11,7 @@ import { AS_STORED } from '../model/stored-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
 
-export interface ImportMode extends AcceptedTexts {
+interface ImportMode extends AcceptedTexts {
   batchSize: number;
   /** Whether nothing is written; the progress is the same. */
   isDryRun?: boolean;

@@ -60,7 +60,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
   ];
 }
 
-export interface ListOptions extends OwnerFlags {
+interface ListOptions extends OwnerFlags {
   title?: string;
   label?: Record<string, string>;
   deleted?: true;
@@ -131,7 +131,7 @@ export const show: SessionWork<{ last?: number }> = async ({ em, codec, terminal
   return undefined;
 };
 
-export interface TailOptions extends OwnerFlags {
+interface TailOptions extends OwnerFlags {
   session?: string;
   from?: LogCursor;
 }

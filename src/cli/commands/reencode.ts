@@ -6,7 +6,7 @@ import type { Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { counted } from '../../operations/words.js';
 
-export interface ReencodeFlags {
+interface ReencodeFlags {
   app?: string;
   user?: string;
   dryRun?: true;

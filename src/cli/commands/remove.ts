@@ -9,7 +9,7 @@ import { counted, quoted } from '../../operations/words.js';
 import { ownerOf, type OwnerFlags } from './owner.js';
 
 /** The options of the commands that delete in batches. */
-export interface BatchFlags {
+interface BatchFlags {
   yes?: true;
   dryRun?: true;
   batchSize?: number;

@@ -5,7 +5,7 @@ import { UsageError } from '../usage-error.js';
 import { counted, quoted } from '../../operations/words.js';
 import { openFile } from '../files.js';
 
-export interface RepairFlags {
+interface RepairFlags {
   save?: string;
   yes?: true;
   dryRun?: true;

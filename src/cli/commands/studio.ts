@@ -7,7 +7,7 @@ import type { StudioOptions } from '../../studio/index.js';
 import type { Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
 
-export interface StudioFlags {
+interface StudioFlags {
   port?: number;
   host?: string;
   allowChanges?: true;

@@ -58,7 +58,7 @@ export const exportSessions: Work<[string | undefined, OwnerFlags & { asStored?:
   return undefined;
 };
 
-export interface ImportFlags {
+interface ImportFlags {
   from?: string;
   dryRun?: true;
   asStored?: true;

@@ -11,7 +11,7 @@ import type { Statements } from '../sql/statements.js';
 const GRACE_MS = 1_000;
 
 /** What ends an attempt before it has come to its end. */
-export interface AttemptLimits {
+interface AttemptLimits {
   /** In ms, the wait for a connection included; 0 for none (contract O3). */
   timeoutMs: number;
   /** Gives the attempt a second to end. */
@@ -79,7 +79,7 @@ export interface TransactionHooks {
 }
 
 /** How a transaction begins. */
-export interface TransactionStart {
+interface TransactionStart {
   setting?: string | undefined;
   prefix?: string;
   begin?: string | undefined;

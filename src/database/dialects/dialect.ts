@@ -52,7 +52,7 @@ export interface Dialect {
 }
 
 /** How connections must be set up. */
-export interface DialectConnections {
+interface DialectConnections {
   /**
    * Sets up the ORM's connection, before the first attempt outside a host's transaction. Left out where connections need no
    * set-up.
@@ -86,7 +86,7 @@ export interface DialectConnections {
 }
 
 /** What a driver's error means. */
-export interface DialectErrors {
+interface DialectErrors {
   /** What went wrong, by the code of the driver's error; undefined where the code does not show it. */
   failureOf(error: unknown): Failure | undefined;
 
@@ -259,7 +259,7 @@ export interface DialectOperations {
   appendInOneStatement?(tables: Tables): OneStatementAppend;
 }
 
-export interface SeqUpdate {
+interface SeqUpdate {
   table: string;
   count: number;
   lastUpdateTime: number;
@@ -311,7 +311,7 @@ export interface DialectRepairs {
   };
 }
 
-export interface IndexName {
+interface IndexName {
   table: string;
   name: string;
   /** Behind the name of its schema, if it has one. */
@@ -320,7 +320,7 @@ export interface IndexName {
 }
 
 /** For MySQL and MariaDB, which refuse packets above `max_allowed_packet`, 16 MB by MariaDB's default. */
-export interface DialectLimits {
+interface DialectLimits {
   /** The longest piece of text to send in one statement, in characters. */
   readonly maxTextLength: number;
 
@@ -335,7 +335,7 @@ export interface DialectLimits {
 }
 
 /** How the server notifies other connections of a commit (contract G2). */
-export interface DialectPush {
+interface DialectPush {
   /** The name of the channel for these tables. */
   channel(tables: Tables): string;
   /** The statement that notifies; its value is the channel. */

@@ -30,7 +30,7 @@ export const returningSql = {
 } satisfies Partial<DialectSql>;
 
 /** Operations by `insert … returning` and `update … returning`. */
-export const returningOperations = {
+export const returningOperations: DialectOperations = {
   async takeSeq(sql, { table, count, lastUpdateTime, where, values }) {
     const rows = await sql.all<{ last_seq: number }>(`${addToLastSeq(table, where)} returning last_seq`, [
       count,
@@ -59,4 +59,4 @@ export const returningOperations = {
     );
     return numberOf(row?.value);
   },
-} satisfies DialectOperations;
+};

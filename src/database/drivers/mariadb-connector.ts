@@ -1,7 +1,7 @@
 import { IN_TRANSACTION, MysqlDriver, type MysqlStatement } from './mysql-driver.js';
 
 /** The members of a connection of mariadb with callbacks that are used. */
-export interface MariadbConnection {
+interface MariadbConnection {
   readonly info: { readonly clientCapabilities?: bigint; readonly status: number };
   prepare(statement: MariadbStatement, done: (error: Error | null, prepared: Prepared) => void): unknown;
   query(

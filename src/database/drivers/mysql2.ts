@@ -2,7 +2,7 @@ import { isObject } from '../../model/objects.js';
 import { IN_TRANSACTION, MysqlDriver, type MysqlStatement } from './mysql-driver.js';
 
 /** The members of a connection of mysql2 that are used. */
-export interface Mysql2Connection {
+interface Mysql2Connection {
   readonly config: { readonly clientFlags?: number; readonly typeCast?: unknown };
   execute(statement: Mysql2Statement, done: (error: Error | null, result: unknown) => void): unknown;
   query(statement: Mysql2Statement, done: (error: Error | null, result: unknown) => void): unknown;

@@ -4,7 +4,7 @@ import { LastUsed } from '../../model/last-used.js';
 import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
 
 /** The members of a client of node-postgres that are used. */
-export interface PostgresClient {
+interface PostgresClient {
   /** Whether results are asked for in binary; it overrides what a query says. */
   binary?: boolean;
   query(query: PostgresQuery, values: undefined, done: (error: Error | null, result: PostgresResult) => void): unknown;

@@ -77,7 +77,7 @@ export class SynchronousDriver implements Driver {
 }
 
 /** The members of a database of sqlite3 that are used. */
-export interface AsynchronousSqlite {
+interface AsynchronousSqlite {
   all(text: string, values: readonly unknown[], done: (error: Error | null, rows: object[]) => void): unknown;
   run(
     text: string,

@@ -7,7 +7,7 @@ import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './orm-connection.js';
 
 /** The members of a connection of MikroORM 6 that are used; knex documents them. */
-export interface KnexConnection extends Connection {
+interface KnexConnection extends Connection {
   getKnex(): { client: KnexClient };
 }
 

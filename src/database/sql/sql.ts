@@ -22,7 +22,7 @@ export interface Sql {
 export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
 
 /** What statements have to know of the call that sends them. */
-export interface SqlContext extends Omit<StatementContext, 'wants'> {
+interface SqlContext extends Omit<StatementContext, 'wants'> {
   texts: StoredTexts;
   /** Whether the database is in this process. */
   isInProcess: boolean;

@@ -26,7 +26,7 @@ export interface NamedUpdate {
 }
 
 /** How large a session's newest events are. */
-export interface SampledSize {
+interface SampledSize {
   key: SessionKey;
   /** How many events were measured: all, or the newest `SAMPLED`. */
   events: number;
@@ -70,7 +70,7 @@ export interface HeldLease {
 }
 
 /** The rows that a person may look at. */
-export interface VisibleRows {
+interface VisibleRows {
   appName?: string | undefined;
   userId?: string | undefined;
 }

@@ -33,7 +33,7 @@ export type ChangeKind =
   | 'rewound';
 
 /** A change to record, in the transaction that makes it. */
-export interface NewChange {
+interface NewChange {
   /** With an empty session id, or also an empty user id, for state of the user or of the app. */
   session: KnownSession;
   kind: ChangeKind;
@@ -48,7 +48,7 @@ export interface NewChange {
 }
 
 /** An event that was appended again with another content. */
-export interface NewRewriting extends Pick<NewChange, 'session' | 'seq'> {
+interface NewRewriting extends Pick<NewChange, 'session' | 'seq'> {
   /** The number of the event. */
   eventSeq: number;
   /** The JSON that it had; null where that cannot be read. */

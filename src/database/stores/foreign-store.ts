@@ -6,7 +6,7 @@ import { placeholders } from '../sql/tables.js';
 /** A row of another program, as the driver gives it, with JSON as text. */
 export type ForeignRow = Readonly<Record<string, unknown>>;
 
-export interface ForeignColumn {
+interface ForeignColumn {
   table: string;
   column: string;
   /** As the database declares it, with its length. */

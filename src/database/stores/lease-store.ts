@@ -23,7 +23,7 @@ interface LeaseRow {
 }
 
 /** A lease that somebody wants. */
-export interface NewLease {
+interface NewLease {
   holder: string;
   token: number;
   ttlMs: number;

@@ -23,7 +23,7 @@ import {
 } from './log-counters.js';
 
 /** A step of the log: from the boundary before some entries got their places to the one behind them. */
-export interface LogStep {
+interface LogStep {
   before: LogBoundary;
   boundary: LogBoundary;
 }

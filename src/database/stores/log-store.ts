@@ -32,7 +32,7 @@ export interface LoggedEvent {
 }
 
 /** Events of one session, by their numbers. */
-export interface SessionLogRange extends LogRange {
+interface SessionLogRange extends LogRange {
   /** The session must still be this one. */
   incarnation: string;
   /** Only events later than this, in ms. */

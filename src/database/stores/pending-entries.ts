@@ -13,10 +13,10 @@ import { numberOf } from '../sql/row-values.js';
 import { CHANGE } from './log-counters.js';
 
 /** An event or a change that has no place in the log yet. */
-export type PendingEntry = { event: PendingRow; change?: undefined } | { event?: undefined; change: PendingRow };
+type PendingEntry = { event: PendingRow; change?: undefined } | { event?: undefined; change: PendingRow };
 
 /** Some of what is committed and has no position. */
-export interface Pending {
+interface Pending {
   /** In the order in which they get their places. */
   entries: PendingEntry[];
   /** Whether there may be more. */
@@ -26,7 +26,7 @@ export interface Pending {
 }
 
 /** An event or a change without a position, or the counter of changes. */
-export interface PendingRow extends SessionKeyRow {
+interface PendingRow extends SessionKeyRow {
   /** `own` is a change of a session that has events without a position. */
   kind: 'event' | 'change' | 'own' | 'counter';
   /** Of a change, which is never 0; the value of the counter; 0 where a session with events has no changes. */

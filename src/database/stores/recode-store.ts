@@ -14,7 +14,7 @@ export type RecodedTable = 'events' | 'changes' | Scope;
 export const RECODED_TABLES: readonly RecodedTable[] = ['events', 'session', 'user', 'app', 'changes'];
 
 /** Whose rows are meant. */
-export interface RecodedOwner {
+interface RecodedOwner {
   appName: string;
   userId?: string | undefined;
 }

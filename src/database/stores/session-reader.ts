@@ -42,7 +42,7 @@ export interface ReadEvents {
 }
 
 /** A session with the state of all three scopes and events, as of one moment. */
-export interface ReadSession extends SessionHead, ReadEvents {
+interface ReadSession extends SessionHead, ReadEvents {
   state: StateValue[];
 }
 

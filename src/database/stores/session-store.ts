@@ -39,7 +39,7 @@ export interface ListedSession extends SessionHead {
   id: string;
 }
 
-export interface SessionPage {
+interface SessionPage {
   appName: string;
   userId: string | undefined;
   descending: boolean;

@@ -30,7 +30,7 @@ export interface StateValue {
   undecodable?: Undecodable | undefined;
 }
 
-export interface OwnedValue extends StateValue {
+interface OwnedValue extends StateValue {
   owner: SessionKey;
 }
 

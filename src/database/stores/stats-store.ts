@@ -18,7 +18,7 @@ export interface Counts {
 }
 
 /** How many sessions have a number of events. */
-export interface SessionCount {
+interface SessionCount {
   appName: string;
   events: number;
   sessions: number;

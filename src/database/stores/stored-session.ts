@@ -7,7 +7,7 @@ import type { SessionHead } from './session-store.js';
  * Soft-deleted sessions are `deleted`, and `ending` once a deletion for good has begun that takes several transactions: they lack
  * events, and cannot be restored. What creates the id again deletes the rest first.
  */
-export type SessionStatus = 'active' | 'deleted' | 'ending';
+type SessionStatus = 'active' | 'deleted' | 'ending';
 
 /** A session's row, soft-deleted or not. */
 export interface StoredSession extends SessionHead {

@@ -13,7 +13,7 @@ import {
 import { numberOf, optionalNumberOf, optionalTextOf } from '../sql/row-values.js';
 
 /** Which sessions to find; all conditions given must hold. */
-export interface SummaryFilter {
+interface SummaryFilter {
   appName: string;
   userId?: string | undefined;
   isSoftDeleted: boolean;
@@ -33,7 +33,7 @@ export interface SummaryCursor {
 }
 
 /** A page of the sessions that are found. */
-export interface SummaryPage {
+interface SummaryPage {
   after: SummaryCursor | undefined;
   isDescending: boolean;
   limit: number;

@@ -46,7 +46,7 @@ export class Heads {
 }
 
 /** The heads that one reader gets, one after the other. Who has one leaves it at the end. */
-export class HeadWatch<Head> {
+class HeadWatch<Head> {
   readonly #call: ReaderCall;
   readonly #watch: Watch<Head>;
   readonly #stopListening: (() => void) | undefined;

@@ -4,7 +4,7 @@ import type { Database } from '../../database/calls/database.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 
 /** A session that somebody watches. */
-export interface WatchedSession {
+interface WatchedSession {
   readonly key: SessionKey;
   watchers: number;
   /** As of the last poll; undefined while the session is missing. */

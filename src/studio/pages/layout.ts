@@ -6,12 +6,12 @@ import type { Links } from '../links.js';
 import type { Visit } from '../visit.js';
 
 /** A link above the heading, to where one has come from. */
-export interface Crumb {
+interface Crumb {
   text: string;
   href: string;
 }
 
-export interface Page {
+interface Page {
   title: string;
   crumbs?: readonly Crumb[];
   /** Marks the page's part of the studio. */

@@ -1,4 +1,7 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 
 const RULE = 'import-x/no-restricted-paths';
 
@@ -44,4 +47,22 @@ test('the linter refuses an import of a room above, and of nothing else', () => 
   ] as const;
   expect(rulesBroken(upward)).toEqual(upward.map(() => [RULE]));
   expect(rulesBroken(downward)).toEqual(downward.map(() => []));
+});
+
+test('npm run lint refuses an export that nobody imports, but for those of an entry', async () => {
+  const cwd = await mkdtemp(path.join(tmpdir(), 'adk-exports-'));
+  const files = {
+    'package.json': '{ "exports": { ".": { "default": "./dist/esm/src/index.js" } } }',
+    'src/index.ts': "export { used } from './a.js';\nexport const entry: import('./a.js').Used = 1;",
+    'src/a.ts': 'export const used = 1;\nexport type Used = number;',
+    'src/b.ts': 'export interface Unused {}\nexport const unused = 1;',
+  };
+  await mkdir(path.join(cwd, 'src'));
+  for (const [file, content] of Object.entries(files)) await writeFile(path.join(cwd, file), content);
+  execFileSync('git', ['init', '--quiet'], { cwd });
+  const args = [path.resolve('scripts/unused-exports.js')];
+  const { status, stderr } = spawnSync(process.execPath, args, { cwd, encoding: 'utf8' });
+  await rm(cwd, { recursive: true });
+  const expected = ['Unused', 'unused'].map((name) => `src/b.ts: nobody imports ${name}. Remove its export.\n`);
+  expect({ status, stderr }).toEqual({ status: 1, stderr: expected.join('') });
 });
