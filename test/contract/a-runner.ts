@@ -121,7 +121,7 @@ runnerSuite.own(
     expect(textsOf(await fresh(session))).toEqual(['first', 'second']);
   },
   // A synchronous driver has one connection for both services, and the first append keeps it.
-  (harness) => withConnections(harness) && !harness.isSynchronous,
+  withConnections,
 );
 
 runnerSuite.own('A11', 'an event that is refused is as it was', async ({ service, create }) => {

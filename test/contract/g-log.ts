@@ -180,7 +180,7 @@ logSuite.own(
     );
   },
   // A driver that waits for a lock stops the whole process, the holder of the lock included.
-  (harness) => withConnections(harness) && !harness.isSynchronous,
+  withConnections,
 );
 
 logSuite.own(

@@ -308,7 +308,7 @@ maintenanceSuite.own(
     }
     expect(await idsLeft(context)).toEqual(['a lease', 'another event']);
   },
-  (harness) => withConnections(harness) && !harness.isSynchronous,
+  withConnections,
 );
 
 maintenanceSuite.own(

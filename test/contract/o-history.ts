@@ -252,7 +252,7 @@ const COMPLETE = { changes: true } as const;
 
 /** Two that give positions, as in two processes; they have nothing in memory together. */
 async function twoLogs(store: OwnStore, harness: OwnHarness): Promise<[EventLog, EventLog]> {
-  const { em } = harness.hasConnections && !harness.isSynchronous ? await store.connect() : store.orm;
+  const { em } = harness.hasConnections ? await store.connect() : store.orm;
   return [new EventLog(store.orm.em, { pollIntervalMs: OFTEN_MS }), new EventLog(em, { pollIntervalMs: NEVER_MS })];
 }
 

@@ -24,8 +24,21 @@ export function isSynchronousSqlite(raw: unknown): raw is SynchronousSqlite {
   return isObject(raw) && 'pragma' in raw && 'prepare' in raw;
 }
 
-export function isLibSql(raw: object): boolean {
+function isLibSql(raw: object): boolean {
   return 'sync' in raw;
+}
+
+/** Whether its wait for a lock would stop the process, and with it whoever has the lock in it. */
+export function stopsProcess(database: SynchronousSqlite): boolean {
+  return database.memory !== true;
+}
+
+/** For the holder of the connection: the host's own statements wait as long as the host has set. @returns what sets that back. */
+export function stopWaiting(database: SynchronousSqlite): () => void {
+  // libSQL has no form that gives the number alone.
+  const [{ timeout }] = database.pragma('busy_timeout') as [{ timeout: number | bigint }];
+  database.pragma('busy_timeout = 0');
+  return () => database.pragma(`busy_timeout = ${timeout}`);
 }
 
 /** better-sqlite3 and libSQL. */

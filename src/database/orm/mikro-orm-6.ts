@@ -3,6 +3,7 @@ import type { Connection, EntityManager } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
+import { isSynchronousSqlite, stopWaiting, stopsProcess } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './orm-connection.js';
 
@@ -29,7 +30,8 @@ export function isKnexConnection(connection: Connection): connection is KnexConn
 
 export class KnexOrmConnection implements OrmConnection {
   readonly isInProcess: boolean;
-  readonly mustWaitForLocks = false;
+  /** Known with the first connection. */
+  mustWaitForLocks = false;
   readonly #connection: KnexConnection;
   readonly #rethrow: (error: unknown) => never;
   #isQuiet = false;
@@ -49,7 +51,13 @@ export class KnexOrmConnection implements OrmConnection {
     await this.#connection.ensureConnection();
     const { client } = this.#connection.getKnex();
     const raw: object & { __knex__disposed?: string } = await client.acquireConnection().catch(this.#rethrow);
-    const release = () => void client.releaseConnection(raw);
+    const database = isSynchronousSqlite(raw) && stopsProcess(raw) ? raw : undefined;
+    this.mustWaitForLocks = database !== undefined;
+    const waitAgain = database && stopWaiting(database);
+    const release = () => {
+      waitAgain?.();
+      void client.releaseConnection(raw);
+    };
     const end = this.isInProcess ? undefined : destroyerOf(raw);
     return {
       driver: knownDriver(raw),

@@ -4,7 +4,7 @@ import { supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
 import { KyselyDriver, type KyselyDriverConnection } from '../drivers/kysely-driver.js';
-import { isLibSql, isSynchronousSqlite, type SynchronousSqlite } from '../drivers/sqlite.js';
+import { isSynchronousSqlite, stopWaiting, stopsProcess, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './orm-connection.js';
 import { isObject } from '../../model/objects.js';
@@ -90,8 +90,7 @@ export class KyselyOrmConnection implements OrmConnection {
     const client = await connection.getNativeClient().catch(() => undefined);
     if (isSynchronousSqlite(client)) {
       this.#database = client;
-      // libSQL leaves a statement that met a lock open, and commits nothing until it is collected: there the driver waits.
-      this.mustWaitForLocks = client.memory !== true && !isLibSql(client);
+      this.mustWaitForLocks = stopsProcess(client);
     } else if (isPool(client) && !this.#reserved) this.#noteReserved(client);
     this.#wasOpen = true;
     this.#isKnown = true;
@@ -219,12 +218,4 @@ export class KyselyOrmConnection implements OrmConnection {
 
 function isKysely(transaction: object): transaction is Kysely {
   return 'getExecutor' in transaction;
-}
-
-/** For the holder of the connection: the host's own statements wait as long as the host has set. */
-function stopWaiting(database: SynchronousSqlite): () => void {
-  // libSQL has no form that gives the number alone.
-  const [{ timeout }] = database.pragma('busy_timeout') as [{ timeout: number | bigint }];
-  database.pragma('busy_timeout = 0');
-  return () => database.pragma(`busy_timeout = ${timeout}`);
 }

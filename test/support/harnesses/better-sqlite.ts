@@ -10,7 +10,6 @@ export const betterSqlite: FileDatabase = {
   packageName: '@mikro-orm/better-sqlite',
   driver: () => Promise.resolve(BetterSqliteDriver),
   isOfUrl: false,
-  isSynchronous: true,
   // On MikroORM 7 `sqlite` is what `better-sqlite` is on MikroORM 6.
   isAvailable: () => !isMikroOrm7 && isChosen('better-sqlite'),
   create: (template) => createFile(BetterSqliteDriver, template),

@@ -21,8 +21,6 @@ export interface Database {
   isOfUrl: boolean;
   /** What a process needs beside the URL where many start at once. */
   processOptions?: Options;
-  /** Whether a driver waits for a lock by stopping the process, so that writers on two connections of a process are none. */
-  isSynchronous: boolean;
   /** Whether it is there: with this MikroORM, and its server. */
   isAvailable(): boolean;
   /** Makes an empty database that nobody else uses, or a copy of what `template` has returned. */

@@ -13,7 +13,6 @@ export const libsql: EmbeddedDatabase = {
   packageName: '@mikro-orm/libsql',
   driver,
   isOfUrl: false,
-  isSynchronous: true,
   isAvailable: () => isChosen('libsql'),
   create: async (template) => createFile(await driver(), template),
 };

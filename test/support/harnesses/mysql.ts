@@ -101,7 +101,6 @@ export const mysql: ServerDatabase = {
   // The drivers give up after ten seconds and after one, which many processes on a busy machine take.
   processOptions: { driverOptions: isMikroOrm7 ? PATIENT : { connection: PATIENT } },
   isOfUrl: true,
-  isSynchronous: false,
   isAvailable: () => Boolean(serverUrl('mysql')) && isChosen('mysql'),
   create: (template) => createOn(mysql, copyOf(template)),
   template: statementsOf,

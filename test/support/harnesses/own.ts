@@ -20,7 +20,7 @@ export function ownHarness(database: FileDatabase | ServerDatabase, name: Databa
     hasConnections: true,
     async open() {
       const { options, drop } = await createMigrated(name);
-      return openStore(options, { drop, peerWrites: !database.isSynchronous });
+      return openStore(options, { drop });
     },
   };
 }
@@ -85,13 +85,11 @@ export const pgliteInMemory: OwnHarness = {
 interface StoreOptions {
   /** Takes the database away; undefined where it goes with its only connection. */
   drop?: () => Promise<void>;
-  /** Whether the other service has a connection of its own; it has none by default. */
-  peerWrites?: boolean;
   /** Makes the tables of this package, where the database does not have them. */
   fill?: (orm: MikroORM) => Promise<void>;
 }
 
-async function openStore(options: Options, { drop, peerWrites = false, fill }: StoreOptions = {}): Promise<OwnStore> {
+async function openStore(options: Options, { drop, fill }: StoreOptions = {}): Promise<OwnStore> {
   const opened: MikroORM[] = [];
   const connect = async (more: Options = {}) => {
     const orm = await MikroORM.init({ ...options, entities: [...adkEntities(), HostNote], ...more });
@@ -115,7 +113,7 @@ async function openStore(options: Options, { drop, peerWrites = false, fill }: S
     query,
     connect,
     service: new MikroOrmSessionService(orm.em),
-    another: new MikroOrmSessionService(peerWrites ? peer.em : orm.em),
+    another: new MikroOrmSessionService(peer.em),
     stored: (key) => readTables(peer, query, key),
     recorded: (work) => log.during(work),
     async close() {

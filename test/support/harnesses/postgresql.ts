@@ -65,7 +65,6 @@ export const postgresql: ServerDatabase = {
   packageName: '@mikro-orm/postgresql',
   driver: async () => (await import('@mikro-orm/postgresql')).PostgreSqlDriver,
   isOfUrl: true,
-  isSynchronous: false,
   isAvailable: () => Boolean(serverUrl('postgresql')) && isChosen('postgresql'),
   // A copy by the log takes longer, of the empty database that PostgreSQL copies otherwise as well.
   create: (template) =>

@@ -23,7 +23,6 @@ export const sqlite: FileDatabase = {
   packageName: '@mikro-orm/sqlite',
   driver,
   isOfUrl: true,
-  isSynchronous: false,
   isAvailable: () => isChosen('sqlite'),
   create: async (template) => createFile(await driver(), template),
   template: (orm) => Promise.resolve(orm.config.get('dbName')),
