@@ -19,6 +19,7 @@ test('O4 an outage is waited out: servers that are gone, starting, full, silent 
     'poolTimeout',
     'readOnly',
     'refusedByGroup',
+    'rolledBack',
     'timedOut',
     'tooManyConnections',
     'unreachable',
