@@ -9,6 +9,7 @@ import { SERVICE_OPTIONS, type MikroOrmSessionServiceOptions } from '../model/op
 import type { Fence } from '../sessions/lease-guard.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
 import { detached } from '../telemetry/telemetry.js';
+import { clock } from './clock.js';
 
 /** With the options of `MikroOrmSessionService`, which `lease.sessionService` gets. */
 export interface SessionLeasesOptions extends MikroOrmSessionServiceOptions {
@@ -117,7 +118,7 @@ export class SessionLeases {
       if (!current) {
         // Before the statement is sent. The lease begins later than this by the database's clock, so it expires later
         // than we expect.
-        const askedAt = performance.now();
+        const askedAt = clock.now();
         const token = await this.#take(key, holder);
         // Its renewals go on after this call.
         if (token !== undefined) return detached(() => this.#begin(key, token, askedAt));
@@ -225,10 +226,9 @@ export class Lease {
   readonly #abort = new AbortController();
   readonly #actions: LeaseActions;
   readonly #ttlMs: number;
-  readonly #renewals: NodeJS.Timeout;
-  /** By `performance.now()`. */
+  readonly #endRenewals: () => void;
   #endsAt: number;
-  #deadline: NodeJS.Timeout;
+  #endDeadline: () => void;
   #renewing: Promise<void> = Promise.resolve();
   #isOver = false;
   #isReleased = false;
@@ -249,12 +249,10 @@ export class Lease {
   ) {
     this.#actions = actions;
     this.#ttlMs = ttlMs;
-    [this.#endsAt, this.#deadline] = this.#expectRenewal(askedAt);
-    this.#renewals = setInterval(() => {
+    [this.#endsAt, this.#endDeadline] = this.#expectRenewal(askedAt);
+    this.#endRenewals = clock.every(ttlMs / RENEWALS_PER_TTL, () => {
       this.#renewing = this.#renewing.then(() => this.#renew());
-    }, ttlMs / RENEWALS_PER_TTL);
-    // A process that has nothing else to do may end; the lease expires.
-    this.#renewals.unref();
+    });
   }
 
   /**
@@ -283,7 +281,7 @@ export class Lease {
   }
 
   async #renew(): Promise<void> {
-    const askedAt = performance.now();
+    const askedAt = clock.now();
     try {
       // In a process that was busy this timer may fire before that of the deadline: others would wait for another `ttlMs`.
       if (askedAt >= this.#endsAt) this.#lose();
@@ -291,8 +289,8 @@ export class Lease {
       const isOurs = await this.#actions.renew();
       if (!isOurs) this.#lose();
       if (this.#isOver) return;
-      clearTimeout(this.#deadline);
-      [this.#endsAt, this.#deadline] = this.#expectRenewal(askedAt);
+      this.#endDeadline();
+      [this.#endsAt, this.#endDeadline] = this.#expectRenewal(askedAt);
     } catch (error) {
       this.#actions.report(error, 'renew');
       // The next renewal tries again. The deadline stays.
@@ -300,9 +298,9 @@ export class Lease {
   }
 
   /** The lease ends in this process one renewal interval before it expires in the database (contract H3). */
-  #expectRenewal(askedAt: number): [endsAt: number, deadline: NodeJS.Timeout] {
+  #expectRenewal(askedAt: number): [endsAt: number, endDeadline: () => void] {
     const endsAt = askedAt + this.#ttlMs * (1 - 1 / RENEWALS_PER_TTL);
-    return [endsAt, globalThis.setTimeout(() => this.#lose(), Math.max(0, endsAt - performance.now())).unref()];
+    return [endsAt, clock.after(Math.max(0, endsAt - clock.now()), () => this.#lose())];
   }
 
   #lose(): void {
@@ -314,8 +312,8 @@ export class Lease {
   #end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    clearInterval(this.#renewals);
-    clearTimeout(this.#deadline);
+    this.#endRenewals();
+    this.#endDeadline();
     this.#abort.abort(new LeaseLostError(this.session.sessionId));
   }
 }

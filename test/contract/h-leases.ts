@@ -14,6 +14,7 @@ import { NewerRunner } from '../support/newer-runner.js';
 import { Suite, onServers, onSqlite, withConnections, type OwnContext, type Rule } from './rule.js';
 import {
   LONG_LEASE,
+  LeaseClock,
   errorOf,
   eventOf,
   expectCode,
@@ -23,7 +24,6 @@ import {
   remember,
   saying,
   textsOf,
-  unlessStalled,
   until,
   type Faults,
 } from './tools.js';
@@ -359,33 +359,32 @@ leaseTest(
 
 leaseTest(
   'H1',
-  'a lease with a short ttlMs is renewed six times in that time, and lives on when a renewal fails',
-  unlessStalled(async ({ orm, create, others, acquire, row }) => {
-    const session = await create();
-    const ttlMs = 2_400;
-    let renewals = 0;
-    const statement = (text: string) => renewsLease(text) && ++renewals === 1;
-    const lease = await acquire(session, { by: new SessionLeases(faulty(orm.em, { statement }), { ttlMs }) });
-    const first = await row(session);
+  'a lease is renewed six times in ttlMs, and lives on when a renewal fails',
+  ({ orm, create, others, acquire, row }) =>
+    LeaseClock.with(async (time) => {
+      const session = await create();
+      const ttlMs = LONG_MS;
+      let renewals = 0;
+      const statement = (text: string) => renewsLease(text) && ++renewals === 1;
+      const lease = await acquire(session, { by: new SessionLeases(faulty(orm.em, { statement }), { ttlMs }) });
+      let { expiresAt } = await row(session);
+      for (const n of range(12)) {
+        time.advance(ttlMs / 6);
+        await until(() => renewals === n + 1);
+        if (n === 0) continue;
+        // It is stored, and the deadline is five sixths of the time after it.
+        await until(() => time.due.includes(time.now + (ttlMs * 5) / 6));
+        const renewed = await row(session);
+        expect(renewed).toMatchObject({ holder: 'holder', token: lease.token });
+        expect(renewed.expiresAt).toBeGreaterThan(expiresAt!);
+        ({ expiresAt } = renewed);
+      }
+      await expectCode(others.acquire(keyOf(session), { holder: 'next' }), 'ADK_LEASE_HELD');
+      expect(lease.signal.aborted).toBe(false);
 
-    // Without renewals it would have ended by then.
-    const outlived = first.leftMs;
-    const since = performance.now();
-    await until(() => performance.now() - since > outlived, 20);
-    const { leftMs, ...held } = await row(session);
-    expect(held).toMatchObject({ holder: 'holder', token: lease.token });
-    expect(held.expiresAt).toBeGreaterThan(first.expiresAt!);
-    expect(leftMs).toBeLessThanOrEqual(ttlMs);
-    expect(renewals).toBeGreaterThanOrEqual(4);
-    expect(renewals).toBeLessThanOrEqual(7);
-    await expectCode(others.acquire(keyOf(session), { holder: 'next' }), 'ADK_LEASE_HELD');
-    expect(lease.signal.aborted).toBe(false);
-
-    await lease.release();
-    const after = renewals;
-    await until(() => performance.now() - since > outlived + ttlMs / 4, 20);
-    expect(renewals).toBe(after);
-  }),
+      await lease.release();
+      expect(time.due).toEqual([]);
+    }),
 );
 
 leaseTest(
@@ -936,37 +935,47 @@ leaseTest('H3', 'the signal fires once when the lease is given back', async ({ c
 leaseTest(
   'H3',
   'while the database fails, or does not answer, the signal fires before the lease can be taken over',
-  unlessStalled(async ({ orm, create, acquire, row }) => {
-    let answer: () => void = () => undefined;
-    const answered = new Promise<void>((resolve) => (answer = resolve));
-    const failing = (isAway: () => boolean): Faults => ({ statement: isAway });
-    const silent = (isAway: () => boolean): Faults => ({ before: () => (isAway() ? answered : Promise.resolve()) });
-    const loseDatabase = async (faultsOf: typeof failing) => {
+  ({ orm, create, acquire, row }) =>
+    LeaseClock.with(async (time) => {
+      let answer: () => void = () => undefined;
+      const answered = new Promise<void>((resolve) => (answer = resolve));
       let isAway = false;
-      const session = await create();
-      const em = faulty(
-        orm.em,
-        faultsOf(() => isAway),
-      );
-      const lease = await acquire(session, { by: new SessionLeases(em, { ttlMs: 3_000 }) });
-      const { expiresAt } = await row(session);
-      await until(async () => (await row(session)).expiresAt !== expiresAt, 5);
-      let firedAt = Infinity;
-      lease.signal.addEventListener('abort', () => (firedAt = performance.now()));
+      let refused = 0;
+      const faults: Faults[] = [
+        { statement: () => isAway && ++refused > 0 },
+        { before: () => (isAway ? answered : Promise.resolve()) },
+      ];
+      const ttlMs = LONG_MS;
+      const held = [];
+      for (const each of faults) {
+        const session = await create();
+        held.push({
+          session,
+          lease: await acquire(session, { by: new SessionLeases(faulty(orm.em, each), { ttlMs }) }),
+        });
+      }
+      // Each has a timer for its renewals and one for its deadline; the first renewal is stored.
+      time.advance(ttlMs / 6);
+      const deadline = time.now + (ttlMs * 5) / 6;
+      await until(() => time.due.filter((at) => at === deadline).length === 2);
       isAway = true;
-      await until(() => lease.signal.aborted, 5);
-      // Read after that: a renewal that was under way may have been stored since the database went away.
-      const { leftMs } = await row(session);
-      expect(firedAt).toBeLessThan(performance.now() + leftMs);
-      expect(lease.signal.reason).toMatchObject({ code: 'ADK_LEASE_LOST' });
-      expect(await row(session)).toMatchObject({ holder: 'holder', token: lease.token });
-    };
-    try {
-      await Promise.all([loseDatabase(failing), loseDatabase(silent)]);
-    } finally {
-      answer();
-    }
-  }),
+      try {
+        for (const n of range(4)) {
+          time.advance(ttlMs / 6);
+          await until(() => refused === n + 1);
+          expect(held.map(({ lease }) => lease.signal.aborted)).toEqual([false, false]);
+        }
+        // A sixth of the time before the database gives it to somebody else.
+        time.advance(ttlMs / 6);
+        for (const { session, lease } of held) {
+          expect(lease.signal.reason).toMatchObject({ code: 'ADK_LEASE_LOST' });
+          expect(await row(session)).toMatchObject({ holder: 'holder', token: lease.token });
+        }
+      } finally {
+        isAway = false;
+        answer();
+      }
+    }),
   // Where there is one connection the one that waits has it.
   withConnections,
 );

@@ -1,8 +1,8 @@
-import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { inspect } from 'node:util';
 import { createEvent, type BaseSessionService, type CreateEventParams, type Event, type Session } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
+import { clock } from '../../src/leases/clock.js';
 import type { Driver } from '../../src/database/drivers/driver.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { AdkMikroOrmError } from '../../src/index.js';
@@ -122,29 +122,59 @@ export async function deadlock(
   });
 }
 
-const STALL_MS = 200;
+interface Timer {
+  at: number;
+  everyMs?: number;
+  readonly action: () => void;
+}
 
-/**
- * A test of timers. It is run again, up to ten times in all, if it fails while the event loop was stalled for 200 ms at once: then the
- * timers of what is tested did not run either.
- */
-export function unlessStalled<C>(test: (context: C) => Promise<void>): (context: C) => Promise<void> {
-  return async (context) => {
-    for (let attempt = 1; ; attempt++) {
-      const delay = monitorEventLoopDelay({ resolution: 20 });
-      delay.enable();
-      try {
-        await test(context);
-        return;
-      } catch (error) {
-        // The stall that made it fail is recorded with the next interval.
-        await setTimeout(40);
-        if (delay.max < STALL_MS * 1e6 || attempt === 10) throw error;
-      } finally {
-        delay.disable();
-      }
+/** The clock of leases, which stands still until the test advances it. The database's goes on. */
+export class LeaseClock {
+  now = 0;
+  #timers: Timer[] = [];
+
+  /** Runs a test with the clock in the place of the process's. */
+  static async with(test: (time: LeaseClock) => Promise<void>): Promise<void> {
+    const time = new LeaseClock();
+    const replaced = [
+      jest.spyOn(clock, 'now').mockImplementation(() => time.now),
+      jest.spyOn(clock, 'after').mockImplementation((ms, action) => time.#start({ at: time.now + ms, action })),
+      jest
+        .spyOn(clock, 'every')
+        .mockImplementation((ms, action) => time.#start({ at: time.now + ms, everyMs: ms, action })),
+    ];
+    try {
+      await test(time);
+    } finally {
+      for (const spy of replaced) spy.mockRestore();
     }
-  };
+  }
+
+  /** When each timer fires next. */
+  get due(): number[] {
+    return this.#timers.map(({ at }) => at);
+  }
+
+  /** Fires all timers that are due in the next so many ms, one after the other. */
+  advance(ms: number): void {
+    const end = this.now + ms;
+    for (;;) {
+      const [first] = this.#timers.filter(({ at }) => at <= end).sort((a, b) => a.at - b.at);
+      if (!first) break;
+      this.now = first.at;
+      if (first.everyMs === undefined) this.#timers = this.#timers.filter((timer) => timer !== first);
+      else first.at += first.everyMs;
+      first.action();
+    }
+    this.now = end;
+  }
+
+  #start(timer: Timer): () => void {
+    this.#timers.push(timer);
+    return () => {
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
 }
 
 /** Where an `EntityManager` is to fail. */
