@@ -99,13 +99,12 @@ class SearchIndex {
       case undefined:
         if (entry.event) await index(entry.seq, entry.event);
         return;
-      case 'rewritten':
-        return index(entry.eventSeq, entry.event);
       case 'created':
-      case 'rewound':
-        return deleteWhere('seq > ?', entry.seq);
-      case 'trimmed':
-        return deleteWhere('seq < ?', entry.firstSeq);
+        return deleteWhere('seq > 0');
+      case 'replaced':
+        await deleteWhere('(seq < ? or seq > ?)', entry.firstSeq, entry.seq);
+        if (entry.event && entry.eventSeq !== undefined) await index(entry.eventSeq, entry.event);
+        return;
       case 'deleted':
         // A session that may come back is found until it is deleted for good: the log does not emit its events again.
         if (!entry.soft) await deleteWhere('seq > 0');

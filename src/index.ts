@@ -37,6 +37,7 @@ export type {
   LogChange,
   LogEntry,
   LogEntryPosition,
+  ReplacedReason,
   SessionLogEntry,
   SessionLogPosition,
   SessionReset,

@@ -45,15 +45,11 @@ function changeDetail(change: LogChange): string {
       const removed = change.removed.map((key) => `${key} removed`);
       return `: ${[...Object.entries(change.state).map(([key, value]) => `${key} = ${json(value)}`), ...removed].join(', ')}`;
     }
-    case 'rewritten':
-      return ` event ${change.eventSeq}`;
     case 'deleted':
       return change.soft ? ' (it may be restored)' : '';
-    case 'trimmed':
-      return ` before event ${change.firstSeq}`;
-    case 'rewound':
-      return ` to event ${change.seq}`;
-    case 'restored':
-      return '';
+    case 'replaced': {
+      const event = change.eventSeq === undefined ? '' : `event ${change.eventSeq} of `;
+      return ` (${change.reason}): ${event}events ${change.firstSeq} to ${change.seq}`;
+    }
   }
 }

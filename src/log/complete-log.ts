@@ -3,7 +3,7 @@ import { historyText, type CompleteLogPosition, type LogBoundary } from '../mode
 import { readPage, type CompleteEntry } from './complete-page.js';
 import { endsOf, restsOf, type ReaderCursor } from './cursors.js';
 import type { CompleteLogEntry, LogChange, LogEntry } from './entries.js';
-import { entriesOf, matches, type CompleteLogFilter } from './filters.js';
+import { entriesOf, type CompleteLogFilter } from './filters.js';
 import type { LogContent } from './log-reader.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
@@ -80,10 +80,7 @@ export class CompleteLog implements LogContent<LogEntry | LogChange> {
   }
 
   #emitted(entry: CompleteEntry, cursor: CompleteLogPosition): CompleteLogEntry[] {
-    if (entry.change) {
-      const isAsked = entry.change.change !== 'rewritten' || matches(entry.change.event, this.#filter);
-      return isAsked ? [{ ...entry.change, cursor }] : [];
-    }
+    if (entry.change) return [{ ...entry.change, cursor }];
     const { logged, superseded } = entry;
     return [...entriesOf([logged], this.#filter)].map((read) =>
       read.event ? { ...read, cursor, superseded } : { ...read, cursor },

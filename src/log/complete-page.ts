@@ -1,7 +1,7 @@
 import type { Sql } from '../database/sql/sql.js';
-import type { LoggedChange, Rewriting } from '../database/stores/complete-log-store.js';
+import type { LoggedChange } from '../database/stores/complete-log-store.js';
 import type { LogColumns } from '../database/stores/log-columns.js';
-import type { LogStore, LoggedEvent } from '../database/stores/log-store.js';
+import type { LoggedEvent } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -38,26 +38,19 @@ export async function readPage(
 ): Promise<CompletePage> {
   const { after, upTo } = range;
   const { events, changes, isAll } = await readRows(sql, stores, range, columns);
-  const { log, completeLog, state } = stores;
   const owners = [...events, ...changes].map(({ session }) => session);
-  const sessions = distinct(owners.filter(({ sessionId }) => sessionId !== ''));
-  const rewritings = new Rewritings(await completeLog.rewritings(sql, sessions));
-  const current = new CurrentState(await state.ofOwners(sql, distinct(owners)));
+  const current = new CurrentState(await stores.state.ofOwners(sql, distinct(owners)));
 
   const entries: CompleteEntry[] = [];
   for (const logged of events) {
-    const first = rewritings.first(logged.session, logged.seq);
-    // A content that is not known is left out: the entry of the rewriting has the one that came after it.
-    if (first && first.before === null) continue;
-    const json = first ? first.before : logged.json;
-    const delta = decodeEvent(json ?? undefined)?.actions?.stateDelta ?? {};
+    const delta = decodeEvent(logged.json ?? undefined)?.actions?.stateDelta ?? {};
     const superseded = current.superseded(logged.session, delta);
-    const boundary = { position: logged.position ?? 0, change: 0 };
-    entries.push({ boundary, logged: { ...logged, json }, superseded });
+    entries.push({ boundary: { position: logged.position ?? 0, change: 0 }, logged, superseded });
   }
   for (const change of changes) {
-    const content = await contentAfter(sql, log, rewritings, change);
-    const entry = changeOf(change, content, current);
+    const { session, eventSeq } = change;
+    const rewritten = eventSeq === null ? undefined : await stores.log.event(sql, session, eventSeq);
+    const entry = changeOf(change, rewritten, current);
     if (entry) entries.push({ boundary: { position: change.position, change: change.number }, change: entry });
   }
   // An event comes before the changes that follow it.
@@ -94,46 +87,13 @@ async function readRows(
   };
 }
 
-/** The rewritings of the events of a page. */
-class Rewritings {
-  readonly #ofEvents = new Map<string, Rewriting[]>();
-
-  /** @param rewritings in the order in which they were made. */
-  constructor(rewritings: readonly Rewriting[]) {
-    for (const rewriting of rewritings) {
-      const id = eventIdentity(rewriting.session, rewriting.eventSeq);
-      const known = this.#ofEvents.get(id);
-      if (known) known.push(rewriting);
-      else this.#ofEvents.set(id, [rewriting]);
-    }
-  }
-
-  first(session: SessionKey, seq: number): Rewriting | undefined {
-    return this.#ofEvents.get(eventIdentity(session, seq))?.[0];
-  }
-
-  /** The first one of the event after a change. */
-  next(session: SessionKey, seq: number, changeId: number): Rewriting | undefined {
-    return this.#ofEvents.get(eventIdentity(session, seq))?.find((rewriting) => rewriting.changeId > changeId);
-  }
-}
-
-/** The content that an event had after its rewriting; null or undefined where it is not known any more, and of other changes. */
-async function contentAfter(
-  sql: Sql,
-  log: LogStore,
-  rewritings: Rewritings,
-  { session, eventSeq, id }: LoggedChange,
-): Promise<string | null | undefined> {
-  if (eventSeq === null) return undefined;
-  const next = rewritings.next(session, eventSeq, id);
-  return next ? next.before : (await log.event(sql, session, eventSeq))?.json;
-}
-
-/** @param content of the event that was rewritten, after that. */
+/**
+ * @param rewritten the event that was rewritten, as it is now.
+ * @returns undefined where the session is gone; an entry of that follows.
+ */
 function changeOf(
-  { session, kind, seq, eventSeq, position, data }: LoggedChange,
-  content: string | null | undefined,
+  { session, kind, seq, firstSeq, eventSeq, position, data }: LoggedChange,
+  rewritten: LoggedEvent | undefined,
   current: CurrentState,
 ): LogChange | undefined {
   const entryPosition: LogEntryPosition = { position, seq, ...session };
@@ -150,26 +110,22 @@ function changeOf(
       const superseded = [...current.superseded(session, state), ...names.filter((name) => current.has(session, name))];
       return { ...entryPosition, change: 'state', state, removed: names, superseded };
     }
-    case 'rewritten': {
-      const event = decodeEvent(content ?? undefined);
-      if (!event || eventSeq === null) return undefined;
-      const superseded = current.superseded(session, event.actions?.stateDelta ?? {});
-      return { ...entryPosition, change: 'rewritten', eventSeq, event, superseded };
-    }
     case 'deleted':
+    case 'ending':
       return { ...entryPosition, change: 'deleted', soft: false, state: current.of({ ...session, sessionId: '' }) };
     case 'hidden':
       return { ...entryPosition, change: 'deleted', soft: true, state: {} };
-    case 'restored':
-      return { ...entryPosition, change: 'restored' };
-    case 'trimmed': {
-      const { firstSeq }: { firstSeq?: unknown } = recordOf(recorded);
-      return { ...entryPosition, change: 'trimmed', firstSeq: Number(firstSeq), state: current.of(session) };
-    }
-    case 'rewound': {
-      const shared = current.of({ ...session, sessionId: '' });
-      const state = isRecord(recorded) ? { ...recorded, ...shared } : current.of(session);
-      return { ...entryPosition, change: 'rewound', state };
+    default: {
+      if (firstSeq === null) return undefined;
+      const replaced = {
+        ...entryPosition,
+        change: 'replaced',
+        reason: kind,
+        firstSeq,
+        state: current.of(session),
+      } as const;
+      const event = decodeEvent(rewritten?.json ?? undefined);
+      return event && eventSeq !== null ? { ...replaced, eventSeq, event } : replaced;
     }
   }
 }
@@ -179,5 +135,3 @@ const recordOf = (value: unknown) => (isRecord(value) ? value : {});
 function distinct(keys: readonly SessionKey[]): SessionKey[] {
   return [...new Map(keys.map((key) => [sessionIdentity(key), key])).values()];
 }
-
-const eventIdentity = (session: SessionKey, seq: number) => JSON.stringify([sessionIdentity(session), seq]);

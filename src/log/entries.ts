@@ -61,6 +61,12 @@ export type LogEntry = LogEntryPosition &
   );
 
 /**
+ * Why a session is not what its entries before have made of it: an event was appended again with another content, the oldest
+ * events were dropped, it was taken back to an event, restored after a soft deletion, or brought back by an import.
+ */
+export type ReplacedReason = 'rewritten' | 'trimmed' | 'rewound' | 'restored' | 'imported';
+
+/**
  * A change other than an appended event. Keys of state have their prefixes.
  *
  * `superseded` names keys whose value is not the one that is stored now: it lost to another write, or a later one has
@@ -83,13 +89,6 @@ export type LogChange = LogEntryPosition &
         superseded: readonly string[];
       }
     | {
-        /** The event with the number `eventSeq` was appended again with another content. */
-        change: 'rewritten';
-        eventSeq: number;
-        event: Event;
-        superseded: readonly string[];
-      }
-    | {
         /** A session was deleted. */
         change: 'deleted';
         /** With `deletion: 'soft'`: it may come back. */
@@ -100,24 +99,22 @@ export type LogChange = LogEntryPosition &
          */
         state: Record<string, unknown>;
       }
-    | { /** A session that was deleted came back as it was. */ change: 'restored' }
     | {
-        /** The events before `firstSeq` were dropped. */
-        change: 'trimmed';
+        /**
+         * Everything else that happens to a session. The entry says what it is now: it is visible, and has the events from `firstSeq`
+         * to `seq` alone.
+         */
+        change: 'replaced';
+        reason: ReplacedReason;
+        /** The number of the oldest event that it keeps; above `seq` where it has none. */
         firstSeq: number;
         /**
-         * All state of session, user and app as it is now: entries that had it, or of keys that were removed, are gone with the
-         * events.
+         * All state of session, user and app as it is now: entries that had it, or of keys that were removed, may be gone with events.
          */
         state: Record<string, unknown>;
-      }
-    | {
-        /**
-         * The session was taken back to its event `seq`. `state` is all of its own state as it was then, and that of user and app as
-         * it is now: entries that had it are gone with the events.
-         */
-        change: 'rewound';
-        state: Record<string, unknown>;
+        /** For `rewritten`: the number of the event, and its content. Absent where it is gone, or cannot be read. */
+        eventSeq?: number;
+        event?: Event;
       }
   );
 

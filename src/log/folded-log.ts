@@ -46,7 +46,9 @@ export class FoldedLog {
   /** Applies the next entry. Its order must be that of the log. */
   add(entry: LogEntry | LogChange): void {
     if (!entry.change) {
-      if (entry.event) this.#addEvent(entry, entry.seq, entry.event, entry.superseded);
+      if (!entry.event) return;
+      this.#session(entry).events.set(entry.seq, entry.event);
+      this.#set(entry, entry.event.actions?.stateDelta ?? {}, entry.superseded ?? []);
       return;
     }
     switch (entry.change) {
@@ -63,37 +65,24 @@ export class FoldedLog {
         for (const key of entry.removed)
           if (!entry.superseded.includes(key)) this.#valuesOf(entry, key).delete(bare(key));
         return;
-      case 'rewritten':
-        this.#addEvent(entry, entry.eventSeq, entry.event, entry.superseded);
-        return;
       case 'deleted':
-        if (entry.soft) this.#setDeleted(entry, true);
-        else {
+        if (entry.soft) {
+          const session = this.#sessions.get(sessionIdentity(entry));
+          if (session) session.isDeleted = true;
+        } else {
           this.#sessions.delete(sessionIdentity(entry));
           this.#replace(entry, entry.state);
         }
         return;
-      case 'restored':
-        this.#setDeleted(entry, false);
-        return;
-      case 'trimmed':
-        this.#session(entry).dropEvents((seq) => seq < entry.firstSeq);
+      case 'replaced': {
+        const session = this.#session(entry);
+        for (const seq of session.events.keys())
+          if (seq < entry.firstSeq || seq > entry.seq) session.events.delete(seq);
+        if (entry.event && entry.eventSeq !== undefined) session.events.set(entry.eventSeq, entry.event);
+        session.isDeleted = false;
         this.#replace(entry, entry.state);
-        return;
-      case 'rewound':
-        this.#session(entry).dropEvents((seq) => seq > entry.seq);
-        this.#replace(entry, entry.state);
+      }
     }
-  }
-
-  #addEvent(entry: LogEntry | LogChange, seq: number, event: Event, superseded: readonly string[] = []): void {
-    this.#session(entry).events.set(seq, event);
-    this.#set(entry, event.actions?.stateDelta ?? {}, superseded);
-  }
-
-  #setDeleted(key: SessionKey, isDeleted: boolean): void {
-    const session = this.#sessions.get(sessionIdentity(key));
-    if (session) session.isDeleted = isDeleted;
   }
 
   #session(key: SessionKey): FoldingSession {
@@ -155,10 +144,6 @@ class FoldingSession implements FoldedSession {
     this.appName = appName;
     this.userId = userId;
     this.sessionId = sessionId;
-  }
-
-  dropEvents(isDropped: (seq: number) => boolean): void {
-    for (const seq of this.events.keys()) if (isDropped(seq)) this.events.delete(seq);
   }
 }
 

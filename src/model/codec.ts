@@ -10,7 +10,7 @@ export interface CodecContext extends SessionKey {
    * one, and a rewind keeps it. Empty, as the ids are, for state of a user or of an app.
    */
   origin: string;
-  /** An event; a value of the state; an entry of the log that is no event: it holds state, or the former content of a rewritten event. */
+  /** An event; a value of the state; an entry of the log that is no event: it holds state. */
   kind: 'event' | 'state' | 'change';
   /** The event's id; the key of the state, with its prefix; the kind and the numbers of a change. */
   name: string;

@@ -161,7 +161,6 @@ export class LockedAppend {
     await this.#stores.state.set(sql, session, byScope(changed), { ownOnly: !isNewest || !event });
     await this.#stores.changes.recordRewriting(sql, {
       ...{ session, seq: lastSeq, eventSeq: existing.seq },
-      before: (event && existing.json) ?? null,
       left: await this.#left(sql, session, [...Object.keys(before), ...state.map(({ key }) => key)]),
     });
     if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);

@@ -36,8 +36,8 @@ type End =
       row: SessionRow;
       /** Whether the session was a part so far, which has no state. */
       isFirst: boolean;
-      /** Whether the log has nothing yet of what happened to the session. */
-      hasNoHistory: boolean;
+      /** Whether it was soft-deleted so far, for readers of the log. */
+      wasDeleted: boolean;
     }
   /** The session has gone on here since it was exported, and keeps its state. */
   | { kind: 'leave' };
@@ -138,8 +138,7 @@ export class ImportPlanner {
     if (lastSeq !== session.session.lastSeq) return { kind: 'leave' };
     const row = this.#completeRow(lastSeq);
     const isFirst = this.#isNew || this.#isUnfinished;
-    // It was whole before, so what was recorded of it is there.
-    return { kind: 'complete', row, isFirst, hasNoHistory: this.#isNew || this.#row.deletedAt !== row.deletedAt };
+    return { kind: 'complete', row, isFirst, wasDeleted: !isFirst && this.#row.deletedAt !== undefined };
   }
 
   /** A session that is not whole yet is soft-deleted with the time of its creation. */

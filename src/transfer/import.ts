@@ -156,8 +156,7 @@ export class Import {
     if (plan.end.kind === 'leave') return;
     if (plan.end.kind === 'complete') await this.#setState(sql, key, session, { ...plan.end, isNew: plan.isNew });
     await transfer.describe(sql, plan.end.row);
-    if (plan.end.kind === 'complete' && plan.end.hasNoHistory)
-      await this.#recordHistory(sql, key, session, plan.end.row.deletedAt !== undefined);
+    if (plan.end.kind === 'complete') await this.#recordHistory(sql, key, session, plan.end);
   }
 
   /** Creates the session without its events. */
@@ -198,20 +197,21 @@ export class Import {
     return plain.map((entry) => (encoded.has(prefixed(scope, entry.key)) ? (known.get(entry.key) ?? entry) : entry));
   }
 
-  /** Records for the log what happened to the session outside of its events. */
+  /** Records what happened to the session outside of its events. */
   async #recordHistory(
     sql: Sql,
     key: KnownSession,
     { session }: ImportedSession,
-    isSoftDeleted: boolean,
+    { isFirst, wasDeleted, row: { lastSeq: seq, deletedAt } }: Extract<WritePlan['end'], { kind: 'complete' }>,
   ): Promise<void> {
     const { changes } = this.#stores;
-    for (const change of session.changes ?? []) {
-      const { kind, seq } = change;
-      const recorded = kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
+    for (const change of isFirst ? (session.changes ?? []) : []) {
+      const recorded = change.kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
       const data = change.encoded ?? (recorded ? JSON.stringify(recorded) : null);
-      await changes.record(sql, { session: key, kind, seq, data });
+      await changes.record(sql, { session: key, kind: change.kind, seq: change.seq, data });
     }
-    if (isSoftDeleted) await changes.record(sql, { session: key, kind: 'hidden', seq: session.lastSeq, data: null });
+    const isDeleted = deletedAt !== undefined;
+    if (isDeleted === wasDeleted) return;
+    await changes.record(sql, { session: key, kind: isDeleted ? 'hidden' : 'imported', seq, data: null });
   }
 }

@@ -1,4 +1,5 @@
 import {
+  AdkMikroOrmError,
   FoldedLog,
   EventLog,
   MikroOrmSessionService,
@@ -7,12 +8,13 @@ import {
   type LogCursor,
   type LogEntry,
   type SessionKey,
+  type TransferRecord,
 } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { expectSame, resultOf, tablesOf } from '../support/fold.js';
 import { expectOrder, inBatchesOf } from '../support/positions.js';
 import { expectFold, upTo } from './log-tools.js';
-import { Suite, oncePerDialect, onServers } from './rule.js';
+import { Suite, oncePerDialect, onServers, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, range } from './tools.js';
 
 export const completeLogSuite = new Suite();
@@ -28,7 +30,8 @@ async function readAll<E extends Entry>(entries: AsyncIterable<E>): Promise<E[]>
 const idOf = (entry: Entry) => (entry.change ? undefined : entry.event?.id);
 
 /** An entry, in a word and a number. */
-const summary = (entry: Entry) => (entry.change ? `${entry.change} ${entry.seq}` : `event ${entry.seq}`);
+const summary = (entry: Entry) =>
+  `${entry.change === 'replaced' ? entry.reason : (entry.change ?? 'event')} ${entry.seq}`;
 
 completeLogSuite.own('J1', 'every change has its entry, in the order in which it was made', async (context) => {
   const { app, orm, service, create, append } = context;
@@ -92,11 +95,11 @@ completeLogSuite.own('J1', 'a live reader gets each change once', async (context
   expect(await next()).toMatchObject([{ event: { id: 'e1' }, superseded: [] }]);
   for (const author of ['second', 'third']) await append(session, { id: 'e1', author, delta: { a: author } });
   expect(await next()).toMatchObject([
-    { change: 'rewritten', eventSeq: 1, event: { author: 'second' }, superseded: ['a'] },
-    { change: 'rewritten', eventSeq: 1, event: { author: 'third' }, superseded: [] },
+    { change: 'replaced', reason: 'rewritten', firstSeq: 1, seq: 1, eventSeq: 1, event: { author: 'third' } },
+    { change: 'replaced', reason: 'rewritten', state: { a: 'third', 'user:u': 1 } },
   ]);
   await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 0 });
-  expect(await next()).toMatchObject([{ change: 'trimmed', firstSeq: 2 }]);
+  expect(await next()).toMatchObject([{ change: 'replaced', reason: 'trimmed', firstSeq: 2, seq: 1 }]);
   await service.deleteSession(key);
   await service.createSession({ ...key, state: { b: 1 } });
   expect(await next()).toMatchObject([
@@ -106,26 +109,21 @@ completeLogSuite.own('J1', 'a live reader gets each change once', async (context
   expect(await next()).toEqual([]);
 });
 
-completeLogSuite.own(
-  'J3',
-  'each revision comes once, to readers that are behind as to those that follow',
-  async (context) => {
-    const { app, orm, create, append } = context;
-    const log = new EventLog(orm.em);
-    const session = await create();
-    await append(session, { id: 'e1', author: 'first' });
-    await append(session, { id: 'e2', author: 'other' });
-    for (const author of ['second', 'second', 'third']) await append(session, { id: 'e1', author, timestamp: 1 });
-    const authors = async (entries: AsyncIterable<Entry>) =>
-      (await readAll(entries)).flatMap((entry) =>
-        entry.change && entry.change !== 'rewritten' ? [] : [entry.event?.author],
-      );
-    expect(await authors(log.since(0, { appName: app, changes: true }))).toEqual(['first', 'other', 'second', 'third']);
-    expect(await authors(log.since(0, { appName: app }))).toEqual(['third', 'other']);
-    expect(await authors(log.since(0, { appName: app, changes: true, author: 'second' }))).toEqual(['second']);
-    await expectFold(context);
-  },
-);
+completeLogSuite.own('J3', 'an event comes once, as it is, and each time that it was replaced', async (context) => {
+  const { app, orm, create, append } = context;
+  const log = new EventLog(orm.em);
+  const session = await create();
+  await append(session, { id: 'e1', author: 'first' });
+  await append(session, { id: 'e2', author: 'other' });
+  for (const author of ['second', 'second', 'third']) await append(session, { id: 'e1', author, timestamp: 1 });
+  const authors = async (entries: AsyncIterable<Entry>) =>
+    (await readAll(entries)).flatMap((entry) =>
+      entry.change && entry.change !== 'replaced' ? [] : [entry.event?.author],
+    );
+  expect(await authors(log.since(0, { appName: app, changes: true }))).toEqual(['third', 'other', 'third', 'third']);
+  expect(await authors(log.since(0, { appName: app }))).toEqual(['third', 'other']);
+  await expectFold(context);
+});
 
 completeLogSuite.own(
   'J3',
@@ -419,6 +417,96 @@ completeLogSuite.own(
     await service.deleteSession(keyOf(deleted));
     await readOn();
     expectSame(resultOf(reader), await tablesOf(orm, app));
+  },
+);
+
+interface World extends OwnContext {
+  maintenance: SessionMaintenance;
+  softly: MikroOrmSessionService;
+  records: readonly TransferRecord[];
+}
+
+/** What can happen to a session. What is not possible is refused, which is fine. */
+const OPERATIONS: Record<string, (world: World, key: SessionKey) => Promise<unknown>> = {
+  append: (world, key) => appendTo(world, key, { delta: { a: 'appended', 'user:u': 'appended' } }),
+  rewrite: (world, key) =>
+    appendTo(world, key, { id: 'e3', author: 'corrected', delta: { a: 'corrected', 'app:x': 'corrected' } }),
+  state: ({ service }, key) => service.updateState({ ...key, set: { set: 1, 'app:y': 1 }, remove: ['a', 'user:u'] }),
+  trim: ({ maintenance }, key) => maintenance.trim({ ...key, keepLast: 1 }),
+  'trim all': ({ maintenance }, key) => maintenance.trim({ ...key, keepLast: 0 }),
+  rewind: ({ service }, key) => service.rewindSession(key, { at: 2 }),
+  'rewind far': ({ service }, key) => service.rewindSession(key, { at: 1 }),
+  'soft delete': ({ softly }, key) => softly.deleteSession(key),
+  restore: ({ service }, key) => service.restoreSession(key),
+  'delete and create': async ({ service }, key) => {
+    await service.deleteSession(key);
+    await service.createSession({ ...key, state: { anew: 1 } });
+  },
+  'fork to it': ({ service }, key) => service.forkSession({ ...key, sessionId: 'other' }, { at: 3, as: key.sessionId }),
+  import: ({ maintenance, records }, { userId }) =>
+    maintenance.importSessions(records.filter((record) => 'userId' in record && record.userId === userId)),
+  // It ends when two of the events are gone.
+  'prune ended early': ({ maintenance }, { appName, userId }) =>
+    maintenance.prune({ appName, userId, olderThan: 0, batchSize: 1, maxBatches: 3, pauseMs: 0 }),
+};
+
+async function appendTo({ service, append }: World, key: SessionKey, event: Parameters<OwnContext['append']>[1]) {
+  const session = await service.getSession(key);
+  if (session) await append(session, event);
+}
+
+completeLogSuite.own(
+  'J2',
+  'a reader that was away for any operations comes to what the tables hold',
+  async (context) => {
+    const { app, orm, create, append } = context;
+    const names = Object.keys(OPERATIONS);
+    const ways = [
+      ...names.flatMap((first) => names.map((second) => [first, second])),
+      ['rewind', 'append', 'trim'],
+      ['soft delete', 'prune ended early', 'restore'],
+      ['soft delete', 'restore', 'append', 'trim'],
+    ];
+    const users = ways.map((way) => way.join(', '));
+    for (const userId of users) {
+      for (const sessionId of ['s', 'other']) {
+        const session = await create({ userId, sessionId, state: { given: sessionId } });
+        for (const n of upTo(4)) await append(session, { id: `e${n}`, delta: { a: n, 'user:u': n, 'app:x': n } });
+      }
+    }
+    const maintenance = new SessionMaintenance(orm.em);
+    const softly = new MikroOrmSessionService(orm.em, { deletion: 'soft' });
+    const records: TransferRecord[] = [];
+    for await (const record of maintenance.exportSessions({ appName: app })) records.push(record);
+    const log = new EventLog(orm.em);
+    const readOn = async (reader: FoldedLog, from: LogCursor) => {
+      let cursor = from;
+      for await (const entry of log.since(cursor, { appName: app, changes: true })) {
+        reader.add(entry);
+        cursor = entry.cursor ?? cursor;
+      }
+      return cursor;
+    };
+    // One is away for all of them, and one comes back after the first one of each.
+    const [away, back] = [new FoldedLog(), new FoldedLog()];
+    const seen = await readOn(away, 0);
+    let seenFirst = await readOn(back, 0);
+    const world: World = { ...context, maintenance, softly, records };
+    for (const [i, way] of ways.entries()) {
+      for (const [j, name] of way.entries()) {
+        try {
+          await OPERATIONS[name]!(world, { appName: app, userId: users[i]!, sessionId: 's' });
+        } catch (error) {
+          if (!(error instanceof AdkMikroOrmError)) throw error;
+        }
+        if (j === 0) seenFirst = await readOn(back, seenFirst);
+      }
+    }
+    await readOn(away, seen);
+    await readOn(back, seenFirst);
+    const tables = await tablesOf(orm, app);
+    for (const reader of [away, back]) expectSame(resultOf(reader), tables);
+    await expectFold(context);
   },
 );
 

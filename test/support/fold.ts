@@ -17,6 +17,7 @@ type State = Record<string, unknown>;
 
 /** What the log says of a session. */
 interface FoldedSession {
+  isDeleted: boolean;
   events: Record<number, unknown>;
   state: State;
 }
@@ -39,9 +40,13 @@ export function resultOf(log: FoldedLog): Folded {
     Object.fromEntries(states.filter(([, state]) => state.size > 0).map(([id, state]) => [id, own(state)]));
   return {
     sessions: Object.fromEntries(
-      sessions.map(({ appName, userId, sessionId, events, state }) => [
+      sessions.map(({ appName, userId, sessionId, isDeleted, events, state }) => [
         JSON.stringify([appName, userId, sessionId]),
-        { events: Object.fromEntries([...events].map(([seq, event]) => [seq, plain(event)])), state: own(state) },
+        {
+          isDeleted,
+          events: Object.fromEntries([...events].map(([seq, event]) => [seq, plain(event)])),
+          state: own(state),
+        },
       ]),
     ),
     users: filled(log.users().map(({ appName, userId, state }) => [JSON.stringify([appName, userId]), state])),
@@ -63,7 +68,9 @@ export async function tablesOf(
   const sessions: Record<string, FoldedSession> = {};
   const origins = new Map<string, string>();
   for (const row of await rows('sessions')) {
-    sessions[rowId(row)] = { events: {}, state: {} };
+    // What is left of it is for nobody.
+    if (row.status === 'ending') continue;
+    sessions[rowId(row)] = { isDeleted: row.status === 'deleted', events: {}, state: {} };
     origins.set(rowId(row), row.origin);
   }
   const texts = new TextCodec(codec);
@@ -81,11 +88,16 @@ export async function tablesOf(
   const parts = await rows('event_parts');
   parts.sort((a, b) => a.part - b.part);
   for (const row of await rows('events', 'data')) {
+    const session = sessions[rowId(row)];
+    if (!session) continue;
     const ownParts = parts.filter((part) => rowId(part) === rowId(row) && part.seq === row.seq);
     const stored = row.data ?? ownParts.map(({ text }) => text).join('');
-    sessions[rowId(row)]!.events[row.seq] = decoded(stored, row, (owner) => ofEvent(owner, row.event_id));
+    session.events[row.seq] = decoded(stored, row, (owner) => ofEvent(owner, row.event_id));
   }
-  for (const row of await rows('session_states', 'value')) define(sessions[rowId(row)]!.state, 'session', row);
+  for (const row of await rows('session_states', 'value')) {
+    const session = sessions[rowId(row)];
+    if (session) define(session.state, 'session', row);
+  }
   const users: Record<string, State> = {};
   for (const row of await rows('user_states', 'value'))
     define((users[JSON.stringify([row.app_name, row.user_id])] ??= {}), 'user', row);
@@ -106,6 +118,7 @@ interface TableRow {
   user_id: string;
   session_id: string;
   origin: string;
+  status: string;
   event_id: string;
   seq: number;
   /** Null where it is in parts. */

@@ -48,7 +48,7 @@ describe('ImportPlanner', () => {
 
     const last = planFor(batch({ events: events(4, 5) }), here(3, { deletedAt: times.createTime }));
     expect(last).toMatchObject({ kind: 'write', start: 'keep', isNew: false, events: events(4, 5), lastSeq: 5 });
-    expect(last).toMatchObject({ end: { kind: 'complete', hasNoHistory: true, row: { title: 'theirs' } } });
+    expect(last).toMatchObject({ end: { kind: 'complete', isFirst: true, row: { title: 'theirs' } } });
     expect(last).toHaveProperty('end.row.deletedAt', undefined);
   });
 
@@ -56,7 +56,7 @@ describe('ImportPlanner', () => {
     expect(planFor(batch(), here(5))).toMatchObject({
       events: [],
       lastSeq: 5,
-      end: { kind: 'complete', hasNoHistory: false },
+      end: { kind: 'complete', isFirst: false, wasDeleted: false },
     });
     expect(planFor(batch(), here(7))).toMatchObject({ events: [], lastSeq: 7, end: { kind: 'leave' } });
   });

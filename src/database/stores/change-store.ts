@@ -26,11 +26,15 @@ export type ChangeKind =
   | 'state'
   | 'rewritten'
   | 'deleted'
+  /** The same, for readers: its row and last events are still there. */
+  | 'ending'
   /** Soft-deleted. */
   | 'hidden'
   | 'restored'
   | 'trimmed'
-  | 'rewound';
+  | 'rewound'
+  /** Brought back by an import. */
+  | 'imported';
 
 /** A change to record, in the transaction that makes it. */
 interface NewChange {
@@ -51,8 +55,6 @@ interface NewChange {
 interface NewRewriting extends Pick<NewChange, 'session' | 'seq'> {
   /** The number of the event. */
   eventSeq: number;
-  /** The JSON that it had; null where that cannot be read. */
-  before: string | null;
   /**
    * The session's own state after the rewriting, of the keys in the delta of either content: `removed` are those that it does
    * not have; no `set` where a value cannot be read. Forks and rewinds need it, because no stored event has what the former
@@ -128,14 +130,9 @@ export class ChangeStore {
   }
 
   /** Records that an event has a new content. */
-  async recordRewriting(sql: Sql, { before, left, ...change }: NewRewriting): Promise<void> {
-    const rewritten: NewChange = { ...change, kind: 'rewritten', data: before };
-    const data = encodedData(sql, rewritten);
-    await this.#insert(sql, rewritten, data);
-    // A reader of the log applies both contents. Where the former one is not recorded it cannot, and gets an entry that has
-    // it take the state of all scopes from the tables.
-    const state = data === null ? {} : { ...left, isLogged: false };
-    await this.recordState(sql, { session: change.session, seq: change.seq, ...state });
+  async recordRewriting(sql: Sql, { eventSeq, left, ...change }: NewRewriting): Promise<void> {
+    await this.#insert(sql, { ...change, kind: 'rewritten', eventSeq, data: null }, null);
+    await this.recordState(sql, { ...change, ...left, isLogged: false });
   }
 
   /** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
@@ -160,7 +157,7 @@ export class ChangeStore {
     const recorded = encodedData(sql, creation);
     await sql.run(this.#text.deleteTrimmed, [...key, firstSeq, firstSeq]);
     await sql.run(this.#text.updateCreated, [recorded, ...key]);
-    await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: JSON.stringify({ firstSeq }) });
+    await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: null });
   }
 
   /** @returns what was recorded of a session's state, in the order in which it was made; encoded only where `sql` reads it as stored. */
@@ -256,8 +253,8 @@ function uncountedId({ session, kind }: Pick<NewChange, 'session' | 'kind'>): nu
 /** A random number, and then those after it: what one process records in one millisecond stays in its order. */
 let lastUncounted = randomInt(2 ** 47) * 16;
 
-/** The kinds that hold contents; a trimming has the number of an event. */
-export const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state', 'rewritten', 'rewound']);
+/** The kinds that hold contents. */
+export const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state', 'rewound']);
 
 /** @returns what is stored; null where it is too long. */
 function encodedData({ texts }: Sql, { session, kind, seq, eventSeq, data }: NewChange): string | null {

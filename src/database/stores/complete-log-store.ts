@@ -2,10 +2,9 @@ import type { SessionKey } from '../../model/keys.js';
 import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
-  SESSION_WHERE,
+  isSameSession,
   originOf,
   sessionKeyOf,
-  sessionValues,
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
@@ -22,20 +21,13 @@ export interface LoggedChange {
   kind: ChangeKind;
   seq: number;
   eventSeq: number | null;
+  /** The number of the session's oldest event, as it is now; null where the session is gone. */
+  firstSeq: number | null;
   /** The position of the event that it follows. */
   position: number;
   /** Its number among the changes. */
   number: number;
   data: string | null;
-}
-
-/** What a rewritten event had before one of its rewritings. */
-export interface Rewriting {
-  session: SessionKey;
-  eventSeq: number;
-  changeId: number;
-  /** Null where the old content was not recorded. */
-  before: string | null;
 }
 
 /** What a reader of the complete log reads in addition to events. */
@@ -71,6 +63,7 @@ export class CompleteLogStore {
           session,
           id: numberOf(row.change_id),
           ...change,
+          firstSeq: optionalNumberOf(row.first_seq) ?? null,
           position: numberOf(row.position),
           number: numberOf(row.number),
           data: decodedData(sql.texts, known, change, optionalTextOf(row.data)),
@@ -85,33 +78,6 @@ export class CompleteLogStore {
     const [row] = await sql.all<{ number: number | string }>(this.#plain.selectChangeBefore, [position]);
     return row ? numberOf(row.number) : 0;
   }
-
-  /** What the rewritten events of some sessions had before, in the order of the rewritings. */
-  async rewritings(sql: Sql, sessions: readonly SessionKey[]): Promise<Rewriting[]> {
-    if (sessions.length === 0) return [];
-    const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
-    const rows = await sql.all<RewritingRow>(
-      `${this.#text(sql).selectRewritings} and (${where}) order by change_id`,
-      sessions.flatMap(sessionValues),
-    );
-    return sql.texts.all(() =>
-      rows.map((row) => {
-        const session = sessionKeyOf(row);
-        const eventSeq = numberOf(row.event_seq);
-        const change = { kind: 'rewritten', seq: numberOf(row.seq), eventSeq } as const;
-        const known = { ...session, origin: originIn(row) };
-        const before = decodedData(sql.texts, known, change, optionalTextOf(row.data));
-        return { session, eventSeq, changeId: numberOf(row.change_id), before };
-      }),
-    );
-  }
-}
-
-interface RewritingRow extends SessionKeyRow, OriginRow {
-  seq: number | string;
-  change_id: number | string;
-  event_seq: number;
-  data: string | null;
 }
 
 interface ChangeRow extends SessionKeyRow, OriginRow {
@@ -119,19 +85,19 @@ interface ChangeRow extends SessionKeyRow, OriginRow {
   kind: ChangeKind;
   seq: number;
   event_seq: number | null;
+  first_seq: number | null;
   position: number | string;
   number: number | string;
   data: string | null;
 }
 
 /** @param origin what is selected as the origin of the session. */
-function texts({ changes, select }: Tables, origin: string) {
+function texts({ sessions, changes, select }: Tables, origin: string) {
   const changed = `select change_id, ${SESSION_COLUMNS}, ${origin} as origin, kind, seq, event_seq, position, number,
-    ${select.data} as data`;
+    ${select.data} as data, (select s.first_seq from ${sessions} as s where ${isSameSession('s', 'c')}) as first_seq`;
   return {
     selectChanges: `${changed} from ${changes} as c where number > ? and number <= ?`,
     // From the newest one down: a reader that asks reads those that are passed anyway.
     selectChangeBefore: `select number from ${changes} where position < ? and number > 0 order by number desc limit 1`,
-    selectRewritings: `${changed} from ${changes} as c where event_seq is not null`,
   };
 }

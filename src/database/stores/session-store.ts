@@ -162,10 +162,9 @@ export class SessionStore {
    * soft-deleted, and cannot be restored.
    */
   async beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
-    const { key, origin, lastSeq, status } = session;
+    const { key, origin, lastSeq: seq } = session;
     await sql.run(this.#text.beginDeletion, sessionValues(key));
-    if (status === 'active')
-      await this.#changes.record(sql, { session: { ...key, origin }, kind: 'hidden', seq: lastSeq, data: null });
+    await this.#changes.record(sql, { session: { ...key, origin }, kind: 'ending', seq, data: null });
   }
 
   /**
