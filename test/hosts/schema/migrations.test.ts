@@ -283,6 +283,25 @@ for (const name of databasesOf('postgresql'))
     });
   });
 
+// F3 compares the entities with the tables.
+test('F7 wherever a table has app_name and user_id, its keys hold both', async () => {
+  const orm = await openHost(await emptyDatabase('sqlite'));
+  const checked: string[] = [];
+  for (const { tableName, primaryKeys, uniques, relations, properties } of orm.getMetadata()) {
+    const columnsOf = (names: string[]) => names.flatMap((name) => properties[name]!.fieldNames);
+    if (!columnsOf(Object.keys(properties)).includes('user_id')) continue;
+    const keys = [
+      columnsOf(primaryKeys),
+      ...uniques.map((unique) => columnsOf([unique.properties].flat() as string[])),
+      ...relations.map(({ fieldNames }) => fieldNames),
+    ];
+    for (const key of keys)
+      expect({ tableName, key: key.slice(0, 2) }).toEqual({ tableName, key: ['app_name', 'user_id'] });
+    checked.push(tableName.replace(/^adk_/, ''));
+  }
+  expect(checked.sort()).toEqual(['changes', 'event_parts', 'events', 'session_states', 'sessions', 'user_states']);
+});
+
 test('migrate asks for @mikro-orm/migrations where it is missing', async () => {
   const orm = await openHost(await emptyDatabase('sqlite'));
   await jest.isolateModulesAsync(async () => {
