@@ -28,10 +28,16 @@ export {
   type Damage,
   type DamagedEvents,
 } from './model/errors.js';
-export { EventLog, type EventLogOptions, type SessionLog, type WatchOptions } from './log/event-log.js';
+export {
+  EventLog,
+  type CompleteEventLog,
+  type EventLogOptions,
+  type SessionLog,
+  type WatchOptions,
+} from './log/event-log.js';
 export { FoldedLog, foldLog, type FoldedSession } from './log/folded-log.js';
 export type { LogCursor, SessionLogCursor } from './log/cursors.js';
-export type { CompleteLogFilter, LogFilter, SessionLogFilter } from './log/filters.js';
+export type { LogFilter, SessionLogFilter } from './log/filters.js';
 export type {
   CompleteLogEntry,
   LogChange,

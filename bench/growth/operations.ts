@@ -118,7 +118,7 @@ export async function verify(population: Population): Promise<void> {
   const session = await new MikroOrmSessionService(orm.em).getSession(keyOf(longest));
   // A kept population has the appends of earlier runs.
   if ((session?.events.length ?? 0) < longest.length) throw new Error('The longest session lacks events.');
-  const { position, change } = await new EventLog(orm.em).head({ changes: true });
+  const { position, change } = await new EventLog(orm.em).complete().head();
   if (position < size.events || change < size.sessions) throw new Error(`The log ends at ${position} and ${change}.`);
 }
 
@@ -162,7 +162,7 @@ function logOperation({ orm, driver, size }: Population, random: () => number): 
     },
     async run() {
       let read = 0;
-      for await (const { cursor: _ } of log.since(cursor, { changes: true, limit: LOG_ENTRIES })) read++;
+      for await (const { cursor: _ } of log.complete().since(cursor, { limit: LOG_ENTRIES })) read++;
       expectCount('entries', read, LOG_ENTRIES);
     },
   };

@@ -2,8 +2,8 @@ import type { LogWentBackError } from '../model/errors.js';
 import { historyText, type CompleteLogPosition, type LogBoundary } from '../model/log-history.js';
 import { readPage, type CompleteEntry } from './complete-page.js';
 import { endsOf, restsOf, type ReaderCursor } from './cursors.js';
-import type { CompleteLogEntry, LogChange, LogEntry } from './entries.js';
-import { entriesOf, type CompleteLogFilter } from './filters.js';
+import type { CompleteLogEntry } from './entries.js';
+import { entriesOf, type LogFilter } from './filters.js';
 import type { LogContent } from './log-reader.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
@@ -16,13 +16,13 @@ export interface LogPage {
 }
 
 /** Events and changes, in the order of the log. */
-export class CompleteLog implements LogContent<LogEntry | LogChange> {
+export class CompleteLog implements LogContent<CompleteLogEntry> {
   readonly #call: ReaderCall;
   readonly #heads: Heads;
-  readonly #filter: CompleteLogFilter;
+  readonly #filter: LogFilter;
   #cursor: ReaderCursor;
 
-  constructor(call: ReaderCall, heads: Heads, cursor: ReaderCursor, filter: CompleteLogFilter) {
+  constructor(call: ReaderCall, heads: Heads, cursor: ReaderCursor, filter: LogFilter) {
     this.#call = call;
     this.#heads = heads;
     this.#cursor = cursor;
@@ -37,7 +37,7 @@ export class CompleteLog implements LogContent<LogEntry | LogChange> {
     return wentBack(this.#call, this.#cursor, head, { isComplete: true });
   }
 
-  async *readUpTo(head: CompleteLogPosition): AsyncGenerator<LogEntry | LogChange> {
+  async *readUpTo(head: CompleteLogPosition): AsyncGenerator<CompleteLogEntry> {
     for await (const { entries } of this.#pagesUpTo(head)) yield* entries;
   }
 

@@ -52,7 +52,7 @@ export type LogEntry = LogEntryPosition &
   (
     | {
         event: Event;
-        /** Only with `changes: true`: the keys of its state delta whose value is not the stored one, as `LogChange` has them. */
+        /** Only in the complete log: the keys of its state delta whose value is not the stored one, as `LogChange` has them. */
         superseded?: readonly string[];
         error?: undefined;
         change?: undefined;

@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import { aBoolean, aDuration, anAbortSignal, object, type Known } from '../model/arguments.js';
+import { aDuration, anAbortSignal, object, type Known } from '../model/arguments.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
@@ -12,17 +12,10 @@ import {
   type ReaderCursor,
   type SessionLogCursor,
 } from './cursors.js';
-import type { CompleteLogEntry, LogChange, LogEntry, SessionLogEntry, SessionLogPosition } from './entries.js';
-import {
-  checkFilter,
-  checkSessionFilter,
-  limited,
-  type CompleteLogFilter,
-  type LogFilter,
-  type SessionLogFilter,
-} from './filters.js';
+import type { CompleteLogEntry, LogEntry, SessionLogEntry, SessionLogPosition } from './entries.js';
+import { checkFilter, checkSessionFilter, limited, type LogFilter, type SessionLogFilter } from './filters.js';
 import { LogEvents } from './log-events.js';
-import { LogReader } from './log-reader.js';
+import { LogReader, type LogContent } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
@@ -44,8 +37,6 @@ export const LOG_OPTIONS: Known<EventLogOptions> = {
 };
 
 const checkOptions = object(LOG_OPTIONS);
-
-const checkHead = object<{ changes?: boolean }>({ changes: aBoolean });
 
 export const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal });
 
@@ -89,14 +80,10 @@ export class EventLog {
   /**
    * @returns the position of the newest event, 0 when there is none; what is committed later comes after it. And the epoch
    *   that the position belongs to: who keeps both learns for sure when the log has gone back.
-   * @param options.changes whether it is to be the head of the complete log, for `changes: true`.
    */
-  head(options: { changes: true }): Promise<CompleteLogPosition>;
-  head(options?: { changes?: boolean }): Promise<LogPosition>;
-  async head(options: { changes?: boolean } = {}): Promise<LogPosition | CompleteLogPosition> {
-    const { changes } = checkHead(options, 'The options of head');
-    const { change, ...head } = await this.#heads.ofLog(this.#call('head', {}));
-    return changes ? { ...head, change } : head;
+  async head(): Promise<LogPosition> {
+    const { change: _, ...head } = await this.#heads.ofLog(this.#call('head', {}));
+    return head;
   }
 
   /**
@@ -108,13 +95,8 @@ export class EventLog {
    * @throws LogWentBackError from the loop, when the log has lost what was in it at the cursor, or has begun another epoch; its
    *   `cursor` is where to continue.
    */
-  since(cursor: LogCursor, filter: CompleteLogFilter): AsyncIterable<CompleteLogEntry>;
-  since(cursor: LogCursor, filter?: LogFilter): AsyncIterable<LogEntry & { cursor: LogPosition }>;
-  since(cursor: LogCursor, given: LogFilter | CompleteLogFilter = {}): AsyncIterable<LogEntry | LogChange> {
-    const from = readerCursorOf(cursor);
-    const filter = checkFilter(given);
-    const call = this.#call('since', givenKey(filter));
-    return limited(filter, this.#reader(call, from, filter).since());
+  since(cursor: LogCursor, filter: LogFilter = {}): AsyncIterable<LogEntry & { cursor: LogPosition }> {
+    return this.#since(cursor, filter, eventsOf);
   }
 
   /**
@@ -127,22 +109,21 @@ export class EventLog {
    * @throws LogWentBackError from the loop, as `since`, also when the log goes back meanwhile.
    * @throws DatabaseError from the loop, when the database stays away after all retries; continue from the last cursor.
    */
-  watch(cursor: LogCursor, filter: CompleteLogFilter, options?: WatchOptions): AsyncIterable<CompleteLogEntry>;
   watch(
     cursor: LogCursor,
-    filter?: LogFilter,
-    options?: WatchOptions,
-  ): AsyncIterable<LogEntry & { cursor: LogPosition }>;
-  watch(
-    cursor: LogCursor,
-    given: LogFilter | CompleteLogFilter = {},
+    filter: LogFilter = {},
     options: WatchOptions = {},
-  ): AsyncIterable<LogEntry | LogChange> {
-    const from = readerCursorOf(cursor);
-    const filter = checkFilter(given);
-    const { signal } = checkWatchOptions(options, 'The options of watch');
-    const call = this.#call('watch', givenKey(filter), signal);
-    return limited(filter, this.#reader(call, from, filter).watch());
+  ): AsyncIterable<LogEntry & { cursor: LogPosition }> {
+    return this.#watch(cursor, filter, options, eventsOf);
+  }
+
+  /** The complete log: events, and every other change of sessions and their state. */
+  complete(): CompleteEventLog {
+    return {
+      head: () => this.#heads.ofLog(this.#call('head', {})),
+      since: (cursor, filter = {}) => this.#since(cursor, filter, completeOf),
+      watch: (cursor, filter = {}, options = {}) => this.#watch(cursor, filter, options, completeOf),
+    };
   }
 
   /** One session's log; it needs no positions. */
@@ -177,16 +158,54 @@ export class EventLog {
     return new ReaderCall(this.#database, { operation, key }, signal);
   }
 
-  #reader(
-    call: ReaderCall,
-    from: ReaderCursor,
-    filter: LogFilter | CompleteLogFilter,
-  ): LogReader<LogEntry | LogChange> {
-    const content = filter.changes
-      ? new CompleteLog(call, this.#heads, from, filter)
-      : new LogEvents(call, from, filter);
-    return new LogReader(call, this.#heads, content);
+  #since<Entry extends object>(cursor: LogCursor, given: LogFilter, contentOf: ContentOf<Entry>): AsyncIterable<Entry> {
+    const from = readerCursorOf(cursor);
+    const filter = checkFilter(given);
+    const call = this.#call('since', givenKey(filter));
+    return limited(filter, new LogReader(call, this.#heads, contentOf(call, this.#heads, from, filter)).since());
   }
+
+  #watch<Entry extends object>(
+    cursor: LogCursor,
+    given: LogFilter,
+    options: WatchOptions,
+    contentOf: ContentOf<Entry>,
+  ): AsyncIterable<Entry> {
+    const from = readerCursorOf(cursor);
+    const filter = checkFilter(given);
+    const { signal } = checkWatchOptions(options, 'The options of watch');
+    const call = this.#call('watch', givenKey(filter), signal);
+    return limited(filter, new LogReader(call, this.#heads, contentOf(call, this.#heads, from, filter)).watch());
+  }
+}
+
+/** What a reader reads, and from where. */
+type ContentOf<Entry> = (call: ReaderCall, heads: Heads, from: ReaderCursor, filter: LogFilter) => LogContent<Entry>;
+
+const eventsOf: ContentOf<LogEntry & { cursor: LogPosition }> = (call, _heads, from, filter) =>
+  new LogEvents(call, from, filter);
+
+const completeOf: ContentOf<CompleteLogEntry> = (call, heads, from, filter) =>
+  new CompleteLog(call, heads, from, filter);
+
+/** The complete log; from `EventLog.complete`. Its readers read as those of `EventLog`. */
+export interface CompleteEventLog {
+  /** @returns where the next event or change comes. */
+  head(): Promise<CompleteLogPosition>;
+  /**
+   * Reads the events and changes after a cursor, as `EventLog.since`.
+   *
+   * @param cursor the `cursor` of the last entry seen, what `head` gave, or 0 for the beginning.
+   * @throws InvalidArgumentError, InvalidKeyError, LogWentBackError as `EventLog.since`.
+   */
+  since(cursor: LogCursor, filter?: LogFilter): AsyncIterable<CompleteLogEntry>;
+  /**
+   * Reads the events and changes after a cursor, and then those that come, as `EventLog.watch`.
+   *
+   * @param cursor as for `since`.
+   * @throws InvalidArgumentError, InvalidKeyError, LogWentBackError, DatabaseError as `EventLog.watch`.
+   */
+  watch(cursor: LogCursor, filter?: LogFilter, options?: WatchOptions): AsyncIterable<CompleteLogEntry>;
 }
 
 /**

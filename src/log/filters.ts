@@ -1,16 +1,6 @@
 import type { Event } from '@google/adk';
 import type { LoggedEvent } from '../database/stores/log-store.js';
-import {
-  aBoolean,
-  aString,
-  aTime,
-  aWholeNumber,
-  anything,
-  condition,
-  object,
-  someText,
-  type Known,
-} from '../model/arguments.js';
+import { aString, aTime, aWholeNumber, anything, condition, object, someText, type Known } from '../model/arguments.js';
 import { DamagedEventError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { checkKeys } from '../model/keys.js';
@@ -30,10 +20,11 @@ export interface SessionLogFilter {
   limit?: number;
 }
 
-/** What to read of the log. */
+/**
+ * What to read of the log. Conditions on events leave out events alone; a change of the complete log is left out by `appName`,
+ * `userId`, `sessionId` and `sessionTree`.
+ */
 export interface LogFilter extends SessionLogFilter {
-  /** Events alone; `CompleteLogFilter` asks for more. */
-  changes?: false;
   appName?: string;
   userId?: string;
   sessionId?: string;
@@ -41,17 +32,8 @@ export interface LogFilter extends SessionLogFilter {
   sessionTree?: string;
 }
 
-/**
- * What to read of the complete log. Conditions on events leave out events alone; a change is left out by `appName`, `userId`,
- * `sessionId` and `sessionTree`.
- */
-export interface CompleteLogFilter extends Omit<LogFilter, 'changes'> {
-  /** Also changes other than appended events: `LogChange`. */
-  changes: true;
-}
-
 /** A filter of the log without what is no condition. */
-type LogConditions = Omit<CompleteLogFilter, 'changes' | 'limit'>;
+type LogConditions = Omit<LogFilter, 'limit'>;
 
 const FILTER = 'The filter';
 
@@ -74,7 +56,7 @@ const KEYS: Known<Pick<LogFilter, 'appName' | 'userId' | 'sessionId' | 'sessionT
   sessionTree: condition(anything),
 };
 
-const checkNames = object<LogFilter | CompleteLogFilter>({ changes: aBoolean, ...KEYS, ...SESSION_FILTER });
+const checkNames = object<LogFilter>({ ...KEYS, ...SESSION_FILTER });
 
 const { limit: _, ...CONDITIONS } = SESSION_FILTER;
 const checkConditions = object<LogConditions>({ ...KEYS, ...CONDITIONS });
@@ -85,7 +67,7 @@ export function checkSessionFilter(filter: SessionLogFilter): SessionLogFilter {
 }
 
 /** @returns a copy. @throws InvalidArgumentError as `checkSessionFilter`; InvalidKeyError when a name or an id cannot be a key. */
-export function checkFilter(filter: LogFilter | CompleteLogFilter): LogFilter | CompleteLogFilter {
+export function checkFilter(filter: LogFilter): LogFilter {
   return withIds(checkNames(filter, FILTER));
 }
 
@@ -94,7 +76,7 @@ export function checkConditionsOf(filter: LogConditions): LogConditions {
   return withIds(checkConditions(filter, FILTER));
 }
 
-function withIds<Filter extends Omit<LogConditions, 'changes'>>(filter: Filter): Filter {
+function withIds<Filter extends LogConditions>(filter: Filter): Filter {
   const { appName, userId, sessionId, sessionTree } = filter;
   if (appName !== undefined) checkKeys({ appName });
   if (userId !== undefined) checkKeys({ userId });

@@ -117,10 +117,10 @@ export class FoldedLog {
  * Applies the entries of a complete log, from its beginning, to what they say that the tables hold.
  *
  * ```ts
- * const folded = await foldLog(log.since(0, { appName: 'support', changes: true }));
+ * const folded = await foldLog(log.complete().since(0, { appName: 'support' }));
  * ```
  *
- * @param entries with `changes: true`; those of `watch` only until its signal fires.
+ * @param entries of `EventLog.complete`; those of `watch` only until its signal fires.
  * @param folded what earlier entries gave, to go on from; it is changed.
  * @throws what reading the log throws, as `LogWentBackError`.
  */

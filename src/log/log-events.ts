@@ -1,5 +1,5 @@
 import type { LogWentBackError } from '../model/errors.js';
-import type { CompleteLogPosition } from '../model/log-history.js';
+import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
 import { cursorAt, type ReaderCursor } from './cursors.js';
 import type { LogEntry } from './entries.js';
 import { entriesOf, type LogFilter } from './filters.js';
@@ -8,7 +8,7 @@ import { BATCH, type ReaderCall } from './reader-call.js';
 import { wentBack } from './went-back.js';
 
 /** The events of all sessions, by their positions. */
-export class LogEvents implements LogContent<LogEntry> {
+export class LogEvents implements LogContent<LogEntry & { cursor: LogPosition }> {
   readonly #call: ReaderCall;
   readonly #filter: LogFilter;
   #cursor: ReaderCursor;
@@ -30,7 +30,7 @@ export class LogEvents implements LogContent<LogEntry> {
     return wentBack(this.#call, this.#cursor, head, { isComplete: false });
   }
 
-  async *readUpTo(head: CompleteLogPosition): AsyncGenerator<LogEntry> {
+  async *readUpTo(head: CompleteLogPosition): AsyncGenerator<LogEntry & { cursor: LogPosition }> {
     const { log } = this.#call.stores;
     const { epoch, history } = head;
     let after = this.#cursor.position;

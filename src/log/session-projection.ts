@@ -16,13 +16,13 @@ import {
   type EventLogOptions,
   type WatchOptions,
 } from './event-log.js';
-import { checkConditionsOf, type CompleteLogFilter } from './filters.js';
+import { checkConditionsOf, type LogFilter } from './filters.js';
 import { LogReader } from './log-reader.js';
 import { ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
 /** Which entries a projection gets. */
-export type ProjectionFilter = Omit<CompleteLogFilter, 'changes' | 'limit'>;
+export type ProjectionFilter = Omit<LogFilter, 'limit'>;
 
 export interface SessionProjectionOptions<Em extends EntityManager = EntityManager> extends EventLogOptions {
   /** What its cursor is kept under; up to 191 characters. Projections of the same name are one, in whatever process they run. */
@@ -76,7 +76,7 @@ const checkOptions = object<SessionProjectionOptions>(
 export class SessionProjection<Em extends EntityManager = EntityManager> {
   readonly #em: Em;
   readonly #options: SessionProjectionOptions<Em>;
-  readonly #filter: CompleteLogFilter;
+  readonly #filter: ProjectionFilter;
   readonly #database: Database;
   readonly #heads: Heads;
 
@@ -91,7 +91,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     const { name, filter = {} } = this.#options;
     checkKeys({ projectionName: name });
     this.#em = em;
-    this.#filter = { ...checkConditionsOf(filter), changes: true };
+    this.#filter = checkConditionsOf(filter);
     this.#database = new Database(em, this.#options);
     this.#heads = headsOf(this.#database, this.#options);
   }
@@ -103,7 +103,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   static async list(em: EntityManager): Promise<ProjectionStatus[]> {
     const database = new Database(em);
     const { projections } = database.stores;
-    const head = await new EventLog(em).head({ changes: true });
+    const head = await new EventLog(em).complete().head();
     const stored = await database.call({ operation: 'list', key: {} }, () =>
       database.run((sql) => projections.all(sql)),
     );

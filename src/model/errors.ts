@@ -176,7 +176,7 @@ export class LogWentBackError extends AdkMikroOrmError {
   /**
    * @param position the last position that the reader's history and the log's share for sure, or in the log of one session a
    *   `seq`. Of a reader that passed a number without its `history` it is 0: nothing is known of what it has read.
-   * @param cursor where to continue; undefined in the log of one session, where it is `position`. With `changes: true` it may be
+   * @param cursor where to continue; undefined in the log of one session, where it is `position`. In the complete log it may be
    *   earlier than `position`: entries in front of that named state, or lacked sessions, by what was lost.
    */
   constructor(

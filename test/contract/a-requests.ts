@@ -115,8 +115,6 @@ const CALLS: Readonly<Record<string, (given: Given) => Prepared>> = {
       },
       { codec: [MARKING], deletion: 'soft' as const, defaultNumRecentEvents: 1 },
     ),
-  'EventLog.head': ({ log }) =>
-    call(async (options: { changes?: boolean }) => Object.keys(await log.head(options)), { changes: true }),
   'EventLog.since': ({ log, app }) =>
     call((filter) => ids(later(log.since(0, filter))), { appName: app, author: 'agent', limit: 1 }),
   'EventLog.watch': ({ log, app }) =>

@@ -186,7 +186,7 @@ schemaSuite.own(
       for await (const _ of maintenance.exportSessions(owner));
       await maintenance.importSessions(records);
       await maintenance.importSessions(records.map((record) => ({ ...record, appName: 'imported' })));
-      for await (const _ of log.since(0, { ...key, changes: true, limit: 20 }));
+      for await (const _ of log.complete().since(0, { ...key, limit: 20 }));
     });
     await expectIndexes(store, statements);
   },

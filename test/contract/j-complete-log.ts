@@ -47,7 +47,7 @@ completeLogSuite.own('J1', 'every change has its entry, in the order in which it
   await maintenance.trim({ ...key, keepLast: 1 });
   await append(session, { id: 'e4', timestamp: 40 });
   const log = new EventLog(orm.em);
-  const entries = await readAll(log.since(0, { appName: app, changes: true }));
+  const entries = await readAll(log.complete().since(0, { appName: app }));
   // Entries about the events that were trimmed are gone with them.
   expect(entries.map(summary)).toEqual([
     'created 0',
@@ -61,7 +61,7 @@ completeLogSuite.own('J1', 'every change has its entry, in the order in which it
   await expectFold(context);
 
   await service.deleteSession(key);
-  const later = await readAll(log.since(0, { appName: app, changes: true }));
+  const later = await readAll(log.complete().since(0, { appName: app }));
   expect(later).toEqual([expect.objectContaining({ ...key, change: 'deleted', soft: false })]);
   expect((later[0] as LogChange & { change: 'deleted' }).state).toEqual({ 'user:u': 1, 'app:x': 1 });
   await expectFold(context);
@@ -70,9 +70,9 @@ completeLogSuite.own('J1', 'every change has its entry, in the order in which it
 completeLogSuite.own('J1', 'a live reader gets each change once', async (context) => {
   const { app, orm, service, create, append } = context;
   const log = new EventLog(orm.em);
-  let cursor = await log.head({ changes: true });
+  let cursor = await log.complete().head();
   const next = async () => {
-    const entries = await readAll(log.since(cursor, { appName: app, changes: true }));
+    const entries = await readAll(log.complete().since(cursor, { appName: app }));
     cursor = entries.at(-1)?.cursor ?? cursor;
     return entries;
   };
@@ -120,7 +120,7 @@ completeLogSuite.own('J3', 'an event comes once, as it is, and each time that it
     (await readAll(entries)).flatMap((entry) =>
       entry.change && entry.change !== 'replaced' ? [] : [entry.event?.author],
     );
-  expect(await authors(log.since(0, { appName: app, changes: true }))).toEqual(['third', 'other', 'third', 'third']);
+  expect(await authors(log.complete().since(0, { appName: app }))).toEqual(['third', 'other', 'third', 'third']);
   expect(await authors(log.since(0, { appName: app }))).toEqual(['third', 'other']);
   await expectFold(context);
 });
@@ -159,7 +159,7 @@ completeLogSuite.own('J2', 'the one whose value stands is distinguished from tho
   const [one, other] = [await create(), await create()];
   await append(one, { id: 'a', timestamp: 2_000, delta: { 'app:x': 1, 'user:u': 'one', own: 1 } });
   await append(other, { id: 'b', timestamp: 1_000, delta: { 'app:x': 2 } });
-  const entries = await readAll(new EventLog(orm.em).since(0, { appName: app, changes: true }));
+  const entries = await readAll(new EventLog(orm.em).complete().since(0, { appName: app }));
   const events = entries.flatMap((entry) => (entry.change ? [] : [[entry.event?.id, entry.superseded]]));
   expect(events).toEqual([
     ['a', ['app:x']],
@@ -188,7 +188,7 @@ completeLogSuite.own('J2', 'more than gets its place at once is in order, whatev
     if (n % 2 === 0) await service.appendEvent({ session, event: eventOf({ id: `${n}`, timestamp: -n }) });
     else await service.updateState({ ...many, set: { n } });
   }
-  const entries = await readAll(new EventLog(orm.em).since(0, { ...many, changes: true }));
+  const entries = await readAll(new EventLog(orm.em).complete().since(0, { ...many }));
   expect(entries.map((entry) => (entry.change === 'state' ? entry.state['n'] : idOf(entry)))).toEqual([
     undefined,
     ...range(700).map((n) => (n % 2 === 0 ? `${n}` : n)),
@@ -210,7 +210,7 @@ completeLogSuite.own(
       for (const session of sessions.toReversed())
         await joined.appendEvent({ session, event: eventOf({ actions: { stateDelta: { a: 1 } } }) });
     });
-    const entries = await readAll(new EventLog(orm.em).since(0, { appName: app, changes: true }));
+    const entries = await readAll(new EventLog(orm.em).complete().since(0, { appName: app }));
     const bySession = new Map<string, string[]>(ids.map((id) => [id, []]));
     for (const entry of entries) bySession.get(entry.sessionId)?.push(summary(entry));
     for (const [id, lines] of bySession) expect([id, ...lines]).toEqual([id, 'created 0', 'event 1']);
@@ -224,7 +224,7 @@ completeLogSuite.own('J2', 'a session whose changes wait behind those of others 
   const log = new EventLog(orm.em);
   const createOthers = (count: number) => Promise.all(range(count).map(() => create({ userId: 'bob' })));
   const expectAll = async (key: SessionKey, lines: string[]) => {
-    const entries = await readAll(log.since(0, { ...key, changes: true }));
+    const entries = await readAll(log.complete().since(0, { ...key }));
     expect(entries.map(summary)).toEqual(lines);
     await expectOrder(orm, app);
     await expectFold(context);
@@ -275,7 +275,7 @@ completeLogSuite.own('J2', 'cursors of the complete log give exactly the rest', 
     if (n % 2 === 0) await service.updateState({ ...keyOf(session), set: { n } });
   }
   const log = new EventLog(orm.em);
-  const all = await readAll(log.since(0, { appName: app, changes: true }));
+  const all = await readAll(log.complete().since(0, { appName: app }));
   expect(all.map(summary)).toEqual([
     'created 0',
     'event 1',
@@ -288,12 +288,12 @@ completeLogSuite.own('J2', 'cursors of the complete log give exactly the rest', 
     'state 5',
   ]);
   for (const [i, { cursor }] of all.entries()) {
-    const rest = await readAll(log.since(cursor, { appName: app, changes: true }));
+    const rest = await readAll(log.complete().since(cursor, { appName: app }));
     expect(rest).toEqual(all.slice(i + 1));
   }
   // A position alone leaves nothing out; changes that follow its event come again.
   const event = all[4]!;
-  expect((await readAll(log.since(event.position!, { appName: app, changes: true }))).map(summary)).toEqual(
+  expect((await readAll(log.complete().since(event.position!, { appName: app }))).map(summary)).toEqual(
     all.slice(5).map(summary),
   );
 });
@@ -321,7 +321,7 @@ completeLogSuite.own('J2', 'a trimmed session begins with its state', async (con
   for (const n of upTo(6)) await append(session, { id: `e${n}`, delta: { n, [`k${n}`]: n, 'user:u': n } });
   await service.updateState({ ...keyOf(session), set: { late: 1 } });
   await new SessionMaintenance(orm.em).trim({ ...keyOf(session), keepLast: 2 });
-  const [first, ...rest] = await readAll(new EventLog(orm.em).since(0, { appName: app, changes: true }));
+  const [first, ...rest] = await readAll(new EventLog(orm.em).complete().since(0, { appName: app }));
   expect(first).toMatchObject({
     change: 'created',
     state: { a: 1, k1: 1, k4: 4, n: 4, 'user:u': 4 },
@@ -368,7 +368,7 @@ completeLogSuite.own('J2', 'a change that is too large to be recorded has an ent
   const reader = new FoldedLog();
   let cursor: LogCursor = 0;
   const expectEmitted = async () => {
-    for await (const entry of log.since(cursor, { appName: app, changes: true })) {
+    for await (const entry of log.complete().since(cursor, { appName: app })) {
       reader.add(entry);
       cursor = entry.cursor ?? cursor;
     }
@@ -403,7 +403,7 @@ completeLogSuite.own(
     const reader = new FoldedLog();
     let cursor: LogCursor = 0;
     const readOn = async () => {
-      for await (const entry of log.since(cursor, { appName: app, changes: true })) {
+      for await (const entry of log.complete().since(cursor, { appName: app })) {
         reader.add(entry);
         cursor = entry.cursor ?? cursor;
       }
@@ -481,7 +481,7 @@ completeLogSuite.own(
     const log = new EventLog(orm.em);
     const readOn = async (reader: FoldedLog, from: LogCursor) => {
       let cursor = from;
-      for await (const entry of log.since(cursor, { appName: app, changes: true })) {
+      for await (const entry of log.complete().since(cursor, { appName: app })) {
         reader.add(entry);
         cursor = entry.cursor ?? cursor;
       }

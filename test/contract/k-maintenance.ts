@@ -486,8 +486,8 @@ async function leftovers(store: OwnStore, count = 3) {
   await service.createSession({ appName: 'other', userId: 'ada', sessionId: 'gone 1', state: { secret: 'b' } });
   const log = new EventLog(orm.em);
   const reader = new FoldedLog();
-  for await (const entry of log.since(0, { appName: 'app', changes: true })) reader.add(entry);
-  const seen = await log.head({ changes: true });
+  for await (const entry of log.complete().since(0, { appName: 'app' })) reader.add(entry);
+  const seen = await log.complete().head();
   await query("delete from adk_sessions where session_id like 'gone%'");
   const recorded = async (sessionId: string, appName = 'app') => {
     const text = 'select kind from adk_changes where app_name = ? and session_id = ? order by change_id';
@@ -524,7 +524,7 @@ maintenanceSuite.own('K1', 'prune removes log entries of sessions whose rows som
   expect(await recorded('gone 1', 'other')).toEqual(['created']);
   expect(await store.query('select session_id from adk_sessions')).toEqual([{ session_id: 'kept' }]);
 
-  for await (const entry of log.since(seen, { appName: 'app', changes: true })) reader.add(entry);
+  for await (const entry of log.complete().since(seen, { appName: 'app' })) reader.add(entry);
   expectSame(resultOf(reader), await tablesOf(store.orm, 'app'));
   expectSame(await folded(log, 'app'), await tablesOf(store.orm, 'app'));
   await maintenance.prune({ idleFor: AGES });
@@ -902,13 +902,13 @@ maintenanceSuite.own('J2', 'after repair the log folds to the tables, whatever w
     const session = await create();
     for (const n of upTo(5)) await append(session, { id: `e${n}`, delta: { n, [`k${n}`]: n } });
     const reader = new FoldedLog();
-    for await (const entry of log.since(0, { appName: app, changes: true })) reader.add(entry);
+    for await (const entry of log.complete().since(0, { appName: app })) reader.add(entry);
     const seen = await log.head();
     await query(sql, [...values, ...Object.values(keyOf(session))]);
     await maintain(context).repair(keyOf(session));
     const tables = await tablesOf(orm, app);
     expectSame(await folded(log, app), tables);
-    for await (const entry of log.since(seen, { appName: app, changes: true })) reader.add(entry);
+    for await (const entry of log.complete().since(seen, { appName: app })) reader.add(entry);
     expect([title, resultOf(reader)]).toEqual([title, tables]);
   }
 });

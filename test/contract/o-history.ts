@@ -6,6 +6,7 @@ import {
   MikroOrmSessionService,
   SessionMaintenance,
   type LogChange,
+  type CompleteEventLog,
   type LogCursor,
   type LogEntry,
   type LogPosition,
@@ -204,17 +205,19 @@ class Reader {
     readonly isComplete: boolean,
   ) {}
 
+  get #log(): EventLog | CompleteEventLog {
+    return this.isComplete ? this.log.complete() : this.log;
+  }
+
   /** To the end of the log. */
   read(): Promise<void> {
-    return this.#reading((cursor) => (this.isComplete ? this.log.since(cursor, COMPLETE) : this.log.since(cursor)));
+    return this.#reading((cursor) => this.#log.since(cursor));
   }
 
   /** Until the signal fires. */
   async watch(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await this.#reading((cursor) =>
-        this.isComplete ? this.log.watch(cursor, COMPLETE, { signal }) : this.log.watch(cursor, {}, { signal }),
-      );
+      await this.#reading((cursor) => this.#log.watch(cursor, {}, { signal }));
     }
   }
 
@@ -247,8 +250,6 @@ class Reader {
     }
   }
 }
-
-const COMPLETE = { changes: true } as const;
 
 /** Two that give positions, as in two processes; they have nothing in memory together. */
 async function twoLogs(store: OwnStore, harness: OwnHarness): Promise<[EventLog, EventLog]> {

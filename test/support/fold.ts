@@ -31,7 +31,7 @@ export interface Folded {
 
 /** What the log of an app says, in the words of the tables. */
 export async function folded(log: EventLog, appName: string): Promise<Folded> {
-  return resultOf(await foldLog(log.since(0, { appName, changes: true })));
+  return resultOf(await foldLog(log.complete().since(0, { appName })));
 }
 
 export function resultOf(log: FoldedLog): Folded {

@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { LogCursor } from '../../log/cursors.js';
 import { EventLog } from '../../log/event-log.js';
-import type { CompleteLogFilter } from '../../log/filters.js';
+import type { LogFilter } from '../../log/filters.js';
 import type { LogChange, LogEntry } from '../../log/entries.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import type { SessionStats } from '../../maintenance/stats.js';
@@ -142,9 +142,9 @@ export const tail: Work<[TailOptions]> = async (
 ) => {
   const isLimited = owner.app !== undefined || owner.user !== undefined;
   if (isLimited && (await countOf(em, owner)).sessions === 0) noteNone(terminal, owner);
-  const log = new EventLog(em, codec);
-  const filter: CompleteLogFilter = given({ ...ownerOf(owner), sessionId, changes: true });
-  const cursor = from ?? (await log.head({ changes: true }));
+  const log = new EventLog(em, codec).complete();
+  const filter: LogFilter = given({ ...ownerOf(owner), sessionId });
+  const cursor = from ?? (await log.head());
   for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);
   return undefined;
 };

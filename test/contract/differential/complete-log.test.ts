@@ -128,7 +128,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
           handles: new Map(),
         };
         const live = new FoldedLog();
-        let cursor = await world.log.head({ changes: true });
+        let cursor = await world.log.complete().head();
         let isErased = false;
         for (const [index, each] of sequence.entries()) {
           const { do: operation, userId, sessionId, at, state } = each;
@@ -144,7 +144,7 @@ test.each(availableDatabases().flatMap((name) => READERS.map((reader) => ({ name
           if (operation !== 'read' && at % 2 === 0) continue;
           // A reader that follows comes to the same; it gets nothing of an erased user.
           isErased ||= sequence.some((step) => step.do === 'erase');
-          for await (const entry of world.log.since(cursor, { appName, changes: true })) {
+          for await (const entry of world.log.complete().since(cursor, { appName })) {
             live.add(entry);
             cursor = entry.cursor ?? cursor;
           }

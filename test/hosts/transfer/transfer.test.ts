@@ -117,9 +117,9 @@ describe.each(availableDatabases())('from %s', (source) => {
       for (const appName of ['app', 'App', 'state alone'])
         expectSame(await folded(new EventLog(to.em), appName), await tablesOf(to, appName));
       // Again: nothing is new, also for the readers of the log.
-      const head = await new EventLog(to.em).head({ changes: true });
+      const head = await new EventLog(to.em).complete().head();
       expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0 });
-      expect(await new EventLog(to.em).head({ changes: true })).toEqual(head);
+      expect(await new EventLog(to.em).complete().head()).toEqual(head);
       expect(await linesOf(to)).toEqual(lines);
       const key = { appName: 'App', userId: 'u', sessionId: 's é😀\'"`\\%_?' };
       const past = (orm: MikroORM) => new MikroOrmSessionService(orm.em).forkSession(key, { at: 3, as: 'past' });
@@ -356,7 +356,7 @@ test('L1 a later import brings what is new, and leaves what has gone on', async 
   await importInto(to, await linesOf(from));
   const log = new EventLog(to.em);
   const reader = new FoldedLog();
-  for await (const entry of log.since(0, { appName: 'app', changes: true })) reader.add(entry);
+  for await (const entry of log.complete().since(0, { appName: 'app' })) reader.add(entry);
   const seen = await log.head();
   await there.appendEvent({ session, event: createEvent({ id: 'e2', actions: { stateDelta: { n: 2 } } }) });
   await there.updateState({ ...key, set: { b: 2 }, remove: ['a'] });
@@ -367,7 +367,7 @@ test('L1 a later import brings what is new, and leaves what has gone on', async 
     events: [{ id: 'e1' }, { id: 'e2' }],
   });
   expectSame(await folded(log, 'app'), await tablesOf(to, 'app'));
-  for await (const entry of log.since(seen, { appName: 'app', changes: true })) reader.add(entry);
+  for await (const entry of log.complete().since(seen, { appName: 'app' })) reader.add(entry);
   expectSame(resultOf(reader), await tablesOf(to, 'app'));
 
   const gone = (await here.getSession(key))!;
@@ -385,12 +385,12 @@ test('L1 an older file leaves the state of apps and users that is here, with sha
   const state = async () => ({ ...(await here.getAppState(key)), ...(await here.getUserState(key)) });
   await here.updateState({ ...key, set: { 'user:a': 2, 'app:a': 2 } });
   const log = new EventLog(to.em);
-  const before = await log.head({ changes: true });
+  const before = await log.complete().head();
   await importInto(to, older, { sharedState: 'keep' });
   expect(await state()).toEqual({ 'user:a': 2, 'user:b': 1, 'app:a': 2 });
   expect(await here.getSession(key)).toMatchObject({ state: { own: 1 } });
   const set = [];
-  for await (const entry of log.since(before, { changes: true })) if (entry.change === 'state') set.push(entry.state);
+  for await (const entry of log.complete().since(before)) if (entry.change === 'state') set.push(entry.state);
   // An entry has the state of all scopes as it stands.
   expect(set).toEqual([{ 'user:a': 2, 'user:b': 1, 'app:a': 2 }]);
   await importInto(to, older);
