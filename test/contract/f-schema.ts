@@ -156,7 +156,9 @@ schemaSuite.own(
     for await (const record of maintenance.exportSessions(owner)) records.push(record);
     const log = new EventLog(orm.em);
     await log.head();
-    // Changes of other sessions, as many as a planner needs to look for an index.
+    // Parts and changes of other sessions, as many as a planner needs to look for an index.
+    await query(`insert into adk_event_parts (app_name, user_id, session_id, seq, part, text)
+      select app_name, user_id, session_id, seq, 0, 'x' from adk_events where user_id <> '${userId}'`);
     for (const i of range(20)) {
       await query(`insert into adk_changes (app_name, user_id, session_id, change_id, kind, seq, time, position, number)
       select 'elsewhere ${i}', user_id, session_id, change_id, 'state', 0, 0, 1000000, abs(change_id) % 1000 + ${10_000 * (i + 1)}

@@ -24,7 +24,7 @@ export class EventParts {
   constructor({ limits, sql }: Dialect, { events, eventParts, select }: Tables) {
     this.#length = limits?.maxTextLength ?? Infinity;
     this.#insert = `insert into ${eventParts} (${SESSION_COLUMNS}, seq, part, text) values (?, ?, ?, ?, ?, ?)`;
-    this.#selectNumbers = `select distinct seq from ${eventParts} ${sql.fromIndex('primary')} where ${SESSION_WHERE} and seq >= ? and seq <= ?`;
+    this.#selectNumbers = `select seq from ${eventParts} ${sql.fromIndex('primary')} where ${SESSION_WHERE} and seq >= ? and seq <= ?`;
     this.#delete = `delete from ${eventParts} where ${SESSION_WHERE} and seq = ?`;
     this.#select = `select part, coalesce(text, ${select.data}) as text from ${events}
       left join ${eventParts} using (${SESSION_COLUMNS}, seq) where ${SESSION_WHERE} and seq = ? order by part`;
@@ -57,7 +57,7 @@ export class EventParts {
     if (this.#length === Infinity) return;
     // Selected first: at the end of a range InnoDB would lock the gap where another session's parts come.
     const rows = await sql.all<{ seq: number }>(this.#selectNumbers, [...sessionValues(session), first, last]);
-    for (const { seq } of rows) await this.delete(sql, session, numberOf(seq));
+    for (const seq of new Set(rows.map((row) => numberOf(row.seq)))) await this.delete(sql, session, seq);
   }
 
   /**
