@@ -114,7 +114,7 @@ export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFil
 }
 
 /** Whether an event fits those conditions that are no columns. */
-export function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {
+function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {
   return (
     (branchPrefix === undefined || text(event.branch).startsWith(branchPrefix)) &&
     (author === undefined || event.author === author) &&
