@@ -36,7 +36,6 @@ export {
   type WatchOptions,
 } from './log/event-log.js';
 export { FoldedLog, foldLog, type FoldedSession } from './log/folded-log.js';
-export type { LogCursor, SessionLogCursor } from './log/cursors.js';
 export type { LogFilter, SessionLogFilter } from './log/filters.js';
 export type {
   CompleteLogEntry,
@@ -45,10 +44,10 @@ export type {
   LogEntryPosition,
   ReplacedReason,
   SessionLogEntry,
-  SessionLogPosition,
+  SessionLogCursor,
   SessionReset,
 } from './log/entries.js';
-export type { CompleteLogPosition, LogPosition } from './model/log-history.js';
+export type { LogCursor } from './model/log-history.js';
 export {
   SessionProjection,
   type ProjectionFilter,

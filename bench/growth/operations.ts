@@ -1,4 +1,4 @@
-import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
+import { EventLog, MikroOrmSessionService, SessionMaintenance, type LogCursor } from '../../src/index.js';
 import { doctor } from '../../src/cli/commands/doctor.js';
 import { Terminal } from '../../src/cli/terminal.js';
 import type { Event, Session } from '@google/adk';
@@ -118,7 +118,7 @@ export async function verify(population: Population): Promise<void> {
   const session = await new MikroOrmSessionService(orm.em).getSession(keyOf(longest));
   // A kept population has the appends of earlier runs.
   if ((session?.events.length ?? 0) < longest.length) throw new Error('The longest session lacks events.');
-  const { position, change } = await new EventLog(orm.em).complete().head();
+  const { position, change = 0 } = await new EventLog(orm.em).complete().head();
   if (position < size.events || change < size.sessions) throw new Error(`The log ends at ${position} and ${change}.`);
 }
 
@@ -149,7 +149,7 @@ async function readNewest(service: MikroOrmSessionService, conversation: Convers
 /** Continues at any place of the log, as a reader does that comes back with its cursor. */
 function logOperation({ orm, driver, size }: Population, random: () => number): Operation {
   const log = new EventLog(orm.em);
-  let cursor = { position: 0, epoch: 0, change: 0, history: '' };
+  let cursor: LogCursor = { position: 0, epoch: 0 };
   return {
     id: 'log-complete',
     title: `read ${LOG_ENTRIES.toLocaleString('en-US')} entries of the complete log`,

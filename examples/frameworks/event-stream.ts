@@ -21,17 +21,17 @@ process.once('SIGTERM', () => stopping.abort());
 export function eventStream(log: EventLog, key: SessionKey, lastEventId = '0'): Response {
   const closed = new AbortController();
   const signal = AbortSignal.any([closed.signal, stopping.signal]);
-  const entriesAfter = (cursor: SessionLogCursor) => log.session(key).watch(cursor, {}, { signal });
+  const entriesAfter = (cursor: SessionLogCursor | number) => log.session(key).watch(cursor, {}, { signal });
   let entries: ReturnType<typeof entriesAfter>;
   try {
-    entries = entriesAfter(JSON.parse(lastEventId) as SessionLogCursor);
+    entries = entriesAfter(JSON.parse(lastEventId) as SessionLogCursor | number);
   } catch (error) {
     // Not an id of ours. A browser does not ask again after another status than 200.
     if (error instanceof SyntaxError || error instanceof InvalidArgumentError)
       return new Response(null, { status: 400 });
     throw error;
   }
-  const frame = (type: string, id: SessionLogCursor, data: unknown = null) =>
+  const frame = (type: string, id: SessionLogCursor | number, data: unknown = null) =>
     `id: ${JSON.stringify(id)}\nevent: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
 
   async function* frames(): AsyncGenerator<string> {

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import type { LogCursor } from '../log/cursors.js';
+import type { LogCursor } from '../model/log-history.js';
 
 const UNITS: Readonly<Record<string, number>> = {
   s: 1_000,
@@ -37,7 +37,7 @@ export function port(text: string): number {
 }
 
 /** A position of the event log, or the JSON of an entry's `cursor`; what is in it is checked where it is used. */
-export function logCursor(text: string): LogCursor {
+export function logCursor(text: string): LogCursor | number {
   if (!text.startsWith('{')) return wholeNumber(text);
   try {
     return JSON.parse(text) as LogCursor;

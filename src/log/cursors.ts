@@ -8,20 +8,10 @@ import {
   type CompleteLogPosition,
   type HistoryEnd,
   type LogBoundary,
-  type LogPosition,
+  type LogCursor,
   type ReadHistory,
 } from '../model/log-history.js';
-import type { SessionLogPosition } from './entries.js';
-
-/**
- * Where a reader of the log is: the `cursor` of the last entry that it has seen, what `head` gave, or 0 for the beginning. Of
- * any other position alone, or a position and its epoch, the log does not know in which history it was given out: it finds out
- * only while it is shorter, or by an operator's word, and names the beginning as the cursor to continue from.
- */
-export type LogCursor = number | (Omit<LogPosition, 'history'> & { history?: string });
-
-/** Where a reader of one session's log is: an entry's `cursor`, or its `seq` alone. */
-export type SessionLogCursor = number | SessionLogPosition;
+import type { SessionLogCursor } from './entries.js';
 
 /** Where a reader is, and in which history. */
 export interface ReaderCursor {
@@ -33,7 +23,7 @@ export interface ReaderCursor {
   read: ReadHistory;
 }
 
-const checkLogPosition = object<LogPosition>(
+const checkLogPosition = object<LogCursor>(
   {
     position: aWholeNumber,
     epoch: aWholeNumber,
@@ -47,7 +37,7 @@ const checkLogPosition = object<LogPosition>(
   'epoch',
 );
 
-const checkSessionLogPosition = object<SessionLogPosition>(
+const checkSessionLogPosition = object<SessionLogCursor>(
   { seq: aWholeNumber, incarnation: aString },
   'seq',
   'incarnation',
@@ -56,7 +46,7 @@ const checkSessionLogPosition = object<SessionLogPosition>(
 const NOTHING_READ: ReadHistory = { ends: [], rests: [] };
 
 /** @throws InvalidArgumentError when it is no cursor of the log. */
-export function readerCursorOf(cursor: LogCursor): ReaderCursor {
+export function readerCursorOf(cursor: LogCursor | number): ReaderCursor {
   if (typeof cursor === 'object') {
     checkLogPosition(cursor, 'position');
     const { position, epoch, change, history = '' } = cursor;
@@ -67,7 +57,7 @@ export function readerCursorOf(cursor: LogCursor): ReaderCursor {
 }
 
 /** @throws InvalidArgumentError when it is no cursor of a session's log. */
-export function sessionPositionOf(cursor: SessionLogCursor): SessionLogPosition {
+export function sessionPositionOf(cursor: SessionLogCursor | number): SessionLogCursor {
   if (typeof cursor === 'object') return checkSessionLogPosition(cursor, 'cursor');
   aWholeNumber(cursor, 'seq');
   return { seq: cursor, incarnation: '' };

@@ -1,9 +1,9 @@
 import type { Event } from '@google/adk';
 import type { DamagedEventError } from '../model/errors.js';
-import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
+import type { LogCursor } from '../model/log-history.js';
 
 /** Where a reader of one session's log is. */
-export interface SessionLogPosition {
+export interface SessionLogCursor {
   /** The number of the last event seen; 0 for the beginning. */
   seq: number;
   /**
@@ -16,7 +16,7 @@ export interface SessionLogPosition {
 /** An event of one session's log, what is wrong with it, or a `SessionReset`. */
 export type SessionLogEntry = Omit<LogEntryPosition, 'position' | 'cursor'> & {
   /** The cursor to go on from. */
-  cursor: SessionLogPosition;
+  cursor: SessionLogCursor;
 } & (
     | { event: Event; error?: undefined; change?: undefined }
     | { event?: undefined; error: DamagedEventError; change?: undefined }
@@ -39,7 +39,7 @@ export interface LogEntryPosition {
   /** Its number among the events of all sessions; absent in one session's log. A change has that of the event that it follows. */
   position?: number;
   /** Where to continue from; absent in one session's log. */
-  cursor?: LogPosition;
+  cursor?: LogCursor;
   /** Its number in the session; of a change, the number of the session's newest event at that time. */
   seq: number;
   appName: string;
@@ -119,4 +119,4 @@ export type LogChange = LogEntryPosition &
   );
 
 /** An event of the complete log, or a change. */
-export type CompleteLogEntry = (LogEntry | LogChange) & { cursor: CompleteLogPosition };
+export type CompleteLogEntry = (LogEntry | LogChange) & { cursor: LogCursor };

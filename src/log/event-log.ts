@@ -2,17 +2,11 @@ import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { aDuration, anAbortSignal, object, type Known } from '../model/arguments.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
-import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
+import type { LogCursor } from '../model/log-history.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import { CompleteLog } from './complete-log.js';
-import {
-  readerCursorOf,
-  sessionPositionOf,
-  type LogCursor,
-  type ReaderCursor,
-  type SessionLogCursor,
-} from './cursors.js';
-import type { CompleteLogEntry, LogEntry, SessionLogEntry, SessionLogPosition } from './entries.js';
+import { readerCursorOf, sessionPositionOf, type ReaderCursor } from './cursors.js';
+import type { CompleteLogEntry, LogEntry, SessionLogCursor, SessionLogEntry } from './entries.js';
 import { checkFilter, checkSessionFilter, limited, type LogFilter, type SessionLogFilter } from './filters.js';
 import { LogEvents } from './log-events.js';
 import { LogReader, type LogContent } from './log-reader.js';
@@ -81,7 +75,7 @@ export class EventLog {
    * @returns the position of the newest event, 0 when there is none; what is committed later comes after it. And the epoch
    *   that the position belongs to: who keeps both learns for sure when the log has gone back.
    */
-  async head(): Promise<LogPosition> {
+  async head(): Promise<LogCursor> {
     const { change: _, ...head } = await this.#heads.ofLog(this.#call('head', {}));
     return head;
   }
@@ -95,7 +89,7 @@ export class EventLog {
    * @throws LogWentBackError from the loop, when the log has lost what was in it at the cursor, or has begun another epoch; its
    *   `cursor` is where to continue.
    */
-  since(cursor: LogCursor, filter: LogFilter = {}): AsyncIterable<LogEntry & { cursor: LogPosition }> {
+  since(cursor: LogCursor | number, filter: LogFilter = {}): AsyncIterable<LogEntry & { cursor: LogCursor }> {
     return this.#since(cursor, filter, eventsOf);
   }
 
@@ -110,10 +104,10 @@ export class EventLog {
    * @throws DatabaseError from the loop, when the database stays away after all retries; continue from the last cursor.
    */
   watch(
-    cursor: LogCursor,
+    cursor: LogCursor | number,
     filter: LogFilter = {},
     options: WatchOptions = {},
-  ): AsyncIterable<LogEntry & { cursor: LogPosition }> {
+  ): AsyncIterable<LogEntry & { cursor: LogCursor }> {
     return this.#watch(cursor, filter, options, eventsOf);
   }
 
@@ -158,7 +152,11 @@ export class EventLog {
     return new ReaderCall(this.#database, { operation, key }, signal);
   }
 
-  #since<Entry extends object>(cursor: LogCursor, given: LogFilter, contentOf: ContentOf<Entry>): AsyncIterable<Entry> {
+  #since<Entry extends object>(
+    cursor: LogCursor | number,
+    given: LogFilter,
+    contentOf: ContentOf<Entry>,
+  ): AsyncIterable<Entry> {
     const from = readerCursorOf(cursor);
     const filter = checkFilter(given);
     const call = this.#call('since', givenKey(filter));
@@ -166,7 +164,7 @@ export class EventLog {
   }
 
   #watch<Entry extends object>(
-    cursor: LogCursor,
+    cursor: LogCursor | number,
     given: LogFilter,
     options: WatchOptions,
     contentOf: ContentOf<Entry>,
@@ -182,7 +180,7 @@ export class EventLog {
 /** What a reader reads, and from where. */
 type ContentOf<Entry> = (call: ReaderCall, heads: Heads, from: ReaderCursor, filter: LogFilter) => LogContent<Entry>;
 
-const eventsOf: ContentOf<LogEntry & { cursor: LogPosition }> = (call, _heads, from, filter) =>
+const eventsOf: ContentOf<LogEntry & { cursor: LogCursor }> = (call, _heads, from, filter) =>
   new LogEvents(call, from, filter);
 
 const completeOf: ContentOf<CompleteLogEntry> = (call, heads, from, filter) =>
@@ -191,21 +189,21 @@ const completeOf: ContentOf<CompleteLogEntry> = (call, heads, from, filter) =>
 /** The complete log; from `EventLog.complete`. Its readers read as those of `EventLog`. */
 export interface CompleteEventLog {
   /** @returns where the next event or change comes. */
-  head(): Promise<CompleteLogPosition>;
+  head(): Promise<LogCursor>;
   /**
    * Reads the events and changes after a cursor, as `EventLog.since`.
    *
    * @param cursor the `cursor` of the last entry seen, what `head` gave, or 0 for the beginning.
    * @throws InvalidArgumentError, InvalidKeyError, LogWentBackError as `EventLog.since`.
    */
-  since(cursor: LogCursor, filter?: LogFilter): AsyncIterable<CompleteLogEntry>;
+  since(cursor: LogCursor | number, filter?: LogFilter): AsyncIterable<CompleteLogEntry>;
   /**
    * Reads the events and changes after a cursor, and then those that come, as `EventLog.watch`.
    *
    * @param cursor as for `since`.
    * @throws InvalidArgumentError, InvalidKeyError, LogWentBackError, DatabaseError as `EventLog.watch`.
    */
-  watch(cursor: LogCursor, filter?: LogFilter, options?: WatchOptions): AsyncIterable<CompleteLogEntry>;
+  watch(cursor: LogCursor | number, filter?: LogFilter, options?: WatchOptions): AsyncIterable<CompleteLogEntry>;
 }
 
 /**
@@ -219,7 +217,7 @@ export interface SessionLog {
   /** @returns the number of the newest event; 0 when there is none, or no such session. */
   head(): Promise<number>;
   /** @returns the cursor to begin at what comes next. */
-  position(): Promise<SessionLogPosition>;
+  position(): Promise<SessionLogCursor>;
   /**
    * Reads the events after a cursor, up to those that are committed when the reading begins; none where there is no such
    * session.
@@ -229,7 +227,7 @@ export interface SessionLog {
    * @throws LogWentBackError from the loop, when the session ends before the cursor and has not been rewound or created again:
    *   the database went back. Its `position` is the `seq` to go on from.
    */
-  since(cursor: SessionLogCursor, filter?: SessionLogFilter): AsyncIterable<SessionLogEntry>;
+  since(cursor: SessionLogCursor | number, filter?: SessionLogFilter): AsyncIterable<SessionLogEntry>;
   /**
    * Reads the events after a cursor, and then those that come, as `EventLog.watch`. A session that is not there yet is waited
    * for. One that is rewound, or deleted and created again, gives a `reset` and is read from its start.
@@ -239,5 +237,9 @@ export interface SessionLog {
    * @throws LogWentBackError from the loop, as `since`, also when the database goes back meanwhile.
    * @throws DatabaseError from the loop, when the database stays away after all retries; go on from the last cursor.
    */
-  watch(cursor: SessionLogCursor, filter?: SessionLogFilter, options?: WatchOptions): AsyncIterable<SessionLogEntry>;
+  watch(
+    cursor: SessionLogCursor | number,
+    filter?: SessionLogFilter,
+    options?: WatchOptions,
+  ): AsyncIterable<SessionLogEntry>;
 }

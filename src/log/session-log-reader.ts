@@ -4,7 +4,7 @@ import type { SessionHead } from '../database/stores/session-store.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
-import type { SessionLogEntry, SessionLogPosition } from './entries.js';
+import type { SessionLogEntry, SessionLogCursor } from './entries.js';
 import { entriesOf, type SessionLogFilter } from './filters.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
@@ -24,12 +24,12 @@ export class SessionLogReader {
   readonly #heads: Heads;
   readonly #session: SessionKey;
   readonly #filter: SessionLogFilter;
-  #cursor: SessionLogPosition;
+  #cursor: SessionLogCursor;
 
   constructor(
     call: ReaderCall,
     heads: Heads,
-    { session, cursor, filter }: { session: SessionKey; cursor: SessionLogPosition; filter: SessionLogFilter },
+    { session, cursor, filter }: { session: SessionKey; cursor: SessionLogCursor; filter: SessionLogFilter },
   ) {
     this.#call = call;
     this.#heads = heads;

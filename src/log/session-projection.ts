@@ -4,7 +4,7 @@ import type { StoredProjection } from '../database/stores/projection-store.js';
 import { aFunction, anything, condition, object } from '../model/arguments.js';
 import { LogWentBackError } from '../model/errors.js';
 import { checkKeys, givenKey } from '../model/keys.js';
-import type { CompleteLogPosition } from '../model/log-history.js';
+import type { LogCursor } from '../model/log-history.js';
 import { CompleteLog, type LogPage } from './complete-log.js';
 import { readerCursorOf } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
@@ -45,7 +45,7 @@ export interface SessionProjectionOptions<Em extends EntityManager = EntityManag
 export interface ProjectionStatus {
   name: string;
   /** Where it continues; undefined where it begins, and after `rebuild`. */
-  cursor: CompleteLogPosition | undefined;
+  cursor: LogCursor | undefined;
   /** How many entries of the log come behind its cursor, also those that its filter leaves out. */
   behind: number;
   /** When it last wrote, in ms since 1970, by the database's clock. */
@@ -110,7 +110,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     return stored.map(({ name, cursor: text, updateTime }) => {
       const cursor = cursorOf(text);
       const { position, change = 0 } = readerCursorOf(cursor);
-      const behind = Math.max(0, head.position - position) + Math.max(0, head.change - change);
+      const behind = Math.max(0, head.position - position) + Math.max(0, (head.change ?? 0) - change);
       return { name, cursor: cursor === 0 ? undefined : cursor, behind, updateTime };
     });
   }
@@ -269,7 +269,7 @@ type Context = ConstructorParameters<typeof ReaderCall>[1];
 /** JSON of the cursor of the log's beginning. */
 const BEGINNING = '0';
 
-const cursorOf = (text: string) => JSON.parse(text) as CompleteLogPosition | 0;
+const cursorOf = (text: string) => JSON.parse(text) as LogCursor | 0;
 
 /** Another transaction of the projection was first. */
 class Overtaken extends Error {}

@@ -4,7 +4,7 @@ import { once } from '../database/calls/once.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
-import type { LogPosition } from '../model/log-history.js';
+import type { LogCursor } from '../model/log-history.js';
 import type { CommonOptions, ErrorContext } from '../model/options.js';
 import type { EraseUserResult, ImportProgress, MaintenanceResult, ReencodeResult } from '../model/progress.js';
 import { exportRecords, type ExportOptions } from '../transfer/export.js';
@@ -224,7 +224,7 @@ export class SessionMaintenance {
    *
    * @returns the position at which the new epoch begins, and its number; readers go on from there at most.
    */
-  beginLogEpoch(): Promise<Pick<LogPosition, 'position' | 'epoch'>> {
+  beginLogEpoch(): Promise<Pick<LogCursor, 'position' | 'epoch'>> {
     return this.#write({ operation: 'beginLogEpoch', key: {} }, (sql) => this.#stores.log.beginEpoch(sql));
   }
 

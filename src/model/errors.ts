@@ -1,4 +1,4 @@
-import type { LogPosition } from './log-history.js';
+import type { LogCursor } from './log-history.js';
 import type { SessionKey } from './keys.js';
 import type { EraseUserResult, WorkDone } from './progress.js';
 import { isObject } from './objects.js';
@@ -181,7 +181,7 @@ export class LogWentBackError extends AdkMikroOrmError {
    */
   constructor(
     readonly position: number,
-    readonly cursor?: LogPosition,
+    readonly cursor?: LogCursor,
   ) {
     const from = cursor?.position ?? position;
     super(

@@ -1,5 +1,9 @@
-/** A cursor of the log. Keep all of it: the position alone does not say in which history it is (contract O2). */
-export interface LogPosition {
+/**
+ * Where a reader of the log is: the `cursor` of the last entry that it has seen, or what `head` gave. Keep all of it: of a position
+ * alone, or of a position and its epoch, the log does not know in which history it was given out (contract O2). It finds out only while
+ * it is shorter, or when an operator says so, and then names the beginning as the cursor to continue from.
+ */
+export interface LogCursor {
   position: number;
   /** It grows when an operator says that the log was restored. */
   epoch: number;
@@ -7,12 +11,17 @@ export interface LogPosition {
    * What the log compares with its own history, to find the last boundary that both share. A text of letters, digits and `-`,
    * `_`, `.`, `~`, a few hundred at most; it has no other meaning.
    */
-  history: string;
+  history?: string;
   /** Only in the complete log, which has changes between the events: how many of them come before it. */
   change?: number;
 }
 
-/** A cursor of the complete log. */
+/** A cursor as the log gives it. */
+export interface LogPosition extends LogCursor {
+  history: string;
+}
+
+/** A cursor as the complete log gives it. */
 export interface CompleteLogPosition extends LogPosition {
   change: number;
 }

@@ -6,8 +6,7 @@
 export { createStudio, type Studio, type StudioOptions } from './studio.js';
 export type { StudioScope } from './guard.js';
 export type { LogReaders } from './visit.js';
-export type { LogCursor } from '../log/cursors.js';
+export type { LogCursor } from '../model/log-history.js';
 export type { SessionKey } from '../model/keys.js';
-export type { LogPosition } from '../model/log-history.js';
 export type { Codec, CodecContext, CodecData, DecodedData } from '../model/codec.js';
 export type { CodecOptions, ErrorContext } from '../model/options.js';

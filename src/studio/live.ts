@@ -3,7 +3,7 @@ import { LogWentBackError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { SECURITY_HEADERS } from './guard.js';
 import { eventList } from './pages/event-view.js';
-import type { SessionLogCursor } from '../log/cursors.js';
+import type { SessionLogCursor } from '../log/entries.js';
 import type { Visit } from './visit.js';
 
 /** A sign of life, for what closes connections on which nothing is sent. */

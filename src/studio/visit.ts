@@ -1,4 +1,4 @@
-import type { LogCursor } from '../log/cursors.js';
+import type { LogCursor } from '../model/log-history.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
@@ -9,7 +9,7 @@ import type { Links } from './links.js';
 import type { Reading } from './reading.js';
 
 /** Where readers of the event log are, by the names that the host gives them. */
-export type LogReaders = Readonly<Record<string, LogCursor>>;
+export type LogReaders = Readonly<Record<string, LogCursor | number>>;
 
 /** A request that is answered: who asks for what. */
 export class Visit {

@@ -366,7 +366,7 @@ completeLogSuite.own('J2', 'a change that is too large to be recorded has an ent
   const { app, orm, service, create, append } = context;
   const log = new EventLog(orm.em);
   const reader = new FoldedLog();
-  let cursor: LogCursor = 0;
+  let cursor: LogCursor | number = 0;
   const expectEmitted = async () => {
     for await (const entry of log.complete().since(cursor, { appName: app })) {
       reader.add(entry);
@@ -401,7 +401,7 @@ completeLogSuite.own(
     const trimmed = await create({ state: { gone: 1, 'user:gone': 1, 'app:gone': 1 } });
     const deleted = await create({ userId: 'bob', state: { 'user:gone': 1, 'app:too': 1 } });
     const reader = new FoldedLog();
-    let cursor: LogCursor = 0;
+    let cursor: LogCursor | number = 0;
     const readOn = async () => {
       for await (const entry of log.complete().since(cursor, { appName: app })) {
         reader.add(entry);
@@ -479,7 +479,7 @@ completeLogSuite.own(
     const records: TransferRecord[] = [];
     for await (const record of maintenance.exportSessions({ appName: app })) records.push(record);
     const log = new EventLog(orm.em);
-    const readOn = async (reader: FoldedLog, from: LogCursor) => {
+    const readOn = async (reader: FoldedLog, from: LogCursor | number) => {
       let cursor = from;
       for await (const entry of log.complete().since(cursor, { appName: app })) {
         reader.add(entry);

@@ -9,7 +9,6 @@ import {
   type CompleteEventLog,
   type LogCursor,
   type LogEntry,
-  type LogPosition,
   type SessionLogEntry,
 } from '../../src/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
@@ -90,7 +89,7 @@ historySuite.own(
     const ofSession = log.session(KEY);
     const head = await log.head();
     expect([head.position, await ofSession.head()]).toEqual([3, 3]);
-    const [, , { cursor }] = (await read(log.since(0))) as [LogEntry, LogEntry, LogEntry & { cursor: LogPosition }];
+    const [, , { cursor }] = (await read(log.since(0))) as [LogEntry, LogEntry, LogEntry & { cursor: LogCursor }];
     expect(cursor).toEqual(head);
     await goBack();
 
@@ -192,13 +191,13 @@ for (const ofSession of [false, true]) {
   );
 }
 
-type Entry = (LogEntry | LogChange) & { cursor: LogPosition };
+type Entry = (LogEntry | LogChange) & { cursor: LogCursor };
 
 /** Keeps what it reads with each entry's cursor, and does what `LogWentBackError` says. */
 class Reader {
   kept: Entry[] = [];
   readonly errors: LogWentBackError[] = [];
-  #cursor: LogCursor = 0;
+  #cursor: LogCursor | number = 0;
 
   constructor(
     readonly log: EventLog,
@@ -231,7 +230,7 @@ class Reader {
     return resultOf(fold);
   }
 
-  async #reading(entries: (cursor: LogCursor) => AsyncIterable<Entry>): Promise<void> {
+  async #reading(entries: (cursor: LogCursor | number) => AsyncIterable<Entry>): Promise<void> {
     for (;;) {
       try {
         for await (const entry of entries(this.#cursor)) {

@@ -1,5 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { LogCursor } from '../../log/cursors.js';
+import type { LogCursor } from '../../model/log-history.js';
 import { EventLog } from '../../log/event-log.js';
 import type { LogFilter } from '../../log/filters.js';
 import type { LogChange, LogEntry } from '../../log/entries.js';
@@ -133,7 +133,7 @@ export const show: SessionWork<{ last?: number }> = async ({ em, codec, terminal
 
 interface TailOptions extends OwnerFlags {
   session?: string;
-  from?: LogCursor;
+  from?: LogCursor | number;
 }
 
 export const tail: Work<[TailOptions]> = async (

@@ -43,7 +43,7 @@ export class LogProcess {
   }
 
   /** Where a reader of one database continues. */
-  cursor(name: DatabaseName): LogCursor {
+  cursor(name: DatabaseName): LogCursor | number {
     return (
       this.#of(name)
         .flatMap((report) => ('seen' in report ? [report.cursor] : []))

@@ -11,7 +11,7 @@ import { keyOf } from './protocol.js';
 
 export type Job =
   | { kind: 'write'; database: Database; label: string; sessionIds: string[]; count: number }
-  | { kind: 'read'; database: Database; cursor: LogCursor };
+  | { kind: 'read'; database: Database; cursor: LogCursor | number };
 
 /** An entry of a log. */
 export interface Seen {
@@ -22,7 +22,7 @@ export interface Seen {
 }
 
 export type Report = { name: DatabaseName } & (
-  { seen: Seen; cursor: LogCursor } | { committed: string[] } | { error: string }
+  { seen: Seen; cursor: LogCursor | number } | { committed: string[] } | { error: string }
 );
 
 const POLL_MS = 20;

@@ -60,7 +60,7 @@ async function stored(orm: MikroORM): Promise<Seen[]> {
 
 // All databases at once, so that a process is started for all of them and one kill is one on each.
 test('G1 eight write, also in transactions that stay open or roll back, and three follow, one of which is killed: each sees every committed event once, and all agree', async () => {
-  const startReader = (cursorOf: (opened: Opened) => LogCursor) => {
+  const startReader = (cursorOf: (opened: Opened) => LogCursor | number) => {
     const reader = startProcess();
     for (const each of opened) {
       const { name, url } = each.database;

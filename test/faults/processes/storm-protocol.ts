@@ -18,7 +18,7 @@ export type StormJob = StormConnection &
         isPatient: boolean;
       }
     /** From a cursor on, until it learns how many entries there are. */
-    | { kind: 'watch'; after?: LogCursor }
+    | { kind: 'watch'; after?: LogCursor | number }
   );
 
 /** An append that was not acknowledged. */
@@ -41,7 +41,7 @@ export interface StormHistory {
   /** The ids of the handle in the end. */
   handle: string[];
   /** What the log gave. */
-  seen: { id: string; position: number; cursor?: LogCursor }[];
+  seen: { id: string; position: number; cursor?: LogCursor | number }[];
   /** Errors that nobody handled, which would have ended the process. */
   unhandled: string[];
 }
@@ -63,7 +63,7 @@ export type StormReport =
   | ({ kind: 'failed' } & FailedAppend)
   | { kind: 'read'; ids: string[] }
   | { kind: 'handle'; ids: string[] }
-  | { kind: 'seen'; id: string; position: number; cursor: LogCursor }
+  | { kind: 'seen'; id: string; position: number; cursor: LogCursor | number }
   | { kind: 'unhandled'; error: string }
   | { kind: 'done' }
   | { kind: 'error'; error: string };
