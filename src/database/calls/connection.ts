@@ -2,7 +2,6 @@ import { DatabaseError } from '../../model/errors.js';
 import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
 import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
-import { attemptTimer } from './attempt-timer.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import type { OrmConnection, ReservedConnection } from '../orm/orm-connection.js';
 import type { Statements } from '../sql/statements.js';
@@ -209,8 +208,7 @@ export class AttemptConnection {
 
 /** The end of an attempt's time. */
 export class Deadline {
-  readonly #timer: ReturnType<typeof attemptTimer> | undefined;
-  readonly #running: ReturnType<ReturnType<typeof attemptTimer>['start']> | undefined;
+  readonly #timer: NodeJS.Timeout | undefined;
   readonly #stop: () => void;
   #grace: NodeJS.Timeout | undefined;
   #over: Error | undefined;
@@ -219,10 +217,7 @@ export class Deadline {
   #hadConnection = false;
 
   constructor({ timeoutMs, signal }: AttemptLimits) {
-    if (timeoutMs > 0) {
-      this.#timer = attemptTimer(timeoutMs);
-      this.#running = this.#timer.start(() => this.#isOver(new TimedOut(this.#hadConnection)));
-    }
+    if (timeoutMs > 0) this.#timer = setTimeout(() => this.#isOver(new TimedOut(this.#hadConnection)), timeoutMs);
     this.#stop = onAbort(signal, () => {
       this.#grace = setTimeout(() => this.#isOver(new Aborted()), GRACE_MS);
     });
@@ -253,11 +248,11 @@ export class Deadline {
 
   /** Begins the time anew. It does nothing after the deadline, when nobody waits any more. */
   restart(): void {
-    if (this.#running) this.#timer?.restart(this.#running);
+    if (!this.#over) this.#timer?.refresh();
   }
 
   clear(): void {
-    if (this.#running) this.#timer?.stop(this.#running);
+    clearTimeout(this.#timer);
     clearTimeout(this.#grace);
     this.#stop();
   }
