@@ -127,7 +127,7 @@ export const postgresql: Dialect = {
       setting('max_connections', "current_setting('max_connections')", roomForPool),
       setting(
         'notifications',
-        `case when not ${lastSent('select pg_notify(case %')} then 'none was sent lately'
+        `case when not ${lastSent('select pg_notify($1%')} then 'none was sent lately'
           when ${lastSent('listen adk%')} then 'sent and received' else '${UNHEARD}' end`,
         (value) =>
           value === UNHEARD
