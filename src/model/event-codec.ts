@@ -145,6 +145,12 @@ class Check {
   }
 }
 
+/** @throws UnserializableValueError for an object that comes back as another kind of object; what is in it is not looked at. */
+export function refuseUnlikeJson(value: object, path: string): void {
+  const what = unlikeJson(value, Object.keys(value).length === 0);
+  if (what !== undefined) throw new UnserializableValueError(path, what);
+}
+
 /** @returns what an object is that would come back as something else. */
 function unlikeJson(value: object, isEmpty: boolean): string | undefined {
   const tag = tagOf(value);

@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import { aRecord } from '../model/arguments.js';
 import { EventTooLargeError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
-import { encode } from '../model/event-codec.js';
+import { encode, refuseUnlikeJson } from '../model/event-codec.js';
 import { checkKeys, isIncomplete } from '../model/keys.js';
 import { checkStateKey, setOwn, type StateEntry } from '../model/state.js';
 import { copyOfDelta, stampDelta, type StampedDelta } from './delta.js';
@@ -28,7 +28,12 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   checkKeys({ ...key, eventId: event.id });
   if (!Number.isFinite(event.timestamp)) throw new UnserializableValueError('timestamp', 'not a finite number');
   const { stateDelta } = event.actions ?? {};
-  if (stateDelta !== undefined && stateDelta !== null) aRecord(stateDelta, 'actions.stateDelta');
+  // A copy of a `Map` is an empty object.
+  if (event.actions) refuseUnlikeJson(event.actions, 'actions');
+  if (stateDelta !== undefined && stateDelta !== null) {
+    aRecord(stateDelta, 'actions.stateDelta');
+    refuseUnlikeJson(stateDelta, 'actions.stateDelta');
+  }
   const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
   const delta = stampDelta(copy);
   const writes = Object.entries(delta.values).map(([name, value]) => {

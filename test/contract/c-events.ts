@@ -1,3 +1,4 @@
+import type { Event } from '@google/adk';
 import fc from 'fast-check';
 import { AdkSession, AdkSessionState } from '../../entities/index.js';
 import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
@@ -7,7 +8,7 @@ import { keyOf } from '../support/harnesses/harness.js';
 import { expectOfRandom } from '../support/random.js';
 import { Suite } from './rule.js';
 import { read } from './log-tools.js';
-import { eventOf, expectCode, idsOf, nested, nestedText, range, remember, saying, textsOf } from './tools.js';
+import { errorOf, eventOf, expectCode, idsOf, nested, nestedText, range, remember, saying, textsOf } from './tools.js';
 
 export const eventSuite = new Suite();
 eventSuite.publish([...JSON_RULES, ...EVENT_RULES]);
@@ -65,6 +66,29 @@ for (const [title, value] of DAMAGED_BY_JSON) {
     await expectCode(append(session, { output: cart }), 'ADK_UNSERIALIZABLE_VALUE');
   });
 }
+
+eventSuite.own(
+  'C2',
+  'actions and a state delta that are a Map are refused by name',
+  async ({ service, create, stored }) => {
+    const session = await create();
+    const before = await stored(keyOf(session));
+    const map: object = new Map([['a', 1]]);
+    for (const [path, actions] of [
+      ['actions', map],
+      ['actions.stateDelta', { stateDelta: map }],
+    ]) {
+      const event = { ...saying('x'), actions: actions as Event['actions'] };
+      const error = await errorOf(service.appendEvent({ session, event }));
+      expect(error).toMatchObject({
+        code: 'ADK_UNSERIALIZABLE_VALUE',
+        path,
+        message: expect.stringContaining('a Map'),
+      });
+    }
+    expect(await stored(keyOf(session))).toEqual(before);
+  },
+);
 
 eventSuite.own(
   'C2',
