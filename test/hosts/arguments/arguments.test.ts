@@ -86,12 +86,12 @@ const TAKERS: Record<string, { known: string; call: (argument: never) => unknown
   },
   'since of a log': {
     known:
-      'changes, appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
+      'appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
     call: (filter) => new EventLog(orm.em).since(0, filter),
   },
   'watch of a log': {
     known:
-      'changes, appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
+      'appName, userId, sessionId, sessionTree, branchPrefix, author, authorSuffix, invocationId, afterTimestamp, limit',
     call: (filter) => new EventLog(orm.em).watch(0, filter),
   },
   'options of watch': { known: 'signal', call: (options) => new EventLog(orm.em).watch(0, {}, options) },
