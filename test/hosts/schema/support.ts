@@ -152,15 +152,23 @@ export const NEXT = 'Migration20270101000000_adk_next';
 
 /** Calls `work` with `migrate` of a later version of this package, which has one migration more. */
 export async function withNext(up: string[], work: (migrateToNext: typeof migrate) => Promise<void>): Promise<void> {
-  await jest.isolateModulesAsync(async () => {
-    jest.doMock('../../../migrations/index.js', () => {
-      const actual = jest.requireActual<{ adkMigrations: typeof adkMigrations }>('../../../migrations/index.js');
-      const next = { name: NEXT, class: migrationOf({ up }) };
-      return { adkMigrations: (...args: Parameters<typeof adkMigrations>) => [...actual.adkMigrations(...args), next] };
+  // The classes of errors that the ORM of the test throws, or a lock that somebody else has would not be known for one.
+  const core = await import('@mikro-orm/core');
+  try {
+    await jest.isolateModulesAsync(async () => {
+      jest.doMock('@mikro-orm/core', () => core);
+      jest.doMock('../../../migrations/index.js', () => {
+        const actual = jest.requireActual<{ adkMigrations: typeof adkMigrations }>('../../../migrations/index.js');
+        const next = { name: NEXT, class: migrationOf({ up }) };
+        return {
+          adkMigrations: (...args: Parameters<typeof adkMigrations>) => [...actual.adkMigrations(...args), next],
+        };
+      });
+      await work((await import('../../../migrations/migrate.js')).migrate);
     });
-    await work((await import('../../../migrations/migrate.js')).migrate);
-  });
-  jest.dontMock('../../../migrations/index.js');
+  } finally {
+    jest.dontMock('@mikro-orm/core').dontMock('../../../migrations/index.js');
+  }
 }
 
 /** The same for another schema or prefix. */
