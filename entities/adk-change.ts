@@ -31,7 +31,7 @@ export const adkChange = ({ named, table }: Naming) =>
         eventSeq: p.integer().fieldName('event_seq').nullable(),
         /** By the database's clock. */
         time: time('time'),
-        /** State that was set; null stands for what the tables hold now. */
+        /** State that was set; null means what the tables hold now. */
         data: optionalJson('data'),
         /** The position of the event that it follows in the log; null until a reader of the log has given it one. */
         position: p.bigint('number').fieldName('position').nullable(),

@@ -21,7 +21,7 @@ export interface Context {
   orm: MikroORM;
   em: EntityManager;
   terminal: Terminal;
-  /** Of the database, where it stands for a config. */
+  /** The URL of the database, if it was given instead of a config. */
   url?: string | undefined;
   /** The codec that contents are stored in, if one was named; for whatever reads or writes them. */
   codec: CodecOptions;

@@ -61,7 +61,7 @@ export type LogEntry = LogEntryPosition &
   );
 
 /**
- * Why a session is not what its entries before have made of it: an event was appended again with another content, the oldest
+ * Why a session differs from what its earlier entries say: an event was appended again with other content, the oldest
  * events were dropped, it was taken back to an event, restored after a soft deletion, or brought back by an import.
  */
 export type ReplacedReason = 'rewritten' | 'trimmed' | 'rewound' | 'restored' | 'imported';
@@ -106,13 +106,13 @@ export type LogChange = LogEntryPosition &
          */
         change: 'replaced';
         reason: ReplacedReason;
-        /** The number of the oldest event that it keeps; above `seq` where it has none. */
+        /** The number of the oldest event that it keeps; above `seq` if it has none. */
         firstSeq: number;
         /**
          * All state of session, user and app as it is now: entries that had it, or of keys that were removed, may be gone with events.
          */
         state: Record<string, unknown>;
-        /** For `rewritten`: the number of the event, and its content. Absent where it is gone, or cannot be read. */
+        /** For `rewritten`: the number of the event, and its content. Absent if it is gone, or cannot be read. */
         eventSeq?: number;
         event?: Event;
       }

@@ -178,7 +178,7 @@ projectionSuite.own('J5', 'nothing is called done whose transaction the server d
     apply: (entries, tx) => catching(() => ledger.add(entries, tx), tx),
     clear: (tx) => catching(() => ledger.clear(tx), tx),
   });
-  /** Whether it was done: where it was not, an error says so. */
+  /** Whether it was done; if not, there was an error. */
   const isDone = (call: Promise<void>) =>
     call.then(
       () => true,

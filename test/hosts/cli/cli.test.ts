@@ -52,7 +52,7 @@ describe.each(databases)('on %s', (name) => {
         advice: expect.stringMatching(/ Run npx adk-mikro-orm migrate --url …, or call migrate\(orm\)/),
       }),
     );
-    // Its advice is on what the caller has given: a URL.
+    // It advises about what the caller gave: a URL.
     expect(await run(['stats', '--url', url])).toMatchObject({
       code: 1,
       err: expect.stringMatching(/Run 'npx adk-mikro-orm migrate --url …', or 'await migrate\(orm\)'\.$/m),
