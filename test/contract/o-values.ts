@@ -7,6 +7,7 @@ import { isStorable } from '../../src/model/keys.js';
 import type { Database } from '../support/harnesses/database.js';
 import { DATABASES } from '../support/harnesses/databases.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
+import { isCheck } from '../support/harnesses/statement-log.js';
 import { expectOfRandom } from '../support/random.js';
 import { idsIn, onMysql, read } from './log-tools.js';
 import { Suite, onServers, withConnections } from './rule.js';
@@ -286,6 +287,23 @@ valueSuite.own(
     expect(checks).toBeLessThanOrEqual(onServers(harness) ? 3 : 1);
   },
   withConnections,
+);
+
+valueSuite.own(
+  'O7',
+  'the settings are not read again on the only connection of a database in the process',
+  async ({ scratch }) => {
+    const store = await scratch();
+    await writeVictim(store);
+    let checks = 0;
+    store.orm.config.set('onQuery', (text) => {
+      if (isCheck(text)) checks++;
+      return text;
+    });
+    await new MikroOrmSessionService(store.orm.em).getSession(VICTIM);
+    expect(checks).toBe(0);
+  },
+  (harness) => !withConnections(harness),
 );
 
 /** How long a value is in a statement's text. */

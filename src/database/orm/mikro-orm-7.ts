@@ -62,6 +62,8 @@ export class KyselyOrmConnection implements OrmConnection {
   /** The driver's connection of each connection of kysely, where it is known. */
   readonly #raw = new WeakMap<KyselyDriverConnection, RawConnection>();
   readonly #drivers = new WeakMap<KyselyDriverConnection, Driver>();
+  /** Those of connections whose driver is not known. One object each, or every call would read the settings again. */
+  readonly #fallbacks = new WeakMap<KyselyDriverConnection, Driver>();
 
   constructor(em: EntityManager, connection: KyselyConnection) {
     this.#em = em;
@@ -178,7 +180,12 @@ export class KyselyOrmConnection implements OrmConnection {
     const raw = this.#database ?? this.#rawOf(connection);
     const driver = raw && driverOf(raw);
     // The result may change: the connection of a transaction that the host began before the first call is known later.
-    if (!driver) return new KyselyDriver(connection, supportedDialect(this.#em.getPlatform()));
+    if (!driver) {
+      const fallback =
+        this.#fallbacks.get(connection) ?? new KyselyDriver(connection, supportedDialect(this.#em.getPlatform()));
+      this.#fallbacks.set(connection, fallback);
+      return fallback;
+    }
     this.#drivers.set(connection, driver);
     return driver;
   }
