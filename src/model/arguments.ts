@@ -4,7 +4,7 @@ import { isObject, isPlainObject, isRecord } from './objects.js';
 /**
  * Checks a value that a caller passed.
  *
- * @returns a copy to use in its place, so that what the caller changes in it later does not reach the call; undefined where it is
+ * @returns a copy to use in its place, so that what the caller changes in it later does not reach the call; undefined if it is
  *   used as it is.
  * @throws InvalidArgumentError that begins with the name.
  */

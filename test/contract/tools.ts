@@ -128,7 +128,7 @@ interface Timer {
   readonly action: () => void;
 }
 
-/** The clock of leases, which stands still until the test advances it. The database's goes on. */
+/** The clock of leases: it moves only when the test advances it. The database has its own. */
 export class LeaseClock {
   now = 0;
   #timers: Timer[] = [];
