@@ -16,7 +16,7 @@ export type {
   ReportingOptions,
   RetryOptions,
 } from './model/options.js';
-export type { ImportFromProgress, ImportProgress, MaintenanceProgress } from './model/progress.js';
+export type { ImportResult, MaintenanceResult } from './model/results.js';
 export type { SessionKey } from './model/keys.js';
 export type { TransferTexts } from './transfer/bound-texts.js';
 export type { RefusedRow } from './transfer/foreign/read-foreign.js';

@@ -70,15 +70,7 @@ export type { AppStats, SessionStats } from './maintenance/stats.js';
 export { migrate } from '../migrations/migrate.js';
 export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';
 export type { SessionKey } from './model/keys.js';
-export type {
-  EraseUserResult,
-  ImportFromProgress,
-  ImportProgress,
-  MaintenanceProgress,
-  MaintenanceResult,
-  ReencodeResult,
-  WorkDone,
-} from './model/progress.js';
+export type { ImportResult, MaintenanceResult } from './model/results.js';
 export type {
   CodecOptions,
   CommonOptions,

@@ -1,32 +1,33 @@
 import { callHost } from '../model/host-callbacks.js';
-import type { MaintenanceProgress, MaintenanceResult } from '../model/progress.js';
+import type { MaintenanceResult } from '../model/results.js';
 import { pause } from '../model/signals.js';
-import { deletionBatchSize, type BatchOptions } from './options.js';
+import type { BatchOptions } from './options.js';
 
 /** Counts what one call does, and says when it is to end. */
 export class Batches {
-  /** How many rows a transaction deletes at most. */
+  /** How many rows a transaction deletes or rewrites at most. */
   readonly size: number;
   readonly isDryRun: boolean;
   readonly includesLeased: boolean;
   readonly #options: BatchOptions;
-  readonly #done: MaintenanceProgress = { sessions: 0, events: 0, batches: 0 };
+  readonly #done: MaintenanceResult = {
+    ...{ sessions: 0, events: 0, stateKeys: 0, texts: 0, unreadable: 0, skipped: 0 },
+    ...{ batches: 0, more: false },
+  };
   readonly #pauseMs: number;
-  #skipped = 0;
-  #more = false;
   #isPauseDue = false;
 
   /** @param turnMs the pause where the options give none. */
-  constructor(options: BatchOptions, turnMs = 0) {
+  constructor(options: BatchOptions, size: number, turnMs = 0) {
     this.#options = options;
     this.#pauseMs = options.pauseMs ?? turnMs;
-    this.size = deletionBatchSize(options);
+    this.size = size;
     this.isDryRun = options.dryRun ?? false;
     this.includesLeased = options.includeLeased ?? false;
   }
 
   get result(): MaintenanceResult {
-    return { ...this.#done, skipped: this.#skipped, more: this.#more };
+    return { ...this.#done };
   }
 
   /** Asked before each transaction, and before each page of what there is. Waits. @returns whether it may begin. */
@@ -35,8 +36,8 @@ export class Batches {
       this.#isPauseDue = false;
       await pause(this.#pauseMs, this.#options.signal);
     }
-    this.#more ||= this.#mustEnd;
-    return !this.#more;
+    this.#done.more ||= this.#mustEnd;
+    return !this.#done.more;
   }
 
   get #mustEnd(): boolean {
@@ -44,17 +45,26 @@ export class Batches {
     return this.#done.batches >= maxBatches || signal?.aborted === true;
   }
 
-  skip(): void {
-    this.#skipped++;
+  /** Counts what took no transaction. */
+  count(found: Partial<Pick<MaintenanceResult, 'stateKeys' | 'unreadable' | 'skipped'>>): void {
+    this.#add(found);
   }
 
   /** Called after each transaction with what it has done. */
-  add({ sessions = 0, events = 0, skipped = 0 }: { sessions?: number; events?: number; skipped?: number } = {}): void {
-    this.#done.sessions += sessions;
-    this.#done.events += events;
-    this.#done.batches++;
-    this.#skipped += skipped;
-    callHost(this.#options.onProgress, { ...this.#done });
+  add(done: Partial<Omit<MaintenanceResult, 'batches' | 'more'>> = {}): void {
+    this.#add({ ...done, batches: 1 });
+    callHost(this.#options.onProgress, this.result);
     this.#isPauseDue = this.#pauseMs > 0 && !this.isDryRun;
+  }
+
+  #add({ sessions = 0, events = 0, stateKeys = 0, texts = 0, unreadable = 0, skipped = 0, batches = 0 }) {
+    const done = this.#done;
+    done.sessions += sessions;
+    done.events += events;
+    done.stateKeys += stateKeys;
+    done.texts += texts;
+    done.unreadable += unreadable;
+    done.skipped += skipped;
+    done.batches += batches;
   }
 }

@@ -3,7 +3,7 @@ import { Once } from '../database/calls/once.js';
 import type { Database } from '../database/calls/database.js';
 import { AdkMikroOrmError, DatabaseError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
-import type { WorkDone } from '../model/progress.js';
+import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import type { Run } from '../database/sql/sql.js';
 
 /** A call that works in several transactions. Where it fails, its error says what those before have done (contract O1). */
@@ -41,11 +41,14 @@ export class CallInParts {
    * @param done what has been done so far.
    * @returns what has been done in all.
    */
-  run<Done extends WorkDone>(done: () => Done, work: () => Promise<void>): Promise<Done> {
+  run<Done extends MaintenanceResult | ImportResult>(done: () => Done, work: () => Promise<void>): Promise<Done> {
     return this.#database.observe(this.#call, () => this.#run(done, work));
   }
 
-  async #run<Done extends WorkDone>(done: () => Done, work: () => Promise<void>): Promise<Done> {
+  async #run<Done extends MaintenanceResult | ImportResult>(
+    done: () => Done,
+    work: () => Promise<void>,
+  ): Promise<Done> {
     try {
       await work();
     } catch (error) {

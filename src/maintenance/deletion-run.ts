@@ -5,7 +5,7 @@ import type { KeptSession, Walk } from '../database/stores/walk-store.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { Batches } from './batches.js';
 import { CallInParts } from './call-in-parts.js';
-import type { BatchOptions } from './options.js';
+import { deletionBatchSize, type BatchOptions } from './options.js';
 
 /** What is to be done to a session. */
 export interface Task {
@@ -53,7 +53,7 @@ export class DeletionRun extends CallInParts {
   constructor(database: Database, operation: string, options: BatchOptions & Owner) {
     super(database, { operation, key: givenKey(options) });
     this.stores = database.stores;
-    this.batches = new Batches(options, database.dialect.sql.turnMs);
+    this.batches = new Batches(options, deletionBatchSize(options), database.dialect.sql.turnMs);
   }
 
   /** The app that was asked for, or all that there are. */
@@ -96,7 +96,7 @@ export class DeletionRun extends CallInParts {
       const task = await deletion.plan(session);
       if (!task) continue;
       if (session.isLeased && !batches.includesLeased) {
-        batches.skip();
+        batches.count({ skipped: 1 });
         continue;
       }
       if (rows + task.rows > batches.size) await end();

@@ -1,14 +1,14 @@
 import { UserNotErasedError } from '../model/errors.js';
-import type { EraseUserResult } from '../model/progress.js';
+import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
 import type { EraseUserOptions } from './options.js';
 import { WholeSessions } from './whole-sessions.js';
 
 /** See `SessionMaintenance.eraseUser`. */
-export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUserOptions): Promise<EraseUserResult> {
+export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUserOptions): Promise<MaintenanceResult> {
   const erasure = new Erasure(run, userId);
   const result = await run.run(
-    () => ({ ...run.batches.result, stateKeys: erasure.stateKeys }),
+    () => run.batches.result,
     async () => {
       await run.walk(new WholeSessions(run, () => true), { appName, userId, by: 'key' });
       for await (const app of run.apps(appName, 'userStates')) await erasure.eraseState(app);
@@ -24,32 +24,24 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
 class Erasure {
   readonly #run: DeletionRun;
   readonly #userId: string;
-  #stateKeys = 0;
 
   constructor(run: DeletionRun, userId: string) {
     this.#run = run;
     this.#userId = userId;
   }
 
-  /** How many keys of `user:` state were erased. */
-  get stateKeys(): number {
-    return this.#stateKeys;
-  }
-
   async eraseState(appName: string): Promise<void> {
     const { read, write, batches, stores } = this.#run;
     const store = stores.deletion;
     if (batches.isDryRun) {
-      const count = await read((sql) => store.countUserState(sql, appName, this.#userId));
-      this.#stateKeys += count;
+      batches.count({ stateKeys: await read((sql) => store.countUserState(sql, appName, this.#userId)) });
       return;
     }
     for (;;) {
       const keys = await read((sql) => store.userStateKeys(sql, appName, this.#userId, batches.size));
       if (keys.length === 0 || !(await batches.mayBegin())) return;
       await write((sql) => store.deleteUserState(sql, appName, this.#userId, keys));
-      this.#stateKeys += keys.length;
-      batches.add();
+      batches.add({ stateKeys: keys.length });
     }
   }
 

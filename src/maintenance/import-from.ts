@@ -4,7 +4,7 @@ import { ForeignStore } from '../database/stores/foreign-store.js';
 import { aBoolean, aFunction, anything, object } from '../model/arguments.js';
 import { callHost } from '../model/host-callbacks.js';
 import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
-import type { ImportFromProgress } from '../model/progress.js';
+import type { ImportResult } from '../model/results.js';
 import { writeForeign } from '../transfer/foreign/import-foreign.js';
 import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
 import { recognise } from '../transfer/foreign/recognise.js';
@@ -12,7 +12,7 @@ import { Import } from '../transfer/import.js';
 import { CallInParts } from './call-in-parts.js';
 import { IMPORT_OPTIONS, importBatchSize, type ImportOptions } from './options.js';
 
-export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress' | 'texts'>, CommonOptions {
+export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonOptions {
   /** Of any MikroORM on the database with ADK's store; it need not know the tables. */
   from: EntityManager;
   /** Of the MikroORM with our tables. It may be the same one. */
@@ -21,8 +21,6 @@ export interface ImportFromOptions extends Omit<ImportOptions, 'onProgress' | 't
   dryRun?: boolean;
   /** Called with each row that cannot be imported, and the reason; the import continues, whatever it throws. */
   onRefused?: (row: RefusedRow) => void;
-  /** Called after each record with what has been written in all. What it throws is ignored: the signal ends the import. */
-  onProgress?: (progress: ImportFromProgress) => void;
 }
 
 const checkOptions = object<ImportFromOptions>(
@@ -51,7 +49,7 @@ const checkOptions = object<ImportFromOptions>(
  * @throws DatabaseError as the methods of `SessionMaintenance`.
  * @throws InsideTransactionError inside a transaction of one of the two.
  */
-export async function importFrom(options: ImportFromOptions): Promise<ImportFromProgress> {
+export async function importFrom(options: ImportFromOptions): Promise<ImportResult> {
   options = checkOptions(options, 'The options of importFrom');
   const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, sharedState } = options;
   const context: ErrorContext = { operation: 'importFrom', key: {} };
@@ -69,10 +67,10 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportFrom
   const mode = { batchSize: importBatchSize(options), isDryRun, isForeign: true, sharedState };
   const target = new Import(isDryRun ? call.read : call.write, database.stores, mode);
   const records = new ForeignReader(read, store, kind, refuse).records();
-  const progress = () => ({ ...target.progress, refused });
-  return call.run(progress, () =>
+  const done = () => ({ ...target.result, refused });
+  return call.run(done, () =>
     writeForeign(records, target, refuse, () => {
-      callHost(onProgress, progress());
+      callHost(onProgress, done());
       return signal?.aborted !== true;
     }),
   );

@@ -14,7 +14,7 @@ import {
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS } from '../model/options.js';
-import type { ImportProgress, MaintenanceProgress, ReencodeResult } from '../model/progress.js';
+import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import type { TransferTexts } from '../transfer/bound-texts.js';
 import type { ExportOptions } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
@@ -37,7 +37,7 @@ export interface BatchOptions {
   /** Also sessions whose lease somebody holds; false by default. */
   includeLeased?: boolean;
   /** Called after each transaction with what has been done in all. What it throws is ignored: the signal ends the work. */
-  onProgress?: (progress: MaintenanceProgress) => void;
+  onProgress?: (done: MaintenanceResult) => void;
 }
 
 /** Which sessions to delete; all conditions given must hold, and one of the times must be given. */
@@ -74,27 +74,17 @@ export interface EraseUserOptions extends BatchOptions {
 }
 
 /** What to rewrite, and how much at a time. */
-export interface ReencodeOptions {
+export interface ReencodeOptions extends Omit<BatchOptions, 'includeLeased'> {
   appName?: string;
   /** One user, without the state of apps. */
   userId?: string;
   /** How many texts are read, and rewritten in one transaction, at most; 200 by default, and never more than 10,000. */
   batchSize?: number;
-  /** End after so many transactions; no limit by default. */
-  maxBatches?: number;
-  /** How long to wait between two transactions, in ms, as in `BatchOptions`. */
-  pauseMs?: number;
-  /** Ends the work before the next transaction when it fires. Nothing is thrown; `more` of the result is true. */
-  signal?: AbortSignal;
-  /** Only counts: nothing is written. */
-  dryRun?: boolean;
   /**
    * Also encodes texts that lack a codec with `required`; false by default: they count as `unreadable`, and stay. For the first
    * encryption alone. Afterwards such a text is forged, and this would have everybody trust it.
    */
   adoptPlain?: boolean;
-  /** Called after each transaction with what has been done in all. What it throws is ignored: the signal ends the work. */
-  onProgress?: (progress: ReencodeResult) => void;
 }
 
 export interface StatsOptions {
@@ -108,7 +98,7 @@ export interface ImportOptions {
   /** Ends the import before the next record when it fires. Nothing is thrown. */
   signal?: AbortSignal;
   /** Called after each record with what has been written in all. What it throws is ignored: the signal ends the import. */
-  onProgress?: (progress: ImportProgress) => void;
+  onProgress?: (done: ImportResult) => void;
   /**
    * What becomes of a value of `user:` or `app:` state that is here already: `overwrite` (default) makes it that of the records,
    * `keep` leaves it. An export has no times of them, so an older one would take them back.
@@ -212,16 +202,8 @@ export function checkErase(given: EraseUserOptions): EraseUserOptions {
   return withKeys(options);
 }
 
-const reencodeOptions = object<ReencodeOptions>({
-  ...OWNER,
-  batchSize: aCount,
-  maxBatches: aCount,
-  pauseMs: aWait,
-  signal: anAbortSignal,
-  dryRun: aBoolean,
-  adoptPlain: aBoolean,
-  onProgress: aFunction,
-});
+const { includeLeased: _, ...WORK_OPTIONS } = BATCH_OPTIONS;
+const reencodeOptions = object<ReencodeOptions>({ ...OWNER, ...WORK_OPTIONS, adoptPlain: aBoolean });
 
 export const checkReencode = (options: ReencodeOptions) =>
   withKeys(reencodeOptions(options, 'The options of reencode'));

@@ -1,5 +1,5 @@
 import type { KeptSession, Walk } from '../database/stores/walk-store.js';
-import type { MaintenanceResult } from '../model/progress.js';
+import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
 import { removeLeftovers } from './leftovers.js';
 import type { PruneOptions } from './options.js';

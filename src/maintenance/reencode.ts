@@ -1,11 +1,10 @@
 import type { Database } from '../database/calls/database.js';
 import { RECODED_TABLES, type RecodedTable, type StoredText } from '../database/stores/recode-store.js';
 import { encodingOf } from '../model/codec.js';
-import { callHost } from '../model/host-callbacks.js';
 import { isPromise } from '../model/maybe-promise.js';
 import { givenKey } from '../model/keys.js';
-import type { ReencodeResult } from '../model/progress.js';
-import { pause } from '../model/signals.js';
+import type { MaintenanceResult } from '../model/results.js';
+import { Batches } from './batches.js';
 import { CallInParts } from './call-in-parts.js';
 import { reencodeBatchSize, type ReencodeOptions } from './options.js';
 
@@ -16,31 +15,25 @@ interface Recoding {
 }
 
 /** See `SessionMaintenance.reencode`. */
-export async function reencode(database: Database, options: ReencodeOptions): Promise<ReencodeResult> {
+export async function reencode(database: Database, options: ReencodeOptions): Promise<MaintenanceResult> {
   const run = new ReencodeRun(database, options);
   const call = new CallInParts(database, { operation: 'reencode', key: givenKey(options) });
   return call.run(
-    () => run.result,
+    () => run.batches.result,
     () => run.all(call),
   );
 }
 
 /** A call that rewrites texts, from app to app and from table to table, in pages. */
 class ReencodeRun {
+  readonly batches: Batches;
   readonly #database: Database;
   readonly #options: ReencodeOptions;
-  readonly #size: number;
-  readonly #done = { texts: 0, rewritten: 0, unreadable: 0, skipped: 0, batches: 0 };
-  #more = false;
 
   constructor(database: Database, options: ReencodeOptions) {
     this.#database = database;
     this.#options = options;
-    this.#size = reencodeBatchSize(options);
-  }
-
-  get result(): ReencodeResult {
-    return { ...this.#done, more: this.#more };
+    this.batches = new Batches(options, reencodeBatchSize(options), database.dialect.sql.turnMs);
   }
 
   async all(call: CallInParts): Promise<void> {
@@ -77,41 +70,27 @@ class ReencodeRun {
     const owner = { appName, userId: this.#options.userId };
     let after: StoredText | undefined;
     for (;;) {
-      if (!this.#mayBegin()) return false;
-      const page = await call.read((sql) => recode.page(sql, table, owner, after, this.#size));
+      if (!(await this.batches.mayBegin())) return false;
+      const page = await call.read((sql) => recode.page(sql, table, owner, after, this.batches.size));
       await this.#page(call, page);
-      if (page.length < this.#size) return true;
+      if (page.length < this.batches.size) return true;
       after = page.at(-1);
     }
-  }
-
-  #mayBegin(): boolean {
-    const { signal, maxBatches = Infinity } = this.#options;
-    this.#more = signal?.aborted === true || this.#done.batches >= maxBatches;
-    return !this.#more;
   }
 
   /** Decoded and encoded outside of the transaction: others wait for nothing but the updates. */
   async #page(call: CallInParts, page: readonly StoredText[]): Promise<void> {
     const found = await this.#recodings(page);
-    this.#done.texts += page.length;
-    if (found.length > 0 && !this.#options.dryRun) {
-      const { recode } = this.#database.stores;
-      const skipped = await call.write(async (sql) => {
-        let skipped = 0;
-        for (const { stored, text } of found) if (!(await recode.replace(sql, stored, text))) skipped++;
-        return skipped;
-      });
-      this.#done.skipped += skipped;
-      this.#done.rewritten += found.length - skipped;
-    } else {
-      this.#done.rewritten += found.length;
-    }
     if (found.length === 0) return;
-    this.#done.batches++;
-    callHost(this.#options.onProgress, this.result);
-    const { pauseMs = this.#database.dialect.sql.turnMs ?? 0, dryRun, signal } = this.#options;
-    if (pauseMs > 0 && !dryRun) await pause(pauseMs, signal);
+    const { recode } = this.#database.stores;
+    const skipped = this.batches.isDryRun
+      ? 0
+      : await call.write(async (sql) => {
+          let skipped = 0;
+          for (const { stored, text } of found) if (!(await recode.replace(sql, stored, text))) skipped++;
+          return skipped;
+        });
+    this.batches.add({ texts: found.length - skipped, skipped });
   }
 
   /** @returns the texts that are not stored as the codec stores them now. */
@@ -128,7 +107,7 @@ class ReencodeRun {
       const json = decoded[i];
       return typeof json === 'string' ? [{ stored, json }] : [];
     });
-    this.#done.unreadable += page.length - readable.length;
+    this.batches.count({ unreadable: page.length - readable.length });
     const encoding = this.#database.code((texts) =>
       readable.map(({ stored, json }) => ({ stored, text: texts.encode(json, () => stored.context) })),
     );

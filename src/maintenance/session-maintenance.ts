@@ -6,7 +6,7 @@ import type { Stores } from '../database/stores/stores.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
 import type { CommonOptions, ErrorContext } from '../model/options.js';
-import type { EraseUserResult, ImportProgress, MaintenanceResult, ReencodeResult } from '../model/progress.js';
+import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import { exportRecords, type ExportOptions } from '../transfer/export.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
@@ -109,7 +109,7 @@ export class SessionMaintenance {
    * @throws UserNotErasedError after everything else was deleted, when sessions had to be skipped; `done` of it is the result.
    *   Not with `dryRun`, and not when `maxBatches` or the signal has ended the work.
    */
-  async eraseUser(options: EraseUserOptions): Promise<EraseUserResult> {
+  async eraseUser(options: EraseUserOptions): Promise<MaintenanceResult> {
     const checked = checkErase(options);
     return eraseUser(new DeletionRun(this.#database, 'eraseUser', checked), checked);
   }
@@ -176,7 +176,7 @@ export class SessionMaintenance {
   async importSessions(
     records: AsyncIterable<unknown> | Iterable<unknown>,
     options: ImportOptions = {},
-  ): Promise<ImportProgress> {
+  ): Promise<ImportResult> {
     const checked = checkImport(options, 'The options of importSessions');
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
     const { required } = this.#database.codec;
@@ -184,7 +184,7 @@ export class SessionMaintenance {
     const mode = { batchSize: importBatchSize(checked), texts, sharedState, required };
     const target = new Import(call.write, this.#stores, mode);
     return call.run(
-      () => target.progress,
+      () => target.result,
       () => target.addAll(records, checked),
     );
   }
@@ -199,7 +199,7 @@ export class SessionMaintenance {
    * @returns what was done. An old key is needed no more when a call has found `rewritten`, `skipped` and `unreadable` to be 0.
    * @throws CodecError when the codec fails.
    */
-  async reencode(options: ReencodeOptions = {}): Promise<ReencodeResult> {
+  async reencode(options: ReencodeOptions = {}): Promise<MaintenanceResult> {
     return reencode(this.#database, checkReencode(options));
   }
 

@@ -2,7 +2,7 @@ import type { Run, Sql } from '../database/sql/sql.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { pastState } from '../model/past-state.js';
-import type { MaintenanceResult } from '../model/progress.js';
+import type { MaintenanceResult } from '../model/results.js';
 import { stateJson } from '../model/state.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { trimmedSession, type TrimOptions } from './options.js';
@@ -74,7 +74,8 @@ class FirstEvents implements Deletion {
       dropped += done.events;
       left = { ...left, firstSeq: done.firstSeq };
       isOver = done.isOver;
-      batches.add({ ...done, sessions: isOver && done.skipped === 0 && dropped > 0 ? 1 : 0 });
+      const { events, skipped } = done;
+      batches.add({ events, skipped, sessions: isOver && skipped === 0 && dropped > 0 ? 1 : 0 });
     }
   }
 

@@ -33,8 +33,9 @@ export class WholeSessions implements Deletion {
     const { batches, write } = this.#run;
     for (let isOver = false; !isOver && (await batches.mayBegin());) {
       const done = await write((sql) => this.#deletePart(sql, session));
-      batches.add(done);
-      isOver = done.isOver;
+      const { isOver: isLast, ...counts } = done;
+      batches.add(counts);
+      isOver = isLast;
     }
   }
 

@@ -1,6 +1,6 @@
 import type { LogCursor } from './log-history.js';
 import type { SessionKey } from './keys.js';
-import type { EraseUserResult, WorkDone } from './progress.js';
+import type { ImportResult, MaintenanceResult } from './results.js';
 import { isObject } from './objects.js';
 
 /**
@@ -15,10 +15,10 @@ export abstract class AdkMikroOrmError extends Error {
   abstract override name: string;
 
   /**
-   * What the call had done in earlier transactions, which are stored: of `prune`, `trim`, `eraseUser`, `importSessions` and
-   * `importFrom`. Undefined where it had none.
+   * What the call had done in earlier transactions, which are stored: of the calls of
+   * `SessionMaintenance`, and of `importFrom`. Undefined where it had none.
    */
-  done?: WorkDone;
+  done?: MaintenanceResult | ImportResult;
 }
 
 /** A session was to be created under an id that exists. */
@@ -100,7 +100,7 @@ export class UserNotErasedError extends AdkMikroOrmError {
   override name = 'UserNotErasedError';
 
   /** @param done what was deleted, and how many sessions were not (`skipped`). */
-  constructor(override readonly done: EraseUserResult) {
+  constructor(override readonly done: MaintenanceResult) {
     super(
       `The user is not erased: ${done.skipped} of the sessions are left, because somebody holds their lease, has locked their row, or created or rewound them meanwhile. ` +
         'Everything else was deleted. Call eraseUser again, or with includeLeased: true.',
@@ -315,7 +315,7 @@ export class DatabaseError extends AdkMikroOrmError {
     readonly reason: string,
     readonly driverCode: string | undefined,
     readonly outcome: 'none' | 'partial' | 'unknown',
-    done?: WorkDone,
+    done?: MaintenanceResult | ImportResult,
   ) {
     super(`${kind.what} (${driverCode ?? reason}). ${writtenOf(outcome, done)} ${kind.advice}`);
     this.#kind = kind;
@@ -323,14 +323,14 @@ export class DatabaseError extends AdkMikroOrmError {
   }
 
   /** @internal @returns the error of a call that had done this in earlier transactions. */
-  after(done: WorkDone): DatabaseError {
+  after(done: MaintenanceResult | ImportResult): DatabaseError {
     const outcome = this.outcome === 'none' ? 'partial' : this.outcome;
     return new DatabaseError(this.#kind, this.reason, this.driverCode, outcome, done);
   }
 }
 
 /** What is known of what is stored. */
-function writtenOf(outcome: DatabaseError['outcome'], done: WorkDone | undefined): string {
+function writtenOf(outcome: DatabaseError['outcome'], done: object | undefined): string {
   switch (outcome) {
     case 'none':
       return 'Nothing was written.';

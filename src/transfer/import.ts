@@ -5,7 +5,7 @@ import { isEncoded, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
-import type { ImportProgress } from '../model/progress.js';
+import type { ImportResult } from '../model/results.js';
 import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.js';
 import { AS_STORED } from '../model/stored-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
@@ -29,7 +29,7 @@ export class Import {
   readonly #run: Run;
   readonly #stores: Stores;
   readonly #mode: ImportMode;
-  readonly #progress: ImportProgress = { sessions: 0, events: 0, records: 0 };
+  readonly #done: ImportResult = { sessions: 0, events: 0, records: 0, refused: 0 };
   #session: ImportedSession | undefined;
   #events: NumberedEvent[] = [];
   /** The number of the session's newest event that a batch has written, or would have. */
@@ -42,13 +42,13 @@ export class Import {
     this.#mode = mode;
   }
 
-  get progress(): ImportProgress {
-    return { ...this.#progress };
+  get result(): ImportResult {
+    return { ...this.#done };
   }
 
   /** @throws InvalidArgumentError for what is no record of an export, or comes in another order. */
   async add(record: unknown): Promise<void> {
-    const number = this.#progress.records + 1;
+    const number = this.#done.records + 1;
     const storable = storableRecord(record, number, this.#mode);
     if (storable.type === 'event') {
       this.#checkOrder(storable, number);
@@ -59,18 +59,18 @@ export class Import {
       if (storable.type === 'session') this.#session = storable;
       else await this.#writeShared(storable);
     }
-    this.#progress.records++;
+    this.#done.records++;
   }
 
   /** Adds all records, until the signal fires. */
   async addAll(
     records: AsyncIterable<unknown> | Iterable<unknown>,
-    { signal, onProgress }: { signal?: AbortSignal; onProgress?: (progress: ImportProgress) => void },
+    { signal, onProgress }: { signal?: AbortSignal; onProgress?: (done: ImportResult) => void },
   ): Promise<void> {
     for await (const record of records) {
       if (signal?.aborted) return;
       await this.add(record);
-      callHost(onProgress, this.progress);
+      callHost(onProgress, this.result);
     }
     await this.end();
   }
@@ -127,8 +127,8 @@ export class Import {
     this.#events = [];
     const written = await this.#run((sql) => this.#writeBatch(sql, batch));
     this.#lastSeq = written.lastSeq;
-    this.#progress.sessions += written.isNew ? 1 : 0;
-    this.#progress.events += written.events.length;
+    this.#done.sessions += written.isNew ? 1 : 0;
+    this.#done.events += written.events.length;
   }
 
   /** @returns what was done, or with a dry run would have been. */

@@ -1,5 +1,5 @@
 import { DeadlockException, type EntityManager } from '@mikro-orm/core';
-import { SessionMaintenance, type DatabaseError, type WorkDone } from '../../src/index.js';
+import { SessionMaintenance, type DatabaseError, type ImportResult, type MaintenanceResult } from '../../src/index.js';
 import { upTo } from './log-tools.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import { errorOf, faulty, saying, type Faults } from './tools.js';
@@ -35,7 +35,11 @@ const EACH = { batchSize: 5, pauseMs: 0 };
 /** The calls, each with a transaction for each session. */
 const CALLS: Record<
   string,
-  (by: SessionMaintenance, owner: { appName: string; userId: string }, records: unknown[]) => Promise<WorkDone>
+  (
+    by: SessionMaintenance,
+    owner: { appName: string; userId: string },
+    records: unknown[],
+  ) => Promise<MaintenanceResult | ImportResult>
 > = {
   prune: (by, owner) => by.prune({ ...owner, ...EACH, idleFor: DAY }),
   trim: (by, owner) => by.trim({ ...owner, ...EACH, batchSize: 3, keepLast: 1 }),

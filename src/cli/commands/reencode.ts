@@ -1,6 +1,5 @@
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { given } from '../../model/objects.js';
-import type { ReencodeResult } from '../../model/progress.js';
 import { Progress } from '../progress.js';
 import type { Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
@@ -24,11 +23,11 @@ export const reencode: Work<[ReencodeFlags]> = async ({ em, codec, terminal, sig
     .reencode({
       ...given({ appName, userId }),
       ...{ dryRun, adoptPlain, batchSize, maxBatches, pauseMs, signal },
-      onProgress: (done) => progress.show(done.texts, amount(done)),
+      onProgress: (done) => progress.show(done.texts, counted(done.texts, 'text')),
     })
     .finally(() => progress.end());
   await terminal.result(result, () => [
-    `${dryRun ? 'This would rewrite' : 'Rewrote'} ${amount(result)}.`,
+    `${dryRun ? 'This would rewrite' : 'Rewrote'} ${counted(result.texts, 'text')}.`,
     ...(result.unreadable > 0 ? [terminal.red(`Cannot be read: ${counted(result.unreadable, 'text')}.`)] : []),
   ]);
   if (result.skipped > 0)
@@ -39,5 +38,3 @@ export const reencode: Work<[ReencodeFlags]> = async ({ em, codec, terminal, sig
   // Asked for with --max-batches it is no failure.
   return result.unreadable > 0 || (result.more && signal.aborted) ? 'failed' : undefined;
 };
-
-const amount = ({ rewritten, texts }: ReencodeResult) => `${counted(rewritten, 'text')} of ${counted(texts, 'text')}`;

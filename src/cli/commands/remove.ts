@@ -2,7 +2,7 @@ import type { BatchOptions, PruneOptions, TrimOptions } from '../../maintenance/
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { UserNotErasedError } from '../../model/errors.js';
 import { given } from '../../model/objects.js';
-import type { MaintenanceResult } from '../../model/progress.js';
+import type { MaintenanceResult } from '../../model/results.js';
 import { Progress } from '../progress.js';
 import type { Context, CommandResult, Work } from '../run.js';
 import { counted, quoted } from '../../operations/words.js';
@@ -95,7 +95,7 @@ async function remove(
   return signal.aborted ? 'failed' : undefined;
 }
 
-function amount(done: Pick<MaintenanceResult, 'sessions' | 'events'> & { stateKeys?: number }): string {
+function amount(done: MaintenanceResult): string {
   const keys = done.stateKeys ? ` and ${counted(done.stateKeys, 'key')} of the user’s state` : '';
   return `${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}${keys}`;
 }

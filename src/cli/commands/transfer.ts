@@ -7,7 +7,7 @@ import { importFrom as importForeign } from '../../maintenance/import-from.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { InvalidArgumentError } from '../../model/errors.js';
 import { decodeExactly } from '../../model/exact-json.js';
-import type { ImportProgress } from '../../model/progress.js';
+import type { ImportResult } from '../../model/results.js';
 import { connectForeign } from '../connect.js';
 import { inWords, openFile } from '../files.js';
 import { Progress } from '../progress.js';
@@ -87,7 +87,7 @@ async function importFile(
   const progress = new Progress((await opened?.stat())?.size);
   let bytes = 0;
   input.on('data', (chunk: string | Buffer) => (bytes += chunk.length));
-  const show = (done: ImportProgress) => progress.show(bytes, written(done));
+  const show = (done: ImportResult) => progress.show(bytes, written(done));
   const options = {
     signal,
     batchSize,
@@ -153,7 +153,7 @@ async function importFrom(
 
 async function report(
   { terminal, signal }: Pick<Context, 'terminal' | 'signal'>,
-  done: ImportProgress,
+  done: ImportResult,
   read: number,
   isDryRun?: boolean,
 ): Promise<CommandResult> {
@@ -164,5 +164,4 @@ async function report(
   return 'failed';
 }
 
-const written = ({ sessions, events }: ImportProgress) =>
-  `${counted(sessions, 'session')}, ${counted(events, 'event')}`;
+const written = ({ sessions, events }: ImportResult) => `${counted(sessions, 'session')}, ${counted(events, 'event')}`;

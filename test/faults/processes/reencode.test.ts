@@ -89,9 +89,9 @@ test.each(databasesOfUrls())(
       await maintenance.reencode();
       await kill(appending.child);
       const isDone = async () => {
-        const { rewritten, skipped, unreadable } = await maintenance.reencode();
+        const { texts, skipped, unreadable } = await maintenance.reencode();
         expect(unreadable).toBe(0);
-        return rewritten === 0 && skipped === 0;
+        return texts === 0 && skipped === 0;
       };
       while (!(await isDone())) continue;
 

@@ -89,7 +89,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect([await orm.em.fork().count(AdkSession), await orm.em.fork().count(AdkUserState)]).toEqual([0, 0]);
   },
   'docs/maintenance.md Export and import': async ({ other }, { written }) => {
-    expect(written).toEqual({ sessions: 1, events: 1, records: 3 });
+    expect(written).toEqual({ sessions: 1, events: 1, records: 3, refused: 0 });
     expect(await other.em.fork().count(AdkEvent)).toBe(1);
   },
   "docs/migrate-from.md From ADK's own stores": async ({ service }, { planned, imported }) => {

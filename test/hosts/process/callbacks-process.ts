@@ -92,12 +92,12 @@ async function main(): Promise<void> {
   });
   await observe('onProgress of reencode', async (onProgress) => {
     const codec = { name: 'none', encode: (data: Uint8Array) => ({ data }), decode: ({ data }: CodecData) => data };
-    const { rewritten } = await new SessionMaintenance(orm.em, { codec }).reencode({
+    const { texts } = await new SessionMaintenance(orm.em, { codec }).reencode({
       appName: 'app',
       dryRun: true,
       onProgress,
     });
-    return rewritten > 0;
+    return texts > 0;
   });
   await observe('onProgress of trim', async (onProgress) => {
     await service.appendEvent({ session, event: createEvent({}) });

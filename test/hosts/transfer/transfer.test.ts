@@ -9,7 +9,7 @@ import {
   SessionMaintenance,
   migrate,
   type EventRecord,
-  type ImportProgress,
+  type ImportResult,
   type SessionKey,
   type SessionRecord,
   type TransferRecord,
@@ -52,7 +52,7 @@ async function linesOf({ em }: Pick<MikroORM, 'em'>, filter = {}): Promise<strin
 
 const parsed = (lines: readonly string[]) => lines.map((line): unknown => JSON.parse(line));
 
-const importInto = (orm: MikroORM, lines: readonly string[], options = {}): Promise<ImportProgress> =>
+const importInto = (orm: MikroORM, lines: readonly string[], options = {}): Promise<ImportResult> =>
   new SessionMaintenance(orm.em).importSessions(parsed(lines), options);
 
 /** Fills a store with everything that a year leaves. */
@@ -330,7 +330,7 @@ test('L1 an import that was interrupted is made whole by the same import', async
   for (const count of [1, 2, 5, 120, 300, lines.length - 1]) {
     const to = await emptyStore('sqlite');
     const stop = new AbortController();
-    const onProgress = ({ records }: ImportProgress) => {
+    const onProgress = ({ records }: ImportResult) => {
       if (records === count) stop.abort();
     };
     await importInto(to, lines, { batchSize: 50, signal: stop.signal, onProgress });
