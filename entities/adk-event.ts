@@ -1,7 +1,7 @@
 import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
 import { KEY_LENGTHS } from '../src/model/keys.js';
 import { AdkSession } from './adk-session.js';
-import { optionalJson, key, time } from './columns.js';
+import { optionalJson, key, text, time } from './columns.js';
 import { withCollatedType, withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
@@ -26,6 +26,8 @@ export const adkEvent = ({ named, table }: Naming) =>
         timestamp: time('timestamp'),
         /** The event as ADK has it; null where it is kept in parts, see `AdkEventPart`. */
         data: optionalJson('data'),
+        /** JSON: the keys of its delta that lost to an earlier event, which was written later (contract A8); null for nearly all. */
+        superseded: text('superseded').nullable(),
         /** Its position among the events of all sessions; null until a reader of the log has numbered it. */
         position: p.bigint('number').fieldName('position').nullable(),
       },

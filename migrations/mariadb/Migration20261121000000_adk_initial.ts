@@ -45,6 +45,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id varchar(191) collate utf8mb4_nopad_bin not null,
       timestamp double not null,
       data longtext null,
+      superseded longtext null,
       position bigint null,
       primary key (app_name, user_id, session_id, seq),
       unique adk_events_event_id (app_name, user_id, session_id, event_id),

@@ -50,6 +50,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id varchar(191) collate "C" not null,
       timestamp double precision not null,
       data json null,
+      superseded text null,
       position bigint null,
       constraint adk_events_pkey primary key (app_name, user_id, session_id, seq),
       constraint adk_events_event_id unique (app_name, user_id, session_id, event_id),

@@ -44,6 +44,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       event_id text not null,
       timestamp double not null,
       data text null,
+      superseded text null,
       position bigint null,
       primary key (app_name, user_id, session_id, seq),
       constraint adk_events_session foreign key (app_name, user_id, session_id)

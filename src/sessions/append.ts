@@ -11,7 +11,7 @@ import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { passingOf } from '../model/failures.js';
-import { byScope, setOwn, type StateEntry } from '../model/state.js';
+import { byScope, setOwn } from '../model/state.js';
 import { readEvents, readState } from './damage.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
@@ -218,10 +218,11 @@ export class Appender {
     const [{ handle: first, key }] = appends;
     const revision = revisionOf(first);
     if (!revision) return false;
-    const winning = new Map(appends.map(({ handle }) => [handle, winningWrites(handle.state)]));
-    const events = appends.flatMap(({ handle, pending }) =>
-      pending.map((event) => ({ ...event, handle, state: winning.get(handle)?.(event) ?? [] })),
-    );
+    const weighings = new Map(appends.map(({ handle }) => [handle, weighing(handle.state)]));
+    const events = appends.flatMap(({ handle, pending }) => {
+      const weigh = weighings.get(handle);
+      return weigh ? pending.map((event) => ({ handle, ...weigh(event) })) : [];
+    });
     let lastSeq: number | undefined;
     try {
       lastSeq = await this.#writeBatch(key, { ...revision, seq: undefined }, events, outcome);
@@ -232,7 +233,7 @@ export class Appender {
     }
     if (lastSeq === undefined) return false;
     await this.#calls.announcer.announce();
-    for (const handle of winning.keys()) await this.#takeOver({ handle, key }, events, revision, lastSeq);
+    for (const handle of weighings.keys()) await this.#takeOver({ handle, key }, events, revision, lastSeq);
     return true;
   }
 
@@ -313,8 +314,7 @@ export class Appender {
     if (tentativeOf(handle)) await this.#settle(append);
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(append));
-    const winning = winningWrites(handle.state);
-    const events = pending.map((event) => ({ ...event, state: winning(event) }));
+    const events = pending.map(weighing(handle.state));
     const appended = await this.#write(key, events, revision, outcome);
     await this.#calls.announcer.announce();
 
@@ -433,12 +433,15 @@ export class Appender {
   }
 }
 
-/** @returns what gives of events, one after the other, the writes that count (contract A8). */
-function winningWrites(state: Record<string, unknown>): (event: PendingEvent) => readonly StateEntry[] {
-  const winning = winningKeys(state);
-  return ({ delta, writes }) => {
-    const keys = winning(delta);
-    return writes.filter(({ key }) => keys.has(key));
+/** @returns what tells, of events one after the other, which of their writes count (contract A8). */
+function weighing(handleState: Record<string, unknown>): (event: PendingEvent) => AppendedEvent {
+  const winning = winningKeys(handleState);
+  return (event) => {
+    const keys = winning(event.delta);
+    const state = event.writes.filter(({ key }) => keys.has(key));
+    if (state.length === event.writes.length) return { ...event, state };
+    const lost = event.writes.flatMap(({ key }) => (keys.has(key) ? [] : [key]));
+    return { ...event, state, stored: { ...event.stored, superseded: JSON.stringify(lost) } };
   };
 }
 

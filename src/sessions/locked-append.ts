@@ -1,7 +1,7 @@
 import type { Outcome } from '../database/calls/database.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
-import { encodedBatch } from '../database/stores/event-store.js';
+import { encodedBatch, keysIn } from '../database/stores/event-store.js';
 import type { EventContent } from '../database/stores/session-reader.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -156,7 +156,8 @@ export class LockedAppend {
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
     const session = { ...this.#session, origin };
-    await this.#stores.events.replace(sql, session, existing.seq, stored);
+    const content = { ...stored, superseded: await this.#supersededAgain(sql, existing.seq, stored) };
+    await this.#stores.events.replace(sql, session, existing.seq, content);
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     await this.#stores.state.set(sql, session, byScope(changed), { ownOnly: !isNewest || !event });
     await this.#stores.changes.recordRewriting(sql, {
@@ -164,6 +165,14 @@ export class LockedAppend {
       left: await this.#left(sql, session, [...Object.keys(before), ...state.map(({ key }) => key)]),
     });
     if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
+  }
+
+  /** What has lost since the event was appended has lost to a later one, and was the value until then. */
+  async #supersededAgain(sql: Sql, seq: number, { superseded }: StoredEvent): Promise<string | undefined> {
+    if (superseded === undefined) return undefined;
+    const before = await this.#stores.events.superseded(sql, this.#session, { from: seq, upTo: seq });
+    const again = keysIn(superseded).filter((key) => before.get(seq)?.includes(key));
+    return again.length > 0 ? JSON.stringify(again) : undefined;
   }
 
   /** @returns the values of some keys in the session's own state, unless one cannot be read, and the keys that it does not have. */

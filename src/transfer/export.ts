@@ -98,10 +98,13 @@ async function* exportApp(
   }
 }
 
+/** The record of an event without its session's key and its number. */
+type EventContent = Omit<EventRecord, 'type' | 'seq' | keyof SessionKey>;
+
 /** A session, while it is in memory. */
 interface WholeSession {
   record: SessionRecord;
-  /** The records of its events without its key and their numbers, in their order, JSON of an array each, compressed. */
+  /** `EventContent` of its events, in their order, JSON of an array each, compressed. */
   batches: Buffer[];
 }
 
@@ -122,7 +125,7 @@ async function* exportSession(
   yield record;
   let seq = record.firstSeq;
   for (const batch of batches) {
-    const events = JSON.parse((await inflate(batch)).toString()) as Pick<EventRecord, 'event' | 'encoded'>[];
+    const events = JSON.parse((await inflate(batch)).toString()) as EventContent[];
     for (const event of events) yield { type: 'event', ...key, seq: seq++, ...event };
   }
 }
@@ -182,12 +185,16 @@ async function eventContents(
     key,
     encoded.map(({ seq }) => seq),
   );
+  const [from, upTo] = [events[0]?.seq ?? 0, events.at(-1)?.seq ?? 0];
+  const superseded = await stores.events.superseded(sql, key, { from, upTo });
   return events.map(({ seq, json }) => {
     const text = json ?? undefined;
     const head = heads.get(seq);
-    if (text !== undefined && head && isWhole(text)) return JSON.stringify({ event: head, encoded: text });
+    const lost = superseded.has(seq) ? `,"superseded":${JSON.stringify(superseded.get(seq))}` : '';
+    if (text !== undefined && head && isWhole(text))
+      return `{"event":${JSON.stringify(head)},"encoded":${JSON.stringify(text)}${lost}}`;
     if (!decodeEvent(text)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
-    return `{"event":${text}}`;
+    return `{"event":${text}${lost}}`;
   });
 }
 

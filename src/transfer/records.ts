@@ -94,6 +94,8 @@ export interface EventRecord extends SessionKey {
   event: { id: string; timestamp: number } & Record<string, unknown>;
   /** The event as a codec has stored it. */
   encoded?: string;
+  /** The keys of its state delta that lost to an earlier event, which was written later. */
+  superseded?: readonly string[];
 }
 
 /** A line of an export. */
@@ -156,7 +158,11 @@ const CHECKS = {
     'lastSeq',
     'state',
   ),
-  event: object<EventRecord>({ type: anything, ...session, seq: seqFrom(1), event: aRecord, encoded }, 'seq', 'event'),
+  event: object<EventRecord>(
+    { type: anything, ...session, seq: seqFrom(1), event: aRecord, encoded, superseded: strings },
+    'seq',
+    'event',
+  ),
 };
 const checkState = object<StateRecord>(
   { key: aString, value: anything, encoded, eventId: nullable(aString) },
@@ -280,14 +286,15 @@ function storable(record: TransferRecord): StorableRecord {
       return { type, owner, state: storableState(record.state, 'session', owner), session: record };
     }
     case 'event': {
-      const { seq, event } = record;
+      const { seq, event, superseded } = record;
       aString(event.id, 'event.id');
       aTime(event.timestamp, 'event.timestamp');
       const owner = ownerOf(record);
       checkKeys({ ...owner, eventId: event.id });
       // Whoever makes a file or another store could write what ADK trusts. ADK takes it from events of another store, too.
       const json = record.encoded ?? encode(withoutInternalMetadata(event), 'event').json;
-      return { type, owner, event: { seq, id: event.id, timestamp: event.timestamp, json } };
+      const lost = superseded && { superseded: JSON.stringify(superseded) };
+      return { type, owner, event: { seq, id: event.id, timestamp: event.timestamp, json, ...lost } };
     }
   }
 }

@@ -1,6 +1,6 @@
 import { BaseSessionService, State, type Event, type Session } from '@google/adk';
 import { ConnectionException } from '@mikro-orm/core';
-import { MikroOrmSessionService } from '../../src/index.js';
+import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
 import { APPEND_RULES } from '../../packages/session-contract/src/append-rules.js';
 import { CALLER_RULES } from '../../packages/session-contract/src/caller-rules.js';
 import { discreet } from '../../packages/session-contract/src/checks.js';
@@ -87,6 +87,43 @@ runnerSuite.own('A8', 'it wins among events that are written together', async ({
     expect((await stored(keyOf(session)))?.state).toEqual({ k: 'second' });
   }
 });
+
+runnerSuite.own(
+  'A8',
+  'the row of an event, and each copy of it, names the keys that lost to an earlier event',
+  async ({ app, orm, service, create, append, query }) => {
+    const superseded = async ({ id }: Session) =>
+      (
+        await query<{ superseded: string | null }>(
+          'select superseded from adk_events where app_name = ? and session_id = ? order by seq',
+          [app, id],
+        )
+      ).map((row) => row.superseded);
+    const session = await create();
+    const [older, newer] = ['older', 'newer'].map((value) => {
+      const event = eventOf();
+      new State({}, event.actions.stateDelta).set('k', value);
+      return event;
+    }) as [Event, Event];
+    await service.appendEvents({ session, events: [newer, older] });
+    await append(session, { delta: { k: 'newest' } });
+    expect(await superseded(session)).toEqual([null, '["k"]', null]);
+    // The first one has lost to a later event: it counts until then.
+    newer.author = older.author = 'another';
+    await service.appendEvents({ session, events: [newer, older] });
+    expect(await superseded(session)).toEqual([null, '["k"]', null]);
+    expect(await superseded(await service.forkSession(keyOf(session), { at: 2 }))).toEqual([null, '["k"]']);
+
+    const maintenance = new SessionMaintenance(orm.em);
+    const records = [];
+    for await (const record of maintenance.exportSessions({ appName: app }))
+      if ('sessionId' in record && record.sessionId === session.id) records.push({ ...record, sessionId: 'imported' });
+    await maintenance.importSessions(records);
+    expect(await superseded({ ...session, id: 'imported' })).toEqual([null, '["k"]', null]);
+    await append(session, { id: older.id, delta: { k: 'now' } });
+    expect(await superseded(session)).toEqual([null, null, null]);
+  },
+);
 
 runnerSuite.own('A9', 'nor does one that the database fails', async ({ orm, service, create, fresh }) => {
   const session = await create();

@@ -12,6 +12,8 @@ export interface StoredEvent {
   id: string;
   timestamp: number;
   json: string;
+  /** JSON of the keys of its delta that lost to an earlier event (contract A8); absent for nearly all. */
+  superseded?: string | undefined;
 }
 
 /** What an append requires of the session's lease (contract H2). */

@@ -100,12 +100,10 @@ export const mariadb: Dialect = {
 
       async write(sql, batch) {
         const condition = appendCondition(batch, mariadb.sql);
-        const events = batch.events.map(({ id, timestamp, json }, i) => [
+        const events = batch.events.map(({ id, timestamp, json, superseded = null }, i) => [
           ...sessionValues(batch.session),
           batch.events.length - 1 - i,
-          id,
-          timestamp,
-          json,
+          ...[id, timestamp, json, superseded],
         ]);
         const states = SCOPES.map((scope) =>
           batch.state[scope].map(({ key, json, eventId }) => [
@@ -129,7 +127,7 @@ export const mariadb: Dialect = {
   },
 };
 
-/** A statement has 65,535 values at most, and a row seven. */
+/** A statement has 65,535 values at most, and a row eight. */
 const MAX_ROWS = 8_000;
 
 function rowCount({ events, state }: AppendBatch): number {
@@ -160,7 +158,7 @@ function blockText(tables: Tables, where: string, events: number, { state }: App
       select null as last_seq;
     else
       ${insertIntoEvents(tables)}
-        values ${Array(events).fill('(?, ?, ?, last_insert_id() - ?, ?, ?, ?)').join(', ')};
+        values ${Array(events).fill('(?, ?, ?, last_insert_id() - ?, ?, ?, ?, ?)').join(', ')};
       ${SCOPES.filter((scope) => state[scope].length > 0)
         .map(upsert)
         .join('\n')}

@@ -38,6 +38,7 @@ export function appendInOneStatement(tables: Tables, dialectSql: DialectSql): On
         textArray(batch.events.map((event) => event.id)),
         textArray(batch.events.map((event) => String(event.timestamp))),
         textArray(batch.events.map((event) => event.json)),
+        textArray(batch.events.map((event) => event.superseded ?? NOT_SUPERSEDED)),
         ...scopes.flatMap((scope) => [
           ...ownerValues(batch.session, scope),
           textArray(batch.state[scope].map((entry) => entry.key)),
@@ -52,8 +53,11 @@ export function appendInOneStatement(tables: Tables, dialectSql: DialectSql): On
   };
 }
 
-/** In place of a number that may be any. It is no null, which the host may have switched off in arrays. */
+/** Stands for any number. Not null: the host may have set `array_nulls = off`. */
 const ANY = -1;
+
+/** Stands for null, for the same reason. */
+const NOT_SUPERSEDED = '';
 
 /** Writes appends to several sessions as `appendInOneStatement` does, and skips the sessions that somebody has locked. */
 function appendsTogether(tables: Tables, dialectSql: DialectSql): AppendsTogether {
@@ -72,12 +76,19 @@ function appendsTogether(tables: Tables, dialectSql: DialectSql): AppendsTogethe
         ]),
       );
       const events = batches.flatMap(({ events }, i) =>
-        events.map(({ id, timestamp, json }, j) => [i, j + 1, id, timestamp, json]),
+        events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED }, j) => [
+          i,
+          j + 1,
+          id,
+          timestamp,
+          json,
+          superseded,
+        ]),
       );
       const state = batches.flatMap(({ state }, i) =>
         state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
       );
-      const values = [appNames, ...sessions, ...columns(5, events), ...columns(4, state)];
+      const values = [appNames, ...sessions, ...columns(6, events), ...columns(4, state)];
       const rows = await sql.all<{ number: number; last_seq: number }>(text, values);
       const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
       return batches.map((_, i) => lastSeqs.get(i));
@@ -93,8 +104,8 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
     )`,
     `events as (
       ${insertIntoEvents(tables)}
-      select ?, ?, ?, last_seq - ? + number, id, at, data::json
-      from taken, unnest(?::text[], ?::float8[], ?::text[]) with ordinality as appended (id, at, data, number)
+      select ?, ?, ?, last_seq - ? + number, id, at, data::json, nullif(lost, '')
+      from taken, unnest(?::text[], ?::float8[], ?::text[], ?::text[]) with ordinality as appended (id, at, data, lost, number)
     )`,
     ...scopes.map((scope) => {
       const table = stateTable(tables, scope);
@@ -135,9 +146,9 @@ function togetherText(tables: Tables, sql: DialectSql): string {
       returning ${sessionColumnsOf('s')}, number, last_seq - events as before, last_seq
     ), events as (
       ${insertIntoEvents(tables)}
-      select ${SESSION_COLUMNS}, before + nth, id, at, data::json
-      from taken join unnest(?::int[], ?::int[], ?::text[], ?::float8[], ?::text[])
-        as appended (number, nth, id, at, data) using (number)
+      select ${SESSION_COLUMNS}, before + nth, id, at, data::json, nullif(lost, '')
+      from taken join unnest(?::int[], ?::int[], ?::text[], ?::float8[], ?::text[], ?::text[])
+        as appended (number, nth, id, at, data, lost) using (number)
     ), session_state as (
       ${insertIntoState(tables, 'session')}
       select ${SESSION_COLUMNS}, key, value::json, event_id

@@ -138,9 +138,9 @@ export function insertIntoState(tables: Tables, scope: Scope): string {
   return `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id)`;
 }
 
-/** Inserts events; takes `sessionValues`, number, id, timestamp and JSON for each row. */
+/** Inserts events; takes `sessionValues`, number, id, timestamp, JSON and the superseded keys for each row. */
 export function insertIntoEvents({ events }: Tables): string {
-  return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data)`;
+  return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded)`;
 }
 
 /**

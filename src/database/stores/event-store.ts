@@ -1,4 +1,5 @@
 import { ofEvent, type KnownSession } from '../../model/codec.js';
+import { decode } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import { appendCondition } from '../dialects/session-row.js';
@@ -13,7 +14,7 @@ import {
   sessionValues,
   type Tables,
 } from '../sql/tables.js';
-import { numberOf, optionalTextOf } from '../sql/row-values.js';
+import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import type { EventParts, UnderLock } from './event-parts.js';
 import { packets } from './packets.js';
 import { contentOf, type EventContent } from './session-reader.js';
@@ -81,9 +82,10 @@ export class EventStore {
     );
   }
 
-  async #replace(sql: Sql, session: SessionKey, seq: number, { timestamp, json }: StoredEvent): Promise<void> {
+  async #replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
+    const { timestamp, json, superseded = null } = event;
     const inParts = this.#parts.areNeededFor(json);
-    await sql.run(this.#text.update, [timestamp, inParts ? null : json, ...sessionValues(session), seq]);
+    await sql.run(this.#text.update, [timestamp, inParts ? null : json, superseded, ...sessionValues(session), seq]);
     if (inParts) await this.#parts.insert(sql, session, seq, json);
     else await this.#parts.delete(sql, session, seq);
   }
@@ -136,6 +138,19 @@ export class EventStore {
     return true;
   }
 
+  /** @returns the keys of events' deltas that lost to earlier events (contract A8), by the numbers of the events. */
+  async superseded(
+    sql: Sql,
+    session: SessionKey,
+    { from, upTo }: { from: number; upTo: number },
+  ): Promise<Map<number, readonly string[]>> {
+    const rows = await sql.all<{ seq: number; superseded: string }>(this.#text.selectSuperseded, [
+      ...sessionValues(session),
+      ...[from, upTo],
+    ]);
+    return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
+  }
+
   /** Inserts events from a number on, for the caller that holds the session's lock. */
   async insert(sql: Sql, session: KnownSession, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
     const encoded = sql.texts.all(() => events.map((event) => encodedEvent(sql.texts, session, event)));
@@ -149,21 +164,24 @@ export class EventStore {
       session,
       numbered.filter((event) => !this.#parts.areNeededFor(event.json)),
     )) {
-      const values = packet.flatMap(({ seq, id, timestamp, json }) => [
+      const values = packet.flatMap(({ seq, id, timestamp, json, superseded = null }) => [
         ...sessionValues(session),
-        seq,
-        id,
-        timestamp,
-        json,
+        ...[seq, id, timestamp, json, superseded],
       ]);
       await sql.run(`${this.#text.insert} ${placeholderRows(packet.length, values.length / packet.length)}`, values);
     }
     for (const event of numbered.filter((event) => this.#parts.areNeededFor(event.json))) {
-      const row = [...sessionValues(session), event.seq, event.id, event.timestamp, null];
+      const row = [...sessionValues(session), event.seq, event.id, event.timestamp, null, event.superseded ?? null];
       await sql.run(`${this.#text.insert} ${placeholderRows(1, row.length)}`, row);
       await this.#parts.insert(sql, session, event.seq, event.json);
     }
   }
+}
+
+/** What somebody else has stored there counts for nothing. */
+export function keysIn(superseded: string): string[] {
+  const keys = decode(superseded)?.value;
+  return Array.isArray(keys) ? keys.filter((key) => typeof key === 'string') : [];
 }
 
 /** Within `texts.all`. */
@@ -219,9 +237,10 @@ function texts({ sql }: Dialect, tables: Tables) {
       selectOne: `select ${event}, ${originOf(tables, 'e')} as origin
         from ${events} as e where ${SESSION_WHERE} and event_id = ?`,
     },
+    selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq >= ? and seq <= ? and superseded is not null`,
     underLock: sql.underLock,
-    copy: [copy(events, 'seq, event_id, timestamp, data'), copy(eventParts, 'seq, part, text')],
+    copy: [copy(events, 'seq, event_id, timestamp, data, superseded'), copy(eventParts, 'seq, part, text')],
     deleteAfter: `${sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE} and seq > ?`,
-    update: `update ${events} set timestamp = ?, data = ? where ${SESSION_WHERE} and seq = ?`,
+    update: `update ${events} set timestamp = ?, data = ?, superseded = ? where ${SESSION_WHERE} and seq = ?`,
   };
 }
