@@ -100,6 +100,7 @@ export function inWordsOfUrl({ url }: Pick<Context, 'url'>, message: string): st
     .replace(/'dbName' or 'clientUrl' in the config of MikroORM/, 'the name of the database in --url')
     .replace(/'pool\.max' in the config of MikroORM/, "'pool.max' of your services")
     .replace(/('driverOptions' )?in the config of MikroORM/, (_, options) => (options ? '--url' : 'in --url'))
+    .replace('with the option tablePrefix of adkEntities (and of adkMigrations)', 'with --config instead of --url')
     .replace(/npx adk-mikro-orm migrate/, '$& --url …')
     .replace(/, or '?npx mikro-orm migration:up'?( with adkMigrations\(…\) in your config)?/, '');
 }

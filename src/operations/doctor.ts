@@ -42,7 +42,7 @@ const MOST = 10_000;
 const MOST_NAMED = 10;
 
 /**
- * Checks everything that has to be right, and advises what to do about what is not. Nothing is written.
+ * Checks everything that has to be right, and advises what to do about what is not. It changes no table.
  *
  * @param options.readsAll false leaves out the checks that read the keys of all events and changes.
  */

@@ -64,6 +64,16 @@ describe.each(databases)('on %s', (name) => {
     expect(await json(['migrate', '--url', url])).toEqual({ migrations: [] });
     expect(await json(['migrate', '--dry-run', '--url', url])).toEqual({ migrations: [], statements: [] });
 
+    const execute = (statement: string) => orm.em.getConnection().execute(statement);
+    await execute('alter table adk_projections rename to kept');
+    await execute('create table adk_projections (other int)');
+    expect(await run(['doctor', '--url', url])).toMatchObject({
+      code: 1,
+      out: expect.stringContaining('give ours other names with --config instead of --url'),
+    });
+    await execute('drop table adk_projections');
+    await execute('alter table kept rename to adk_projections');
+
     const session = await conversation(orm);
     const findings: { check: string; state: string }[] = await json(['doctor', '--url', url]);
     expect(findings.filter(({ state }) => state === 'wrong')).toEqual([]);
