@@ -12,7 +12,14 @@ interface ColumnTypes {
   selectJson?(column: string): string;
   /** Of text of any length. */
   text: string;
+  /** Of bytes of any length. */
+  bytes: string;
+  /** Selects them in a form that no setting changes; left out where the driver gives the bytes. */
+  selectBytes?(column: string): string;
 }
+
+/** The `text` and `blob` of MySQL and MariaDB end at 64 KB. */
+const LONG = { json: 'longtext', text: 'longtext', bytes: 'longblob' };
 
 /**
  * The collations are binary and without padding: with a server's default collation `alice`, `Alice`, `alice ` and `alicé` can be
@@ -20,17 +27,19 @@ interface ColumnTypes {
  * indexes.
  */
 const COLUMN_TYPES: Readonly<Record<DialectName, ColumnTypes>> = {
-  sqlite: { key: () => 'text', json: 'text', text: 'text' },
+  sqlite: { key: () => 'text', json: 'text', text: 'text', bytes: 'blob' },
   postgresql: {
     key: (length) => `varchar(${length}) collate "C"`,
     json: 'json',
     // node-postgres parses a json column itself: then "5" and 5 become the same value, and so do JSON's null and SQL's.
     selectJson: (column) => `${column}::text`,
     text: 'text',
+    bytes: 'bytea',
+    // `bytea_output` decides how the server writes a bytea.
+    selectBytes: (column) => `encode(${column}, 'base64')`,
   },
-  // The `text` of MySQL and MariaDB ends at 64 KB.
-  mysql: { key: (length) => `varchar(${length}) collate utf8mb4_0900_bin`, json: 'longtext', text: 'longtext' },
-  mariadb: { key: (length) => `varchar(${length}) collate utf8mb4_nopad_bin`, json: 'longtext', text: 'longtext' },
+  mysql: { key: (length) => `varchar(${length}) collate utf8mb4_0900_bin`, ...LONG },
+  mariadb: { key: (length) => `varchar(${length}) collate utf8mb4_nopad_bin`, ...LONG },
 };
 
 /** Of a database that is not supported, those of SQLite: what refuses it comes later. */
@@ -82,6 +91,24 @@ class LongTextType extends Type<string, string> {
   }
 }
 
+class BytesType extends Type<Uint8Array, unknown> {
+  override compareAsType(): string {
+    return 'Buffer';
+  }
+
+  override convertToJSValueSQL(column: string, platform: Platform): string {
+    return typesOf(platform).selectBytes?.(column) ?? column;
+  }
+
+  override convertToJSValue(value: unknown): Uint8Array {
+    return typeof value === 'string' ? Buffer.from(value, 'base64') : (value as Uint8Array);
+  }
+
+  override getColumnType(_prop: EntityProperty, platform: Platform): string {
+    return typesOf(platform).bytes;
+  }
+}
+
 // `fieldName`, not its alias `name`: where `name` equals the name of the property, MikroORM ignores it and uses the host's
 // naming strategy.
 export const key = (column: string, length: number) =>
@@ -93,6 +120,10 @@ export const optionalJson = (column: string) =>
   p.type(OptionalJsonTextType).fieldName(column).$type<unknown>().nullable();
 
 export const text = (column: string) => p.type(LongTextType).fieldName(column).$type<string>();
+
+export const bytes = (column: string) => p.type(BytesType).fieldName(column).$type<Uint8Array>();
+
+export const optionalBytes = (column: string) => bytes(column).nullable();
 
 /** Milliseconds since 1970 with their fraction, in the only type that gives a JavaScript number back exactly (contract C3). */
 export const time = (column: string) => p.double().fieldName(column);

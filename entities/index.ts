@@ -4,6 +4,9 @@
  * @module adk-mikro-orm/entities
  */
 import { adkAppState } from './adk-app-state.js';
+import { adkArtifact } from './adk-artifact.js';
+import { adkArtifactPart } from './adk-artifact-part.js';
+import { adkArtifactVersion } from './adk-artifact-version.js';
 import { adkChange } from './adk-change.js';
 import { adkCounter } from './adk-counter.js';
 import { adkEvent } from './adk-event.js';
@@ -16,6 +19,9 @@ import { InvalidArgumentError } from '../src/model/errors.js';
 import { naming, type AdkEntityOptions } from './naming.js';
 
 export { AdkAppState } from './adk-app-state.js';
+export { AdkArtifact } from './adk-artifact.js';
+export { AdkArtifactPart } from './adk-artifact-part.js';
+export { AdkArtifactVersion } from './adk-artifact-version.js';
 export { AdkChange } from './adk-change.js';
 export { AdkCounter } from './adk-counter.js';
 export { AdkEvent } from './adk-event.js';
@@ -47,6 +53,9 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkChange(names),
     adkCounter(names),
     adkProjection(names),
+    adkArtifact(names),
+    adkArtifactVersion(names),
+    adkArtifactPart(names),
   ]);
 }
 

@@ -116,9 +116,49 @@ export class Migration20261121000000_adk_initial extends Migration {
       update_time double not null,
       primary key (name)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
+
+    this.addSql(`create table if not exists adk_artifacts (
+      app_name varchar(128) collate utf8mb4_0900_bin not null,
+      user_id varchar(191) collate utf8mb4_0900_bin not null,
+      session_id varchar(191) collate utf8mb4_0900_bin not null,
+      filename varchar(255) collate utf8mb4_0900_bin not null,
+      last_version int not null,
+      update_time double not null,
+      primary key (app_name, user_id, session_id, filename)
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
+
+    this.addSql(`create table if not exists adk_artifact_versions (
+      app_name varchar(128) collate utf8mb4_0900_bin not null,
+      user_id varchar(191) collate utf8mb4_0900_bin not null,
+      session_id varchar(191) collate utf8mb4_0900_bin not null,
+      filename varchar(255) collate utf8mb4_0900_bin not null,
+      version int unsigned not null,
+      info longtext not null,
+      data longblob null,
+      create_time double not null,
+      primary key (app_name, user_id, session_id, filename, version),
+      constraint adk_artifact_versions_artifact foreign key (app_name, user_id, session_id, filename)
+        references adk_artifacts (app_name, user_id, session_id, filename) on update no action on delete cascade
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
+
+    this.addSql(`create table if not exists adk_artifact_parts (
+      app_name varchar(128) collate utf8mb4_0900_bin not null,
+      user_id varchar(191) collate utf8mb4_0900_bin not null,
+      session_id varchar(191) collate utf8mb4_0900_bin not null,
+      filename varchar(255) collate utf8mb4_0900_bin not null,
+      version int unsigned not null,
+      part int unsigned not null,
+      data longblob not null,
+      primary key (app_name, user_id, session_id, filename, version, part),
+      constraint adk_artifact_parts_version foreign key (app_name, user_id, session_id, filename, version)
+        references adk_artifact_versions (app_name, user_id, session_id, filename, version) on update no action on delete cascade
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_artifact_parts');
+    this.addSql('drop table if exists adk_artifact_versions');
+    this.addSql('drop table if exists adk_artifacts');
     this.addSql('drop table if exists adk_projections');
     this.addSql('drop table if exists adk_changes');
     this.addSql('drop table if exists adk_counters');

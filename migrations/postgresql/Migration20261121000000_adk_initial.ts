@@ -122,9 +122,52 @@ export class Migration20261121000000_adk_initial extends Migration {
       update_time double precision not null,
       constraint adk_projections_pkey primary key (name)
     )`);
+
+    this.addSql(`create table if not exists adk_artifacts (
+      app_name varchar(128) collate "C" not null,
+      user_id varchar(191) collate "C" not null,
+      session_id varchar(191) collate "C" not null,
+      filename varchar(255) collate "C" not null,
+      last_version int not null,
+      update_time double precision not null,
+      constraint adk_artifacts_pkey primary key (app_name, user_id, session_id, filename)
+    )`);
+
+    this.addSql(`create table if not exists adk_artifact_versions (
+      app_name varchar(128) collate "C" not null,
+      user_id varchar(191) collate "C" not null,
+      session_id varchar(191) collate "C" not null,
+      filename varchar(255) collate "C" not null,
+      version int not null,
+      info json not null,
+      data bytea null,
+      create_time double precision not null,
+      constraint adk_artifact_versions_pkey primary key (app_name, user_id, session_id, filename, version),
+      constraint adk_artifact_versions_artifact foreign key (app_name, user_id, session_id, filename)
+        references adk_artifacts (app_name, user_id, session_id, filename) on update no action on delete cascade
+    )`);
+
+    this.addSql(`create table if not exists adk_artifact_parts (
+      app_name varchar(128) collate "C" not null,
+      user_id varchar(191) collate "C" not null,
+      session_id varchar(191) collate "C" not null,
+      filename varchar(255) collate "C" not null,
+      version int not null,
+      part int not null,
+      data bytea not null,
+      constraint adk_artifact_parts_pkey primary key (app_name, user_id, session_id, filename, version, part),
+      constraint adk_artifact_parts_version foreign key (app_name, user_id, session_id, filename, version)
+        references adk_artifact_versions (app_name, user_id, session_id, filename, version) on update no action on delete cascade
+    )`);
+    // The server would try to compress what is mostly compressed already.
+    for (const table of ['adk_artifact_versions', 'adk_artifact_parts'])
+      this.addSql(`alter table ${table} alter column data set storage external`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_artifact_parts');
+    this.addSql('drop table if exists adk_artifact_versions');
+    this.addSql('drop table if exists adk_artifacts');
     this.addSql('drop table if exists adk_projections');
     this.addSql('drop table if exists adk_changes');
     this.addSql('drop table if exists adk_counters');

@@ -116,9 +116,49 @@ export class Migration20261121000000_adk_initial extends Migration {
       log_cursor text not null,
       update_time double not null
     )`);
+
+    this.addSql(`create table if not exists adk_artifacts (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      filename text not null,
+      last_version integer not null,
+      update_time double not null,
+      primary key (app_name, user_id, session_id, filename)
+    )`);
+
+    this.addSql(`create table if not exists adk_artifact_versions (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      filename text not null,
+      version integer not null,
+      info text not null,
+      data blob null,
+      create_time double not null,
+      primary key (app_name, user_id, session_id, filename, version),
+      constraint adk_artifact_versions_artifact foreign key (app_name, user_id, session_id, filename)
+        references adk_artifacts (app_name, user_id, session_id, filename) on update no action on delete cascade
+    )`);
+
+    this.addSql(`create table if not exists adk_artifact_parts (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      filename text not null,
+      version integer not null,
+      part integer not null,
+      data blob not null,
+      primary key (app_name, user_id, session_id, filename, version, part),
+      constraint adk_artifact_parts_version foreign key (app_name, user_id, session_id, filename, version)
+        references adk_artifact_versions (app_name, user_id, session_id, filename, version) on update no action on delete cascade
+    )`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_artifact_parts');
+    this.addSql('drop table if exists adk_artifact_versions');
+    this.addSql('drop table if exists adk_artifacts');
     this.addSql('drop table if exists adk_projections');
     this.addSql('drop table if exists adk_changes');
     this.addSql('drop table if exists adk_counters');

@@ -25,6 +25,7 @@ export const KEY_LENGTHS = {
   sessionId: 191,
   eventId: 191,
   stateKey: 255,
+  filename: 255,
   projectionName: 191,
 } as const;
 
@@ -40,6 +41,7 @@ const NAMES = {
   sessionId: 'session id',
   eventId: 'event id',
   stateKey: 'state key',
+  filename: 'filename',
   projectionName: 'name of the projection',
 } as const;
 

@@ -16,6 +16,9 @@ export { remember } from '../../packages/session-contract/src/checks.js';
 
 /** The tables, without their prefix, in an order in which they can be dropped. */
 export const TABLES = [
+  'artifact_parts',
+  'artifact_versions',
+  'artifacts',
   'changes',
   'counters',
   'projections',

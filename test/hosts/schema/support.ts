@@ -13,6 +13,9 @@ import { createDatabase, type TestDatabase } from '../../support/servers.js';
 
 export const TABLES = [
   'app_states',
+  'artifact_parts',
+  'artifact_versions',
+  'artifacts',
   'changes',
   'counters',
   'event_parts',

@@ -1,5 +1,8 @@
 /** Our tables, as a list in a statement. */
 export const TABLES = [
+  'artifacts',
+  'artifact_versions',
+  'artifact_parts',
   'changes',
   'counters',
   'projections',
