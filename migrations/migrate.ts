@@ -38,7 +38,7 @@ export async function migrate(orm: MikroORM): Promise<void> {
   refuseDroppingConfig(orm.config, orm.getMetadata(), options);
 
   await ormConnectionOf(em).open();
-  await new Database(em).refuseSettings();
+  await new Database(em).connections.refuseSettings();
   const connection = em.getConnection();
   await refuseChangedRows(connection);
   const driver = em.getDriver() as ConstructorParameters<typeof Migration>[0];

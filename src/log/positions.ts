@@ -1,6 +1,7 @@
 import type { LogHead } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { Outcome, Database } from '../database/calls/database.js';
+import type { Database } from '../database/calls/database.js';
+import type { Outcome } from '../database/calls/retry.js';
 import type { Failure } from '../model/failures.js';
 import type { HistoryEnd } from '../model/log-history.js';
 

@@ -1,5 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { Database, FromWork } from '../database/calls/database.js';
+import { Database } from '../database/calls/database.js';
+import { FromWork } from '../database/calls/public-error.js';
 import type { StoredProjection } from '../database/stores/projection-store.js';
 import { aFunction, anything, condition, object } from '../model/arguments.js';
 import { LogWentBackError } from '../model/errors.js';
@@ -251,7 +252,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
                 await tx.flush();
               } catch (error) {
                 // What passes is tried again; the rest is the host's own, and not to be taken for a failure of ours.
-                throw database.isPassing(error) ? error : new FromWork(error);
+                throw database.connections.isPassing(error) ? error : new FromWork(error);
               }
             });
           }),

@@ -78,6 +78,9 @@ export class StoredTexts {
   }
 }
 
+/** Without a codec: what is encoded cannot be read. */
+export const PLAIN = new StoredTexts(new TextCodec([]));
+
 /** Reads texts as they are stored, without a codec. */
 export const AS_STORED = new StoredTexts(new TextCodec([]), true);
 

@@ -1,5 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
-import { Database, type DatabaseOptions } from '../database/calls/database.js';
+import type { DatabaseOptions } from '../database/calls/connections.js';
+import { Database } from '../database/calls/database.js';
 import type { Run } from '../database/sql/sql.js';
 
 /** The tables, for a command that reads what no public method returns. */

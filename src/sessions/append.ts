@@ -1,7 +1,8 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { confirm } from '../database/calls/confirm.js';
-import type { Outcome, Database } from '../database/calls/database.js';
+import type { Database } from '../database/calls/database.js';
+import type { Outcome } from '../database/calls/retry.js';
 import type { AppendBatch } from '../database/dialects/dialect.js';
 import { isOpen } from '../database/orm/host-transaction.js';
 import { encodedBatch } from '../database/stores/event-store.js';
@@ -201,7 +202,7 @@ export class Appender {
   async #settle({ handle, key }: Append): Promise<void> {
     this.#refuseBesideTransaction(handle);
     const tentative = tentativeOf(handle);
-    if (!tentative || tentative.transaction === this.#database.joinedTransaction) return;
+    if (!tentative || tentative.transaction === this.#database.joined?.current) return;
     const areStored = await this.#database.run((sql) => this.#stores.events.hasAll(sql, key, tentative.events));
     setTentative(handle, undefined);
     if (areStored) return;
@@ -319,7 +320,7 @@ export class Appender {
     await this.#calls.announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
-    const transaction = this.#database.joinedTransaction;
+    const transaction = this.#database.joined?.current;
     if (transaction) {
       // An event that was stored before the transaction does not show whether it was committed.
       const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];

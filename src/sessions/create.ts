@@ -2,7 +2,7 @@ import type { CreateSessionRequest, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { confirm } from '../database/calls/confirm.js';
-import type { Outcome } from '../database/calls/database.js';
+import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/sql/sql.js';
 import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';

@@ -1,5 +1,5 @@
 import { confirm } from '../database/calls/confirm.js';
-import type { Outcome } from '../database/calls/database.js';
+import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/sql/sql.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';

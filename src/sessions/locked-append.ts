@@ -1,4 +1,4 @@
-import type { Outcome } from '../database/calls/database.js';
+import type { Outcome } from '../database/calls/retry.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
 import { encodedBatch, keysIn } from '../database/stores/event-store.js';

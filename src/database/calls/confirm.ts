@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { Outcome, Database } from './database.js';
+import type { Database } from './database.js';
+import type { Outcome } from './retry.js';
 
 /**
  * For a call that finds its work done by a try whose answer was lost: waits until that is where an acknowledged commit has

@@ -4,10 +4,11 @@ import { InvalidArgumentError, SchemaError } from '../../model/errors.js';
 import { passingOf } from '../../model/failures.js';
 import { Queues } from '../../model/queues.js';
 import type { Driver } from '../drivers/driver.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Sql } from '../sql/sql.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
-import { COMMAND, rolledBack, type ConnectionSource } from './connection.js';
-import { failureOf } from './failure-of.js';
+import { COMMAND, rolledBack } from './connection.js';
+import type { Connections } from './connections.js';
 
 /** The calls that join one physical transaction. */
 const calls = new Queues<object>();
@@ -21,7 +22,7 @@ interface Turn {
 const turns = new AsyncLocalStorage<Turn>();
 
 /** One connection while nothing else of ours is sent on it. */
-export interface JoinedConnection {
+interface JoinedConnection {
   readonly transaction: object;
   readonly driver: Driver;
   /** Comes before each statement: after the transaction it would be committed alone, or in what somebody else has begun. */
@@ -34,15 +35,13 @@ export interface JoinedConnection {
  */
 export class JoinedTransaction {
   readonly #em: EntityManager;
-  readonly #source: ConnectionSource;
-  readonly #dialect: Dialect;
+  readonly #connections: Connections;
   #wasIn: boolean;
 
   /** @param em is in the transaction when the calls are made. */
-  constructor(em: EntityManager, source: ConnectionSource, dialect: Dialect) {
+  constructor(em: EntityManager, connections: Connections) {
     this.#em = em;
-    this.#source = source;
-    this.#dialect = dialect;
+    this.#connections = connections;
     this.#wasIn = this.current !== undefined;
   }
 
@@ -82,14 +81,22 @@ export class JoinedTransaction {
   }
 
   /** Runs statements. Their work waits for nothing else, so that it never waits for itself. */
-  async run<T>(work: (connection: JoinedConnection) => Promise<T>): Promise<T> {
+  run<T>(work: (sql: Sql) => Promise<T>, texts?: StoredTexts): Promise<T> {
+    return this.#run(async (connection) => work(await this.#sql(connection, texts)));
+  }
+
+  #sql({ driver, refuseEnded: refuse }: JoinedConnection, texts?: StoredTexts): Promise<Sql> {
+    return this.#connections.checkedSql(driver, { texts, refuse });
+  }
+
+  async #run<T>(work: (connection: JoinedConnection) => Promise<T>): Promise<T> {
     const transaction = this.refuseEnded();
     const refuseEnded = () => {
       if (hasEnded(transaction)) throw ended();
     };
     return statementsOf(transaction, async () => {
       refuseEnded();
-      const driver = await this.#source.orm.ofTransaction(transaction);
+      const driver = await this.#connections.orm.ofTransaction(transaction);
       return work({ transaction, driver, refuseEnded });
     });
   }
@@ -101,8 +108,8 @@ export class JoinedTransaction {
    * @throws InsideTransactionError from a transaction that it begins beside this one.
    */
   async whole<T>(work: () => Promise<T>): Promise<T> {
-    const { explicitCommit } = this.#dialect.sql;
-    const transaction = await this.run(async ({ transaction, driver }) => {
+    const { explicitCommit } = this.#connections.dialect.sql;
+    const transaction = await this.#run(async ({ transaction, driver }) => {
       await this.#send(driver, 'savepoint adk_whole');
       const commit = () => this.#refuseRolledBack(driver, 'release savepoint adk_whole');
       if (explicitCommit) {
@@ -128,13 +135,13 @@ export class JoinedTransaction {
     try {
       await this.#send(driver, check);
     } catch (error) {
-      throw passingOf(failureOf(error, this.#dialect)) ? error : rolledBack();
+      throw passingOf(this.#connections.failureOf(error)) ? error : rolledBack();
     }
     if (driver.isInTransaction === false) throw rolledBack();
   }
 
   #send(driver: Driver, text: string) {
-    return this.#source.statements.send(driver, text, [], COMMAND);
+    return this.#connections.statements.send(driver, text, [], COMMAND);
   }
 
   /**
@@ -143,21 +150,22 @@ export class JoinedTransaction {
    * @param rollbackFailed is called with the error of the rollback: some errors end the whole transaction.
    */
   savepoint<T>(
-    work: (connection: JoinedConnection) => Promise<T>,
+    work: (sql: Sql) => Promise<T>,
     rollbackFailed: (error: unknown) => void,
+    texts?: StoredTexts,
   ): Promise<T> {
-    return this.run(async (connection) => {
+    return this.#run(async (connection) => {
       const { transaction, driver, refuseEnded } = connection;
       const command = (text: string) => {
         refuseEnded();
         return this.#send(driver, text);
       };
-      const { checkOpen } = this.#dialect.sql;
+      const { checkOpen } = this.#connections.dialect.sql;
       if (checkOpen !== undefined) beforeEnd(transaction, { commit: () => this.#refuseRolledBack(driver, checkOpen) });
       await command('savepoint adk');
       if (driver.isInTransaction === false) throw rolledBack();
       try {
-        const result = await work(connection);
+        const result = await work(await this.#sql(connection, texts));
         await command('release savepoint adk');
         return result;
       } catch (error) {

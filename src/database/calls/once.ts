@@ -3,9 +3,10 @@ import { randomBytes } from 'node:crypto';
 import type { ErrorContext } from '../../model/options.js';
 import { confirm } from './confirm.js';
 import type { Sql } from '../sql/sql.js';
-import type { AttemptOptions, Outcome, Database } from './database.js';
+import type { Database, TransactionOptions } from './database.js';
+import type { Outcome } from './retry.js';
 
-type OnceOptions = Pick<AttemptOptions, 'locksRowsOnly'>;
+type OnceOptions = Pick<TransactionOptions, 'locksRowsOnly'>;
 
 /**
  * Runs the transactions of one call, whose work must not be done again when the answer to a commit was lost: by then somebody

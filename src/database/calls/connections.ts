@@ -1,0 +1,172 @@
+import type { EntityManager } from '@mikro-orm/core';
+import { supportedDialect, type DialectName } from '../../../entities/dialect-name.js';
+import { SchemaError } from '../../model/errors.js';
+import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
+import { PLAIN, type StoredTexts } from '../../model/stored-texts.js';
+import type { CommonOptions } from '../../model/options.js';
+import type { Dialect } from '../dialects/dialect.js';
+import { resolveDialect } from '../dialects/resolve.js';
+import { refuseSettings } from '../dialects/settings.js';
+import type { Driver } from '../drivers/driver.js';
+import { ormConnectionOf, type OrmConnection } from '../orm/orm-connection.js';
+import { sqlOf, type Sql } from '../sql/sql.js';
+import { Statements } from '../sql/statements.js';
+import { Deadline, onConnection, type AttemptConnection, type ConnectionSource } from './connection.js';
+import { refuseDriver, refuseServer } from './driver-check.js';
+import { failureOf } from './failure-of.js';
+import { isOwn } from './public-error.js';
+
+/** What statements begin with, by the ORM's connection; see `clusterPrefix`. */
+const prefixes = new WeakMap<object, string>();
+
+/** Those whose settings were checked. */
+const checked = new WeakSet<Driver>();
+
+/** The ORMs whose connection is set up, and those for which that is under way. */
+const prepared = new WeakSet<object>();
+const beingPrepared = new WeakMap<object, Promise<void>>();
+
+/** See `timeoutMs` of the options. */
+export const DEFAULT_TIMEOUT_MS = 30_000;
+
+export interface DatabaseOptions extends CommonOptions {
+  /** A database, another program's for example, which is read only: its settings stay as they are. */
+  isForeign?: boolean;
+}
+
+/** How a statement is sent. */
+interface SentWith {
+  texts?: StoredTexts | undefined;
+  isInTransaction?: boolean;
+  prefix?: string;
+  /** See `SqlContext`. */
+  refuse?: () => void;
+}
+
+/** The connections of a host's ORM for the attempts of calls: set up and checked before the first statement of ours (contract O7). */
+export class Connections implements ConnectionSource {
+  readonly orm: OrmConnection;
+  readonly statements: Statements;
+  readonly dialect: Dialect;
+  readonly system: DialectName;
+  readonly #em: EntityManager;
+  readonly #options: DatabaseOptions;
+
+  constructor(em: EntityManager, options: DatabaseOptions) {
+    this.system = supportedDialect(em.getPlatform());
+    this.dialect = resolveDialect(em.getPlatform());
+    this.orm = ormConnectionOf(em);
+    this.statements = new Statements(em);
+    this.#em = em;
+    this.#options = options;
+  }
+
+  deadline(signal: AbortSignal | undefined): Deadline {
+    return new Deadline({ timeoutMs: this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS, signal });
+  }
+
+  /** Runs an attempt as `onConnection` does. */
+  use<T>(deadline: Deadline, work: (connection: AttemptConnection, prefix: string) => Promise<T>): Promise<T> {
+    return onConnection(
+      this,
+      deadline,
+      (error) => !isOwn(error) && spoilsConnection(this.failureOf(error)),
+      async (connection) => {
+        const { driver } = connection;
+        const prefix = prefixes.get(this.orm) ?? (await this.#prefix(driver));
+        if (!checked.has(driver)) await this.#check(driver, false);
+        return work(connection, prefix);
+      },
+    );
+  }
+
+  /** The statements on a connection that is in use, or in a host's transaction. */
+  sql(driver: Driver, { texts = PLAIN, isInTransaction = false, prefix = '', refuse }: SentWith): Sql {
+    const { postgresql, isForeign = false } = this.#options;
+    const { isInProcess } = this.orm;
+    const mayPrepare = postgresql?.preparedStatements ?? true;
+    return sqlOf(this.statements, driver, {
+      texts,
+      isInTransaction,
+      isInProcess,
+      mayPrepare,
+      isForeign,
+      prefix,
+      refuse,
+    });
+  }
+
+  /** The same on a connection of a host's, whose settings may be unchecked. @throws SchemaError for one that is refused. */
+  async checkedSql(driver: Driver, sentWith: SentWith): Promise<Sql> {
+    if (!checked.has(driver)) await this.#check(driver, true);
+    return this.sql(driver, { ...sentWith, isInTransaction: true });
+  }
+
+  /** What statements begin with; the first call checks the driver and the server. Within the time of an attempt, since the server may be silent. */
+  async #prefix(driver: Driver): Promise<string> {
+    refuseDriver(driver);
+    const sql = this.sql(driver, {});
+    if (!this.#options.isForeign) await refuseServer(sql, this.dialect);
+    const prefix = (await this.dialect.connections.clusterPrefix?.(sql)) ?? '';
+    prefixes.set(this.orm, prefix);
+    return prefix;
+  }
+
+  /** Once for each connection: what a host sets on it later is its own affair. @throws SchemaError. */
+  async #check(driver: Driver, isInTransaction: boolean): Promise<void> {
+    const sql = this.sql(driver, { isInTransaction });
+    await refuseSettings(this.dialect.connections.settings, (text) => sql.all(text));
+    checked.add(driver);
+  }
+
+  /** @throws SchemaError when a setting of the next connection is refused; nothing when it cannot be checked. */
+  async refuseSettings(): Promise<void> {
+    await this.use(this.deadline(undefined), () => Promise.resolve()).catch((error: unknown) => {
+      if (error instanceof SchemaError) throw error;
+    });
+  }
+
+  /**
+   * Opens the ORM's connection and sets it up, each once.
+   *
+   * @param isJoined in a host's transaction, which has SQLite's only connection: waiting for another one would never end.
+   * @returns undefined if there is nothing to wait for.
+   */
+  prepare(isJoined: boolean): Promise<void> | undefined {
+    const opening = this.orm.open();
+    if (opening) return opening.then(() => this.prepare(isJoined));
+    this.orm.quiet();
+    const { connections } = this.dialect;
+    if (!connections.prepare || isJoined || this.#options.isForeign || prepared.has(this.orm)) return undefined;
+    let preparing = beingPrepared.get(this.orm);
+    if (!preparing) {
+      preparing = this.use(this.deadline(undefined), async ({ driver }) =>
+        connections.prepare?.(this.#em, this.sql(driver, {})),
+      )
+        .then(() => void prepared.add(this.orm))
+        .finally(() => beingPrepared.delete(this.orm));
+      beingPrepared.set(this.orm, preparing);
+    }
+    return preparing;
+  }
+
+  failureOf(error: unknown): Failure {
+    return failureOf(error, this.dialect);
+  }
+
+  /** Whether trying again may help. A node that has lost its cluster refuses to wait for it by the error of a lock time-out, and at once. */
+  passing(failure: Failure): ReturnType<typeof passingOf> {
+    return failure === 'lockTimeout' && prefixes.get(this.orm) ? 'outage' : passingOf(failure);
+  }
+
+  /** Whether an error is one of this database's that may pass. What another server gives may have the same code. */
+  isPassing(error: unknown): boolean {
+    return this.statements.hasThrown(error) && this.passing(this.failureOf(error)) !== undefined;
+  }
+
+  /** Whether the state of the database or of the connection has caused an error, so that every other write would fail as well. */
+  readonly failsAll = (error: unknown): boolean => {
+    const failure = this.failureOf(error);
+    return this.passing(failure) !== undefined || isUncertain(failure);
+  };
+}
