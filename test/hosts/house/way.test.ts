@@ -1,0 +1,70 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { MikroORM } from '@mikro-orm/core';
+import { adkEntities, migrate } from '../../../src/index.js';
+import { availableDatabases, createDatabase, type DatabaseName } from '../../support/servers.js';
+import type { Way } from './way-process.js';
+
+/** What a warm call may enter at most. Whoever adds to one of these ways lowers it elsewhere. */
+const BUDGETS: Partial<Record<DatabaseName, Record<string, Budget>>> = {
+  'better-sqlite': {
+    appendEvent: { files: 40, functions: 190, calls: 42 },
+    getSession: { files: 30, functions: 124, calls: 23 },
+    since: { files: 35, functions: 149, calls: 28 },
+  },
+  postgresql: {
+    appendEvent: { files: 38, functions: 190, calls: 36 },
+    getSession: { files: 31, functions: 125, calls: 23 },
+    since: { files: 36, functions: 150, calls: 28 },
+  },
+};
+
+interface Budget {
+  /** Sources of which a function is called. */
+  files: number;
+  functions: number;
+  /** From the first call in the sources to the driver. */
+  calls: number;
+}
+
+for (const name of availableDatabases()) {
+  const budgets = BUDGETS[name];
+  if (!budgets) continue;
+  test(`a warm call enters few files on ${name}`, async () => {
+    const database = await createDatabase(name);
+    try {
+      const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+      await migrate(orm);
+      await orm.close(true);
+      const child = fork('test/hosts/house/way-process.ts', [JSON.stringify({ name, url: database.url })], {
+        execArgv: ['--import', 'tsx'],
+      });
+      const [ways] = (await once(child, 'message')) as [Record<string, Way>];
+      child.disconnect();
+      const found = Object.entries(ways).map(([call, way]) => [call, sizeOf(way)] as const);
+      for (const [call, { functions, calls }] of Object.entries(ways))
+        process.stdout.write(`${name} ${call}\n${linesOf(functions)}\n${calls.join('\n')}\n`);
+      for (const [call, size] of found) expect({ call, ...size }).toEqual({ call, ...most(size, budgets[call]!) });
+    } finally {
+      await database.drop();
+    }
+  });
+}
+
+const sizeOf = ({ functions, calls }: Way): Budget => ({
+  files: Object.keys(functions).length,
+  functions: Object.values(functions).reduce((sum, count) => sum + count),
+  calls: calls.length,
+});
+
+/** The size itself as far as it is within the budget. */
+const most = (size: Budget, budget: Budget): Budget => ({
+  files: Math.min(size.files, budget.files),
+  functions: Math.min(size.functions, budget.functions),
+  calls: Math.min(size.calls, budget.calls),
+});
+
+const linesOf = (functions: Way['functions']) =>
+  Object.entries(functions)
+    .map(([source, count]) => `${String(count).padStart(4)} ${source}`)
+    .join('\n');
