@@ -49,7 +49,7 @@ export class MikroOrmSessionService extends BaseSessionService {
 
   /**
    * @param em the host's `EntityManager`, whose schema the tables are in, also inside of a `RequestContext` of another. Its ORM is
-   *   never opened, configured or closed.
+   *   never closed.
    * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
    * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
    */

@@ -4,7 +4,7 @@ import type { MikroORM } from '@mikro-orm/core';
 import type { ServiceHarness, ServiceStore } from '../../../packages/session-contract/src/index.js';
 import { isMikroOrm7 } from '../mikro-orm.js';
 import { createDatabase } from '../servers.js';
-import { DATABASES } from './databases.js';
+import { DATABASES, type DatabaseName } from './databases.js';
 import {
   databaseDeviations,
   databaseRaces,
@@ -29,13 +29,20 @@ function inMemoryStore(): ServiceStore {
 }
 
 function databaseReference(database: 'sqlite' | 'postgresql'): ReferenceHarness {
+  return {
+    ...adkDatabase(database),
+    deviations: { ...databaseDeviations, ...(database === 'postgresql' && postgresDeviations) },
+    races: { ...databaseRaces, ...(database === 'sqlite' && sqliteRaces) },
+  };
+}
+
+/** ADK's `DatabaseSessionService`. */
+export function adkDatabase(database: DatabaseName): Pick<ReferenceHarness, 'name' | 'isAvailable' | 'open'> {
   const { title, isAvailable } = DATABASES[database];
   return {
     name: `DatabaseSessionService on ${title}`,
     // It needs the drivers of MikroORM 6.
     isAvailable: () => !isMikroOrm7 && isAvailable(),
-    deviations: { ...databaseDeviations, ...(database === 'postgresql' && postgresDeviations) },
-    races: { ...databaseRaces, ...(database === 'sqlite' && sqliteRaces) },
     async open() {
       const { options, drop } = await createDatabase(database);
       const opened: DatabaseSessionService[] = [];
