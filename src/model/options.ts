@@ -38,7 +38,7 @@ export interface RetryOptions {
 export interface ErrorContext {
   /**
    * The method that was called, such as `appendEvent`; or what went on beside the calls: `catchUp`, `notify`, `rollback`,
-   * `renew` (a lease), `poll`, `listen` and `assignPositions` (the event log).
+   * `renew` and `release` (a lease), `poll`, `listen` and `assignPositions` (the event log).
    */
   operation: string;
   /** The session that was meant, or as much of its key as the call was given. */
@@ -47,8 +47,8 @@ export interface ErrorContext {
 
 export interface ReportingOptions {
   /**
-   * Called with the driver's own error, which holds SQL and stored values, for the host's log: what is thrown holds none
-   * of it. Called once for each failure of the database that a caller gets as an error, and for those that no caller
+   * Called with the driver's own error, which holds SQL and stored values, or with what a codec has thrown, for the host's
+   * log: what is thrown by a call holds none of it. Called once for each failure of the database that a caller gets as an error, and for those that no caller
    * gets; not for attempts that are tried again, nor for errors that are not the database's, which say all there is. What
    * it throws, and what it returns, is ignored.
    */
@@ -132,7 +132,7 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
   /**
    * What `deleteSession` does (contract K3): `hard` (default) deletes the rows; `soft` keeps them and stores the
    * time of the deletion. `restoreSession` brings the session back, creating its id again deletes it for good, and so does
-   * `prune({ deletedFor })` of `SessionMaintenance`. Processes of version 0.1.0 and before don't know soft deletion.
+   * `prune({ deletedFor })` of `SessionMaintenance`.
    */
   deletion?: 'hard' | 'soft';
   /**

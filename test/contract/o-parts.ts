@@ -1,5 +1,11 @@
 import { DeadlockException, type EntityManager } from '@mikro-orm/core';
-import { SessionMaintenance, type DatabaseError, type ImportResult, type MaintenanceResult } from '../../src/index.js';
+import {
+  SessionMaintenance,
+  type Codec,
+  type DatabaseError,
+  type ImportResult,
+  type MaintenanceResult,
+} from '../../src/index.js';
 import { upTo } from './log-tools.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
 import { errorOf, faulty, saying, type Faults } from './tools.js';
@@ -92,6 +98,31 @@ partsSuite.own(
     }
   },
 );
+
+partsSuite.own('O1', 'a reencode that fails after some transactions says what it has rewritten', async (context) => {
+  const { app, orm } = context;
+  await three(context, 'alice');
+  const reversed = (data: Uint8Array) => Uint8Array.from(data).reverse();
+  const codec: Codec = {
+    name: 'reversed',
+    encode: (data) => ({ data: reversed(data) }),
+    decode: ({ data }) => reversed(data),
+  };
+  let begun = 0;
+  const em = faulty(orm.em, {
+    statement: (text) => text === 'begin' && ++begun === 3,
+    error: () => new DeadlockException(new Error('secret')),
+  });
+  const failing = new SessionMaintenance(em, { codec, retry: { attempts: 1 } });
+  const whole = new SessionMaintenance(orm.em, { codec });
+  const owner = { appName: app, batchSize: 5, pauseMs: 0 };
+  const { texts } = await whole.reencode({ ...owner, dryRun: true });
+  expect(await errorOf(failing.reencode(owner))).toMatchObject({
+    outcome: 'partial',
+    done: { texts: 10, batches: 2 },
+  });
+  expect(await whole.reencode(owner)).toMatchObject({ texts: texts - 10 });
+});
 
 partsSuite.own('O1', 'what ends an import midway says what it has written', async (context) => {
   const { app, orm } = context;
