@@ -7,7 +7,7 @@ import { AdkMigrator, adkMigrations } from '../../../migrations/index.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { MikroOrmSessionService } from '../../../src/sessions/session-service.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
-import { availableDatabases } from '../../support/servers.js';
+import { availableDatabases, executeOnServer } from '../../support/servers.js';
 import {
   MIGRATIONS,
   TABLES,
@@ -144,6 +144,17 @@ for (const name of availableDatabases())
         expect(() => adkMigrations(dialectOf(name), { schema: '*' })).toThrow(refusal(`schema: '*'`));
       }
     });
+  });
+
+if (availableDatabases().includes('postgresql'))
+  test('O7 a database of PostgreSQL that is not in UTF8 is refused by name', async () => {
+    const database = await emptyDatabase('postgresql');
+    const latin = `${String(database.options.dbName)}_latin`;
+    await executeOnServer('postgresql', `create database ${latin} encoding 'LATIN1' locale 'C' template template0`);
+    later(() => executeOnServer('postgresql', `drop database ${latin} with (force)`));
+    const orm = await openHost({ ...database, options: { ...database.options, dbName: latin } });
+    await expect(migrate(orm)).rejects.toThrow(refusal('server_encoding', 'UTF8'));
+    expect(await tablesWith('adk_', orm, 'postgresql')).toEqual([]);
   });
 
 if (availableDatabases().includes('postgresql'))
