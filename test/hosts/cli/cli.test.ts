@@ -202,6 +202,8 @@ describe.each(databases)('on %s', (name) => {
       { ...support, sessionId: left.find(({ userId }) => userId === 'ada')!.id },
       { holder: 'a worker' },
     );
+    const notErased = { code: 1, err: expect.stringContaining('The user is not erased') };
+    expect(await run(['erase-user', 'ada', '--yes', '--url', url])).toMatchObject(notErased);
     const skipped = await run([...prune, '--yes']);
     expect(skipped).toMatchObject({ code: 0, err: expect.stringContaining('Somebody is at work in them') });
     expect(await json([...prune, '--yes', '--include-leased'])).toMatchObject({ sessions: 1, skipped: 0, more: false });

@@ -7,6 +7,7 @@ import path from 'node:path';
 import { AdkEvent, AdkProjection, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
 import * as api from '../../../src/index.js';
 import type { Studio } from '../../../src/studio/index.js';
+import { testSessionService } from '../../../src/testing/index.js';
 import { FAILURES, passingOf, type Failure } from '../../../src/model/failures.js';
 import { navigationProblems } from '../../../site/navigation.js';
 import { ADK_JS_ON_SQLITE } from '../transfer/stores/adk-js.js';
@@ -297,6 +298,29 @@ test('the picture of the tables has their columns', async () => {
     ],
   );
   expect(Object.fromEntries(drawn)).toEqual(Object.fromEntries(expected));
+});
+
+test('the statements of docs/damage.md repair by hand what they say', async () => {
+  const [, sql = ''] = /```sql\n(.*?)```/s.exec(readFileSync('docs/damage.md', 'utf8')) ?? [];
+  const repairs = sql.split(';\n').map((statement) => statement.replace(/^--.*$/gm, ''));
+  const damages = [
+    "update adk_user_states set value = 'x'",
+    'delete from adk_events where seq = 7',
+    "update adk_events set data = '5' where seq = 7",
+    'update adk_sessions set last_seq = 8',
+  ];
+  expect(repairs.map((statement) => statement.trim() !== '')).toEqual([...damages.map(() => true), false]);
+  const { service, orm, close } = await testSessionService();
+  const key = { appName: 'support', userId: 'ada', sessionId: 's1' };
+  const session = await service.createSession({ ...key, state: { 'user:theme': 'dark' } });
+  await service.appendEvents({ session, events: Array.from({ length: 9 }, () => createEvent()) });
+  for (const [i, damage] of damages.entries()) {
+    await orm.em.getConnection().execute(damage);
+    await expect(service.getSession(key)).rejects.toMatchObject({ code: 'ADK_DAMAGED_SESSION' });
+    await orm.em.getConnection().execute(repairs[i]!);
+    expect((await service.getSession(key))?.events).toHaveLength(9);
+  }
+  await close();
 });
 
 const TRIED_AGAIN = { conflict: '`attempts` times', outage: 'for `forMs`', no: 'no' };
