@@ -24,6 +24,8 @@ export const adkEvent = ({ named, table }: Naming) =>
         seq: p.integer().fieldName('seq').primary().autoincrement(false),
         id: key('event_id', KEY_LENGTHS.eventId),
         timestamp: time('timestamp'),
+        /** Whether a turn begins with it, see `beginsTurn`. In front of `data`, behind which SQLite would read through all of that. */
+        beginsTurn: p.boolean().fieldName('begins_turn').default(false),
         /** The event as ADK has it; null where it is kept in parts, see `AdkEventPart`. */
         data: optionalJson('data'),
         /** JSON: the keys of its delta that lost to an earlier event, which was written later (contract A8); null for nearly all. */

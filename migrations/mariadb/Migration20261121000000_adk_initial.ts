@@ -44,6 +44,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       seq int unsigned not null,
       event_id varchar(191) collate utf8mb4_nopad_bin not null,
       timestamp double not null,
+      begins_turn tinyint(1) not null default false,
       data longtext null,
       superseded longtext null,
       position bigint null,

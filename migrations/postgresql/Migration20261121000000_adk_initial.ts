@@ -49,6 +49,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       seq int not null,
       event_id varchar(191) collate "C" not null,
       timestamp double precision not null,
+      begins_turn boolean not null default false,
       data json null,
       superseded text null,
       position bigint null,

@@ -43,6 +43,7 @@ export class Migration20261121000000_adk_initial extends Migration {
       seq integer not null,
       event_id text not null,
       timestamp double not null,
+      begins_turn integer not null default false,
       data text null,
       superseded text null,
       position bigint null,

@@ -209,5 +209,5 @@ function isWide({ from, to }: SeqRange): boolean {
 /** An event without content, which ADK shows to no model. */
 function emptyEvent(timestamp: number, id?: string): StoredEvent {
   const event = createEvent({ author: 'system', timestamp, ...(id !== undefined && { id }) });
-  return { id: event.id, timestamp, json: JSON.stringify(event) };
+  return { id: event.id, timestamp, json: JSON.stringify(event), beginsTurn: false };
 }

@@ -11,6 +11,7 @@ import { decode } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { pastState } from '../model/past-state.js';
 import { scopeOf, type StateEntry } from '../model/state.js';
+import { beginsTurn } from '../model/turn.js';
 import { damageError, readEvents, readState } from './damage.js';
 import { reread } from './read.js';
 import type { ForkPoint } from './requests.js';
@@ -183,7 +184,10 @@ export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point:
   if (error) throw error;
 
   const events = all.slice(0, seq - firstSeq + 1);
-  const texts = events.map(({ id, timestamp }, i) => ({ id, timestamp, json: read.events[i]?.json ?? '' }));
+  const texts = events.map((event, i) => {
+    const { id, timestamp } = event;
+    return { id, timestamp, json: read.events[i]?.json ?? '', beginsTurn: beginsTurn(event) };
+  });
   const written = (await stores.state.written(sql, key, 'session')).filter(({ json }) => decode(json));
   const ids = new Set(all.map(({ id }) => id));
   // A session that is older than the record of changes was given what no event of it has written.

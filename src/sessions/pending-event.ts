@@ -5,6 +5,7 @@ import { EventTooLargeError, SessionNotFoundError, UnserializableValueError } fr
 import { encode, refuseUnlikeJson } from '../model/event-codec.js';
 import { checkKeys, isIncomplete } from '../model/keys.js';
 import { checkStateKey, setOwn, type StateEntry } from '../model/state.js';
+import { beginsTurn } from '../model/turn.js';
 import { copyOfDelta, stampDelta, type StampedDelta } from './delta.js';
 import { keyOf } from './handle.js';
 
@@ -53,7 +54,12 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
       // Frozen; it stays as the caller made it.
     }
   }
-  return { event, stored: { id: event.id, timestamp: event.timestamp, json }, delta, writes };
+  return {
+    event,
+    stored: { id: event.id, timestamp: event.timestamp, json, beginsTurn: beginsTurn(event) },
+    delta,
+    writes,
+  };
 }
 
 /**

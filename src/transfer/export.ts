@@ -191,8 +191,11 @@ async function eventContents(
     const text = json ?? undefined;
     const head = heads.get(seq);
     const lost = superseded.has(seq) ? `,"superseded":${JSON.stringify(superseded.get(seq))}` : '';
-    if (text !== undefined && head && isWhole(text))
-      return `{"event":${JSON.stringify(head)},"encoded":${JSON.stringify(text)}${lost}}`;
+    if (text !== undefined && head && isWhole(text)) {
+      const { beginsTurn, ...event } = head;
+      const begins = beginsTurn ? ',"beginsTurn":true' : '';
+      return `{"event":${JSON.stringify(event)},"encoded":${JSON.stringify(text)}${lost}${begins}}`;
+    }
     if (!decodeEvent(text)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
     return `{"event":${text}${lost}}`;
   });

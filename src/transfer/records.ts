@@ -1,5 +1,6 @@
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import {
+  aBoolean,
   aRecord,
   aString,
   aTime,
@@ -20,6 +21,7 @@ import { MOST_LEVELS, encode } from '../model/event-codec.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
+import { beginsTurn } from '../model/turn.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 
 /** A value of the state. Its key has no prefix: the record says whose it is. */
@@ -96,6 +98,8 @@ export interface EventRecord extends SessionKey {
   encoded?: string;
   /** The keys of its state delta that lost to an earlier event, which was written later. */
   superseded?: readonly string[];
+  /** Of an encoded event, which does not show it: a turn begins with it. */
+  beginsTurn?: true;
 }
 
 /** A line of an export. */
@@ -159,7 +163,7 @@ const CHECKS = {
     'state',
   ),
   event: object<EventRecord>(
-    { type: anything, ...session, seq: seqFrom(1), event: aRecord, encoded, superseded: strings },
+    { type: anything, ...session, seq: seqFrom(1), event: aRecord, encoded, superseded: strings, beginsTurn: aBoolean },
     'seq',
     'event',
   ),
@@ -286,7 +290,8 @@ function storable(record: TransferRecord): StorableRecord {
       return { type, owner, state: storableState(record.state, 'session', owner), session: record };
     }
     case 'event': {
-      const { seq, event, superseded } = record;
+      const { seq, superseded } = record;
+      const event: EventRecord['event'] & { author?: unknown; content?: unknown } = record.event;
       aString(event.id, 'event.id');
       aTime(event.timestamp, 'event.timestamp');
       const owner = ownerOf(record);
@@ -294,7 +299,9 @@ function storable(record: TransferRecord): StorableRecord {
       // Whoever makes a file or another store could write what ADK trusts. ADK takes it from events of another store, too.
       const json = record.encoded ?? encode(withoutInternalMetadata(event), 'event').json;
       const lost = superseded && { superseded: JSON.stringify(superseded) };
-      return { type, owner, event: { seq, id: event.id, timestamp: event.timestamp, json, ...lost } };
+      const begins = record.encoded === undefined ? beginsTurn(event) : (record.beginsTurn ?? false);
+      const { id, timestamp } = event;
+      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins } };
     }
   }
 }

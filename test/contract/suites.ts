@@ -19,6 +19,7 @@ import { projectionSuite } from './j-projections.js';
 import { pastSuite } from './k-history.js';
 import { deletionSuite } from './k-deletion.js';
 import { interleavingSuite } from './k-interleaving.js';
+import { turnsSuite } from './k-turns.js';
 import { summarySuite } from './k-summaries.js';
 import { maintenanceSuite } from './k-maintenance.js';
 import { telemetrySuite } from './n-telemetry.js';
@@ -54,6 +55,7 @@ export const suites: readonly Suite[] = [
   interleavingSuite,
   pastSuite,
   summarySuite,
+  turnsSuite,
   telemetrySuite,
   codecSuite,
   failureSuite,

@@ -3,7 +3,7 @@ import { ImportPlanner, type SessionBatch, type StoredHere } from '../../src/tra
 
 const key = { appName: 'app', userId: 'ada', sessionId: 's' };
 const times = { createTime: 1, lastUpdateTime: 2 };
-const event = (seq: number) => ({ seq, id: `e${seq}`, timestamp: 1, json: '{}' });
+const event = (seq: number) => ({ seq, id: `e${seq}`, timestamp: 1, json: '{}', beginsTurn: false });
 const events = (...numbers: number[]) => numbers.map(event);
 
 /** A batch of a session of five events. */

@@ -14,6 +14,8 @@ export interface StoredEvent {
   json: string;
   /** JSON of the keys of its delta that lost to an earlier event (contract A8); absent for nearly all. */
   superseded?: string | undefined;
+  /** See `beginsTurn`. */
+  beginsTurn: boolean;
 }
 
 /** What an append requires of the session's lease (contract H2). */

@@ -2,6 +2,7 @@ import type { Failure } from '../../model/failures.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import {
   STATE_KEYS,
+  eventRow,
   insertIntoEvents,
   insertIntoState,
   ownerValues,
@@ -100,10 +101,10 @@ export const mariadb: Dialect = {
 
       async write(sql, batch) {
         const condition = appendCondition(batch, mariadb.sql);
-        const events = batch.events.map(({ id, timestamp, json, superseded = null }, i) => [
+        const events = batch.events.map(({ id, timestamp, json, superseded = null, beginsTurn }, i) => [
           ...sessionValues(batch.session),
           batch.events.length - 1 - i,
-          ...[id, timestamp, json, superseded],
+          ...[id, timestamp, json, superseded, Number(beginsTurn)],
         ]);
         const states = SCOPES.map((scope) =>
           batch.state[scope].map(({ key, json, eventId }) => [
@@ -127,8 +128,8 @@ export const mariadb: Dialect = {
   },
 };
 
-/** A statement has 65,535 values at most, and a row eight. */
-const MAX_ROWS = 8_000;
+/** A statement has 65,535 values at most, and a row nine. */
+const MAX_ROWS = 7_000;
 
 function rowCount({ events, state }: AppendBatch): number {
   return SCOPES.reduce((sum, scope) => sum + state[scope].length, events.length);
@@ -158,7 +159,7 @@ function blockText(tables: Tables, where: string, events: number, { state }: App
       select null as last_seq;
     else
       ${insertIntoEvents(tables)}
-        values ${Array(events).fill('(?, ?, ?, last_insert_id() - ?, ?, ?, ?, ?)').join(', ')};
+        values ${Array(events).fill(eventRow('last_insert_id() - ?')).join(', ')};
       ${SCOPES.filter((scope) => state[scope].length > 0)
         .map(upsert)
         .join('\n')}

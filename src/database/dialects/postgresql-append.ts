@@ -39,6 +39,7 @@ export function appendInOneStatement(tables: Tables, dialectSql: DialectSql): On
         textArray(batch.events.map((event) => String(event.timestamp))),
         textArray(batch.events.map((event) => event.json)),
         textArray(batch.events.map((event) => event.superseded ?? NOT_SUPERSEDED)),
+        textArray(batch.events.map((event) => event.beginsTurn)),
         ...scopes.flatMap((scope) => [
           ...ownerValues(batch.session, scope),
           textArray(batch.state[scope].map((entry) => entry.key)),
@@ -76,19 +77,15 @@ function appendsTogether(tables: Tables, dialectSql: DialectSql): AppendsTogethe
         ]),
       );
       const events = batches.flatMap(({ events }, i) =>
-        events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED }, j) => [
-          i,
-          j + 1,
-          id,
-          timestamp,
-          json,
-          superseded,
+        events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn }, j) => [
+          ...[i, j + 1, id, timestamp],
+          ...[json, superseded, beginsTurn],
         ]),
       );
       const state = batches.flatMap(({ state }, i) =>
         state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
       );
-      const values = [appNames, ...sessions, ...columns(6, events), ...columns(4, state)];
+      const values = [appNames, ...sessions, ...columns(7, events), ...columns(4, state)];
       const rows = await sql.all<{ number: number; last_seq: number }>(text, values);
       const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
       return batches.map((_, i) => lastSeqs.get(i));
@@ -104,8 +101,9 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
     )`,
     `events as (
       ${insertIntoEvents(tables)}
-      select ?, ?, ?, last_seq - ? + number, id, at, data::json, nullif(lost, '')
-      from taken, unnest(?::text[], ?::float8[], ?::text[], ?::text[]) with ordinality as appended (id, at, data, lost, number)
+      select ?, ?, ?, last_seq - ? + number, id, at, data::json, nullif(lost, ''), begins
+      from taken, unnest(?::text[], ?::float8[], ?::text[], ?::text[], ?::boolean[]) with ordinality
+        as appended (id, at, data, lost, begins, number)
     )`,
     ...scopes.map((scope) => {
       const table = stateTable(tables, scope);
@@ -146,9 +144,9 @@ function togetherText(tables: Tables, sql: DialectSql): string {
       returning ${sessionColumnsOf('s')}, number, last_seq - events as before, last_seq
     ), events as (
       ${insertIntoEvents(tables)}
-      select ${SESSION_COLUMNS}, before + nth, id, at, data::json, nullif(lost, '')
-      from taken join unnest(?::int[], ?::int[], ?::text[], ?::float8[], ?::text[], ?::text[])
-        as appended (number, nth, id, at, data, lost) using (number)
+      select ${SESSION_COLUMNS}, before + nth, id, at, data::json, nullif(lost, ''), begins
+      from taken join unnest(?::int[], ?::int[], ?::text[], ?::float8[], ?::text[], ?::text[], ?::boolean[])
+        as appended (number, nth, id, at, data, lost, begins) using (number)
     ), session_state as (
       ${insertIntoState(tables, 'session')}
       select ${SESSION_COLUMNS}, key, value::json, event_id

@@ -138,10 +138,16 @@ export function insertIntoState(tables: Tables, scope: Scope): string {
   return `insert into ${stateTable(tables, scope)} (${STATE_KEYS[scope].join(', ')}, value, event_id)`;
 }
 
-/** Inserts events; takes `sessionValues`, number, id, timestamp, JSON and the superseded keys for each row. */
+/** Inserts events; takes for each row what `eventRow` does. */
 export function insertIntoEvents({ events }: Tables): string {
-  return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded)`;
+  return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded, begins_turn)`;
 }
+
+/**
+ * One row of `insertIntoEvents`; takes `sessionValues`, number, id, timestamp, JSON, the superseded keys, and 1 where it begins a
+ * turn: SQLite's drivers take no boolean.
+ */
+export const eventRow = (seq = '?') => `(?, ?, ?, ${seq}, ?, ?, ?, ?, ? = 1)`;
 
 /**
  * The tables of an `EntityManager` itself, whatever `RequestContext` it is used in (contract E5).

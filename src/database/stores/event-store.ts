@@ -9,8 +9,8 @@ import {
   SESSION_COLUMNS,
   SESSION_WHERE,
   originOf,
+  eventRow,
   insertIntoEvents,
-  placeholderRows,
   sessionValues,
   type Tables,
 } from '../sql/tables.js';
@@ -83,9 +83,10 @@ export class EventStore {
   }
 
   async #replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
-    const { timestamp, json, superseded = null } = event;
+    const { timestamp, json, superseded = null, beginsTurn } = event;
     const inParts = this.#parts.areNeededFor(json);
-    await sql.run(this.#text.update, [timestamp, inParts ? null : json, superseded, ...sessionValues(session), seq]);
+    const content = [timestamp, inParts ? null : json, superseded, Number(beginsTurn)];
+    await sql.run(this.#text.update, [...content, ...sessionValues(session), seq]);
     if (inParts) await this.#parts.insert(sql, session, seq, json);
     else await this.#parts.delete(sql, session, seq);
   }
@@ -164,17 +165,26 @@ export class EventStore {
       session,
       numbered.filter((event) => !this.#parts.areNeededFor(event.json)),
     )) {
-      const values = packet.flatMap(({ seq, id, timestamp, json, superseded = null }) => [
-        ...sessionValues(session),
-        ...[seq, id, timestamp, json, superseded],
-      ]);
-      await sql.run(`${this.#text.insert} ${placeholderRows(packet.length, values.length / packet.length)}`, values);
+      await this.#insertRows(sql, session, packet);
     }
     for (const event of numbered.filter((event) => this.#parts.areNeededFor(event.json))) {
-      const row = [...sessionValues(session), event.seq, event.id, event.timestamp, null, event.superseded ?? null];
-      await sql.run(`${this.#text.insert} ${placeholderRows(1, row.length)}`, row);
+      await this.#insertRows(sql, session, [{ ...event, json: null }]);
       await this.#parts.insert(sql, session, event.seq, event.json);
     }
+  }
+
+  /** @param events with null for those that are kept in parts. */
+  async #insertRows(
+    sql: Sql,
+    session: SessionKey,
+    events: readonly (Omit<StoredEvent, 'json'> & { seq: number; json: string | null })[],
+  ): Promise<void> {
+    const rows = Array(events.length).fill(eventRow()).join(', ');
+    const values = events.flatMap(({ seq, id, timestamp, json, superseded = null, beginsTurn }) => [
+      ...sessionValues(session),
+      ...[seq, id, timestamp, json, superseded, Number(beginsTurn)],
+    ]);
+    await sql.run(`${this.#text.insert} ${rows}`, values);
   }
 }
 
@@ -239,8 +249,11 @@ function texts({ sql }: Dialect, tables: Tables) {
     },
     selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq >= ? and seq <= ? and superseded is not null`,
     underLock: sql.underLock,
-    copy: [copy(events, 'seq, event_id, timestamp, data, superseded'), copy(eventParts, 'seq, part, text')],
+    copy: [
+      copy(events, 'seq, event_id, timestamp, data, superseded, begins_turn'),
+      copy(eventParts, 'seq, part, text'),
+    ],
     deleteAfter: `${sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE} and seq > ?`,
-    update: `update ${events} set timestamp = ?, data = ?, superseded = ? where ${SESSION_WHERE} and seq = ?`,
+    update: `update ${events} set timestamp = ?, data = ?, superseded = ?, begins_turn = ? = 1 where ${SESSION_WHERE} and seq = ?`,
   };
 }

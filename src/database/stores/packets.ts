@@ -2,8 +2,8 @@ import type { SessionKey } from '../../model/keys.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { rowLength } from '../sql/tables.js';
 
-/** SQLite binds 32,766 values in a statement, a server 65,535. A row has eight at most. */
-export const MOST_ROWS = 4_000;
+/** SQLite binds 32,766 values in a statement, a server 65,535. A row has nine at most. */
+export const MOST_ROWS = 3_500;
 
 /** Rows to insert for a session, in groups that the database takes in one statement. */
 export function* packets<Row extends object>(

@@ -1,7 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Dialect, StoredEvent } from '../dialects/dialect.js';
 import type { Sql } from '../sql/sql.js';
-import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
+import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import { SESSION_WHERE, placeholders, sessionValues, type Tables } from '../sql/tables.js';
 import {
   STORED_SESSION_COLUMNS,
@@ -67,19 +67,22 @@ export class TransferStore {
     return new Map(rows.map((row) => [numberOf(row.seq), textOf(row.event_id)]));
   }
 
-  /** @returns the session's events with these numbers, by number, without what they say. */
+  /** @returns the session's events with these numbers, by number, without their contents. */
   async eventHeads(
     sql: Sql,
     session: SessionKey,
     numbers: readonly number[],
-  ): Promise<Map<number, { id: string; timestamp: number }>> {
+  ): Promise<Map<number, Omit<StoredEvent, 'json'>>> {
     if (numbers.length === 0) return new Map();
-    const rows = await sql.all<{ seq: number; event_id: string; timestamp: number | string }>(
-      `${this.#text.selectEventHeads} (${placeholders(numbers.length)})`,
-      [...sessionValues(session), ...numbers],
-    );
+    const rows = await sql.all<EventHeadRow>(`${this.#text.selectEventHeads} (${placeholders(numbers.length)})`, [
+      ...sessionValues(session),
+      ...numbers,
+    ]);
     return new Map(
-      rows.map((row) => [numberOf(row.seq), { id: textOf(row.event_id), timestamp: numberOf(row.timestamp) }]),
+      rows.map((row) => [
+        numberOf(row.seq),
+        { id: textOf(row.event_id), timestamp: numberOf(row.timestamp), beginsTurn: booleanOf(row.begins_turn) },
+      ]),
     );
   }
 
@@ -97,6 +100,13 @@ export class TransferStore {
       ...sessionValues(key),
     ]);
   }
+}
+
+interface EventHeadRow {
+  seq: number;
+  event_id: string;
+  timestamp: number | string;
+  begins_turn: boolean | number;
 }
 
 interface SessionRow extends StoredSessionRow {
@@ -118,7 +128,7 @@ function texts(tables: Tables) {
     selectSession: `select ${columns} from ${sessions} where ${SESSION_WHERE}`,
     lock: { table: sessions, columns, where: SESSION_WHERE },
     selectEventIds: `select seq, event_id from ${events} where ${SESSION_WHERE} and seq in`,
-    selectEventHeads: `select seq, event_id, timestamp from ${events} where ${SESSION_WHERE} and seq in`,
+    selectEventHeads: `select seq, event_id, timestamp, begins_turn from ${events} where ${SESSION_WHERE} and seq in`,
     update: `update ${sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,
       status = ?, title = ?, labels = ? where ${SESSION_WHERE}`,
   };
