@@ -1,7 +1,6 @@
 import { DatabaseError } from '../../model/errors.js';
 import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
-import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import type { OrmConnection, ReservedConnection } from '../orm/orm-connection.js';
 import type { Statements } from '../sql/statements.js';
@@ -133,7 +132,7 @@ export class AttemptConnection {
   }
 
   /** Runs a statement without values. */
-  command(text: string): MaybePromise<DriverResult> {
+  command(text: string): Promise<DriverResult> {
     return this.#statements.send(this.driver, text, [], COMMAND);
   }
 
@@ -150,14 +149,12 @@ export class AttemptConnection {
     { setting, prefix = '', begin = 'begin' }: TransactionStart = {},
   ): Promise<T> {
     if (setting !== undefined) await this.command(setting);
-    const begun = this.command(prefix + begin);
-    if (isPromise(begun)) await begun;
+    await this.command(prefix + begin);
     try {
       const result = await work();
       if (this.driver.isInTransaction === false) throw rolledBack();
       beforeCommit?.();
-      const committed = this.command('commit');
-      if (isPromise(committed)) await committed;
+      await this.command('commit');
       return result;
     } catch (error) {
       // A connection that is destroyed is rolled back by the server; a `rollback` on it might never be answered.

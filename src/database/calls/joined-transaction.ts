@@ -119,8 +119,7 @@ export class JoinedTransaction {
             await this.#send(driver, 'commit');
           },
           end: () => {
-            for (const text of ['rollback', explicitCommit.off])
-              Promise.resolve(this.#send(driver, text)).catch(() => undefined);
+            for (const text of ['rollback', explicitCommit.off]) this.#send(driver, text).catch(() => undefined);
           },
         });
         await this.#send(driver, explicitCommit.on);

@@ -1,9 +1,7 @@
-import type { Driver, StatementContext } from '../drivers/driver.js';
+import type { Driver } from '../drivers/driver.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
-import { after, isPromise } from '../../model/maybe-promise.js';
 import { numberOf } from './row-values.js';
-import type { Statements } from './statements.js';
-import { turnOfEventLoop } from './event-loop.js';
+import type { SentContext, Statements } from './statements.js';
 
 /** Runs statements with bound values, in the transaction that it was made for, if any. */
 export interface Sql {
@@ -22,38 +20,26 @@ export interface Sql {
 export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
 
 /** What statements have to know of the call that sends them. */
-interface SqlContext extends Omit<StatementContext, 'wants'> {
+interface SqlContext extends Omit<SentContext, 'wants'> {
   texts: StoredTexts;
-  /** Whether the database is in this process. */
-  isInProcess: boolean;
   /** What each statement begins with; see `clusterPrefix`. */
   prefix: string;
-  /** Called before each statement; what it throws is thrown instead of sending it. */
-  refuse?: (() => void) | undefined;
 }
 
 export function sqlOf(statements: Statements, driver: Driver, context: SqlContext): Sql {
-  const { texts, isInTransaction, isInProcess, prefix, refuse } = context;
-  const forRows: StatementContext = { ...context, wants: 'rows' };
-  const forChange: StatementContext = { ...context, wants: 'change' };
-  const sendNow = (text: string, values: readonly unknown[], as: StatementContext) => {
-    refuse?.();
-    return statements.send(driver, prefix + text, values, as);
-  };
-  const send = (text: string, values: readonly unknown[], as: StatementContext) =>
-    after(isInProcess ? turnOfEventLoop() : undefined, () => sendNow(text, values, as));
+  const { texts, isInTransaction, prefix, refuse } = context;
   return {
     texts,
     isInTransaction,
     isJoined: refuse !== undefined,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {
-      const sent = send(text, values, forRows);
+      const { rows } = await statements.send(driver, prefix + text, values, { ...context, wants: 'rows' });
       // Each statement is written for the columns of its `Row`; `row-values.ts` checks their values.
-      return (isPromise(sent) ? await sent : sent).rows as Row[];
+      return rows as Row[];
     },
     async run(text, values = []) {
-      const sent = send(text, values, forChange);
-      const { affectedRows, insertId } = isPromise(sent) ? await sent : sent;
+      const sent = statements.send(driver, prefix + text, values, { ...context, wants: 'change' });
+      const { affectedRows, insertId } = await sent;
       return { affectedRows: wholeNumber(affectedRows), insertId: wholeNumber(insertId ?? 0) };
     },
   };

@@ -1,7 +1,13 @@
-import { DriverException, type Configuration, type EntityManager, type ExceptionConverter } from '@mikro-orm/core';
+import { setImmediate } from 'node:timers/promises';
+import {
+  DriverException,
+  type Configuration,
+  type EntityManager,
+  type ExceptionConverter,
+  type Logger,
+} from '@mikro-orm/core';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import { callHost } from '../../model/host-callbacks.js';
-import { isPromise, type MaybePromise } from '../../model/maybe-promise.js';
 import { isObject } from '../../model/objects.js';
 
 /** The members of a connection of MikroORM that are used. They are protected in its types. */
@@ -16,14 +22,41 @@ interface WritingLogger {
   writer?: (message: string) => unknown;
 }
 
-interface QueryLogContext {
+interface QueryLogContext extends Outcome {
   query: string;
   params: readonly unknown[];
   /** In ms. */
   took: number;
-  results?: number | undefined;
+}
+
+interface Outcome {
+  results?: number;
   affected?: unknown;
   level?: 'error';
+}
+
+/** What a statement is sent with. */
+export interface SentContext extends StatementContext {
+  /** Whether the database is in this process. */
+  isInProcess?: boolean;
+  /** Called before each statement; what it throws is thrown instead of sending it. */
+  refuse?: (() => void) | undefined;
+}
+
+/** How long statements may keep the event loop from its other work, in ms. */
+const MOST_MS = 8;
+
+let lastTurn = 0;
+let turning: Promise<void> | undefined;
+
+/**
+ * Gives the event loop a turn. A driver that runs in the process answers at once, so that calls one after another would let no
+ * timer run: no lease would be renewed, and no abort signal would fire.
+ */
+async function turn(): Promise<void> {
+  await setImmediate();
+  lastTurn = performance.now();
+  turning = undefined;
 }
 
 /** Sends statements to a driver's connection as MikroORM does: with the host's `onQuery`, its log, and errors of its classes. */
@@ -43,54 +76,41 @@ export class Statements {
     this.#format = (text, values) => platform.formatQuery(text, values);
   }
 
-  /** @returns the result itself where the driver gives no promise of it. */
-  send(
-    driver: Driver,
-    given: string,
-    values: readonly unknown[],
-    context: StatementContext,
-  ): MaybePromise<DriverResult> {
+  async send(driver: Driver, given: string, values: readonly unknown[], context: SentContext): Promise<DriverResult> {
+    if (context.isInProcess && performance.now() - lastTurn >= MOST_MS) await (turning ??= turn());
+    context.refuse?.();
     const query = this.#config.get('onQuery')?.(given, [...values]) ?? given;
     const start = Date.now();
-    const log = (what: Pick<QueryLogContext, 'results' | 'affected' | 'level'>) =>
-      callHost(() => this.#log(query, { query, params: values, took: Date.now() - start, ...what }));
-    const answered = (result: DriverResult) => {
-      log(context.wants === 'rows' ? { results: result.rows.length } : { affected: result.affectedRows });
-      return result;
-    };
-    const failed = (error: unknown): never => {
-      log({ level: 'error' });
-      throw this.#converted(error, query);
-    };
-    let sent: MaybePromise<DriverResult>;
     try {
-      sent = driver.send(query, values, context);
+      const result = await driver.send(query, values, context);
+      const { rows, affectedRows } = result;
+      this.#log(query, values, start, context.wants === 'rows' ? { results: rows.length } : { affected: affectedRows });
+      return result;
     } catch (error) {
-      return failed(error);
+      this.#log(query, values, start, { level: 'error' });
+      throw this.#converted(error, query);
     }
-    return isPromise(sent) ? sent.then(answered, failed) : answered(sent);
   }
 
-  #log(query: string, context: QueryLogContext): void {
-    const logger = this.#config.getLogger() as WritingLogger;
-    const { writer } = logger;
-    // MikroORM drops what it returns, so that a promise which rejects would end the process.
-    if (writer) logger.writer = (message) => callHost(writer, message);
-    try {
-      this.#connection.logQuery(this.#shown(query, context.params), context);
-    } finally {
-      if (writer) logger.writer = writer;
-    }
+  /** What the host's log throws is no error of the statement. */
+  #log(query: string, params: readonly unknown[], start: number, what: Outcome): void {
+    callHost(() => {
+      const logger = this.#config.getLogger() as Logger & WritingLogger;
+      const shown = logger.isEnabled('query-params') ? this.#format(query, params) : query;
+      const { writer } = logger;
+      // MikroORM drops what it returns, so that a promise which rejects would end the process.
+      if (writer) logger.writer = (message) => callHost(writer, message);
+      try {
+        this.#connection.logQuery(shown, { query, params, took: Date.now() - start, ...what });
+      } finally {
+        if (writer) logger.writer = writer;
+      }
+    });
   }
 
   /** Whether this is an error of a statement on this database, of ours or of the host's. */
   hasThrown(error: unknown): boolean {
     return isObject(error) && this.#errors.has(error);
-  }
-
-  /** What the host's log shows of a statement. */
-  #shown(query: string, values: readonly unknown[]): string {
-    return this.#config.getLogger().isEnabled('query-params') ? this.#format(query, values) : query;
   }
 
   #converted(error: unknown, query: string): unknown {
