@@ -19,4 +19,5 @@ export type {
 export type { ImportResult, MaintenanceResult } from './model/results.js';
 export type { SessionKey } from './model/keys.js';
 export type { TransferTexts } from './transfer/bound-texts.js';
-export type { RefusedRow } from './transfer/foreign/read-foreign.js';
+export type { RefusedRow } from './transfer/foreign/found-event.js';
+export type { SavedNames } from './transfer/foreign/saved-session.js';

@@ -125,15 +125,21 @@ function program(): Command {
     .argument('[file]', 'the standard output by default')
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user, without the state of apps')
+    .option('--session <id>', 'with --format session: the session, of --app and --user')
+    .addOption(new Option('--format <format>', 'one session as adk run --resume reads it').choices(['session']))
     .option('--as-stored', 'what a codec has encoded stays encoded; needs no codec')
     .action(action(exportSessions));
 
   command('import', 'writes what export has read, or copies another ADK session store', 'import support.jsonl')
-    .argument('[file]', 'lines of JSON; - for the standard input')
+    .argument('[file]', 'of export, or of adk run --save_session or adk web; - for the standard input')
+    .option('--app <name>', 'for saved sessions: the app, in place of theirs')
+    .option('--user <id>', 'for saved sessions: the user')
+    .option('--session <id>', 'for one saved session: its id')
+    .option('--keep-annulled', 'take events that a rewind of adk-python has annulled, too')
     .option('--as-stored', 'also take what was exported with --as-stored')
     .option('--keep-state', 'values of user: and app: state that are here stay; by default those of the file win')
     .option('--from <url>', 'a database of a session service of ADK for TypeScript, Python or Go')
-    .option('--dry-run', 'with --from: only count, and report what cannot be taken')
+    .option('--dry-run', 'not for a file of export: only count, and report what cannot be taken')
     .option('--batch-size <n>', 'how many events a transaction writes at most (default: 500)', wholeNumber)
     .action(action(importSessions));
 

@@ -1,22 +1,36 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { ForeignStore } from '../database/stores/foreign-store.js';
-import { aBoolean, aFunction, anything, object } from '../model/arguments.js';
+import { aBoolean, aFunction, anything, condition, object } from '../model/arguments.js';
+import { InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
 import type { ImportResult } from '../model/results.js';
 import { writeForeign } from '../transfer/foreign/import-foreign.js';
-import { ForeignReader, type RefusedRow } from '../transfer/foreign/read-foreign.js';
+import { reasonOf, type Refuse, type RefusedRow } from '../transfer/foreign/found-event.js';
+import { ForeignReader } from '../transfer/foreign/read-foreign.js';
 import { recognise } from '../transfer/foreign/recognise.js';
+import { savedSessions, type SavedNames } from '../transfer/foreign/saved-session.js';
 import { Import } from '../transfer/import.js';
+import type { TransferRecord } from '../transfer/records.js';
 import { CallInParts } from './call-in-parts.js';
 import { IMPORT_OPTIONS, importBatchSize, type ImportOptions } from './options.js';
 
 export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonOptions {
-  /** Of any MikroORM on the database with ADK's store; it need not know the tables. */
-  from: EntityManager;
+  /**
+   * Of any MikroORM on the database with ADK's store; it need not know the tables. Or the text of a file that
+   * `adk run --save_session` or the page of `adk web` has written, of TypeScript or Python: a session, or an array of them.
+   */
+  from: EntityManager | string;
   /** Of the MikroORM with our tables. It may be the same one. */
   to: EntityManager;
+  /** Names for the saved sessions of a text, in place of their own. */
+  as?: SavedNames;
+  /**
+   * Takes events that a rewind of adk-python has annulled, and its markers, too. By default they are left out: ADK for
+   * TypeScript does not know the markers, so its agents would see what was taken back.
+   */
+  keepAnnulled?: boolean;
   /** Reads and counts everything, and writes nothing. */
   dryRun?: boolean;
   /** Called with each row that cannot be imported, and the reason; the import continues, whatever it throws. */
@@ -24,7 +38,15 @@ export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonO
 }
 
 const checkOptions = object<ImportFromOptions>(
-  { ...COMMON_OPTIONS, ...IMPORT_OPTIONS, from: anything, to: anything, dryRun: aBoolean, onRefused: aFunction },
+  {
+    ...{ ...COMMON_OPTIONS, ...IMPORT_OPTIONS, from: anything, to: anything },
+    as: object<SavedNames>({
+      appName: condition(anything),
+      userId: condition(anything),
+      sessionId: condition(anything),
+    }),
+    ...{ keepAnnulled: aBoolean, dryRun: aBoolean, onRefused: aFunction },
+  },
   'from',
   'to',
 );
@@ -51,27 +73,43 @@ const checkOptions = object<ImportFromOptions>(
  */
 export async function importFrom(options: ImportFromOptions): Promise<ImportResult> {
   options = checkOptions(options, 'The options of importFrom');
-  const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, sharedState } = options;
+  const { from, to, signal, dryRun: isDryRun = false, onRefused, onProgress, sharedState, as = {} } = options;
+  if (options.as && typeof from !== 'string')
+    throw new InvalidArgumentError('as is for the text of saved sessions; the rows of a store keep their names.');
   const context: ErrorContext = { operation: 'importFrom', key: {} };
   const database = new Database(to, options);
-  const foreign = new Database(from, { ...options, codec: undefined, isForeign: true });
-  const { read } = new CallInParts(foreign, context);
   const call = new CallInParts(database, context);
-  let refused = 0;
-  const refuse = (row: RefusedRow) => {
-    refused++;
+  const left = { refused: 0, annulled: 0 };
+  const onRefusedRow = (row: RefusedRow) => {
+    left.refused++;
     callHost(onRefused, row);
   };
-  const store = new ForeignStore(foreign.dialect, (name) => from.getPlatform().quoteIdentifier(name));
-  const kind = await read((sql) => recognise(sql, store, from));
+  const refuse: Refuse = (what, error) => onRefusedRow({ ...what, reason: reasonOf(error) });
+  const onAnnulled = options.keepAnnulled ? undefined : (count: number) => (left.annulled += count);
+  const records =
+    typeof from === 'string'
+      ? savedSessions(from, { as, refuse, onAnnulled })
+      : await storedSessions(from, options, { refuse, onAnnulled });
   const mode = { batchSize: importBatchSize(options), isDryRun, isForeign: true, sharedState };
   const target = new Import(isDryRun ? call.read : call.write, database.stores, mode);
-  const records = new ForeignReader(read, store, kind, refuse).records();
-  const done = () => ({ ...target.result, refused });
+  const done = () => ({ ...target.result, ...left });
   return call.run(done, () =>
-    writeForeign(records, target, refuse, () => {
+    writeForeign(records, target, onRefusedRow, () => {
       callHost(onProgress, done());
       return signal?.aborted !== true;
     }),
   );
+}
+
+/** The sessions in the tables of another store. */
+async function storedSessions(
+  from: EntityManager,
+  options: CommonOptions,
+  reading: ConstructorParameters<typeof ForeignReader>[3],
+): Promise<AsyncIterable<TransferRecord>> {
+  const foreign = new Database(from, { ...options, codec: undefined, isForeign: true });
+  const { read } = new CallInParts(foreign, { operation: 'importFrom', key: {} });
+  const store = new ForeignStore(foreign.dialect, (name) => from.getPlatform().quoteIdentifier(name));
+  const kind = await read((sql) => recognise(sql, store, from));
+  return new ForeignReader(read, store, kind, reading).records();
 }

@@ -33,4 +33,6 @@ export interface ImportResult {
   records: number;
   /** How many rows, or parts of them, `importFrom` could not take; `onRefused` is called with each. */
   refused: number;
+  /** How many events `importFrom` has left out because a rewind of adk-python had annulled them, markers included. */
+  annulled: number;
 }

@@ -29,7 +29,7 @@ export class Import {
   readonly #run: Run;
   readonly #stores: Stores;
   readonly #mode: ImportMode;
-  readonly #done: ImportResult = { sessions: 0, events: 0, records: 0, refused: 0 };
+  readonly #done: ImportResult = { sessions: 0, events: 0, records: 0, refused: 0, annulled: 0 };
   #session: ImportedSession | undefined;
   #events: NumberedEvent[] = [];
   /** The number of the session's newest event that a batch has written, or would have. */

@@ -3,11 +3,15 @@ import { rename } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { importFrom as importForeign } from '../../maintenance/import-from.js';
+import { importFrom, type ImportFromOptions } from '../../maintenance/import-from.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
-import { InvalidArgumentError } from '../../model/errors.js';
+import { InvalidArgumentError, SessionNotFoundError } from '../../model/errors.js';
 import { decodeExactly } from '../../model/exact-json.js';
+import type { SessionKey } from '../../model/keys.js';
+import { given, isRecord } from '../../model/objects.js';
 import type { ImportResult } from '../../model/results.js';
+import { adkServices } from '../../services.js';
+import type { SavedNames } from '../../transfer/foreign/saved-session.js';
 import { connectForeign } from '../connect.js';
 import { inWords, openFile } from '../files.js';
 import { Progress } from '../progress.js';
@@ -19,14 +23,54 @@ import { counted, printable } from '../../operations/words.js';
 /** Beside the file, until the export is whole. */
 const UNFINISHED = '.part';
 
-export const exportSessions: Work<[string | undefined, OwnerFlags & { asStored?: true }]> = async (
-  { em, codec, terminal, signal },
-  file,
-  { asStored, ...flags },
-) => {
+interface ExportFlags extends OwnerFlags {
+  session?: string;
+  format?: 'session';
+  asStored?: true;
+}
+
+export const exportSessions: Work<[string | undefined, ExportFlags]> = async (context, file, flags) => {
+  if (file !== undefined && file !== '-' && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
+  const { app, user, session, format, asStored } = flags;
+  if (format === undefined && session === undefined) return exportRecords(context, file, flags);
+  if (format === undefined || app === undefined || user === undefined || session === undefined)
+    throw new UsageError('--format session needs --app, --user and --session, and --session needs --format session.');
+  if (asStored) throw new UsageError('--format session has no texts as they are stored.');
+  return saveSession(context, file, { appName: app, userId: user, sessionId: session });
+};
+
+/** Writes one session as `adk run --save_session` does; `adk run --resume` reads it. */
+async function saveSession(
+  { em, codec, terminal }: Context,
+  file: string | undefined,
+  key: SessionKey,
+): Promise<CommandResult> {
+  const session = await adkServices(em, codec).sessionService.getSession(key);
+  if (!session) throw new SessionNotFoundError(key.sessionId);
+  const text = `${JSON.stringify(session, undefined, 2)}\n`;
+  if (file === undefined || file === '-') {
+    await pipeline(Readable.from([text]), process.stdout, { end: false });
+  } else {
+    const opened = await openFile(file, 'wx');
+    try {
+      await opened.writeFile(text);
+    } catch (error) {
+      throw inWords(file, 'written', error);
+    } finally {
+      await opened.close();
+    }
+  }
+  terminal.note(`Exported ${counted(session.events.length, 'event')}.`);
+  return undefined;
+}
+
+async function exportRecords(
+  { em, codec, terminal, signal }: Context,
+  file: string | undefined,
+  { asStored, ...flags }: ExportFlags,
+): Promise<CommandResult> {
   const maintenance = new SessionMaintenance(em, codec);
   const isFile = file !== undefined && file !== '-';
-  if (isFile && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
   const { sessions, events } = await countOf(em, flags);
   const progress = new Progress(sessions + events);
   let records = 0;
@@ -56,10 +100,12 @@ export const exportSessions: Work<[string | undefined, OwnerFlags & { asStored?:
   }
   terminal.note(`Exported ${counted(records, 'record')}.`);
   return undefined;
-};
+}
 
-interface ImportFlags {
+interface ImportFlags extends OwnerFlags {
+  session?: string;
   from?: string;
+  keepAnnulled?: true;
   dryRun?: true;
   asStored?: true;
   keepState?: true;
@@ -70,16 +116,18 @@ export const importSessions: Work<[string | undefined, ImportFlags]> = (context,
   if ((file === undefined) === (flags.from === undefined))
     throw new UsageError('import takes a file (- for the standard input), or --from with the URL of another store.');
   if (flags.from !== undefined && flags.asStored) throw new UsageError('--as-stored is for a file.');
-  if (flags.from !== undefined) return importFrom(context, flags.from, flags);
-  if (flags.dryRun) throw new UsageError('--dry-run is for --from.');
-  return importFile(context, file ?? '-', flags);
+  if (flags.from === undefined) return importFile(context, file ?? '-', flags);
+  if (namesOf(flags)) throw new UsageError('--app, --user and --session are for a file with saved sessions.');
+  return importStore(context, flags.from, flags);
 };
 
-async function importFile(
-  { em, codec, terminal, signal }: Context,
-  file: string,
-  { batchSize, asStored, keepState }: ImportFlags,
-): Promise<CommandResult> {
+/** The names that saved sessions are to get. */
+function namesOf({ app, user, session }: ImportFlags): SavedNames | undefined {
+  const names = given({ appName: app, userId: user, sessionId: session });
+  return Object.keys(names).length > 0 ? names : undefined;
+}
+
+async function importFile(context: Context, file: string, flags: ImportFlags): Promise<CommandResult> {
   const isFile = file !== '-';
   if (isFile && !existsSync(file)) throw new UsageError(`There is no file ${file}.`);
   const opened = isFile ? await openFile(file, 'r') : undefined;
@@ -87,18 +135,24 @@ async function importFile(
   const progress = new Progress((await opened?.stat())?.size);
   let bytes = 0;
   input.on('data', (chunk: string | Buffer) => (bytes += chunk.length));
-  const show = (done: ImportResult) => progress.show(bytes, written(done));
-  const options = {
-    signal,
-    batchSize,
-    texts: asStored && ('asStored' as const),
-    sharedState: keepState && ('keep' as const),
-    onProgress: show,
-  };
+  const lines = createInterface({ input, crlfDelay: Infinity })[Symbol.asyncIterator]();
   try {
-    const done = await new SessionMaintenance(em, codec).importSessions(records(input), options);
+    const first = await firstLine(lines);
+    if (!isRecordLine(first)) {
+      let text = first;
+      for (let next = await lines.next(); !next.done; next = await lines.next()) text += `\n${next.value}`;
+      return await importForeign(context, flags, { from: text, as: namesOf(flags) });
+    }
+    const { dryRun, keepAnnulled, batchSize, asStored, keepState } = flags;
+    if (dryRun || keepAnnulled || namesOf(flags))
+      throw new UsageError('--dry-run, --keep-annulled, --app, --user and --session are not for a file of export.');
+    const { em, codec, terminal, signal } = context;
+    const done = await new SessionMaintenance(em, codec).importSessions(records(first, lines), {
+      ...{ signal, batchSize, texts: asStored && 'asStored', sharedState: keepState && 'keep' },
+      onProgress: (done) => progress.show(bytes, written(done)),
+    });
     progress.end();
-    return await report({ terminal, signal }, done, done.records);
+    return await report({ terminal, signal }, done);
   } catch (error) {
     throw inWords(file, 'read', error);
   } finally {
@@ -107,58 +161,74 @@ async function importFile(
   }
 }
 
+/** @returns the first line that is not empty. */
+async function firstLine(lines: AsyncIterator<string>): Promise<string> {
+  let next = await lines.next();
+  while (!next.done && next.value.trim() === '') next = await lines.next();
+  return next.done ? '' : next.value;
+}
+
+/** Whether a file that begins so is one of export. A saved session is one value, often in many lines. */
+function isRecordLine(line: string): boolean {
+  const record = decodeExactly(line)?.value;
+  return line === '' || (isRecord(record) && Object.hasOwn(record, 'type'));
+}
+
 /** @throws InvalidArgumentError for a line that is no JSON. */
-async function* records(input: NodeJS.ReadableStream): AsyncGenerator {
-  let number = 0;
-  for await (const line of createInterface({ input, crlfDelay: Infinity })) {
-    number++;
-    if (line.trim() === '') continue;
-    // No export of ours has an integer that JavaScript changes; one of another program is refused with its path.
-    const record = decodeExactly(line);
-    if (!record) throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
-    yield record.value;
+async function* records(first: string, lines: AsyncIterator<string>): AsyncGenerator {
+  let next: IteratorResult<string, unknown> = { value: first };
+  for (let number = 1; !next.done; number++) {
+    if (next.value.trim() !== '') {
+      // No export of ours has an integer that JavaScript changes; one of another program is refused with its path.
+      const record = decodeExactly(next.value);
+      if (!record) throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
+      yield record.value;
+    }
+    next = await lines.next();
   }
 }
 
-async function importFrom(
-  { em, codec, terminal, signal }: Context,
-  url: string,
-  { dryRun, batchSize, keepState }: ImportFlags,
-): Promise<CommandResult> {
+async function importStore(context: Context, url: string, flags: ImportFlags): Promise<CommandResult> {
   const source = await connectForeign(url);
-  const progress = new Progress(undefined);
   try {
-    const done = await importForeign({
-      from: source.em,
-      to: em,
-      ...codec,
-      signal,
-      dryRun,
-      batchSize,
-      sharedState: keepState && ('keep' as const),
-      onProgress: (done) => progress.show(done.records, written(done)),
-      onRefused: ({ reason, ...row }) =>
-        terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
-    });
-    progress.end();
-    const ended = await report({ terminal, signal }, done, done.records, dryRun);
-    if (done.refused === 0) return ended;
-    terminal.note(`Not taken: ${counted(done.refused, 'row')}.`);
-    return 'failed';
+    return await importForeign(context, flags, { from: source.em });
   } finally {
-    progress.end();
     await source.close(true);
   }
+}
+
+async function importForeign(
+  { em, codec, terminal, signal }: Context,
+  { dryRun, batchSize, keepState, keepAnnulled }: ImportFlags,
+  source: Pick<ImportFromOptions, 'from' | 'as'>,
+): Promise<CommandResult> {
+  const progress = new Progress(undefined);
+  const done = await importFrom({
+    ...source,
+    to: em,
+    ...codec,
+    ...{ signal, dryRun, batchSize, keepAnnulled, sharedState: keepState && 'keep' },
+    onProgress: (done) => progress.show(done.records, written(done)),
+    onRefused: ({ reason, ...row }) =>
+      terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
+  }).finally(() => progress.end());
+  const ended = await report({ terminal, signal }, done, dryRun);
+  if (done.annulled > 0)
+    terminal.note(
+      `Left out, since they were rewound: ${counted(done.annulled, 'event')} (--keep-annulled takes them).`,
+    );
+  if (done.refused === 0) return ended;
+  terminal.note(`Not taken: ${counted(done.refused, 'row')}.`);
+  return 'failed';
 }
 
 async function report(
   { terminal, signal }: Pick<Context, 'terminal' | 'signal'>,
   done: ImportResult,
-  read: number,
   isDryRun?: boolean,
 ): Promise<CommandResult> {
   const verb = isDryRun ? 'This would write' : 'Wrote';
-  await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(read, 'record')}.`]);
+  await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(done.records, 'record')}.`]);
   if (!signal.aborted) return undefined;
   terminal.note('Ended before the end: the same import again makes it whole.');
   return 'failed';

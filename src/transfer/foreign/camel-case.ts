@@ -12,8 +12,9 @@ export function toCamelCase(value: unknown, users: ReadonlySet<string>, path = '
   const result = {};
   for (const [key, inner] of Object.entries(value)) {
     const innerPath = path ? `${path}.${key}` : key;
-    const name = key.replace(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
-    setOwn(result, name, users.has(innerPath) ? inner : toCamelCase(inner, users, innerPath));
+    setOwn(result, camelCased(key), users.has(innerPath) ? inner : toCamelCase(inner, users, innerPath));
   }
   return result;
 }
+
+export const camelCased = (name: string) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());

@@ -7,7 +7,7 @@ import { pythonEvent } from './python-event.js';
 /**
  * What an event's users have named: the list in `events/event.js` of `@google/adk` 2.0.0, which keeps it to itself.
  */
-const USERS = new Set([
+export const USERS = new Set([
   'actions.state_delta',
   'actions.artifact_delta',
   'actions.requested_auth_configs',
@@ -22,7 +22,7 @@ const USERS = new Set([
 ]);
 
 /** The first time in ms, in March 1973, that cannot be one in seconds. */
-const FIRST_MS = 1e11;
+export const FIRST_MS = 1e11;
 
 /**
  * The event in the column `event_data`, which ADK JS and adk-python have alike. Both may have written to one table; their

@@ -8,7 +8,7 @@ import {
 import type { SessionKey } from '../../model/keys.js';
 import type { Import } from '../import.js';
 import type { TransferRecord } from '../records.js';
-import type { RefusedRow } from './read-foreign.js';
+import type { RefusedRow } from './found-event.js';
 
 const REFUSALS = [
   EventTooLargeError,
@@ -20,7 +20,7 @@ const REFUSALS = [
 
 /** Writes the records of another store. A session that cannot be written is reported, and the import continues. */
 export async function writeForeign(
-  records: AsyncIterable<TransferRecord>,
+  records: AsyncIterable<TransferRecord> | Iterable<TransferRecord>,
   target: Import,
   onRefused: (row: RefusedRow) => void,
   onRecord: () => boolean,

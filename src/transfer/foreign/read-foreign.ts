@@ -1,24 +1,19 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { EventCursor, ForeignRow, ForeignStore } from '../../database/stores/foreign-store.js';
-import { AdkMikroOrmError } from '../../model/errors.js';
 import { encode } from '../../model/event-codec.js';
 import { checkKeys, sessionIdentity, type SessionKey } from '../../model/keys.js';
-import { prefixed, scopeOf, type Scope } from '../../model/state.js';
-import type { EventRecord, SessionRecord, StateRecord, TransferRecord } from '../records.js';
+import { scopeOf } from '../../model/state.js';
+import type { EventRecord, SessionRecord, TransferRecord } from '../records.js';
 import { UnreadableRow, type ForeignKind } from './foreign-rows.js';
+import {
+  foundEvent,
+  inOrder,
+  stateRecords,
+  withoutAnnulled,
+  type FoundEvent,
+  type Refuse,
+  type RefusedRow,
+} from './found-event.js';
 import type { Run } from '../../database/sql/sql.js';
-
-/** A row that could not be taken, or a part of one. */
-export interface RefusedRow {
-  appName: string;
-  /** Absent for state of an app. */
-  userId?: string;
-  /** Absent for state of a user or an app. */
-  sessionId?: string;
-  /** Absent where the session itself or its state is meant. */
-  eventId?: string;
-  reason: string;
-}
 
 /** How many sessions are read at a time: what is known of their events is in memory meanwhile, without contents. */
 const SESSIONS = 100;
@@ -32,17 +27,6 @@ interface Found {
   row: ForeignRow;
   state: Record<string, unknown>;
   events: FoundEvent[];
-}
-
-interface FoundEvent {
-  id: string;
-  timestamp: number;
-  /** What decides between events of the same time. */
-  order: number | string;
-  calls: readonly string[];
-  responses: readonly string[];
-  /** The keys of its delta whose values the state still has. */
-  wrote: readonly string[];
 }
 
 /** State of an app or a user, until all of their sessions have been read. */
@@ -59,15 +43,23 @@ export class ForeignReader {
   readonly #run: Run;
   readonly #store: ForeignStore;
   readonly #kind: ForeignKind;
-  readonly #onRefused: (row: RefusedRow) => void;
+  readonly #refuse: Refuse;
+  /** Called with how many events of a session do not count any more; undefined where they are taken, too. */
+  readonly #onAnnulled: ((count: number) => void) | undefined;
   /** By app and user, of the sessions that are being read. */
   #shared = new Map<string, Shared>();
 
-  constructor(run: Run, store: ForeignStore, kind: ForeignKind, onRefused: (row: RefusedRow) => void) {
+  constructor(
+    run: Run,
+    store: ForeignStore,
+    kind: ForeignKind,
+    { refuse, onAnnulled }: { refuse: Refuse; onAnnulled: ((count: number) => void) | undefined },
+  ) {
     this.#run = run;
     this.#store = store;
     this.#kind = kind;
-    this.#onRefused = onRefused;
+    this.#refuse = refuse;
+    this.#onAnnulled = onAnnulled;
   }
 
   async *records(): AsyncGenerator<TransferRecord> {
@@ -135,7 +127,7 @@ export class ForeignReader {
   }
 
   *#sharedRecord({ scope, owner, state: values, writers }: Shared): Generator<TransferRecord> {
-    const state = this.#entries(owner, scope, values, writers);
+    const state = stateRecords(owner, scope, values, idsOf(writers), this.#refuse);
     const { appName, userId = '' } = owner;
     if (state.length > 0)
       yield scope === 'app' ? { type: scope, appName, state } : { type: scope, appName, userId, state };
@@ -180,7 +172,11 @@ export class ForeignReader {
       }
       if (rows.length < EVENTS) break;
     }
-    for (const session of sessions) session.events = inOrder(session.events);
+    for (const session of sessions) {
+      const all = inOrder(session.events);
+      session.events = this.#onAnnulled ? withoutAnnulled(all) : all;
+      this.#onAnnulled?.(all.length - session.events.length);
+    }
   }
 
   /** @returns undefined for an event that cannot be taken, and reports it. */
@@ -197,23 +193,10 @@ export class ForeignReader {
   }
 
   #foundEvent({ key, state }: Found, row: ForeignRow, event: EventRecord['event']): FoundEvent {
-    const { calls, responses, delta } = partsOf(event);
-    const wrote = Object.entries(delta)
-      .filter(([name, value]) => {
-        const { scope, key: bare } = scopeOf(name);
-        const values = scope === 'session' ? state : this.#sharedState(scope, key);
-        return Object.hasOwn(values, bare) && isSame(values[bare], value);
-      })
-      .map(([name]) => name);
     const order = row['insertion_order'];
-    return {
-      id: event.id,
-      timestamp: event.timestamp,
-      order: typeof order === 'number' ? order : event.id,
-      calls,
-      responses,
-      wrote,
-    };
+    return foundEvent(event, typeof order === 'number' ? order : event.id, (scope) =>
+      scope === 'session' ? state : this.#sharedState(scope, key),
+    );
   }
 
   #sharedState(scope: 'app' | 'user', { appName, userId }: SessionKey): Record<string, unknown> {
@@ -243,7 +226,7 @@ export class ForeignReader {
       ...times,
       firstSeq: 1,
       lastSeq: events.length,
-      state: this.#entries(key, 'session', state, writers),
+      state: stateRecords(key, 'session', state, idsOf(writers), this.#refuse),
     };
     for (let from = 0; from < events.length; from += EVENTS) {
       const batch = events.slice(from, from + EVENTS);
@@ -264,82 +247,9 @@ export class ForeignReader {
     const known = writers?.get(key);
     if (!known || known.timestamp <= event.timestamp) writers?.set(key, event);
   }
-
-  #entries(
-    owner: Omit<RefusedRow, 'reason'>,
-    scope: Scope,
-    state: Record<string, unknown>,
-    writers: ReadonlyMap<string, FoundEvent>,
-  ): StateRecord[] {
-    return Object.entries(state).flatMap(([key, value]) => {
-      try {
-        if (scopeOf(prefixed(scope, key)).scope !== scope)
-          throw new UnreadableRow(`the key ${key} has a prefix of another scope`);
-        checkKeys({ ...owner, stateKey: key });
-        encode(value, `state.${key}`);
-        return [{ key, value, eventId: writers.get(key)?.id ?? null }];
-      } catch (error) {
-        this.#refuse(owner, error);
-        return [];
-      }
-    });
-  }
-
-  #refuse(what: Omit<RefusedRow, 'reason'>, error: unknown): void {
-    if (error instanceof RangeError) this.#onRefused({ ...what, reason: 'it is nested too deeply' });
-    else if (error instanceof UnreadableRow || error instanceof AdkMikroOrmError)
-      this.#onRefused({ ...what, reason: error.message });
-    else throw error;
-  }
 }
 
-/** Whether two values are equal, if neither is nested so deeply that they cannot be compared. */
-function isSame(one: unknown, other: unknown): boolean {
-  try {
-    return isDeepStrictEqual(one, other);
-  } catch (error) {
-    if (error instanceof RangeError) return false;
-    throw error;
-  }
-}
-
-/** By time, then as they were inserted or by id; of the same time, a response comes after its call. */
-function inOrder(events: readonly FoundEvent[]): FoundEvent[] {
-  const sorted = events.toSorted((a, b) => a.timestamp - b.timestamp || (a.order < b.order ? -1 : 1));
-  const result = new Set<FoundEvent>();
-  const callers = new Map<string, FoundEvent>();
-  for (const event of sorted) for (const id of event.calls) callers.set(id, event);
-  for (const event of sorted) {
-    // Each waits for the caller behind it. A list, since the stack has no room for any number of them.
-    const waiting = [event];
-    const seen = new Set(waiting);
-    for (let next = waiting.at(-1); next; next = waiting.at(-1)) {
-      const { timestamp, responses } = next;
-      const caller = responses
-        .map((id) => callers.get(id))
-        .find((each) => each?.timestamp === timestamp && !result.has(each) && !seen.has(each));
-      if (caller) {
-        seen.add(caller);
-        waiting.push(caller);
-      } else {
-        result.add(next);
-        waiting.pop();
-      }
-    }
-  }
-  return [...result];
-}
-
-function partsOf({ content, actions }: EventRecord['event']) {
-  const { parts } = (content ?? {}) as { parts?: unknown };
-  const idsOf = (name: string) =>
-    (Array.isArray(parts) ? parts : []).flatMap((part: Record<string, { id?: unknown } | undefined> | null) => {
-      const id = part?.[name]?.id;
-      return typeof id === 'string' ? [id] : [];
-    });
-  const { stateDelta } = (actions ?? {}) as { stateDelta?: Record<string, unknown> };
-  return { calls: idsOf('functionCall'), responses: idsOf('functionResponse'), delta: stateDelta ?? {} };
-}
+const idsOf = (writers: ReadonlyMap<string, FoundEvent>) => new Map(Array.from(writers, ([key, { id }]) => [key, id]));
 
 const text = (value: unknown) => (typeof value === 'string' ? value : '');
 const identityOf = ({ appName, userId }: { appName: string; userId?: string }) => JSON.stringify([appName, userId]);

@@ -555,6 +555,23 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
     expect(await idsIn(target, 's')).toEqual(['e1', 'e2']);
   });
 
+  test('L2 what a rewind has annulled is left out and counted, unless it is wanted', async () => {
+    const [source, target, whole] = [await storeOf(name, pythonTables(name)), await emptyStore(), await emptyStore()];
+    await addSession(source.em, 's', { n: 1 });
+    const add = (id: string, timestamp: number, actions: object) =>
+      addEvent(source.em, 's', id, { ...PYTHON_EVENT, timestamp, actions });
+    await add('e1', 1600000001, { state_delta: { n: 1 } });
+    // All have the invocation i1 in these rows.
+    await add('r1', 1600000002, { state_delta: { n: 1 }, rewind_before_invocation_id: 'i1' });
+    await add('e2', 1600000003, { state_delta: { n: 1 } });
+    await add('r2', 1600000004, { rewind_before_invocation_id: 'not there' });
+    expect(await importFrom(source, target)).toMatchObject({ events: 1, annulled: 3, refused: 0 });
+    expect(await idsIn(target, 's')).toEqual(['e2']);
+    expect(await importFrom(source, target)).toMatchObject({ events: 0, annulled: 3, refused: 0 });
+    expect(await importFrom(source, whole, { keepAnnulled: true })).toMatchObject({ events: 4, annulled: 0 });
+    expect(await idsIn(whole, 's')).toEqual(['e1', 'r1', 'e2', 'r2']);
+  });
+
   test('L2 by the times of their JSON, its events are in order, and events of ADK JS among them', async () => {
     const [source, target] = [await storeOf(name, pythonTables(name)), await emptyStore()];
     await addSession(source.em, 's', {});
