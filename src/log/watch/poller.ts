@@ -128,7 +128,10 @@ export class LogPoller {
           await this.#poll();
         }
       },
-      change: (signal) => this.#waiters.wait(signal),
+      change: (signal) => {
+        this.#timer?.ref();
+        return this.#waiters.wait(signal);
+      },
       leave: async () => {
         forget();
         this.#watchers.delete(watcher);
@@ -209,6 +212,8 @@ export class LogPoller {
     clearTimeout(this.#timer);
     if (this.#watchers.size === 0) return;
     this.#timer = setTimeout(() => this.#pollUnasked(), this.#intervalMs);
+    // A loop that was left without an end would keep the process alive (contract O8).
+    if (this.#waiters.isEmpty) this.#timer.unref();
   }
 
   async #stop(): Promise<void> {

@@ -32,6 +32,10 @@ async function watchOne(orm: MikroORM, options?: EventLogOptions): Promise<void>
 
 const FEATURES = {
   watch: (orm: MikroORM) => watchOne(orm),
+  /** Nobody goes on with its loop, and nobody ends it. */
+  abandoned: async (orm: MikroORM) => {
+    await new EventLog(orm.em).watch(0)[Symbol.asyncIterator]().next();
+  },
   listen: async (orm: MikroORM, silentPort: number) => {
     await watchOne(orm, { postgresql: { listen: () => new pg.Client({ host: '127.0.0.1', port: silentPort }) } });
     await watchOne(orm, { postgresql: { listen: () => new pg.Client(String(orm.config.get('clientUrl'))) } });

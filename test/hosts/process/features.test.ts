@@ -20,7 +20,7 @@ afterAll(async () => {
   await bundle.remove();
 });
 
-const FEATURES: readonly Given['feature'][] = ['watch', 'lease', 'projection', 'studio', 'telemetry'];
+const FEATURES: readonly Given['feature'][] = ['watch', 'abandoned', 'lease', 'projection', 'studio', 'telemetry'];
 
 test.each(availableDatabases())(
   'O8 a process that has closed its ORM ends by itself, whatever it has used, on %s',
