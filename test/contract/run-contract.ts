@@ -1,7 +1,7 @@
 import { helpersOf } from '../../packages/session-contract/src/context.js';
 import { HARNESSES } from '../support/harnesses/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
-import { nameOf, type Rule } from './rule.js';
+import { nameOf } from './rule.js';
 import { suites } from './suites.js';
 
 /** Defines the tests of all suites for one harness. */
@@ -14,38 +14,59 @@ export function runContract(harnessName: string): void {
   }
 
   describe(harness.name, () => {
+    const stores = new Stores(harness);
     let store: OwnStore;
+    afterAll(() => stores.close());
     beforeAll(async () => {
-      store = await harness.open();
+      store = await stores.open();
     });
-    afterAll(() => store.close());
 
-    for (const rule of suites.flatMap(({ rules }) => rules)) defineTest(harness, rule, () => store);
+    for (const rule of suites.flatMap(({ rules }) => rules)) {
+      if (rule.where && !rule.where(harness)) continue;
+      test(nameOf(rule), () =>
+        stores.within((scratch) =>
+          rule.test({ ...store, ...helpersOf(store.service, store.another), harness, scratch }),
+        ),
+      );
+    }
   });
 }
 
-function defineTest(harness: OwnHarness, rule: Rule, store: () => OwnStore): void {
-  if (rule.where && !rule.where(harness)) return;
-  test(nameOf(rule), () =>
-    withScratch(harness.open, (scratch) =>
-      rule.test({ ...store(), ...helpersOf(store().service, store().another), harness, scratch }),
-    ),
-  );
-}
+/** Those that are open or being opened, also by a hook or a test whose time is up: they would keep the worker of jest alive. */
+class Stores {
+  readonly #harness: OwnHarness;
+  readonly #opened = new Set<Promise<OwnStore>>();
 
-/** Hands out stores that are closed when the work is done. */
-async function withScratch(
-  open: () => Promise<OwnStore>,
-  work: (scratch: () => Promise<OwnStore>) => Promise<void>,
-): Promise<void> {
-  const opened: OwnStore[] = [];
-  try {
-    await work(async () => {
-      const store = await open();
-      opened.push(store);
-      return store;
-    });
-  } finally {
-    for (const store of opened) await store.close();
+  constructor(harness: OwnHarness) {
+    this.#harness = harness;
+  }
+
+  open(): Promise<OwnStore> {
+    const store = this.#harness.open();
+    this.#opened.add(store);
+    return store;
+  }
+
+  /** Runs work, and closes what it has opened. */
+  async within(work: (open: () => Promise<OwnStore>) => Promise<void>): Promise<void> {
+    const opened: Promise<OwnStore>[] = [];
+    try {
+      await work(() => {
+        const store = this.open();
+        opened.push(store);
+        return store;
+      });
+    } finally {
+      await this.close(opened);
+    }
+  }
+
+  async close(stores: Iterable<Promise<OwnStore>> = this.#opened): Promise<void> {
+    for (const store of stores) {
+      // What a test that goes on has left is closed with the others, and once.
+      if (!this.#opened.delete(store)) continue;
+      const opened = await store.catch(() => undefined);
+      await opened?.close();
+    }
   }
 }

@@ -96,16 +96,28 @@ async function openStore(options: Options, { drop, fill }: StoreOptions = {}): P
     opened.push(orm);
     return orm;
   };
+  const close = async () => {
+    for (const each of opened) await each.close(true);
+    await drop?.();
+  };
   const log = new StatementLog();
-  const orm = await connect({ loggerFactory: log.loggerFactory });
-  await fill?.(orm);
-  const peer = drop ? await connect() : orm;
+  const prepare = async () => {
+    const orm = await connect({ loggerFactory: log.loggerFactory });
+    await fill?.(orm);
+    const peer = drop ? await connect() : orm;
+    await connectionOf(peer.em).execute(CREATE_HOST_NOTES);
+    return { orm, peer };
+  };
+  // Nobody else could close what a failure leaves.
+  const { orm, peer } = await prepare().catch(async (error: unknown) => {
+    await close();
+    throw error;
+  });
   const query = <Row extends object>(
     sql: string,
     values: readonly unknown[] = [],
     em: EntityManager = peer.em.fork(),
   ) => connectionOf(em).execute<Row[]>(sql, [...values], 'all', em.getTransactionContext());
-  await query(CREATE_HOST_NOTES);
 
   return {
     orm,
@@ -116,10 +128,7 @@ async function openStore(options: Options, { drop, fill }: StoreOptions = {}): P
     another: new MikroOrmSessionService(peer.em),
     stored: (key) => readTables(peer, query, key),
     recorded: (work) => log.during(work),
-    async close() {
-      for (const each of opened) await each.close(true);
-      await drop?.();
-    },
+    close,
   };
 }
 
