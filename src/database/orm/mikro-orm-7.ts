@@ -1,5 +1,6 @@
 /** MikroORM 7, which runs on kysely. */
 import type { EntityManager } from '@mikro-orm/core';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
@@ -18,6 +19,7 @@ interface Kysely {
 
 /** The members of a connection of MikroORM 7 that are used. */
 interface KyselyConnection {
+  begin(options?: { ctx?: object }): Promise<object>;
   ensureConnection(): Promise<void>;
   getClient(): Kysely;
   getNativeClient(): Promise<unknown>;
@@ -30,38 +32,65 @@ export function isKyselyConnection(connection: object): connection is KyselyConn
 
 const CLOSED = 'Unable to acquire a connection: the ORM is closed';
 
-/** The members of a pool of node-postgres or mysql2 that are used. */
-interface NativePool {
-  on(event: 'acquire' | 'release', listener: (...of: unknown[]) => void): unknown;
-  /** Of mysql2. */
-  getConnection?: (done: (error: unknown, raw?: RawConnection) => void) => unknown;
-}
+/** The pool of mysql2 or node-postgres that MikroORM has made. */
+type NativePool =
+  | { getConnection(done: (error: unknown, raw?: object) => void): unknown }
+  | { connect(...callback: unknown[]): Promise<object> | undefined };
 
 function isPool(client: unknown): client is NativePool {
-  return isObject(client) && 'on' in client && !isSynchronousSqlite(client);
+  return isObject(client) && ('getConnection' in client || 'totalCount' in client);
 }
 
-/** The members of a connection of node-postgres or mysql2 that are used. */
-interface RawConnection {
-  on?(event: 'error', listener: () => void): unknown;
-  once?(event: 'end' | 'error', listener: () => void): unknown;
-  query?: unknown;
+/** The connection that a pool has given to kysely. */
+interface Given {
+  raw?: object | undefined;
+}
+
+/** Of whoever asks kysely for a connection. */
+const asking = new AsyncLocalStorage<Given>();
+
+/**
+ * Has a pool note which connection it gives to kysely, which keeps that to itself. What is taken out of the pool without kysely comes
+ * without the host's `onCreateConnection`, `onReserveConnection` and `sessionContext`, and on MySQL with a password that has expired.
+ */
+function noteGiven(pool: NativePool): void {
+  // The first one is kysely's: a host's `onReserveConnection` may ask for another.
+  const note = (given: Given | undefined, raw: object | undefined) => {
+    if (given) given.raw ??= raw;
+  };
+  if ('connect' in pool) {
+    const connect = pool.connect.bind(pool);
+    pool.connect = (...callback) => {
+      const given = asking.getStore();
+      const asked = connect(...callback);
+      if (given) asked?.then((raw) => note(given, raw)).catch(() => undefined);
+      return asked;
+    };
+    return;
+  }
+  const getConnection = pool.getConnection.bind(pool);
+  pool.getConnection = (done) => {
+    const given = asking.getStore();
+    return getConnection((error, raw) => {
+      note(given, raw);
+      done(error, raw);
+    });
+  };
 }
 
 export class KyselyOrmConnection implements OrmConnection {
   readonly #em: EntityManager;
   readonly #connection: KyselyConnection;
-  #isKnown = false;
-  /** Whether it was open once. If it is not open now, the host has closed it. */
-  #wasOpen: boolean;
+  /** The kysely whose driver is known. MikroORM has another one after it was closed and opened again. */
+  #known: Kysely | undefined;
   /** The database of a driver that is in this process. */
   #database: SynchronousSqlite | undefined;
-  /** The driver's connections that are out of its pool; undefined without a pool. */
-  #reserved: Set<object> | undefined;
+  isInProcess = true;
   mustWaitForLocks = false;
+  /** Whether it was open once. If it is not open now, the host has closed it. */
+  #wasOpen: boolean;
   /** The driver's connection of each connection of kysely, where it is known. */
-  readonly #raw = new WeakMap<KyselyDriverConnection, RawConnection>();
-  readonly #drivers = new WeakMap<KyselyDriverConnection, Driver>();
+  readonly #raw = new WeakMap<KyselyDriverConnection, object>();
   /** Those of connections whose driver is not known. One object each, or every call would read the settings again. */
   readonly #fallbacks = new WeakMap<KyselyDriverConnection, Driver>();
 
@@ -69,14 +98,25 @@ export class KyselyOrmConnection implements OrmConnection {
     this.#em = em;
     this.#connection = connection;
     this.#wasOpen = connection.connected;
+    const begin = connection.begin.bind(connection);
+    connection.begin = async (options) => {
+      if (options?.ctx) return begin(options);
+      if (!this.#isKnown) await this.#open();
+      const given: Given = {};
+      const transaction = await asking.run(given, () => begin(options));
+      if (given.raw && isKysely(transaction)) await provided(transaction, (own) => this.#note(own, given));
+      return transaction;
+    };
   }
 
-  get isInProcess(): boolean {
-    return this.#reserved === undefined;
+  get #isKnown(): boolean {
+    return this.#connection.connected && this.#connection.getClient() === this.#known;
   }
 
   open(): Promise<void> | undefined {
-    this.#refuseClosed();
+    const connection = this.#connection;
+    if (connection.connected) this.#wasOpen = true;
+    else if (this.#wasOpen) throw new Error(CLOSED);
     return this.#isKnown ? undefined : this.#open();
   }
 
@@ -90,67 +130,41 @@ export class KyselyOrmConnection implements OrmConnection {
     }
     // A host's own kysely does not give its driver's pool or database.
     const client = await connection.getNativeClient().catch(() => undefined);
-    if (isSynchronousSqlite(client)) {
-      this.#database = client;
-      this.mustWaitForLocks = stopsProcess(client);
-    } else if (isPool(client) && !this.#reserved) this.#noteReserved(client);
+    // Another call may have been first.
+    if (this.#isKnown) return;
+    this.#known = connection.getClient();
     this.#wasOpen = true;
-    this.#isKnown = true;
-  }
-
-  #refuseClosed(): void {
-    if (this.#connection.connected) this.#wasOpen = true;
-    else if (this.#wasOpen) throw new Error(CLOSED);
-  }
-
-  #noteReserved(pool: NativePool): void {
-    const out = new Set<object>();
-    this.#reserved = out;
-    const take = (raw: unknown) => {
-      if (isObject(raw)) out.add(raw);
-    };
-    // mysql2 emits no event when it hands a released connection to a call that waits. A connection that was taken out before
-    // now would stay unknown.
-    const getConnection = pool.getConnection?.bind(pool);
-    const watched = new WeakSet();
-    if (getConnection)
-      pool.getConnection = (done) =>
-        getConnection((error, raw) => {
-          take(raw);
-          // mysql2 emits no `release` for a connection that ends while it is out of the pool: it would stay in `out`. The listeners
-          // are added the first time only, since a connection is taken out again and again.
-          if (raw && !watched.has(raw)) {
-            watched.add(raw);
-            for (const event of ['end', 'error'] as const) raw.once?.(event, () => out.delete(raw));
-          }
-          done(error, raw);
-        });
-    else pool.on('acquire', take);
-    pool.on('release', (...of) => {
-      for (const each of of) if (isObject(each)) out.delete(each);
-    });
+    this.#database = isSynchronousSqlite(client) ? client : undefined;
+    this.mustWaitForLocks = this.#database !== undefined && stopsProcess(this.#database);
+    this.isInProcess = !isPool(client);
+    if (isPool(client)) noteGiven(client);
   }
 
   async reserve(): Promise<ReservedConnection> {
-    this.#refuseClosed();
-    await this.#connection.ensureConnection();
+    const opening = this.open();
+    if (opening) await opening;
+    const given: Given = {};
     return new Promise((resolve, reject) => {
-      this.#connection
-        .getClient()
-        .getExecutor()
-        .provideConnection((connection) => new Promise<void>((release) => resolve(this.#given(connection, release))))
-        .catch(reject);
+      const reserved = (own: KyselyDriverConnection) => {
+        this.#note(own, given);
+        return new Promise<void>((release) => resolve(this.#reserved(own, release)));
+      };
+      const ask = () => provided(this.#connection.getClient(), reserved);
+      (this.isInProcess ? ask() : asking.run(given, ask)).catch(reject);
     });
   }
 
-  #given(connection: KyselyDriverConnection, release: () => void): ReservedConnection {
-    const driver = this.#driverOf(connection);
-    const raw = this.#raw.get(connection);
+  #note(own: KyselyDriverConnection, { raw }: Given): void {
+    if (raw) this.#raw.set(own, raw);
+  }
+
+  #reserved(own: KyselyDriverConnection, release: () => void): ReservedConnection {
+    const raw = this.#raw.get(own);
     const end = raw && destroyerOf(raw);
     const waitAgain = this.mustWaitForLocks && this.#database ? stopWaiting(this.#database) : undefined;
     return {
-      driver,
-      context: () => ({ executeQuery: connection.executeQuery.bind(connection) }),
+      driver: this.#driverOf(own),
+      context: () => ({ executeQuery: own.executeQuery.bind(own) }),
       release: () => {
         waitAgain?.();
         release();
@@ -158,7 +172,6 @@ export class KyselyOrmConnection implements OrmConnection {
       destroy:
         end &&
         (async () => {
-          this.#reserved?.delete(raw);
           await end();
           release();
         }),
@@ -167,60 +180,27 @@ export class KyselyOrmConnection implements OrmConnection {
 
   async ofTransaction(transaction: object): Promise<Driver> {
     if (!isKysely(transaction)) throw new TypeError('The transaction of the EntityManager is not one of kysely.');
-    return transaction.getExecutor().provideConnection((connection) => Promise.resolve(this.#driverOf(connection)));
+    return provided(transaction, (own) => this.#driverOf(own));
   }
 
   quiet(): void {
     // kysely prints nothing.
   }
 
-  #driverOf(connection: KyselyDriverConnection): Driver {
-    const known = this.#drivers.get(connection);
-    if (known) return known;
-    const raw = this.#database ?? this.#rawOf(connection);
+  #driverOf(own: KyselyDriverConnection): Driver {
+    const raw = this.#database ?? this.#raw.get(own);
     const driver = raw && driverOf(raw);
-    // The result may change: the connection of a transaction that the host began before the first call is known later.
-    if (!driver) {
-      const fallback =
-        this.#fallbacks.get(connection) ?? new KyselyDriver(connection, supportedDialect(this.#em.getPlatform()));
-      this.#fallbacks.set(connection, fallback);
-      return fallback;
-    }
-    this.#drivers.set(connection, driver);
-    return driver;
+    if (driver) return driver;
+    // Of a host's own kysely, of PGlite, and of a transaction that the host began before it made its first service.
+    const fallback = this.#fallbacks.get(own) ?? new KyselyDriver(own, supportedDialect(this.#em.getPlatform()));
+    this.#fallbacks.set(own, fallback);
+    return fallback;
   }
+}
 
-  /**
-   * kysely keeps the driver's connection to itself. Which one it is shows when kysely runs a statement: for that moment
-   * each of those that are reserved takes the statement for itself and sends nothing.
-   */
-  #rawOf(connection: KyselyDriverConnection): RawConnection | undefined {
-    // Without a pool the statement would be run.
-    if (!this.#reserved) return undefined;
-    let found: RawConnection | undefined;
-    const candidates: RawConnection[] = [...this.#reserved];
-    if (candidates.length === 0) return undefined;
-    // The class has the method; a program that observes connections may have given this one its own.
-    const own = candidates.map((raw) => Object.getOwnPropertyDescriptor(raw, 'query'));
-    for (const raw of candidates) {
-      raw.query = (_text: string, _values: unknown, done?: (error: null, rows: []) => void) => {
-        found = raw;
-        done?.(null, []);
-        return Promise.resolve({ command: '', rows: [] });
-      };
-    }
-    connection.executeQuery({ sql: '', parameters: [] }).catch(() => undefined);
-    candidates.forEach((raw, i) => {
-      const descriptor = own[i];
-      if (descriptor) Object.defineProperty(raw, 'query', descriptor);
-      else delete raw.query;
-    });
-    if (!found) return undefined;
-    // A connection of node-postgres that is lost between two statements would end the process.
-    found.on?.('error', () => undefined);
-    this.#raw.set(connection, found);
-    return found;
-  }
+/** Runs work with the connection of a kysely, or of a transaction of it. */
+function provided<T>(of: Kysely, work: (own: KyselyDriverConnection) => T | Promise<T>): Promise<T> {
+  return of.getExecutor().provideConnection(async (own) => work(own));
 }
 
 function isKysely(transaction: object): transaction is Kysely {
