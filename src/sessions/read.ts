@@ -15,12 +15,15 @@ export async function getSession(
   // This is no error: the Runner reports the missing name itself when it gets no session.
   if (isIncomplete(key)) return undefined;
   checkKeys(key);
-  const newest = (config?.numRecentEvents ?? calls.options.defaultNumRecentEvents) || undefined;
+  const given = config?.numRecentEvents ?? undefined;
+  const newest = (given ?? calls.options.defaultNumRecentEvents) || undefined;
   const afterTimestamp = config?.afterTimestamp || undefined;
   const { reader } = calls.stores;
-  const found = await calls.read(operation, key, (sql) =>
-    afterTimestamp === undefined ? reader.read(sql, key, newest) : reader.readSince(sql, key, afterTimestamp, newest),
-  );
+  const found = await calls.read(operation, key, (sql) => {
+    if (afterTimestamp !== undefined) return reader.readSince(sql, key, afterTimestamp, newest);
+    const isExact = given !== undefined || newest === undefined;
+    return isExact ? reader.read(sql, key, newest) : reader.readTurns(sql, key, newest);
+  });
   if (!found) return undefined;
   const [state, events] = [readState(found.state), readEvents(found)];
   calls.refuseDamage(key, events.damaged, state.damaged);

@@ -78,6 +78,19 @@ export class SessionReader {
     return found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most));
   }
 
+  /**
+   * Reads a session with the newest so many events, and back to the beginning of the oldest turn among them. If no turn begins so
+   * early, since an agent began the session or a trim cut a turn, they begin with the first turn among them; without any turn,
+   * they are the newest so many.
+   */
+  async readTurns(sql: Sql, session: SessionKey, newest: number): Promise<ReadSession | undefined> {
+    const rows = await sql.all<Row>(...this.#statements(sql).turns(session, Math.min(newest, MOST)));
+    const found = sorted(sql, session, rows);
+    const [event] = rows.filter(({ kind }) => kind === 'event') as EventRow[];
+    const first = event ? numberOf(event.first_seq) : found ? found.head.lastSeq - newest + 1 : 0;
+    return found && withGaps(found, Math.max(found.head.firstSeq, first) - 1);
+  }
+
   /** Reads a session with its events after a number. */
   async readAfter(sql: Sql, session: SessionKey, seq: number): Promise<ReadSession | undefined> {
     const found = sorted(sql, session, await sql.all<Row>(...this.#statements(sql).after(session, seq)));
@@ -118,6 +131,8 @@ interface EventRow {
   state_key: string;
   /** Null where the event is in parts, is not asked for, or has lost its content. */
   value: string | null;
+  /** The first number that was asked for, where it is not known before; otherwise 0. */
+  first_seq: number | string;
   /** Selected with a filter by time: whether the event is later. */
   is_later?: boolean | number;
   /** Selected with a filter by time: whether the number before has a row. */
@@ -249,6 +264,33 @@ function newestOf(events: readonly FoundEvent[], newest: number | undefined): Fo
 
 const plainJoin = (table: string, alias: string, on: string) => `join ${table} as ${alias} on ${on}`;
 
+/**
+ * A table of one row, whose `first` is the number that `readTurns` begins with. It names no other table beside: MariaDB then
+ * computes it before it plans, and reads the events from there on and no others. Searching back it reads the events of one turn,
+ * which are read anyway.
+ *
+ * @returns its text, and its values, of which `newest` is how many events are asked for.
+ */
+function firstOfTurns({ sessions, events }: Tables) {
+  const number = (column: string) => `(select ${column} from ${sessions} where ${SESSION_WHERE})`;
+  const [first, last] = [number('first_seq'), number('last_seq')];
+  const turn = (conditions: string) =>
+    `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1)`;
+  const before = turn(`b.seq >= ${first} and b.seq <= ${last} - ? + 1 order by b.seq desc`);
+  const after = turn(`b.seq > ${last} - ? order by b.seq`);
+  return {
+    text: `(select coalesce(${before}, case when ${last} - ? >= ${first} then ${after} end, ${last} - ? + 1) as first)`,
+    values(session: SessionKey, newest: number): unknown[] {
+      const key = sessionValues(session);
+      const [ofBefore, ofAfter] = [
+        [...key, ...key, ...key, newest],
+        [...key, ...key, newest],
+      ];
+      return [...ofBefore, ...key, newest, ...key, ...ofAfter, ...key, newest];
+    },
+  };
+}
+
 /** A statement and its values. */
 type Bound = [text: string, values: unknown[]];
 
@@ -271,9 +313,10 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
   ];
   // With the session's row, of which there is one: its numbers limit what is read of the other table's index. SQLite takes
   // one lower limit to the index, and would read all that comes after it.
-  const ofSession = (table: string, alias: string, conditions: string, join = sql.joinByNumber ?? plainJoin) =>
-    `from ${sessions} as s ${join(table, alias, `${isSameSession(alias, 's')} and ${conditions}`)}
+  const joined = (table: string, alias: string, conditions: string, join = sql.joinByNumber ?? plainJoin) =>
+    `${sessions} as s ${join(table, alias, `${isSameSession(alias, 's')} and ${conditions}`)}
       where ${whereSession('s')} and s.status = 'active'`;
+  const ofSession = (...given: Parameters<typeof joined>) => `from ${joined(...given)}`;
   const isKept = (alias: string) => `${alias}.seq >= s.first_seq`;
   const isAfter = (alias: string) => `${alias}.seq > case when ? >= s.first_seq then ? else s.first_seq - 1 end`;
   const isAmongNewest = (alias: string) =>
@@ -294,6 +337,15 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
     };
   };
 
+  const first = firstOfTurns(tables);
+  const isFromTurn = (alias: string) =>
+    `${alias}.seq >= case when turn.first >= s.first_seq then turn.first else s.first_seq end`;
+  const fromTurn = (table: string, alias: string) =>
+    `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
+  const turns =
+    `${headAndState()} union all select 'event', ${id}, ${select.data}, seq, first, 0 ${fromTurn(events, 'e')}` +
+    (limits ? ` union all select 'part', '', text, seq, part, 0 ${fromTurn(eventParts, 'p')}` : '');
+
   // The column has no sign on MariaDB, which computes this also where no row is found.
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
   const FLAGS = ['is_later', 'follows'];
@@ -313,6 +365,10 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
   return {
     newest: byNumber(isAmongNewest),
     after: byNumber(isAfter),
+    turns: (session: SessionKey, newest: number): Bound => {
+      const values = [...first.values(session, newest), ...sessionValues(session)];
+      return [turns, [...ofHeadAndState(session), ...values, ...forParts(values)]];
+    },
     since: (session: SessionKey, time: number): Bound => [
       since,
       [...ofHeadAndState(session), time, time, time, ...sessionValues(session)],

@@ -78,11 +78,12 @@ export async function turn(
   agent: BaseAgent,
   message: string | Part[],
   onEvent: (event: Event) => void = () => undefined,
+  sessionId = KEY.sessionId,
 ): Promise<Event[]> {
   const runner = new Runner({ appName: KEY.appName, agent, sessionService: service });
   const newMessage: Content = { role: 'user', parts: typeof message === 'string' ? text(message) : message };
   const events: Event[] = [];
-  for await (const event of runner.runAsync({ userId: KEY.userId, sessionId: KEY.sessionId, newMessage })) {
+  for await (const event of runner.runAsync({ userId: KEY.userId, sessionId, newMessage })) {
     events.push(event);
     onEvent(event);
   }

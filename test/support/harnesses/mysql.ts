@@ -195,8 +195,10 @@ export const mysql: ServerDatabase = {
       return rows.flatMap(({ table, Extra }) => (table !== null && Extra?.includes('filesort') ? [table] : []));
     },
     async wholeSessions(explain) {
-      const rows = (await explain('explain format=traditional')) as { key: string | null; ref: string | null }[];
-      return rows.flatMap(({ key, ref }) => (key === 'adk_events_event_id' ? [`${key} by ${ref}`] : []));
+      const rows = (await explain('explain format=traditional')) as Record<'table' | 'key' | 'ref', string | null>[];
+      const isWhole = ({ table, key, ref }: (typeof rows)[number]) =>
+        key === 'adk_events_event_id' || (table === 'e' && key === 'PRIMARY' && ref === 'const,const,const');
+      return rows.filter(isWhole).map(({ key, ref }) => `${key} by ${ref}`);
     },
   },
   statements: {
