@@ -4,11 +4,14 @@ import { wrongServer } from '../../src/database/dialects/server-version.js';
 const REFUSED: readonly [string, 'postgresql' | 'mysql', string][] = [
   ['8.0.11-TiDB-v8.5.6', 'mysql', 'TiDB'],
   ['8.0.30-Vitess', 'mysql', 'Vitess'],
+  ['5.7.9-vitess-10.0.0', 'mysql', 'Vitess'],
   ['5.7.25-OceanBase-v4.2.1.0', 'mysql', 'OceanBase'],
   ['CockroachDB CCL v23.2.3 (x86_64-pc-linux-gnu, built 2024/03/20)', 'postgresql', 'CockroachDB'],
   ['PostgreSQL 11.2-YB-2.18.1.0-b0 on x86_64-pc-linux-gnu', 'postgresql', 'YugabyteDB'],
   ['PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC, Redshift 1.0.12103', 'postgresql', 'Amazon Redshift'],
   ['PostgreSQL 9.4.26 (Greenplum Database 6.25.3 build commit:3) on x86_64', 'postgresql', 'Greenplum'],
+  ['PostgreSQL 9.5.0 on x86_64-unknown-linux-gnu (Materialize v0.130.4)', 'postgresql', 'Materialize'],
+  ['PostgreSQL 9.6 on x86_64-unknown-linux-gnu (materialized 0.9.1)', 'postgresql', 'Materialize'],
 ];
 
 const TAKEN: readonly [string, 'postgresql' | 'mysql' | 'mariadb'][] = [
