@@ -1,13 +1,20 @@
 import { createSession, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
-import { EventLog, MikroOrmSessionService, SessionMaintenance, type TransferRecord } from '../../src/index.js';
+import {
+  EventLog,
+  MikroOrmSessionService,
+  SessionMaintenance,
+  SessionProjection,
+  adkServices,
+  type TransferRecord,
+} from '../../src/index.js';
 import { harnessOf } from '../support/harnesses/databases.js';
 import type { OwnStore } from '../support/harnesses/harness.js';
 import { HostNote } from '../support/harnesses/host-note.js';
 import type { RecordedStatement } from '../support/harnesses/statement-log.js';
 import { inBatchesOf } from '../support/positions.js';
-import { Suite, oncePerDialect } from './rule.js';
-import { TABLES, errorOf, eventOf, expectCode, range, saying } from './tools.js';
+import { Suite, onServers, oncePerDialect } from './rule.js';
+import { TABLES, errorOf, eventOf, expectCode, range, saying, withAccount } from './tools.js';
 
 /** Of section F what needs the service; test/hosts/schema has the rest. */
 export const schemaSuite = new Suite();
@@ -27,6 +34,42 @@ schemaSuite.own(
     await query('delete from adk_sessions where app_name = ?', [app]);
     expect([await rowsOf('adk_events'), await rowsOf('adk_session_states')]).toEqual([[], []]);
   },
+);
+
+schemaSuite.own(
+  'F2',
+  'an account that may select, insert, update and delete needs no other right',
+  async ({ harness, scratch }) => {
+    const store = await scratch();
+    await withAccount(harness.server!, 'select, insert, update, delete', store, async ({ orm }) => {
+      await expect(orm.em.getConnection().execute('create table other (id int)')).rejects.toThrow();
+      const { sessionService, leases, log, maintenance } = adkServices(orm.em, { deletion: 'soft' });
+      const key = { appName: 'a', userId: 'u', sessionId: 's' };
+      const session = await sessionService.createSession({ ...key, state: { 'app:x': 1, 'user:y': 2, z: 3 } });
+      // In parts, on MySQL and MariaDB.
+      await sessionService.appendEvents({ session, events: [saying('x'.repeat(2_000_000)), saying('y')] });
+      await sessionService.updateState({ ...key, set: { z: 4, 'app:x': 2 } });
+      await sessionService.describeSession(key, { title: 't' });
+      await sessionService.forkSession(key, { as: 'f' });
+      await sessionService.rewindSession(key, { at: 1 });
+      await sessionService.deleteSession(key);
+      await sessionService.restoreSession(key);
+      await leases.run(key, { holder: 'h' }, ({ sessionService }) => sessionService.getSession(key));
+      await log.complete().head();
+      const nothing = () => Promise.resolve();
+      await new SessionProjection(orm.em, { name: 'p', apply: nothing, clear: nothing }).catchUp();
+      const records: TransferRecord[] = [];
+      for await (const record of maintenance.exportSessions()) records.push(record);
+      await maintenance.importSessions(records);
+      await maintenance.repair(key);
+      await maintenance.beginLogEpoch();
+      await maintenance.trim({ keepLast: 0 });
+      await maintenance.prune({ olderThan: 0 });
+      await maintenance.eraseUser({ userId: 'u' });
+      expect(await maintenance.stats()).toMatchObject({ sessions: 0 });
+    });
+  },
+  onServers,
 );
 
 schemaSuite.own('F5', 'missing tables give a SchemaError with the command that makes them', async ({ scratch }) => {

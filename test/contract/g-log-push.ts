@@ -15,7 +15,7 @@ import {
   positionsIn,
   read,
 } from './log-tools.js';
-import { eventOf, range, until } from './tools.js';
+import { eventOf, range, until, withAccount } from './tools.js';
 
 /** Of section G what depends on the reader's connection: PostgreSQL's push, and accounts that may not write. */
 export const logPushSuite = new Suite();
@@ -208,20 +208,7 @@ async function withReader(
     await orm.em.getConnection().execute(harness.connection.readOnly[0]);
     return work({ orm });
   }
-  const url = new URL(urlOf(store));
-  const database = url.pathname.slice(1);
-  const name = `reader_${database.slice(-10)}`;
-  const password = 'reader';
-  const { create, drop } = harness.server.reader({ name, password, database });
-  for (const statement of create) await store.query(statement);
-  try {
-    Object.assign(url, { username: name, password });
-    const orm = await store.connect({ clientUrl: url.href });
-    await work({ orm });
-    await orm.close(true);
-  } finally {
-    for (const statement of drop) await store.query(statement);
-  }
+  await withAccount(harness.server, 'select', store, work);
 }
 
 logPushSuite.own(

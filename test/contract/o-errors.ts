@@ -475,7 +475,7 @@ failureSuite.own(
     const name = `adk_reader_${randomBytes(4).toString('hex')}`;
     const password = randomBytes(8).toString('hex');
     const reader = { name, password, database: url.pathname.slice(1), table: 'adk_sessions' };
-    const { create: createReader, drop } = harness.server!.reader(reader);
+    const { create: createReader, drop } = harness.server!.account(reader);
     for (const statement of createReader) await query(statement);
     try {
       const service = await at((url) => ([url.username, url.password] = [name, password]));

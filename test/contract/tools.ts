@@ -6,13 +6,35 @@ import { clock } from '../../src/leases/clock.js';
 import type { Driver } from '../../src/database/drivers/driver.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { AdkMikroOrmError } from '../../src/index.js';
-import type { OwnStore } from '../support/harnesses/harness.js';
+import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
 import { isCheck } from '../support/harnesses/statement-log.js';
 
 /** So long that it is not renewed while a file runs: other tests would count the renewals among their statements. */
 export const LONG_LEASE = { ttlMs: 600_000 };
 
 export { remember } from '../../packages/session-contract/src/checks.js';
+
+/** Gives `work` an ORM whose account has these rights on the tables, and no others. */
+export async function withAccount(
+  server: NonNullable<OwnHarness['server']>,
+  rights: string,
+  store: OwnStore,
+  work: (account: Pick<OwnStore, 'orm'>) => Promise<void>,
+): Promise<void> {
+  const url = new URL(String(store.orm.config.get('clientUrl')));
+  const database = url.pathname.slice(1);
+  const [name, password] = [`account_${database.slice(-10)}`, 'secret'];
+  const { create, drop } = server.account({ name, password, database, rights });
+  for (const statement of create) await store.query(statement);
+  try {
+    Object.assign(url, { username: name, password });
+    const orm = await store.connect({ clientUrl: url.href });
+    await work({ orm });
+    await orm.close(true);
+  } finally {
+    for (const statement of drop) await store.query(statement);
+  }
+}
 
 /** The tables, without their prefix, in an order in which they can be dropped. */
 export const TABLES = [

@@ -219,8 +219,8 @@ export interface Server {
   refusals: readonly [login: RegExp, database: string, right: string];
   /** What limits the time of a statement, an expression that takes longer and is '', and the driver's code of the error. */
   slow: readonly [limit: string, slow: string, code: string];
-  /** The statements that make an account which may only read, all tables or one, and those that take it away. */
-  reader(account: { name: string; password: string; database: string; table?: string }): {
+  /** The statements that make an account with rights on all tables or one, by default to read them, and those that take it away. */
+  account(account: { name: string; password: string; database: string; table?: string; rights?: string }): {
     create: readonly string[];
     drop: readonly string[];
   };

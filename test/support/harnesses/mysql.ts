@@ -270,10 +270,10 @@ export const mysql: ServerDatabase = {
     },
     refusals: [/^ER_ACCESS_DENIED_ERROR$/, 'ER_BAD_DB_ERROR', 'ER_TABLEACCESS_DENIED_ERROR'],
     slow: ['set session max_execution_time = 50', "if(sleep(5) = 0, '', '')", 'ER_QUERY_TIMEOUT'],
-    reader: ({ name, password, database, table = '*' }) => ({
+    account: ({ name, password, database, table = '*', rights = 'select' }) => ({
       create: [
         `create user ${name}@'%' identified by '${password}'`,
-        `grant select on ${database}.${table} to ${name}@'%'`,
+        `grant ${rights} on ${database}.${table} to ${name}@'%'`,
       ],
       drop: [`drop user ${name}@'%'`],
     }),

@@ -192,11 +192,11 @@ export const postgresql: ServerDatabase = {
     },
     refusals: [/^28000$/, '3D000', '42501'],
     slow: ['set statement_timeout = 50', "case when pg_sleep(5) is null then '' else '' end", '57014'],
-    reader: ({ name, password, table = 'all tables in schema public' }) => ({
+    account: ({ name, password, table = 'all tables in schema public', rights = 'select' }) => ({
       create: [
         `create role ${name} login password '${password}'`,
         `grant usage on schema public to ${name}`,
-        `grant select on ${table} to ${name}`,
+        `grant ${rights} on ${table} to ${name}`,
       ],
       drop: [`drop owned by ${name}`, `drop role ${name}`],
     }),
