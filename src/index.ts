@@ -54,7 +54,7 @@ export {
   type ProjectionStatus,
   type SessionProjectionOptions,
 } from './log/session-projection.js';
-export { toMessages, type Message, type MessageToolCall } from './conversation/messages.js';
+export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
 export type {
   BatchOptions,
@@ -97,6 +97,7 @@ export {
 } from './leases/session-leases.js';
 export type { HistoryPoint } from './sessions/history.js';
 export type { AppendEventsRequest, ForkPoint, UpdateStateRequest } from './sessions/requests.js';
+export type { ReadEventsRequest } from './sessions/pages.js';
 export type {
   FindSessionsRequest,
   FindSessionsResponse,

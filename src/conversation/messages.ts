@@ -13,6 +13,8 @@ export interface MessageToolCall {
   response?: Record<string, unknown>;
   /** Whether the response comes from outside: the user confirms, logs in, or answers a question. */
   isLongRunning: boolean;
+  /** True if the response may be in a later page: the events end before the session does. */
+  isResponseMissing?: true;
   /** True where there is a response only: no call with its id is among the events before it. */
   isCallMissing?: true;
 }
@@ -39,6 +41,15 @@ export interface Message {
   isAborted?: true;
 }
 
+/** Events of a session with their numbers. `toMessages` takes it. */
+export interface EventPage {
+  events: { seq: number; event: Event }[];
+  /** The number of the oldest event that the session has; 1 unless events were trimmed. */
+  firstSeq: number;
+  /** The number of its newest event; 0 if it never had one. */
+  lastSeq: number;
+}
+
 /**
  * Derives the conversation that a user interface shows from raw events. Nothing is stored for it, so another view of
  * the same events needs no migration. Values are shared with the events, not copied.
@@ -61,10 +72,12 @@ export interface Message {
  *
  * An event with nothing of that, which changes state only, makes no message.
  *
- * @param events events in append order, such as those of a session, of a part of it, or of an event log.
+ * @param source events in append order, such as those of a session, of a part of it, or of an event log; or a page of
+ *   `readEvents`, in either order. Messages of two pages are those of `toMessages([...older, ...newer])`, of the events of both.
  * @returns the messages, in the order of the events.
  */
-export function toMessages(events: readonly Event[]): Message[] {
+export function toMessages(source: readonly Event[] | EventPage): Message[] {
+  const { events, isCut } = 'lastSeq' in source ? eventsOf(source) : { events: source, isCut: false };
   const messages: Message[] = [];
   const shown = new Map<PairedCall, MessageToolCall>();
   const calls = new PairedCalls();
@@ -83,8 +96,17 @@ export function toMessages(events: readonly Event[]): Message[] {
     if (message.isAborted) aborted.add(event.invocationId);
     if (isShown(message) || (message.isAborted && !isRepeated)) messages.push(message);
   }
-  for (const [{ response }, toolCall] of shown) if (response) toolCall.response = response;
+  for (const [{ response }, toolCall] of shown) {
+    if (response) toolCall.response = response;
+    else if (isCut) toolCall.isResponseMissing = true;
+  }
   return messages;
+}
+
+function eventsOf({ events, lastSeq }: EventPage) {
+  const sorted = events.toSorted((a, b) => a.seq - b.seq);
+  const last = sorted.at(-1);
+  return { events: sorted.map(({ event }) => event), isCut: last !== undefined && last.seq < lastSeq };
 }
 
 function toMessage(event: Event): Message {

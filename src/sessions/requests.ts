@@ -28,6 +28,7 @@ import {
 } from '../model/arguments.js';
 import type { SessionKey } from '../model/keys.js';
 import type { HistoryPoint } from './history.js';
+import type { ReadEventsRequest } from './pages.js';
 import type { FindSessionsRequest, SessionDescription } from './summaries.js';
 import { isRecord } from '../model/objects.js';
 
@@ -79,6 +80,12 @@ const historyPoint: Known<HistoryPoint> = {
 export const checkRequest = {
   createSession: object<CreateSessionRequest>({ ...sessionKey, state: nullable(aPlainObject) }),
   getSession: object<GetSessionRequest>({ ...sessionKey, config: nullable(object(config)) }),
+  readEvents: object<ReadEventsRequest>({
+    before: condition(aWholeNumber),
+    after: condition(aWholeNumber),
+    limit: aCount,
+    order: oneOf('asc', 'desc'),
+  }),
   listSessions: object<ListSessionsRequest & SessionKey>({
     ...sessionKey,
     userId: condition(anything),

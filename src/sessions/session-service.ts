@@ -10,6 +10,7 @@ import {
   type Session,
 } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
+import type { EventPage } from '../conversation/messages.js';
 import type { SessionKey } from '../model/keys.js';
 import { checkServiceOptions, type MikroOrmSessionServiceOptions } from '../model/options.js';
 import { Appender } from './append.js';
@@ -17,6 +18,7 @@ import { createSession, getOrCreateSession, newSession } from './create.js';
 import { deleteSession, restoreSession } from './delete.js';
 import { forkSession, rewindSession, type HistoryPoint } from './history.js';
 import { listSessions } from './list.js';
+import { readEvents, type ReadEventsRequest } from './pages.js';
 import { getSession, getState } from './read.js';
 import { checkRequest, type AppendEventsRequest, type ForkPoint, type UpdateStateRequest } from './requests.js';
 import { SessionCalls, type Within } from './session-calls.js';
@@ -104,6 +106,25 @@ export class MikroOrmSessionService extends BaseSessionService {
    */
   override async getSession(request: GetSessionRequest): Promise<Session | undefined> {
     return getSession(this.#calls, checkRequest.getSession(request, 'The request of getSession'), 'getSession');
+  }
+
+  /**
+   * Reads a page of a session's events by their numbers, without its state: what a chat page needs that scrolls up
+   * (contract C6).
+   *
+   * ```ts
+   * const newest = await service.readEvents(key);
+   * const older = await service.readEvents(key, { before: newest.events[0]?.seq ?? 1 });
+   * ```
+   *
+   * @param request without `before` and `after` the newest events are read.
+   * @returns the events that there are, at most `limit`, and the numbers of the session's oldest and newest event.
+   * @throws SessionNotFoundError when there is no such session.
+   * @throws DamagedSessionError when an event of the page is missing or cannot be read, unless `onDamagedEvent` is `skip`.
+   * @throws InvalidArgumentError when a number is not whole, or `limit` is 0.
+   */
+  async readEvents(session: SessionKey, request: ReadEventsRequest = {}): Promise<EventPage> {
+    return readEvents(this.#calls, session, checkRequest.readEvents(request, 'The request of readEvents'));
   }
 
   /**

@@ -163,6 +163,7 @@ schemaSuite.own(
       await service.getSession(key);
       await service.getSession({ ...key, config: { numRecentEvents: 3 } });
       await new MikroOrmSessionService(orm.em, { defaultNumRecentEvents: 3 }).getSession(key);
+      await service.readEvents(key, { limit: 2, before: 4 });
       await service.getSession({ ...key, config: { afterTimestamp: 3_005 } });
       await service.getSession({ ...key, config: { afterTimestamp: 3_005, numRecentEvents: 2 } });
       for (const order of ['asc', 'desc'] as const) {
@@ -264,6 +265,7 @@ schemaSuite.own(
     const statements = await recorded(async () => {
       await service.getSession({ ...key, config: { numRecentEvents: 3 } });
       await new MikroOrmSessionService(orm.em, { defaultNumRecentEvents: 3 }).getSession(key);
+      await service.readEvents(key, { limit: 2, before: 4 });
       await service.appendEvents({ session, events: [saying('x'), saying('y')] });
       await new EventLog(orm.em).head();
       await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 10, batchSize: 20 });

@@ -2,6 +2,7 @@ import { requestSuite } from './a-requests.js';
 import { runnerSuite } from './a-runner.js';
 import { stateSuite } from './b-state.js';
 import { eventSuite } from './c-events.js';
+import { pagesSuite } from './c-pages.js';
 import { sessionSuite } from './d-sessions.js';
 import { batchesSuite } from './e-batches.js';
 import { concurrencySuite } from './e-concurrency.js';
@@ -36,6 +37,7 @@ export const suites: readonly Suite[] = [
   requestSuite,
   stateSuite,
   eventSuite,
+  pagesSuite,
   sessionSuite,
   concurrencySuite,
   batchesSuite,

@@ -1,0 +1,78 @@
+import type { EventPage } from '../conversation/messages.js';
+import type { Sql } from '../database/sql/sql.js';
+import type { EventContent } from '../database/stores/session-reader.js';
+import { SessionNotFoundError } from '../model/errors.js';
+import { decodeEvent } from '../model/event-codec.js';
+import { checkedSessionKey, type SessionKey } from '../model/keys.js';
+import { gapsIn } from '../model/seq-ranges.js';
+import { readEvents as readable } from './damage.js';
+import type { SessionCalls } from './session-calls.js';
+
+/** Which events of a session to read. */
+export interface ReadEventsRequest {
+  /** Only events with lower numbers than this: the page is the newest of them. */
+  before?: number;
+  /** Only events with higher numbers than this: without `before` the page is the oldest of them. 0 for the beginning. */
+  after?: number;
+  /** How many events at most; 100 by default. */
+  limit?: number;
+  /** Of the events within the page; `asc` (append order) by default. */
+  order?: 'asc' | 'desc';
+}
+
+const DEFAULT_LIMIT = 100;
+
+/** See `MikroOrmSessionService.readEvents`. */
+export async function readEvents(
+  calls: SessionCalls,
+  session: SessionKey,
+  { before = Infinity, after, limit = DEFAULT_LIMIT, order = 'asc' }: ReadEventsRequest,
+): Promise<EventPage> {
+  const key = checkedSessionKey(session);
+  const { head, from, upTo, contents } = await calls.read('readEvents', key, (sql) => readPage(sql));
+  const missing = gapsIn(
+    contents.map(({ seq }) => seq),
+    from - 1,
+    upTo,
+  );
+  calls.refuseDamage(key, readable({ events: contents, missing, uncounted: [] }).damaged);
+  const events = contents.flatMap(({ seq, json }) => {
+    const event = decodeEvent(json);
+    return event ? [{ seq, event }] : [];
+  });
+  const { firstSeq, lastSeq } = head;
+  return { events: order === 'desc' ? events.reverse() : events, firstSeq, lastSeq };
+
+  async function readPage(sql: Sql) {
+    const { sessions, log } = calls.stores;
+    let head = await sessions.head(sql, key);
+    for (;;) {
+      if (!head) throw new SessionNotFoundError(key.sessionId);
+      const { from, upTo } = rangeIn(head, { before, after, limit });
+      const range = { incarnation: head.incarnation, after: from - 1, upTo, limit };
+      const contents = (await log.sessionEvents(sql, key, range)).map(({ seq, json, undecodable }): EventContent => ({
+        seq,
+        id: '',
+        json: json ?? undefined,
+        undecodable,
+      }));
+      if (contents.length === Math.max(0, upTo - from + 1)) return { head, from, upTo, contents };
+      // Damage, unless the session was trimmed, rewound or deleted in between.
+      const now = await sessions.head(sql, key);
+      if (now?.incarnation === head.incarnation && now.firstSeq === head.firstSeq)
+        return { head, from, upTo, contents };
+      head = now;
+    }
+  }
+}
+
+/** @returns the numbers of the first and the last event of a page. */
+function rangeIn(
+  { firstSeq, lastSeq }: { firstSeq: number; lastSeq: number },
+  { before, after = -Infinity, limit }: { before: number; after: number | undefined; limit: number },
+): { from: number; upTo: number } {
+  const first = Math.max(firstSeq, after + 1);
+  const last = Math.min(lastSeq, before - 1);
+  if (before === Infinity && after !== -Infinity) return { from: first, upTo: Math.min(last, first + limit - 1) };
+  return { from: Math.max(first, last - limit + 1), upTo: last };
+}
