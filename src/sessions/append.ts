@@ -1,25 +1,24 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { confirm } from '../database/calls/confirm.js';
+import type { AppendQueue } from '../database/calls/append-queue.js';
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
-import type { AppendBatch } from '../database/dialects/dialect.js';
+import type { AppendBatch, StoredEvent } from '../database/dialects/dialect.js';
 import { isOpen } from '../database/orm/host-transaction.js';
 import { encodedBatch } from '../database/stores/event-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import { isPromise } from '../model/maybe-promise.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { passingOf } from '../model/failures.js';
-import { byScope, setOwn } from '../model/state.js';
+import { byScope, setOwn, type StateEntry } from '../model/state.js';
 import { readEvents, readState } from './damage.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
   catchUp,
   forgetRevision,
   hasOnlyReadEvents,
-  inTurn,
   keyOf,
   placeEvent,
   refuseUnchangeable,
@@ -42,50 +41,42 @@ function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
 }
 
 /** A call that appends events to a handle. */
-export interface Append {
-  handle: Session;
+interface Append {
+  readonly handle: Session;
   /** Of the session that the handle named when the call was made. */
-  key: SessionKey;
-  pending: NonEmpty<PendingEvent>;
+  readonly key: SessionKey;
+  readonly pending: NonEmpty<PendingEvent>;
+  readonly stored: readonly StoredEvent[];
   /** The call, where calls are observed. */
-  observed: ObservedCall | undefined;
+  readonly observed: ObservedCall | undefined;
   /** Ends its wait for its turn. */
-  waited: (() => void) | undefined;
+  readonly waited: (() => void) | undefined;
 }
 
 type Target = Pick<Append, 'handle' | 'key'>;
 
-/** Which session of its id a handle has read, and which history of it. */
-type History = Pick<Revision, 'incarnation' | 'origin'>;
-
 /** No session's: the handle is behind. */
-const UNKNOWN: History = { incarnation: '', origin: '' };
+const UNKNOWN = { incarnation: '', origin: '' };
 
-/** An event to append, and the state that it leaves. */
-type AppendedEvent = PendingEvent & EventWrite;
-
-/** An event of a batch of several calls. */
-interface BatchEvent extends AppendedEvent {
-  handle: Session;
+/** An event of a batch, and the state that it leaves. */
+interface BatchEvent extends PendingEvent, EventWrite {
+  readonly handle: Session;
 }
 
-/**
- * The most events, and characters of JSON, that one batch of several appends has. On MySQL and MariaDB each number of events
- * is a statement of its own, which a connection keeps prepared; and a server refuses a packet that is too large.
- */
-const MAX_BATCH_EVENTS = 64;
-const MAX_BATCH_LENGTH = 1_000_000;
+const NONE_REFUSED: ReadonlyMap<number, unknown> = new Map();
 
 /** Writes events, and brings the handles up to what was written. */
 export class Appender {
   readonly #calls: SessionCalls;
   readonly #database: Database;
   readonly #stores: Stores;
+  readonly #queue: AppendQueue;
 
   constructor(calls: SessionCalls) {
     this.#calls = calls;
     this.#database = calls.database;
     this.#stores = calls.stores;
+    this.#queue = calls.queue;
   }
 
   /** Appends the events of one call to a handle, after the writes to its session that were made before. */
@@ -102,10 +93,12 @@ export class Appender {
     const key = keyOf(handle);
     await this.#database.call({ operation, key }, async () => {
       const { observed } = this.#database;
-      const append = { handle, key, pending, observed, waited: observed?.waiting('queue') };
-      if (!this.#database.isJoined) return this.#calls.turns.append(key, this, append);
-      const [result] = await this.append([append]);
-      return result;
+      const stored = pending.map((event) => event.stored);
+      const append = { handle, key, pending, stored, observed, waited: observed?.waiting('queue') };
+      // Those that join a transaction have their turn by it.
+      if (!this.#database.isJoined) return this.#queue.append(this, append);
+      append.waited?.();
+      await this.append([append]);
     });
   }
 
@@ -125,59 +118,73 @@ export class Appender {
     }
   }
 
-  /** Whether an append can be written in one batch with those before it. */
-  canJoin(before: NonEmpty<Append>, append: Append): boolean {
-    const appends: NonEmpty<Append> = [...before, append];
-    const events = appends.flatMap(({ pending }) => pending);
-    return (
-      this.#fitTogether(appends) &&
-      events.length <= MAX_BATCH_EVENTS &&
-      events.reduce((length, { stored }) => length + stored.json.length, 0) <= MAX_BATCH_LENGTH
-    );
-  }
-
   /** With `reject` each append depends on the number of the one before. */
-  #fitTogether(appends: NonEmpty<Append>): boolean {
-    const incarnation = revisionOf(appends[0].handle)?.incarnation;
+  canJoin({ handle: first }: Append, { handle }: Append): boolean {
+    const incarnation = revisionOf(first)?.incarnation;
     return (
       this.#calls.options.onStaleSession !== 'reject' &&
       incarnation !== undefined &&
-      appends.every(({ handle }) => revisionOf(handle)?.incarnation === incarnation && !tentativeOf(handle))
+      revisionOf(handle)?.incarnation === incarnation &&
+      !tentativeOf(first) &&
+      !tentativeOf(handle)
     );
   }
 
-  /**
-   * Appends prepared events to one session and changes the handles to match.
-   *
-   * @returns for each append a promise that is settled: one that is refused does not take the others with it.
-   * @throws what the database says of the batch of all of them.
-   */
-  append(appends: NonEmpty<Append>): Promise<readonly Promise<void>[]> {
-    for (const { waited } of appends) waited?.();
-    const handles = new Set(appends.map(({ handle }) => handle));
-    let work = async (): Promise<readonly Promise<void>[]> => {
-      const outcome: Outcome = {};
-      if (appends.length > 1 && this.#fitTogether(appends) && (await this.#appendTogether(appends, outcome))) {
-        this.#observe(appends);
-        return appends.map(() => Promise.resolve());
-      }
-      const results: Promise<void>[] = [];
-      for (const append of appends) {
-        // What is known of the batch is known of each.
-        const result = this.#appendOne(append, { ...outcome });
-        results.push(result);
-        await result.then(
-          () => this.#observe([append]),
-          () => undefined,
-        );
-      }
-      return results;
-    };
-    for (const handle of handles) {
-      const inner = work;
-      work = () => inTurn(handle, inner);
+  /** Appends prepared events to one session as one batch, and changes the handles to match; see `AppendWriter`. */
+  async append(appends: NonEmpty<Append>, outcome: Outcome = {}): Promise<ReadonlyMap<number, unknown>> {
+    const [first] = appends;
+    const { handle, key } = first;
+    // Several have none, and have read the same session.
+    if (tentativeOf(handle)) await this.#settle(first);
+    const known = revisionOf(handle);
+    const revision = known ?? (await this.#locate(first));
+    const events = weighed(appends);
+    let lastSeq: number | undefined;
+    try {
+      const batch = this.#batchOf(key, revision, events);
+      const encoded = this.#calls.options.codec ? await this.#encoded(batch, revision) : batch;
+      lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
+    } catch (error) {
+      // What one of several has caused is no error of the others; an outage is one of all.
+      const isOfAll =
+        appends.length === 1 || outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error));
+      if (isOfAll && !(error instanceof UniqueConstraintViolationException)) throw error;
     }
-    return work();
+    // One has to be refused, or replaces an event: nothing is written.
+    if (lastSeq === undefined && appends.length > 1) return this.#appendEach(appends, outcome);
+    const appended =
+      lastSeq === undefined
+        ? await this.#appendLocked(key, events, revision, outcome)
+        : { ...revision, lastSeq, replaced: false, wentBack: false };
+    await this.#calls.announcer.announce();
+
+    // Committed: from here on nothing may throw (contract A11).
+    const transaction = this.#database.joined?.current;
+    if (transaction) {
+      // An event that was stored before the transaction does not show whether it was committed.
+      const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];
+      setTentative(handle, { transaction, events: [...before, ...first.stored] });
+    }
+    if (appended.damaged) this.#calls.damage.report(key, appended.damaged);
+    for (const each of new Set(appends.map((append) => append.handle))) {
+      const read = each === handle ? revision : revisionOf(each);
+      if (read) await this.#update({ handle: each, key }, events, read, appended, known !== undefined);
+    }
+    this.#observe(appends);
+    return NONE_REFUSED;
+  }
+
+  /** Appends what could not be one batch. What is known of the batch is known of each. */
+  async #appendEach(appends: NonEmpty<Append>, outcome: Outcome): Promise<ReadonlyMap<number, unknown>> {
+    const refused = new Map<number, unknown>();
+    for (const [i, append] of appends.entries()) {
+      try {
+        await this.append([append], { ...outcome });
+      } catch (error) {
+        refused.set(i, error);
+      }
+    }
+    return refused;
   }
 
   /** Appends are stored that were written together, by the call of the first of them. */
@@ -194,10 +201,6 @@ export class Appender {
     }
   }
 
-  #rebased(): void {
-    this.#database.telemetry?.rebased(this.#database.system);
-  }
-
   /** After the transaction, or the savepoint, that has appended to a handle: it is behind unless that was committed. */
   async #settle({ handle, key }: Append): Promise<void> {
     this.#refuseBesideTransaction(handle);
@@ -210,173 +213,88 @@ export class Appender {
     forgetWrites(handle.state);
   }
 
-  /**
-   * Writes the events of several calls as one batch.
-   *
-   * @returns false when one of them has to be refused or replaces an event: nothing is written.
-   */
-  async #appendTogether(appends: NonEmpty<Append>, outcome: Outcome): Promise<boolean> {
-    const [{ handle: first, key }] = appends;
-    const revision = revisionOf(first);
-    if (!revision) return false;
-    const weighings = new Map(appends.map(({ handle }) => [handle, weighing(handle.state)]));
-    const events = appends.flatMap(({ handle, pending }) => {
-      const weigh = weighings.get(handle);
-      return weigh ? pending.map((event) => ({ handle, ...weigh(event) })) : [];
-    });
-    let lastSeq: number | undefined;
-    try {
-      lastSeq = await this.#writeBatch(key, { ...revision, seq: undefined }, events, outcome);
-    } catch (error) {
-      // What one of them has caused is no error of the others; an outage is one of all.
-      if (outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error))) throw error;
-      return false;
-    }
-    if (lastSeq === undefined) return false;
-    await this.#calls.announcer.announce();
-    for (const handle of weighings.keys()) await this.#takeOver({ handle, key }, events, revision, lastSeq);
-    return true;
-  }
-
-  /** @returns the number of the last event; undefined when the batch can't be written as it is. */
-  async #writeBatch(
-    session: SessionKey,
-    expected: History & { seq: number | undefined },
-    events: readonly EventWrite[],
-    outcome: Outcome,
-  ): Promise<number | undefined> {
-    const state = new Map(events.flatMap((event) => event.state.map((entry) => [entry.key, entry])));
-    const plain: AppendBatch = {
+  #batchOf(session: SessionKey, { incarnation, seq }: Revision, events: readonly BatchEvent[]): AppendBatch {
+    const state = new Map<string, StateEntry>();
+    for (const event of events) for (const entry of event.state) state.set(entry.key, entry);
+    return {
       session,
-      incarnation: expected.incarnation,
-      expectedSeq: expected.seq,
+      incarnation,
+      expectedSeq: this.#calls.options.onStaleSession === 'reject' ? seq : undefined,
       lease: this.#calls.leases.ruleFor(session),
       events: events.map(({ stored }) => stored),
       lastUpdateTime: events.at(-1)?.stored.timestamp ?? 0,
       state: byScope(state.values()),
     };
-    // Before a connection or a lock is taken, bound to the session that the statement requires.
-    const encoding = this.#database.code((texts) => encodedBatch(texts, plain, expected.origin));
-    const batch = isPromise(encoding) ? await encoding : encoding;
-    if (batch !== plain) for (const { json } of batch.events) refuseTooLarge(json, this.#calls.options.maxEventBytes);
-    const { events: store } = this.#stores;
-    try {
-      return store.appendsInOneStatement(batch)
-        ? await this.#database.append(batch, { outcome })
-        : await this.#database.transaction((sql) => store.append(sql, batch), { outcome, sharesCommit: true });
-    } catch (error) {
-      if (error instanceof UniqueConstraintViolationException) return undefined;
-      throw error;
-    }
   }
 
-  /** Changes a handle to match a batch that is committed: from here on nothing may throw (contract A11). */
-  async #takeOver(
-    { handle, key }: Target,
-    events: readonly BatchEvent[],
-    history: History,
-    lastSeq: number,
-  ): Promise<void> {
-    const revision = revisionOf(handle);
-    if (!revision) return;
-    const own = events.filter((event) => event.handle === handle);
-    const before = lastSeq - events.length;
-    if (revision.seq !== before || !hasOnlyReadEvents(handle, revision)) {
-      const result = { ...history, lastSeq, replaced: false, wentBack: before < revision.seq };
-      if (revision.seq !== before) this.#rebased();
-      await this.#update({ handle, key }, own, revision, result, false);
-      return;
-    }
-    try {
-      const others = new Map<string, unknown>();
-      for (const event of events) {
-        if (event.handle === handle) {
-          // The handle has it already if its row was lost and it is appended again.
-          if (!handle.events.includes(event.event)) handle.events.push(event.event);
-          applyWrites(handle.state, event);
-          for (const { key } of event.state) others.delete(key);
-        } else {
-          // An object of its own, as if it had been read.
-          const read = decodeEvent(event.stored.json);
-          if (read) handle.events.push(read);
-          for (const { key, json } of event.state) others.set(key, JSON.parse(json));
-        }
-      }
-      for (const [key, value] of others) setOwn(handle.state, key, value);
-      handle.lastUpdateTime = events.at(-1)?.stored.timestamp ?? handle.lastUpdateTime;
-      setRevision(handle, history, lastSeq);
-    } catch {
-      forgetRevision(handle);
-    }
+  /** Before a connection or a lock is taken, bound to the session that the statement requires. */
+  async #encoded(batch: AppendBatch, { origin }: Revision): Promise<AppendBatch> {
+    const encoded = await this.#database.code((texts) => encodedBatch(texts, batch, origin));
+    for (const { json } of encoded.events) refuseTooLarge(json, this.#calls.options.maxEventBytes);
+    return encoded;
   }
 
-  async #appendOne(append: Append, outcome: Outcome): Promise<void> {
-    const { handle, key, pending } = append;
-    if (tentativeOf(handle)) await this.#settle(append);
-    const known = revisionOf(handle);
-    const revision = known ?? (await this.#locate(append));
-    const events = pending.map(weighing(handle.state));
-    const appended = await this.#write(key, events, revision, outcome);
-    await this.#calls.announcer.announce();
-
-    // Committed: from here on nothing may throw (contract A11).
-    const transaction = this.#database.joined?.current;
-    if (transaction) {
-      // An event that was stored before the transaction does not show whether it was committed.
-      const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];
-      setTentative(handle, { transaction, events: [...before, ...pending.map(({ stored }) => stored)] });
-    }
-    if (appended.damaged) this.#calls.damage.report(key, appended.damaged);
-    await this.#update(append, events, revision, appended, known !== undefined);
-  }
-
-  /** Writes the events of one call: as a batch, or else one by one under the session's lock. */
-  async #write(
+  /** Writes the events of one call one by one, under the session's lock. */
+  async #appendLocked(
     session: SessionKey,
     events: readonly EventWrite[],
     revision: Revision,
     outcome: Outcome,
   ): Promise<Appended> {
-    const { incarnation, origin } = revision;
-    const seq = this.#calls.options.onStaleSession === 'reject' ? revision.seq : undefined;
-    const lastSeq = await this.#writeBatch(session, { incarnation, origin, seq }, events, outcome);
-    if (lastSeq !== undefined)
-      return { incarnation, origin, lastSeq, replaced: false, wentBack: lastSeq - events.length < revision.seq };
-
     const locked = new LockedAppend(this.#calls, session, revision, outcome);
     const appended = await this.#database.transaction((sql) => locked.write(sql, events), { outcome });
     if (appended.replaced) await confirm(this.#database, outcome);
     return appended;
   }
 
-  /** Changes a handle to match its own events, and reads what it missed. */
+  /**
+   * Changes a handle to match a batch that is committed, and reads what it missed.
+   *
+   * @param events of the batch, those of other handles among them.
+   * @param isKnown whether a service has read the handle.
+   */
   async #update(
     { handle, key }: Target,
-    events: readonly AppendedEvent[],
+    events: readonly BatchEvent[],
     revision: Revision,
     appended: Appended,
     isKnown: boolean,
   ): Promise<void> {
-    const { incarnation, lastSeq, replaced, wentBack } = appended;
-    const inStep = !replaced && incarnation === revision.incarnation && lastSeq - events.length === revision.seq;
+    const { incarnation, lastSeq, replaced } = appended;
+    const before = lastSeq - events.length;
+    const isAnother = incarnation !== revision.incarnation;
+    const isInStep = !replaced && !isAnother && before === revision.seq && isKnown;
     try {
       // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
       // session the search takes longer than the append.
       const isNew = !replaced && hasOnlyReadEvents(handle, revision);
-      for (const appended of events) {
-        const { event } = appended;
-        // The handle has it already if its row was lost and it is appended again.
-        if (isNew && !handle.events.includes(event)) handle.events.push(event);
-        else placeEvent(handle, event);
-        if (replaced) continue;
-        applyWrites(handle.state, appended);
-        handle.lastUpdateTime = appended.stored.timestamp;
+      const own = events.filter((event) => event.handle === handle);
+      const isWhole = isInStep && (isNew || own.length === events.length);
+      const others = new Map<string, unknown>();
+      for (const each of isWhole ? events : own) {
+        const { event, stored, state } = each;
+        if (each.handle === handle) {
+          // The handle has it already if its row was lost and it is appended again.
+          if (isNew && !handle.events.includes(event)) handle.events.push(event);
+          else placeEvent(handle, event);
+          if (replaced) continue;
+          applyWrites(handle.state, each);
+          for (const { key } of state) others.delete(key);
+        } else {
+          // An object of its own, as if it had been read.
+          const read = decodeEvent(stored.json);
+          if (read) handle.events.push(read);
+          for (const { key, json } of state) others.set(key, JSON.parse(json));
+        }
+        handle.lastUpdateTime = stored.timestamp;
       }
-      if (!inStep && isKnown && !replaced) this.#rebased();
-      if (inStep && isKnown) setRevision(handle, appended, lastSeq);
+      for (const [key, value] of others) setOwn(handle.state, key, value);
+      const { telemetry, system } = this.#database;
+      if (!isInStep && isKnown && !replaced) telemetry?.rebased(system);
+      if (isWhole) setRevision(handle, appended, lastSeq);
       else
-        await this.#catchUp({ handle, key }, revision, events, {
-          isAnew: incarnation !== revision.incarnation || wentBack,
+        await this.#catchUp({ handle, key }, revision, own, {
+          isAnew: isAnother || appended.wentBack || (!replaced && before < revision.seq),
         });
     } catch {
       // Somebody froze the handle during the append, so it stays behind; the next append is refused.
@@ -434,19 +352,25 @@ export class Appender {
   }
 }
 
-/** @returns what tells, of events one after the other, which of their writes count (contract A8). */
-function weighing(handleState: Record<string, unknown>): (event: PendingEvent) => AppendedEvent {
-  const winning = winningKeys(handleState);
-  return (event) => {
-    const keys = winning(event.delta);
-    const state = event.writes.filter(({ key }) => keys.has(key));
-    if (state.length === event.writes.length) return { ...event, state };
-    const lost = event.writes.flatMap(({ key }) => (keys.has(key) ? [] : [key]));
-    return { ...event, state, stored: { ...event.stored, superseded: JSON.stringify(lost) } };
-  };
+/** @returns the events of appends with those of their writes that count (contract A8). */
+function weighed(appends: NonEmpty<Append>): BatchEvent[] {
+  const weighing = new Map<Session, ReturnType<typeof winningKeys>>();
+  const events: BatchEvent[] = [];
+  for (const { handle, pending } of appends) {
+    const winning = weighing.get(handle) ?? winningKeys(handle.state);
+    weighing.set(handle, winning);
+    for (const event of pending) {
+      const keys = winning(event.delta);
+      const state = event.writes.filter(({ key }) => keys.has(key));
+      const lost = event.writes.flatMap(({ key }) => (keys.has(key) ? [] : [key]));
+      const stored = lost.length > 0 ? { ...event.stored, superseded: JSON.stringify(lost) } : event.stored;
+      events.push({ ...event, handle, stored, state });
+    }
+  }
+  return events;
 }
 
-function applyWrites(state: Record<string, unknown>, { delta, state: winning }: AppendedEvent): void {
+function applyWrites(state: Record<string, unknown>, { delta, state: winning }: BatchEvent): void {
   if (Object.keys(delta.values).length > 0)
     applyDelta(
       state,

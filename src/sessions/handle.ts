@@ -3,7 +3,6 @@ import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
-import { Queues } from '../model/queues.js';
 import { isTemporary, setOwn } from '../model/state.js';
 import type { StampedDelta } from './delta.js';
 
@@ -38,7 +37,6 @@ export function handleOf(
 
 /** Revisions by object: a clone or an object literal has none. */
 const revisions = new WeakMap<Session, Revision>();
-const queues = new Queues<Session>();
 
 /** What was appended to a handle inside a transaction of the host's, which may be rolled back. */
 interface Tentative {
@@ -104,11 +102,6 @@ function isChangeable(handle: Session, names: readonly string[]): boolean {
     // A getter or a setter of the caller's.
     return false;
   }
-}
-
-/** Runs appends to one handle one after the other, in the order they were called (contract A9). */
-export function inTurn<T>(handle: Session, work: () => Promise<T>): Promise<T> {
-  return queues.run(handle, work);
 }
 
 /** What a handle lacks. */

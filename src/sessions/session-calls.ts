@@ -1,4 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
+import { AppendQueue } from '../database/calls/append-queue.js';
 import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Sql } from '../database/sql/sql.js';
@@ -9,7 +10,6 @@ import type { SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { DamageReporter, damageError } from './damage.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
-import { Turns } from './turns.js';
 
 /** What a service is made within. */
 export interface Within {
@@ -27,14 +27,14 @@ export class SessionCalls {
   readonly leases: LeaseGuard;
   readonly announcer: Announcer;
   readonly damage: DamageReporter;
-  readonly turns: Turns;
+  readonly queue: AppendQueue;
 
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, { database, fence }: Within) {
     const { onDamage, onUnleasedAppend, postgresql } = options;
     this.options = options;
     this.database = database ?? new Database(em, options);
     this.stores = this.database.stores;
-    this.turns = Turns.of(this.stores);
+    this.queue = AppendQueue.of(this.stores);
     this.damage = new DamageReporter(this.stores, onDamage);
     this.leases = new LeaseGuard(this.stores.leases, onUnleasedAppend, fence);
     this.announcer = new Announcer(this.database, postgresql?.notify ?? false);
@@ -51,7 +51,7 @@ export class SessionCalls {
     if (this.database.isJoined) return this.database.call({ operation, key }, work);
     return this.database.call({ operation, key }, () => {
       const waited = this.database.observed?.waiting('queue');
-      return this.turns.run(key, () => {
+      return this.queue.run(key, () => {
         waited?.();
         return work();
       });

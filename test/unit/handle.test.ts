@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import {
   catchUp as catchUpFrom,
   hasOnlyReadEvents,
-  inTurn,
   keyOf,
   placeEvent,
   revisionOf,
@@ -105,49 +104,6 @@ describe('placeEvent', () => {
     expect(handle.events).toBe(events);
     expect(idsOf(handle)).toBe('1 2');
     expect(events[1]).toBe(event);
-  });
-});
-
-describe('inTurn', () => {
-  /** A promise and what settles it. */
-  function gate() {
-    let open = () => {};
-    const opened = new Promise<void>((resolve) => (open = resolve));
-    return { open, opened };
-  }
-
-  test('A9 begins the next append of a handle when the one before has ended', async () => {
-    const handle = handleOf();
-    const first = gate();
-    const seen: string[] = [];
-    const one = inTurn(handle, async () => {
-      seen.push('one begins');
-      await first.opened;
-      seen.push('one ends');
-      return 1;
-    });
-    const two = inTurn(handle, async () => seen.push('two'));
-    const three = inTurn(handle, async () => seen.push('three'));
-    await inTurn(handleOf(), async () => seen.push('another handle'));
-    expect(seen).toEqual(['one begins', 'another handle']);
-    first.open();
-    await Promise.all([two, three]);
-    expect(await one).toBe(1);
-    expect(seen.slice(2)).toEqual(['one ends', 'two', 'three']);
-  });
-
-  test("A9 one that fails is its own caller's, and the next ones run", async () => {
-    const handle = handleOf();
-    const failing = inTurn(handle, () => Promise.reject(new Error('first')));
-    const throwing = inTurn(handle, () => {
-      throw new Error('second');
-    });
-    const working = inTurn(handle, async () => 'third');
-    await expect(failing).rejects.toThrow('first');
-    await expect(throwing).rejects.toThrow('second');
-    expect(await working).toBe('third');
-    // A rejection that nobody handles would end the process here.
-    await new Promise(setImmediate);
   });
 });
 

@@ -146,27 +146,39 @@ export class AttemptConnection {
   async transaction<T>(
     work: () => Promise<T>,
     { beforeCommit, rollbackFailed }: TransactionHooks = {},
-    { setting, prefix = '', begin = 'begin' }: TransactionStart = {},
+    start: TransactionStart = {},
   ): Promise<T> {
-    if (setting !== undefined) await this.command(setting);
-    await this.command(prefix + begin);
+    await this.begin(start);
     try {
       const result = await work();
-      if (this.driver.isInTransaction === false) throw rolledBack();
-      beforeCommit?.();
-      await this.command('commit');
+      await this.commit(beforeCommit);
       return result;
     } catch (error) {
-      // A connection that is destroyed is rolled back by the server; a `rollback` on it might never be answered.
-      if (!this.#reserved.destroy || !this.#isSpoiltBy(error)) {
-        try {
-          await this.command('rollback');
-        } catch (failed) {
-          this.spoil();
-          rollbackFailed?.(failed);
-        }
-      }
+      await this.rollback(error, rollbackFailed);
       throw error;
+    }
+  }
+
+  async begin({ setting, prefix = '', begin = 'begin' }: TransactionStart): Promise<void> {
+    if (setting !== undefined) await this.command(setting);
+    await this.command(prefix + begin);
+  }
+
+  async commit(beforeCommit?: () => void): Promise<void> {
+    if (this.driver.isInTransaction === false) throw rolledBack();
+    beforeCommit?.();
+    await this.command('commit');
+  }
+
+  /** @param error why. @param failed is called with the error of the rollback. */
+  async rollback(error: unknown, failed?: (error: unknown) => void): Promise<void> {
+    // A connection that is destroyed is rolled back by the server; a `rollback` on it might never be answered.
+    if (this.#reserved.destroy && this.#isSpoiltBy(error)) return;
+    try {
+      await this.command('rollback');
+    } catch (rollbackError) {
+      this.spoil();
+      failed?.(rollbackError);
     }
   }
 

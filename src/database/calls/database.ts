@@ -7,9 +7,9 @@ import type { MaybePromise } from '../../model/maybe-promise.js';
 import { PLAIN, StoredTexts, TextsAwaited } from '../../model/stored-texts.js';
 import type { ErrorContext } from '../../model/options.js';
 import { onAbort } from '../../model/signals.js';
-import { Aborted, Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
+import { Aborted, type AttemptConnection, type TransactionHooks } from './connection.js';
 import { Connections, DEFAULT_TIMEOUT_MS, type DatabaseOptions } from './connections.js';
-import type { AppendBatch, AppendsTogether, Dialect } from '../dialects/dialect.js';
+import type { Dialect } from '../dialects/dialect.js';
 import type { Sql } from '../sql/sql.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
 import type { Driver } from '../drivers/driver.js';
@@ -19,8 +19,6 @@ import { refuseOther } from '../orm/orm-connection.js';
 import { Stores } from '../stores/stores.js';
 import { isOwn, publicError } from './public-error.js';
 import { Retry, type Attempt, type AttemptOptions } from './retry.js';
-import { SharedAppends, type SharingAppend } from './shared-appends.js';
-import { SharedCommits } from './shared-commits.js';
 import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
 
 /** The longest delay of a timer. */
@@ -36,8 +34,6 @@ interface Within {
 export interface TransactionOptions extends AttemptOptions {
   /** For a transaction that deletes: it does not lock what is between its rows, where others write. */
   locksRowsOnly?: boolean;
-  /** For a short transaction: where it waits for the only connection it shares a commit with others that do. */
-  sharesCommit?: boolean;
 }
 
 /** The database of a host's ORM: statements and transactions on its connections, with retries (contract E4, E5). */
@@ -48,7 +44,7 @@ export class Database {
   /** Undefined in another program's database until it is asked for. */
   #stores: Stores | undefined;
   readonly #options: DatabaseOptions;
-  readonly #retry: Retry;
+  readonly retry: Retry;
   /** The transaction of the host's that the calls join. */
   readonly joined: JoinedTransaction | undefined;
   /** Undefined where the host has not asked for it. */
@@ -70,7 +66,7 @@ export class Database {
     // Now, and not in the first call: the `EntityManager` may have another schema by then.
     this.#stores = stores ?? (options.isForeign ? undefined : Stores.of(em, this.dialect));
     this.telemetry = telemetryOf(options.telemetry);
-    this.#retry = new Retry(this.connections, options.retry, this.telemetry, joins);
+    this.retry = new Retry(this.connections, options.retry, this.telemetry, joins);
   }
 
   get dialect(): Dialect {
@@ -167,6 +163,8 @@ export class Database {
     callHost(this.#options.onError, error, context);
   }
 
+  readonly rollbackFailed = (error: unknown): void => this.report(error, { operation: 'rollback', key: {} });
+
   /**
    * Runs work that begins a transaction of the host's ORM itself, and again after a failure that may pass. It has to find out
    * whether the transaction before was committed: the answer may have been lost.
@@ -189,8 +187,7 @@ export class Database {
   /** Runs `work` in a transaction: in one of its own, or in a savepoint of the host's, so that its failure leaves the host's whole. */
   async transaction<T>(work: (sql: Sql) => Promise<T>, options?: TransactionOptions): Promise<T> {
     const texts = this.#texts();
-    const rollbackFailed = (failed: unknown) => this.report(failed, { operation: 'rollback', key: {} });
-    const { joined } = this;
+    const { joined, rollbackFailed } = this;
     if (joined) return this.#tried(() => joined.savepoint(work, rollbackFailed, texts), options);
     const run = (driver: Driver) => work(this.connections.sql(driver, { texts, isInTransaction: true }));
     return this.#tried((attempt, signal) => {
@@ -198,9 +195,6 @@ export class Database {
         attempt.isSent = true;
       };
       const hooks: TransactionHooks = { beforeCommit, rollbackFailed };
-      const { orm, failsAll } = this.connections;
-      if (options?.sharesCommit && this.dialect.connections.defaultPoolMax === 1)
-        return SharedCommits.of(orm).run(run, hooks, failsAll, (lead) => this.#onConnection(signal, lead));
       const setting = options?.locksRowsOnly ? this.dialect.sql.lockRowsOnly : undefined;
       return this.#onConnection(signal, (connection, prefix) =>
         connection.transaction(() => run(connection.driver), hooks, { setting, prefix }),
@@ -237,47 +231,6 @@ export class Database {
     };
     const texts = this.#texts();
     return this.#tried((attempt, signal) => this.#once(send(attempt), texts, signal), options);
-  }
-
-  /**
-   * Writes an append that is a single statement, as `encodedBatch` gives it; with others that wait for a connection where that is possible. What the first
-   * try has not written together with them is written alone.
-   */
-  async append(batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
-    const { events } = this.stores;
-    const write = (sql: Sql) => events.append(sql, batch);
-    const together = this.joined ? undefined : events.togetherWith(batch);
-    if (!together) return this.statement(write, options);
-    let isFirst = true;
-    return this.#tried(async (attempt, signal) => {
-      const sent = () => {
-        attempt.isSent = true;
-      };
-      const alone = (sql: Sql) => {
-        sent();
-        return write(sql);
-      };
-      if (isFirst) {
-        isFirst = false;
-        const written = await this.#share({ batch, alone, sent }, together, signal);
-        if (written) return written.lastSeq;
-        attempt.isSent = false;
-      }
-      return this.#once(alone, PLAIN, signal);
-    }, options);
-  }
-
-  async #share(append: SharingAppend, together: AppendsTogether, signal: AbortSignal | undefined) {
-    const { connections } = this;
-    const deadline = connections.deadline(signal);
-    const isRefused = (error: unknown) => !isOwn(error) && !connections.failsAll(error);
-    try {
-      return await SharedAppends.of(connections.orm, together).write(append, deadline, isRefused, (work) =>
-        this.#onConnection(deadline, ({ driver }, prefix) => work(connections.sql(driver, { prefix }))),
-      );
-    } finally {
-      deadline.clear();
-    }
   }
 
   /** Decodes and encodes what needs no statement, at once where the codec need not be waited for. @throws CodecError. */
@@ -321,12 +274,11 @@ export class Database {
   }
 
   #onConnection<T>(
-    until: Deadline | AbortSignal | undefined,
+    signal: AbortSignal | undefined,
     work: (connection: AttemptConnection, prefix: string) => Promise<T>,
   ): Promise<T> {
     const waited = this.observed?.waiting('connection');
-    const deadline = until instanceof Deadline ? until : this.connections.deadline(until);
-    return this.connections.use(deadline, (connection, prefix) => {
+    return this.connections.use(this.connections.deadline(signal), (connection, prefix) => {
       waited?.();
       return work(connection, prefix);
     });
@@ -341,7 +293,7 @@ export class Database {
     work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
     options?: AttemptOptions,
   ): Promise<T> {
-    return this.#retry.run(async (attempt, signal) => {
+    return this.retry.run(async (attempt, signal) => {
       const preparing = this.connections.prepare(this.isJoined);
       if (preparing) await preparing;
       for (;;) {

@@ -1,7 +1,7 @@
 import { isUncertain, type Failure } from '../../model/failures.js';
 import type { RetryOptions } from '../../model/options.js';
 import { pause } from '../../model/signals.js';
-import type { Telemetry } from '../../telemetry/telemetry.js';
+import type { ObservedCall, Telemetry } from '../../telemetry/telemetry.js';
 import { Aborted } from './connection.js';
 import type { Connections } from './connections.js';
 import { isOwn, noteUncertain } from './public-error.js';
@@ -42,83 +42,111 @@ export interface Attempt {
 
 /** Runs work again after failures that may pass (contract E4, O4). */
 export class Retry {
-  readonly #connections: Connections;
-  readonly #options: { attempts: number | undefined; forMs: number; baseDelayMs: number; maxDelayMs: number };
-  readonly #telemetry: Telemetry | undefined;
-  readonly #isJoined: boolean;
+  readonly connections: Connections;
+  readonly telemetry: Telemetry | undefined;
+  readonly isJoined: boolean;
+  readonly attempts: number | undefined;
+  readonly forMs: number;
+  readonly baseDelayMs: number;
+  readonly maxDelayMs: number;
 
   /** @param isJoined whether the work is in a host's transaction, which the host tries again as a whole. */
   constructor(
     connections: Connections,
-    options: RetryOptions = {},
+    { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 }: RetryOptions = {},
     telemetry: Telemetry | undefined,
     isJoined: boolean,
   ) {
-    this.#isJoined = isJoined;
-    const { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 } = options;
-    this.#connections = connections;
-    this.#options = { attempts, forMs, baseDelayMs, maxDelayMs };
-    this.#telemetry = telemetry;
+    this.connections = connections;
+    this.telemetry = telemetry;
+    this.isJoined = isJoined;
+    this.attempts = attempts;
+    this.forMs = forMs;
+    this.baseDelayMs = baseDelayMs;
+    this.maxDelayMs = maxDelayMs;
   }
 
   async run<T>(
     work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
-    { outcome = {}, retries = () => true, signal }: AttemptOptions = {},
+    options: AttemptOptions = {},
   ): Promise<T> {
-    const { orm, system } = this.#connections;
-    const observed = this.#telemetry?.current;
-    let outageBegan: number | undefined;
-    let conflicts = 0;
-    let lockBegan: number | undefined;
-    for (let tries = 1; ; tries++) {
-      const attempt = { isSent: false };
-      const waited = observed?.waiting('lock');
+    for (const tries = new Tries(this, options); ;) {
       try {
-        return await work(attempt, signal);
+        return await work(tries.attempt, options.signal);
       } catch (error) {
-        if (isOwn(error)) throw error;
-        const failure = this.#connections.failureOf(error);
-        if (failure === 'lockTimeout' && !this.#isJoined) {
-          // A driver that waited for a lock of SQLite would stop the process, so the attempt is made again until the lock is free.
-          lockBegan ??= performance.now();
-          const isWaitedFor = orm.mustWaitForLocks && performance.now() - lockBegan < LOCK_TIMEOUT_MS;
-          if (isWaitedFor) await pause(Math.random() * LOCK_PAUSE_MS);
-          waited?.();
-          if (isWaitedFor) {
-            tries--;
-            continue;
-          }
-        }
-        lockBegan = undefined;
-        if (attempt.isSent && isUncertain(failure)) outcome.lostAnswer ??= error;
-        if (outcome.lostAnswer !== undefined) noteUncertain(error);
-        const passing = this.#connections.passing(failure);
-        if (passing === 'outage') outageBegan ??= performance.now();
-        else {
-          outageBegan = undefined;
-          conflicts++;
-        }
-        const isRetried =
-          !this.#isJoined &&
-          passing !== undefined &&
-          retries(failure) &&
-          !this.#isGivenUp(tries, conflicts, outageBegan);
-        this.#telemetry?.failed(system, observed, failure, { isConflict: passing === 'conflict', isRetried });
-        if (!isRetried) throw error;
+        await tries.failed(error);
       }
-      const { baseDelayMs, maxDelayMs } = this.#options;
-      const longest = Math.min(maxDelayMs, baseDelayMs * 2 ** (tries - 1));
-      // The pause is random, or transactions that met once meet again.
-      await pause(Math.random() * longest, signal);
-      if (signal?.aborted) throw new Aborted();
     }
   }
+}
 
-  /** @param outageBegan when the present outage was noticed; undefined for what others' transactions cause. */
-  #isGivenUp(tries: number, conflicts: number, outageBegan: number | undefined): boolean {
-    const { attempts, forMs } = this.#options;
-    if (attempts !== undefined && tries >= attempts) return true;
+/** The tries of one piece of work. */
+export class Tries {
+  readonly #retry: Retry;
+  readonly #options: AttemptOptions;
+  readonly #observed: ObservedCall | undefined;
+  /** What is under way. */
+  attempt: Attempt = { isSent: false };
+  #waited: (() => void) | undefined;
+  #count = 1;
+  #conflicts = 0;
+  #outageBegan: number | undefined;
+  #lockBegan: number | undefined;
+
+  constructor(retry: Retry, options: AttemptOptions) {
+    this.#retry = retry;
+    this.#options = options;
+    this.#observed = retry.telemetry?.current;
+    this.#waited = this.#observed?.waiting('lock');
+  }
+
+  /** Waits until the next try is due. @throws the error if there is none. */
+  async failed(error: unknown): Promise<void> {
+    if (isOwn(error)) throw error;
+    const { connections, telemetry, isJoined, baseDelayMs, maxDelayMs } = this.#retry;
+    const { outcome = {}, retries, signal } = this.#options;
+    const failure = connections.failureOf(error);
+    if (failure === 'lockTimeout' && !isJoined) {
+      // A driver that waited for a lock of SQLite would stop the process, so the attempt is made again until the lock is free.
+      this.#lockBegan ??= performance.now();
+      const isWaitedFor = connections.orm.mustWaitForLocks && performance.now() - this.#lockBegan < LOCK_TIMEOUT_MS;
+      if (isWaitedFor) await pause(Math.random() * LOCK_PAUSE_MS);
+      this.#waited?.();
+      if (isWaitedFor) {
+        this.#again();
+        return;
+      }
+    }
+    this.#lockBegan = undefined;
+    if (this.attempt.isSent && isUncertain(failure)) outcome.lostAnswer ??= error;
+    if (outcome.lostAnswer !== undefined) noteUncertain(error);
+    const passing = connections.passing(failure);
+    if (passing === 'outage') this.#outageBegan ??= performance.now();
+    else {
+      this.#outageBegan = undefined;
+      this.#conflicts++;
+    }
+    const isRetried = !isJoined && passing !== undefined && (retries?.(failure) ?? true) && !this.#isGivenUp();
+    telemetry?.failed(connections.system, this.#observed, failure, { isConflict: passing === 'conflict', isRetried });
+    if (!isRetried) throw error;
+    const longest = Math.min(maxDelayMs, baseDelayMs * 2 ** (this.#count - 1));
+    this.#count++;
+    // The pause is random, or transactions that met once meet again.
+    await pause(Math.random() * longest, signal);
+    if (signal?.aborted) throw new Aborted();
+    this.#again();
+  }
+
+  #again(): void {
+    this.attempt = { isSent: false };
+    this.#waited = this.#observed?.waiting('lock');
+  }
+
+  #isGivenUp(): boolean {
+    const { attempts, forMs } = this.#retry;
+    if (attempts !== undefined && this.#count >= attempts) return true;
     // Attempts spent on an outage do not count as conflicts.
-    return outageBegan === undefined ? conflicts >= (attempts ?? ATTEMPTS) : performance.now() - outageBegan >= forMs;
+    if (this.#outageBegan === undefined) return this.#conflicts >= (attempts ?? ATTEMPTS);
+    return performance.now() - this.#outageBegan >= forMs;
   }
 }

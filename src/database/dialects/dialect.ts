@@ -259,8 +259,8 @@ export interface DialectOperations {
    */
   increment(sql: Sql, counters: string, name: string, by: number): Promise<number>;
 
-  /** Writes a whole append in one statement. Left out where that is not possible: it is a transaction of several. */
-  appendInOneStatement?(tables: Tables): OneStatementAppend;
+  /** How the database appends. */
+  appends(tables: Tables): DialectAppends;
 }
 
 interface SeqUpdate {
@@ -281,24 +281,22 @@ export interface SessionLock {
   skipsLocked?: boolean;
 }
 
-export interface OneStatementAppend {
-  /** Whether it can write this batch; otherwise the append is a transaction of several statements. */
-  takes(batch: AppendBatch, isInTransaction: boolean): boolean;
-  /** @returns the number of the last event; undefined when the session is missing or not as the batch expects it. */
-  write(sql: Sql, batch: AppendBatch): Promise<number | undefined>;
-  /** Left out where appends to several sessions are several statements. */
-  readonly together?: AppendsTogether;
-}
+export interface DialectAppends {
+  /** How many batches of different sessions it writes at once at most; 1 if each is written by itself. */
+  readonly most: number;
 
-/** Appends to different sessions in one statement, which waits for no lock of a session. */
-export interface AppendsTogether {
-  /** Whether a batch can be among others without keeping them waiting. */
-  takes(batch: AppendBatch): boolean;
+  /** Whether a batch may be among others: it waits for no lock that would keep them waiting. */
+  shares(batch: AppendBatch): boolean;
+
+  /** Whether a batch, or several that share, are one statement, which needs no transaction around it. */
+  isStatement(batch: AppendBatch): boolean;
+
   /**
-   * @param batches of different sessions.
-   * @returns for each the number of the last event; undefined when it is not written: its session is locked by somebody, is
-   *   missing or not as the batch expects it.
-   * @throws the database's error of any of them; none is written then.
+   * Writes batches under their sessions' locks. A statement of several skips the sessions that somebody has locked.
+   *
+   * @returns for each the number of its last event; undefined if the session is missing or not as the batch expects it, or was skipped.
+   * @throws the database's error of any of them, a unique violation if an event is stored already. None is written then, once the
+   *   transaction around it is rolled back.
    */
   write(sql: Sql, batches: readonly AppendBatch[]): Promise<readonly (number | undefined)[]>;
 }

@@ -16,6 +16,8 @@ import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { optionalNumberOf } from '../sql/row-values.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 import type { AppendBatch, Dialect } from './dialect.js';
+import type { Sql } from '../sql/sql.js';
+import { appendsByRows } from './session-rows.js';
 import { mysql, mysqlServerSettings, mysqlSettings, MAX_TEXT_LENGTH, NEXT_SEQ } from './mysql.js';
 import { wrongServer } from './server-version.js';
 import { longEnough, setting, unless } from './server-settings.js';
@@ -94,39 +96,40 @@ export const mariadb: Dialect = {
   operations: {
     ...mysql.operations,
 
-    appendInOneStatement: (tables) => ({
-      // The block begins and commits a transaction, which would commit the host's.
-      takes: (batch, isInTransaction) =>
-        !isInTransaction && rowCount(batch) <= MAX_ROWS && textLength(batch) <= MAX_TEXT_LENGTH,
-
-      async write(sql, batch) {
-        const condition = appendCondition(batch, mariadb.sql);
-        const events = batch.events.map(({ id, timestamp, json, superseded = null, beginsTurn }, i) => [
-          ...sessionValues(batch.session),
-          batch.events.length - 1 - i,
-          ...[id, timestamp, json, superseded, Number(beginsTurn)],
-        ]);
-        const states = SCOPES.map((scope) =>
-          batch.state[scope].map(({ key, json, eventId }) => [
-            ...ownerValues(batch.session, scope),
-            key,
-            json,
-            eventId,
-          ]),
-        );
-        const text = blockText(tables, condition.where, events.length, batch);
-        const [row] = await sql.all<{ last_seq: number | null }>(text, [
-          batch.events.length,
-          batch.lastUpdateTime,
-          ...condition.values,
-          ...events.flat(),
-          ...states.flat(2),
-        ]);
-        return optionalNumberOf(row?.last_seq);
-      },
-    }),
+    appends(tables) {
+      const byRows = appendsByRows(mariadb, tables, 1);
+      const isBlock = (batch: AppendBatch) => rowCount(batch) <= MAX_ROWS && textLength(batch) <= MAX_TEXT_LENGTH;
+      return {
+        ...byRows,
+        isStatement: isBlock,
+        write: (sql, batches) =>
+          // The block begins and commits a transaction, which would commit the one that it is in.
+          sql.isInTransaction
+            ? byRows.write(sql, batches)
+            : Promise.all(batches.map((batch) => appendBlock(sql, tables, batch))),
+      };
+    },
   },
 };
+
+async function appendBlock(sql: Sql, tables: Tables, batch: AppendBatch): Promise<number | undefined> {
+  const { session, events, lastUpdateTime, state } = batch;
+  const { where, values } = appendCondition(batch, mariadb.sql);
+  const eventValues = events.map(({ id, timestamp, json, superseded = null, beginsTurn }, i) => [
+    ...sessionValues(session),
+    events.length - 1 - i,
+    ...[id, timestamp, json, superseded, Number(beginsTurn)],
+  ]);
+  const stateValues = SCOPES.map((scope) =>
+    state[scope].map(({ key, json, eventId }) => [...ownerValues(session, scope), key, json, eventId]),
+  );
+  const [row] = await sql.all<{ last_seq: number | null }>(blockText(tables, where, events.length, batch), [
+    ...[events.length, lastUpdateTime, ...values],
+    ...eventValues.flat(),
+    ...stateValues.flat(2),
+  ]);
+  return optionalNumberOf(row?.last_seq);
+}
 
 /** A statement has 65,535 values at most, and a row nine. */
 const MAX_ROWS = 7_000;

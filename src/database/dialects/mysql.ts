@@ -5,6 +5,7 @@ import { numberOf } from '../sql/row-values.js';
 import { isSameSession, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { addToLastSeq, lockBySelect } from './session-row.js';
+import { appendsByRows } from './session-rows.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
 import { wrongServer } from './server-version.js';
 import type { Setting } from './settings.js';
@@ -323,6 +324,9 @@ export const mysql: Dialect = {
       const { affectedRows, insertId } = await sql.run(text, [count, lastUpdateTime, ...values]);
       return affectedRows === 0 ? undefined : insertId;
     },
+
+    // The servers group the commits of several connections by themselves, and its statements would come one after the other.
+    appends: (tables) => appendsByRows(mysql, tables, 1),
 
     lockSession: lockBySelect,
 

@@ -12,47 +12,13 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { numberOf } from '../sql/row-values.js';
-import type { AppendsTogether, DialectSql, OneStatementAppend } from './dialect.js';
+import type { Sql } from '../sql/sql.js';
+import type { AppendBatch, DialectAppends, DialectSql } from './dialect.js';
 import { returningSql } from './returning.js';
 import { addToLastSeq, appendCondition, leaseIsFree } from './session-row.js';
 
-/** Writes an append with a `with` whose parts write to one table each. */
-export function appendInOneStatement(tables: Tables, dialectSql: DialectSql): OneStatementAppend {
-  const texts = new Map<string, string>();
-  return {
-    takes: () => true,
-
-    async write(sql, batch) {
-      const scopes = SCOPES.filter((scope) => batch.state[scope].length > 0);
-      const condition = appendCondition(batch, dialectSql);
-      const variant = `${scopes.join()} ${condition.where}`;
-      let text = texts.get(variant);
-      if (!text) texts.set(variant, (text = appendText(tables, scopes, condition.where)));
-
-      const rows = await sql.all<{ last_seq: number }>(text, [
-        batch.events.length,
-        batch.lastUpdateTime,
-        ...condition.values,
-        ...sessionValues(batch.session),
-        batch.events.length,
-        textArray(batch.events.map((event) => event.id)),
-        textArray(batch.events.map((event) => String(event.timestamp))),
-        textArray(batch.events.map((event) => event.json)),
-        textArray(batch.events.map((event) => event.superseded ?? NOT_SUPERSEDED)),
-        textArray(batch.events.map((event) => event.beginsTurn)),
-        ...scopes.flatMap((scope) => [
-          ...ownerValues(batch.session, scope),
-          textArray(batch.state[scope].map((entry) => entry.key)),
-          textArray(batch.state[scope].map((entry) => entry.json)),
-          textArray(batch.state[scope].map((entry) => entry.eventId)),
-        ]),
-      ]);
-      return rows[0] && numberOf(rows[0].last_seq);
-    },
-
-    together: appendsTogether(tables, dialectSql),
-  };
-}
+/** So many appends share a statement at most: none of them is acknowledged before all are written. */
+const MOST = 32;
 
 /** Stands for any number. Not null: the host may have set `array_nulls = off`. */
 const ANY = -1;
@@ -60,35 +26,68 @@ const ANY = -1;
 /** Stands for null, for the same reason. */
 const NOT_SUPERSEDED = '';
 
-/** Writes appends to several sessions as `appendInOneStatement` does, and skips the sessions that somebody has locked. */
-function appendsTogether(tables: Tables, dialectSql: DialectSql): AppendsTogether {
-  const text = togetherText(tables, dialectSql);
+/** Writes appends by a `with` whose parts write to one table each. */
+export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): DialectAppends {
+  const texts = new Map<string, string>();
+  const together = togetherText(tables, dialectSql);
+
+  async function writeOne(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
+    const { session, events, state } = batch;
+    const scopes = SCOPES.filter((scope) => state[scope].length > 0);
+    const { where, values } = appendCondition(batch, dialectSql);
+    const variant = `${scopes.join()} ${where}`;
+    let text = texts.get(variant);
+    if (!text) texts.set(variant, (text = appendText(tables, scopes, where)));
+    const bound = [
+      ...[events.length, batch.lastUpdateTime, ...values, ...sessionValues(session), events.length],
+      ...columns(
+        5,
+        events.map((event) => [
+          ...[event.id, event.timestamp, event.json],
+          ...[event.superseded ?? NOT_SUPERSEDED, event.beginsTurn],
+        ]),
+      ),
+    ];
+    for (const scope of scopes) {
+      const rows = state[scope].map(({ key, json, eventId }) => [key, json, eventId]);
+      bound.push(...ownerValues(session, scope), ...columns(3, rows));
+    }
+    const [row] = await sql.all<{ last_seq: number }>(text, bound);
+    return row && numberOf(row.last_seq);
+  }
+
+  async function writeTogether(sql: Sql, batches: readonly AppendBatch[]): Promise<(number | undefined)[]> {
+    const sessions = batches.map(({ session, incarnation, expectedSeq, lease, events, lastUpdateTime }, i) => [
+      ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
+      ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
+      ...[events.length, lastUpdateTime, i],
+    ]);
+    const events = batches.flatMap(({ events }, i) =>
+      events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn }, j) => [
+        ...[i, j + 1, id, timestamp],
+        ...[json, superseded, beginsTurn],
+      ]),
+    );
+    const state = batches.flatMap(({ state }, i) =>
+      state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
+    );
+    const values = [...columns(10, sessions), ...columns(7, events), ...columns(4, state)];
+    const rows = await sql.all<{ number: number; last_seq: number }>(together, values);
+    const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
+    return batches.map((_, i) => lastSeqs.get(i));
+  }
+
   return {
+    most: MOST,
+
     // Whoever has locked a row of the user or the app would keep the other sessions waiting.
-    takes: ({ state }) => state.user.length === 0 && state.app.length === 0,
+    shares: ({ state }) => state.user.length === 0 && state.app.length === 0,
+
+    isStatement: () => true,
 
     async write(sql, batches) {
-      const [appNames = '', ...sessions] = columns(
-        10,
-        batches.map(({ session, incarnation, expectedSeq, lease, events, lastUpdateTime }, i) => [
-          ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
-          ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
-          ...[events.length, lastUpdateTime, i],
-        ]),
-      );
-      const events = batches.flatMap(({ events }, i) =>
-        events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn }, j) => [
-          ...[i, j + 1, id, timestamp],
-          ...[json, superseded, beginsTurn],
-        ]),
-      );
-      const state = batches.flatMap(({ state }, i) =>
-        state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
-      );
-      const values = [appNames, ...sessions, ...columns(7, events), ...columns(4, state)];
-      const rows = await sql.all<{ number: number; last_seq: number }>(text, values);
-      const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
-      return batches.map((_, i) => lastSeqs.get(i));
+      const [first, ...others] = batches;
+      return first && others.length === 0 ? [await writeOne(sql, first)] : writeTogether(sql, batches);
     },
   };
 }

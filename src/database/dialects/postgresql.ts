@@ -4,7 +4,7 @@ import type { Failure } from '../../model/failures.js';
 import { placeholders } from '../sql/tables.js';
 import { lockBySelect } from './session-row.js';
 import type { Dialect } from './dialect.js';
-import { appendInOneStatement } from './postgresql-append.js';
+import { postgresqlAppends } from './postgresql-append.js';
 import { returningOperations, returningSql } from './returning.js';
 import { longEnough, required, roomForPool, setting, unless } from './server-settings.js';
 import { wrongServer } from './server-version.js';
@@ -201,7 +201,7 @@ export const postgresql: Dialect = {
     lockSession: (sql, lock) =>
       lock.skipsLocked ? lockBySelect(sql, lock) : returningOperations.lockSession(sql, lock),
 
-    appendInOneStatement: (tables) => appendInOneStatement(tables, postgresql.sql),
+    appends: (tables) => postgresqlAppends(tables, postgresql.sql),
   },
 
   repairs: {

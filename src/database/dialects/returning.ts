@@ -30,7 +30,7 @@ export const returningSql = {
 } satisfies Partial<DialectSql>;
 
 /** Operations by `insert … returning` and `update … returning`. */
-export const returningOperations: DialectOperations = {
+export const returningOperations: Omit<DialectOperations, 'appends'> = {
   async takeSeq(sql, { table, count, lastUpdateTime, where, values }) {
     const rows = await sql.all<{ last_seq: number }>(`${addToLastSeq(table, where)} returning last_seq`, [
       count,

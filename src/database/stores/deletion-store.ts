@@ -3,7 +3,7 @@ import type { Dialect } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import type { Sql } from '../sql/sql.js';
 import { SESSION_WHERE, isFromNumber, placeholders, sessionValues, type Tables } from '../sql/tables.js';
-import type { EventParts } from './event-parts.js';
+import type { EventParts } from '../dialects/event-parts.js';
 import type { StoredSession } from './stored-session.js';
 
 /** The statements that find and delete a session's first events, and the state of users. */

@@ -2,74 +2,34 @@ import { ofEvent, type KnownSession } from '../../model/codec.js';
 import { decode } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
-import { appendCondition } from '../dialects/session-row.js';
-import type { AppendBatch, AppendsTogether, Dialect, OneStatementAppend, StoredEvent } from '../dialects/dialect.js';
+import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
+import type { EventParts, UnderLock } from '../dialects/event-parts.js';
+import type { SessionRows } from '../dialects/session-rows.js';
 import type { Sql } from '../sql/sql.js';
-import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  originOf,
-  eventRow,
-  insertIntoEvents,
-  sessionValues,
-  type Tables,
-} from '../sql/tables.js';
+import { SESSION_COLUMNS, SESSION_WHERE, originOf, sessionValues, type Tables } from '../sql/tables.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import type { EventParts, UnderLock } from './event-parts.js';
-import { packets } from './packets.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
-import { encodedState, originIn, type StateStore } from './state-store.js';
+import { encodedState, originIn } from './state-store.js';
 
 /** The statements of a session's events. */
 export class EventStore {
-  readonly #dialect: Dialect;
-  readonly #table: string;
-  readonly #state: StateStore;
+  readonly appends: DialectAppends;
+  readonly #rows: SessionRows;
   readonly #parts: EventParts;
   readonly #text: ReturnType<typeof texts>;
-  readonly #oneStatement: OneStatementAppend | undefined;
 
-  constructor(dialect: Dialect, tables: Tables, state: StateStore, parts: EventParts) {
-    this.#dialect = dialect;
-    this.#table = tables.sessions;
-    this.#state = state;
+  constructor(dialect: Dialect, tables: Tables, rows: SessionRows, parts: EventParts) {
+    this.appends = dialect.operations.appends(tables);
+    this.#rows = rows;
     this.#parts = parts;
     this.#text = texts(dialect, tables);
-    this.#oneStatement = dialect.operations.appendInOneStatement?.(tables);
   }
 
-  /** Whether `append` is one statement, which needs no transaction around it. */
-  appendsInOneStatement(batch: AppendBatch): boolean {
-    return this.#oneStatement?.takes(batch, false) ?? false;
-  }
-
-  /**
-   * Appends under the session's lock what `encodedBatch` gives. Fails with the database's unique violation when an event is stored already.
-   *
-   * @returns the number of the last event; undefined when the session is missing or not as the batch expects it.
-   */
+  /** Appends one batch as `DialectAppends.write` does, in a transaction or outside of one. */
   async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
-    if (this.#oneStatement?.takes(batch, sql.isInTransaction)) return this.#oneStatement.write(sql, batch);
-
-    const { session, events, lastUpdateTime, state } = batch;
-    const lastSeq = await this.#dialect.operations.takeSeq(sql, {
-      table: this.#table,
-      count: events.length,
-      lastUpdateTime,
-      ...appendCondition(batch, this.#dialect.sql),
-    });
-    if (lastSeq === undefined) return undefined;
-
-    await this.#insert(sql, session, lastSeq - events.length + 1, events);
-    await this.#state.setEncoded(sql, session, state);
+    const [lastSeq] = await this.appends.write(sql, [batch]);
     return lastSeq;
-  }
-
-  /** What writes a batch together with those of other sessions; undefined where it has to be written alone. */
-  togetherWith(batch: AppendBatch): AppendsTogether | undefined {
-    const together = this.#oneStatement?.together;
-    return together?.takes(batch) ? together : undefined;
   }
 
   /** Gives a stored event another content; for the caller that holds the session's lock. */
@@ -155,36 +115,7 @@ export class EventStore {
   /** Inserts events from a number on, for the caller that holds the session's lock. */
   async insert(sql: Sql, session: KnownSession, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
     const encoded = sql.texts.all(() => events.map((event) => encodedEvent(sql.texts, session, event)));
-    await this.#insert(sql, session, firstSeq, encoded);
-  }
-
-  async #insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
-    const numbered = events.map((event, i) => ({ ...event, seq: firstSeq + i }));
-    for (const packet of packets(
-      this.#dialect,
-      session,
-      numbered.filter((event) => !this.#parts.areNeededFor(event.json)),
-    )) {
-      await this.#insertRows(sql, session, packet);
-    }
-    for (const event of numbered.filter((event) => this.#parts.areNeededFor(event.json))) {
-      await this.#insertRows(sql, session, [{ ...event, json: null }]);
-      await this.#parts.insert(sql, session, event.seq, event.json);
-    }
-  }
-
-  /** @param events with null for those that are kept in parts. */
-  async #insertRows(
-    sql: Sql,
-    session: SessionKey,
-    events: readonly (Omit<StoredEvent, 'json'> & { seq: number; json: string | null })[],
-  ): Promise<void> {
-    const rows = Array(events.length).fill(eventRow()).join(', ');
-    const values = events.flatMap(({ seq, id, timestamp, json, superseded = null, beginsTurn }) => [
-      ...sessionValues(session),
-      ...[seq, id, timestamp, json, superseded, Number(beginsTurn)],
-    ]);
-    await sql.run(`${this.#text.insert} ${rows}`, values);
+    await this.#rows.insertEvents(sql, session, firstSeq, encoded);
   }
 }
 
@@ -240,7 +171,6 @@ function texts({ sql }: Dialect, tables: Tables) {
       select ?, ?, ?, ${columns} from ${table} where ${SESSION_WHERE} and seq <= ?`;
   const event = `seq, ${select.data} as data`;
   return {
-    insert: `${insertIntoEvents(tables)} values`,
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
     selectOne: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
     withOrigin: {

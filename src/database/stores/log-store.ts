@@ -15,7 +15,7 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { booleanOf, numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import type { EventParts } from './event-parts.js';
+import type { EventParts } from '../dialects/event-parts.js';
 import { conditions, type LogColumns, type LogRange } from './log-columns.js';
 import { CHANGE, EPOCH, POSITION, endsIn, selectNewestWriters, type CounterRow } from './log-counters.js';
 

@@ -6,7 +6,7 @@ import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-v
 import type { Sql } from '../sql/sql.js';
 import { STATE_KEYS, originOf, stateTable, type Tables } from '../sql/tables.js';
 import { WITH_CONTENT, type ChangeKind } from './change-store.js';
-import type { EventParts } from './event-parts.js';
+import type { EventParts } from '../dialects/event-parts.js';
 
 /** The tables that hold contents; of state those of each scope. */
 export type RecodedTable = 'events' | 'changes' | Scope;

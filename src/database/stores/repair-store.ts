@@ -4,7 +4,7 @@ import type { DialectSql } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import type { Sql } from '../sql/sql.js';
 import { SESSION_WHERE, ownerValues, ownerWhere, sessionValues, stateTable, type Tables } from '../sql/tables.js';
-import type { EventParts } from './event-parts.js';
+import type { EventParts } from '../dialects/event-parts.js';
 
 /** An event's row whose content is taken out, as it is. */
 export interface RawEvent {

@@ -3,14 +3,13 @@ import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
+import { MOST_ROWS, packets, type SessionRows } from '../dialects/session-rows.js';
 import type { Sql } from '../sql/sql.js';
 import {
   STATE_KEYS,
   originOf,
-  insertIntoState,
   ownerValues,
   ownerWhere,
-  placeholderRows,
   placeholders,
   sessionKeyOf,
   sessionValues,
@@ -19,7 +18,6 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { optionalTextOf, textOf } from '../sql/row-values.js';
-import { MOST_ROWS, packets } from './packets.js';
 
 export interface StateValue {
   scope: Scope;
@@ -44,11 +42,13 @@ export interface StateRow {
 /** The statements of state: one row for each key, in a table for each scope. */
 export class StateStore {
   readonly #dialect: Dialect;
+  readonly #rows: SessionRows;
   readonly #tables: Tables;
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(dialect: Dialect, tables: Tables) {
+  constructor(dialect: Dialect, tables: Tables, rows: SessionRows) {
     this.#dialect = dialect;
+    this.#rows = rows;
     this.#tables = tables;
     this.#text = texts(dialect, tables);
   }
@@ -182,21 +182,7 @@ export class StateStore {
 
   /** @param options.ownOnly overwrite only what the same event wrote. */
   async set(sql: Sql, session: KnownSession, state: StateEntries, options?: { ownOnly?: boolean }): Promise<void> {
-    await this.setEncoded(sql, session, encodedState(sql.texts, session, state), options);
-  }
-
-  /** The same with texts as they are stored. */
-  async setEncoded(sql: Sql, session: SessionKey, state: StateEntries, { ownOnly = false } = {}): Promise<void> {
-    for (const scope of SCOPES) {
-      const upsert = ownOnly ? this.#text.upsertOwn[scope] : this.#text.upsert[scope];
-      for (const packet of packets(this.#dialect, session, state[scope])) {
-        const [first] = packet;
-        if (first) await this.#dialect.limits?.refuseTooLarge(sql, first.json);
-        const values = packet.flatMap(({ key, json, eventId }) => [...ownerValues(session, scope), key, json, eventId]);
-        const rows = placeholderRows(packet.length, STATE_KEYS[scope].length + 2);
-        await sql.run(`${upsert.insert} ${rows} ${upsert.onConflict}`, values);
-      }
-    }
+    await this.#rows.setState(sql, session, encodedState(sql.texts, session, state), options);
   }
 
   async remove(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
@@ -253,15 +239,8 @@ export const originIn = (row: OriginRow): string => optionalTextOf(row.origin) ?
 
 function texts({ sql }: Dialect, tables: Tables) {
   const value = `${tables.select.value} as value`;
-  const upsert = (ownOnly: boolean) =>
-    perScope((scope) => ({
-      insert: `${insertIntoState(tables, scope)} values`,
-      onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
-    }));
   return {
     underLock: sql.underLock,
-    upsert: upsert(false),
-    upsertOwn: upsert(true),
     select: perScope(
       (scope) =>
         `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,

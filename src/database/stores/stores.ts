@@ -1,11 +1,12 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { Dialect } from '../dialects/dialect.js';
+import { EventParts } from '../dialects/event-parts.js';
+import { SessionRows } from '../dialects/session-rows.js';
 import { tablesOf, type Tables } from '../sql/tables.js';
 import { BrowsingStore } from './browsing-store.js';
 import { ChangeStore } from './change-store.js';
 import { CompleteLogStore } from './complete-log-store.js';
 import { DeletionStore } from './deletion-store.js';
-import { EventParts } from './event-parts.js';
 import { EventStore } from './event-store.js';
 import { HealthStore } from './health-store.js';
 import { LeaseStore } from './lease-store.js';
@@ -64,11 +65,12 @@ export class Stores {
 
   private constructor(dialect: Dialect, tables: Tables) {
     const parts = new EventParts(dialect, tables);
+    const rows = new SessionRows(dialect, tables);
     this.changes = new ChangeStore(dialect, tables);
     this.reader = new SessionReader(dialect, tables);
     this.sessions = new SessionStore(dialect, tables, this.changes);
-    this.state = new StateStore(dialect, tables);
-    this.events = new EventStore(dialect, tables, this.state, parts);
+    this.state = new StateStore(dialect, tables, rows);
+    this.events = new EventStore(dialect, tables, rows, parts);
     this.leases = new LeaseStore(dialect, tables);
     this.leftovers = new LeftoverStore(tables, this.changes);
     this.log = new LogStore(dialect, tables, parts);

@@ -1,0 +1,354 @@
+import { setImmediate } from 'node:timers/promises';
+import { sessionIdentity, type SessionKey } from '../../model/keys.js';
+import type { AppendBatch, DialectAppends, StoredEvent } from '../dialects/dialect.js';
+import type { Stores } from '../stores/stores.js';
+import type { AttemptConnection, Deadline } from './connection.js';
+import type { Database } from './database.js';
+import { isOwn } from './public-error.js';
+import { Tries, type Attempt, type AttemptOptions } from './retry.js';
+
+type NonEmpty<T> = readonly [T, ...T[]];
+
+/** A call that appends to a session. */
+interface QueuedAppend {
+  readonly key: SessionKey;
+  readonly stored: readonly StoredEvent[];
+  /** Its turn has come. */
+  readonly waited: (() => void) | undefined;
+}
+
+/** What writes the appends of one service. */
+interface AppendWriter<Append> {
+  /** Whether an append can be written in one batch with another one before it. */
+  canJoin(first: Append, append: Append): boolean;
+  /**
+   * Writes appends to one session, whose turn has come.
+   *
+   * @returns by their places the errors of those that are refused.
+   * @throws the error of all of them.
+   */
+  append(appends: NonEmpty<Append>): Promise<ReadonlyMap<number, unknown>>;
+}
+
+/** A call that waits for its turn. */
+interface Waiting {
+  readonly append?: QueuedAppend;
+  /** What writes the append. */
+  readonly by?: object;
+  /** @param written its result, if another append has written it; otherwise its turn has come. */
+  readonly proceed: (written?: { readonly result: Promise<void> }) => void;
+}
+
+/** A batch that waits for a connection, or for another one to take it along. */
+interface Member {
+  readonly batch: AppendBatch;
+  /** Of its JSON, in characters. */
+  readonly length: number;
+  readonly attempt: Attempt;
+  /** Whether it has asked for a connection and does not have it yet. */
+  isAsking: boolean;
+  /** Ends its wait: it was taken along, or is to ask for a connection itself. */
+  proceed: () => void;
+  /** Done when the one that takes it along has written it. */
+  written?: Promise<void>;
+  /** Undefined if it was left out: it has to be written alone, and then gets its own error. */
+  result?: { readonly lastSeq: number | undefined } | { readonly error: unknown };
+}
+
+/** How an attempt writes a batch. */
+interface How {
+  isStatement: boolean;
+  /** Whether with others. */
+  isShared: boolean;
+  signal: AbortSignal | undefined;
+}
+
+/**
+ * The most events, and characters of JSON, that are written together for several calls: a server refuses a packet that is too
+ * large, and nothing is acknowledged before all of it is written. On MySQL and MariaDB each number of events is a statement of its
+ * own, which a connection keeps prepared.
+ */
+const MOST_EVENTS = 64;
+const MOST_LENGTH = 1_000_000;
+
+/**
+ * Where the writes of a process wait (contract E9, O6). Those to one session wait for each other in memory: waiting for the lock of
+ * its row, each would use a connection. Appends that wait for the same session are one batch, in the order of the calls (contract A9).
+ *
+ * Batches of several sessions share a statement or a commit if the database can. Whoever gets a connection takes along those that wait
+ * for one at that moment. A batch asks for a connection itself unless those that have asked before can take it along, so that one
+ * that is alone waits for nobody, and no timer is needed.
+ */
+export class AppendQueue {
+  static readonly #all = new WeakMap<Stores, AppendQueue>();
+
+  readonly #appends: DialectAppends;
+  /** The calls that wait, of each session to which a write is under way. */
+  readonly #lines = new Map<string, Waiting[]>();
+  /** The batches that may be taken along. */
+  readonly #waiting = new Set<Member>();
+  /** How many batches have asked for a connection, and wait for it. */
+  #asking = 0;
+
+  private constructor({ events }: Stores) {
+    this.#appends = events.appends;
+  }
+
+  /** That of all services on one ORM and schema. */
+  static of(stores: Stores): AppendQueue {
+    const queue = AppendQueue.#all.get(stores) ?? new AppendQueue(stores);
+    AppendQueue.#all.set(stores, queue);
+    return queue;
+  }
+
+  /** Runs `work` after the writes to the session that were asked for before, whether they succeed or fail. */
+  async run<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
+    const identity = sessionIdentity(key);
+    const line = this.#lines.get(identity);
+    if (line) await new Promise<void>((proceed) => line.push({ proceed: () => proceed() }));
+    else this.#lines.set(identity, []);
+    try {
+      return await work();
+    } finally {
+      this.#next(identity);
+    }
+  }
+
+  /** Writes an append after the writes to the session that were asked for before, or together with those of them that are appends. */
+  async append<Append extends QueuedAppend>(by: AppendWriter<Append>, append: Append): Promise<void> {
+    const identity = sessionIdentity(append.key);
+    let line = this.#lines.get(identity);
+    if (line) {
+      const calls = line;
+      const written = await new Promise<{ readonly result: Promise<void> } | undefined>((proceed) =>
+        calls.push({ append, by, proceed }),
+      );
+      if (written) return written.result;
+    } else this.#lines.set(identity, (line = []));
+
+    const others = line.length > 0 ? takeOthers(line, by, append) : [];
+    append.waited?.();
+    for (const { append } of others) append.waited?.();
+    try {
+      const written = by.append([append, ...others.map((other) => other.append)]);
+      for (const [i, { proceed }] of others.entries())
+        proceed({ result: written.then((failed) => refuse(failed, i + 1)) });
+      refuse(await written, 0);
+    } finally {
+      // Callers that append again at once are to find their place before the next batch begins.
+      if (others.length > 0 || line.length > 0) void setImmediate().then(() => this.#next(identity));
+      else this.#next(identity);
+    }
+  }
+
+  #next(identity: string): void {
+    const next = this.#lines.get(identity)?.shift();
+    if (next) next.proceed();
+    // The entry of a session that nobody waits for would stay in memory.
+    else this.#lines.delete(identity);
+  }
+
+  /**
+   * Writes a batch as `DialectAppends.write` does, and again after failures that may pass. Nothing of it is stored when it throws,
+   * unless `outcome` says otherwise.
+   */
+  async write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
+    const appends = this.#appends;
+    if (database.isJoined) return database.transaction(async (sql) => (await appends.write(sql, [batch]))[0], options);
+    const isStatement = appends.isStatement(batch);
+    let isShared = appends.most > 1 && appends.shares(batch);
+    const length = jsonLength(batch.events) + jsonLength(batch.state.session);
+    for (const tries = new Tries(database.retry, options); ;) {
+      const member: Member = { batch, length, attempt: tries.attempt, isAsking: false, proceed: () => {} };
+      try {
+        const preparing = database.connections.prepare(false);
+        if (preparing) await preparing;
+        await this.#attempt(database, member, { isStatement, isShared, signal: options.signal });
+        if (member.result) return lastSeqOf(member.result);
+      } catch (error) {
+        await tries.failed(error);
+      }
+      member.attempt.isSent = false;
+      // A statement that has failed is tried alone: one of several may end the connection each time. In a transaction that has failed
+      // each has had a savepoint.
+      if (isStatement) isShared = false;
+    }
+  }
+
+  /** Writes a batch, with others that wait for a connection if it is shared, or lets one of them write it. */
+  async #attempt(database: Database, member: Member, how: How): Promise<void> {
+    const { connections } = database;
+    const { isStatement, isShared, signal } = how;
+    const deadline = connections.deadline(signal);
+    const waited = database.observed?.waiting('connection');
+    try {
+      if (isShared && this.#canTakeAlong(this.#waiting.size + 1)) {
+        await this.#untilTurn(member, deadline);
+        waited?.();
+        // What runs in this process always ends, and could not be stopped.
+        if (member.written) {
+          await (connections.orm.isInProcess ? member.written : deadline.within(member.written));
+          return;
+        }
+      } else if (isShared) this.#ask(member);
+      await connections.use(deadline, (connection, prefix) => {
+        waited?.();
+        const members = isShared ? this.#takeAlong(member) : [member];
+        const written = this.#write(database, connection, prefix, members, isStatement);
+        for (const other of members) {
+          if (other === member) continue;
+          other.written = written;
+          other.proceed();
+        }
+        return written;
+      });
+    } finally {
+      this.#asked(member);
+      deadline.clear();
+    }
+  }
+
+  async #untilTurn(member: Member, deadline: Deadline): Promise<void> {
+    const turn = new Promise<void>((proceed) => {
+      member.proceed = proceed;
+      this.#waiting.add(member);
+    });
+    try {
+      await deadline.within(turn);
+    } catch (error) {
+      this.#waiting.delete(member);
+      // It may have been taken along just then.
+      if (!member.written) throw error;
+    }
+  }
+
+  /** Whether those that have asked for a connection can take so many along. */
+  #canTakeAlong(count: number): boolean {
+    return count <= this.#asking * (this.#appends.most - 1);
+  }
+
+  #ask(member: Member): void {
+    member.isAsking = true;
+    this.#asking++;
+  }
+
+  /** It has the connection that it has asked for, or has failed to get it. */
+  #asked(member: Member): void {
+    if (!member.isAsking) return;
+    member.isAsking = false;
+    this.#asking--;
+    for (const waiting of this.#waiting) {
+      if (this.#canTakeAlong(this.#waiting.size)) break;
+      this.#waiting.delete(waiting);
+      this.#ask(waiting);
+      waiting.proceed();
+    }
+  }
+
+  #takeAlong(first: Member): Member[] {
+    const members = [first];
+    let { length } = first;
+    for (const waiting of this.#waiting) {
+      length += waiting.length;
+      if (members.length === this.#appends.most || length > MOST_LENGTH) break;
+      this.#waiting.delete(waiting);
+      members.push(waiting);
+    }
+    this.#asked(first);
+    return members;
+  }
+
+  /** Writes batches in one statement or transaction. @throws what would have failed each of them. */
+  async #write(
+    database: Database,
+    connection: AttemptConnection,
+    prefix: string,
+    members: readonly Member[],
+    isStatement: boolean,
+  ): Promise<void> {
+    const { connections } = database;
+    const isAlone = members.length === 1;
+    const sent = () => {
+      for (const { attempt } of members) attempt.isSent = true;
+    };
+    const sql = connections.sql(connection.driver, isStatement ? { prefix } : { isInTransaction: true });
+    if (isStatement) sent();
+    else await connection.begin({ prefix });
+    try {
+      const lastSeqs = await this.#appends.write(
+        sql,
+        members.map(({ batch }) => batch),
+      );
+      if (!isStatement) await connection.commit(sent);
+      for (const [i, member] of members.entries()) {
+        const lastSeq = lastSeqs[i];
+        // A statement of several may have skipped it.
+        if (lastSeq !== undefined || isAlone || !isStatement) member.result = { lastSeq };
+      }
+    } catch (error) {
+      if (!isStatement) await connection.rollback(error, database.rollbackFailed);
+      if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
+      // Nothing is written, because of one of them.
+      if (!isStatement) await this.#writeEach(database, connection, members, sent);
+    }
+  }
+
+  /**
+   * Writes batches in one transaction, each in a savepoint, so that only the one that fails is undone: two statements for each are too
+   * much for the first try, which hardly ever fails.
+   */
+  async #writeEach(
+    { connections, rollbackFailed }: Database,
+    connection: AttemptConnection,
+    members: readonly Member[],
+    beforeCommit: () => void,
+  ): Promise<void> {
+    const sql = connections.sql(connection.driver, { isInTransaction: true });
+    const write = async () => {
+      for (const member of members) {
+        await connection.savepoint(
+          async () => {
+            const [lastSeq] = await this.#appends.write(sql, [member.batch]);
+            member.result = { lastSeq };
+          },
+          (error) => {
+            member.result = { error };
+          },
+        );
+      }
+    };
+    await connection.transaction(write, { beforeCommit, rollbackFailed });
+  }
+}
+
+/** Takes the appends out of a line that can be written together with the one whose turn it is. */
+function takeOthers<Append extends QueuedAppend>(line: Waiting[], by: AppendWriter<Append>, first: Append) {
+  const others: { append: Append; proceed: Waiting['proceed'] }[] = [];
+  let events = first.stored.length;
+  let length = jsonLength(first.stored);
+  for (const { append, by: writer, proceed } of line) {
+    if (!append || writer !== by) break;
+    events += append.stored.length;
+    length += jsonLength(append.stored);
+    // Of the same writer, so it is of its type.
+    const other = append as Append;
+    if (events > MOST_EVENTS || length > MOST_LENGTH || !by.canJoin(first, other)) break;
+    others.push({ append: other, proceed });
+  }
+  line.splice(0, others.length);
+  return others;
+}
+
+function jsonLength(texts: readonly { readonly json: string }[]): number {
+  return texts.reduce((sum, { json }) => sum + json.length, 0);
+}
+
+/** @throws the error of the append at a place, if it is refused. */
+function refuse(refused: ReadonlyMap<number, unknown>, place: number): void {
+  if (refused.has(place)) throw refused.get(place);
+}
+
+function lastSeqOf(result: NonNullable<Member['result']>): number | undefined {
+  if ('error' in result) throw result.error;
+  return result.lastSeq;
+}

@@ -1,0 +1,148 @@
+import type { SessionKey } from '../../model/keys.js';
+import { SCOPES, perScope, type StateEntries } from '../../model/state.js';
+import type { Sql } from '../sql/sql.js';
+import {
+  STATE_KEYS,
+  eventRow,
+  insertIntoEvents,
+  insertIntoState,
+  ownerValues,
+  placeholderRows,
+  rowLength,
+  sessionValues,
+  stateTable,
+  type Tables,
+} from '../sql/tables.js';
+import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from './dialect.js';
+import { EventParts } from './event-parts.js';
+import { appendCondition } from './session-row.js';
+
+/** SQLite binds 32,766 values in a statement, a server 65,535. A row has nine at most. */
+export const MOST_ROWS = 3_500;
+
+/** Rows to insert for a session, in groups that the database takes in one statement. */
+export function* packets<Row extends object>(
+  { limits }: Dialect,
+  session: SessionKey,
+  rows: readonly Row[],
+): Generator<readonly Row[]> {
+  const most = limits?.maxTextLength;
+  if (most === undefined && rows.length <= MOST_ROWS) {
+    if (rows.length > 0) yield rows;
+    return;
+  }
+  let packet: Row[] = [];
+  let length = 0;
+  for (const row of rows) {
+    const more = most === undefined ? 0 : rowLength(session, row);
+    if (packet.length === MOST_ROWS || (packet.length > 0 && length + more > (most ?? Infinity))) {
+      yield packet;
+      packet = [];
+      length = 0;
+    }
+    packet.push(row);
+    length += more;
+  }
+  if (packet.length > 0) yield packet;
+}
+
+/** An event's row, with null for a content that is kept in parts. */
+type EventRow = Omit<StoredEvent, 'json'> & { seq: number; json: string | null };
+
+/** Writes rows of a session, by statements that all databases have. */
+export class SessionRows {
+  readonly #dialect: Dialect;
+  readonly #sessions: string;
+  readonly #insertEvents: string;
+  readonly #upsert: ReturnType<typeof upserts>;
+  readonly #upsertOwn: ReturnType<typeof upserts>;
+  readonly #parts: EventParts;
+
+  constructor(dialect: Dialect, tables: Tables) {
+    this.#dialect = dialect;
+    this.#sessions = tables.sessions;
+    this.#insertEvents = `${insertIntoEvents(tables)} values`;
+    this.#upsert = upserts(dialect, tables, false);
+    this.#upsertOwn = upserts(dialect, tables, true);
+    this.#parts = new EventParts(dialect, tables);
+  }
+
+  /** Writes a batch in the transaction that `sql` is in. @returns as `DialectAppends.write`. */
+  async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
+    const { session, events, lastUpdateTime, state } = batch;
+    const lastSeq = await this.#dialect.operations.takeSeq(sql, {
+      table: this.#sessions,
+      count: events.length,
+      lastUpdateTime,
+      ...appendCondition(batch, this.#dialect.sql),
+    });
+    if (lastSeq === undefined) return undefined;
+    await this.insertEvents(sql, session, lastSeq - events.length + 1, events);
+    await this.setState(sql, session, state);
+    return lastSeq;
+  }
+
+  /** Inserts events from a number on, for the caller that holds the session's lock. */
+  async insertEvents(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
+    const whole: EventRow[] = [];
+    const inParts: (StoredEvent & { seq: number })[] = [];
+    for (const [i, event] of events.entries()) {
+      const numbered = { ...event, seq: firstSeq + i };
+      (this.#parts.areNeededFor(event.json) ? inParts : whole).push(numbered);
+    }
+    for (const packet of packets(this.#dialect, session, whole)) await this.#insert(sql, session, packet);
+    for (const event of inParts) {
+      await this.#insert(sql, session, [{ ...event, json: null }]);
+      await this.#parts.insert(sql, session, event.seq, event.json);
+    }
+  }
+
+  async #insert(sql: Sql, session: SessionKey, rows: readonly EventRow[]): Promise<void> {
+    const places = Array(rows.length).fill(eventRow()).join(', ');
+    const values: unknown[] = [];
+    for (const { seq, id, timestamp, json, superseded = null, beginsTurn } of rows)
+      values.push(...sessionValues(session), seq, id, timestamp, json, superseded, Number(beginsTurn));
+    await sql.run(`${this.#insertEvents} ${places}`, values);
+  }
+
+  /**
+   * Sets state, with texts as they are stored.
+   *
+   * @param options.ownOnly overwrite only what the same event wrote.
+   */
+  async setState(sql: Sql, session: SessionKey, state: StateEntries, { ownOnly = false } = {}): Promise<void> {
+    const upserts = ownOnly ? this.#upsertOwn : this.#upsert;
+    for (const scope of SCOPES) {
+      for (const packet of packets(this.#dialect, session, state[scope])) {
+        const [first] = packet;
+        if (first) await this.#dialect.limits?.refuseTooLarge(sql, first.json);
+        const values: unknown[] = [];
+        for (const { key, json, eventId } of packet) values.push(...ownerValues(session, scope), key, json, eventId);
+        const { insert, onConflict } = upserts[scope];
+        const rows = placeholderRows(packet.length, STATE_KEYS[scope].length + 2);
+        await sql.run(`${insert} ${rows} ${onConflict}`, values);
+      }
+    }
+  }
+}
+
+const upserts = ({ sql }: Dialect, tables: Tables, ownOnly: boolean) =>
+  perScope((scope) => ({
+    insert: `${insertIntoState(tables, scope)} values`,
+    onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
+  }));
+
+/** Appends by several statements, in one transaction for up to `most` batches. */
+export function appendsByRows(dialect: Dialect, tables: Tables, most: number): DialectAppends {
+  const rows = new SessionRows(dialect, tables);
+  return {
+    most,
+    shares: () => true,
+    isStatement: () => false,
+    async write(sql, batches) {
+      const lastSeqs: (number | undefined)[] = [];
+      for (const batch of batches) lastSeqs.push(await rows.append(sql, batch));
+      return lastSeqs;
+    },
+  };
+}
