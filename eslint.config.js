@@ -14,6 +14,7 @@ const ROOMS = [
   ['migrations'],
   ['src/log', 'src/maintenance'],
   ['src/transfer'],
+  ['src/artifacts'],
   ['src/database/calls'],
   ['src/database/stores'],
   ['src/database/dialects'],

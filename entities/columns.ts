@@ -101,7 +101,9 @@ class BytesType extends Type<Uint8Array, unknown> {
   }
 
   override convertToJSValue(value: unknown): Uint8Array {
-    return typeof value === 'string' ? Buffer.from(value, 'base64') : (value as Uint8Array);
+    if (typeof value === 'string') return Buffer.from(value, 'base64');
+    // libSQL gives an ArrayBuffer.
+    return value === null || ArrayBuffer.isView(value) ? (value as Uint8Array) : Buffer.from(value as ArrayBuffer);
   }
 
   override getColumnType(_prop: EntityProperty, platform: Platform): string {

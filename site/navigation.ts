@@ -17,6 +17,7 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
       'recipes.md',
       'options.md',
       'errors.md',
+      'artifacts.md',
       'leases.md',
       'event-log.md',
       'projections.md',

@@ -7,7 +7,9 @@ export { adkEntities } from '../entities/index.js';
 export type { AdkEntityOptions } from '../entities/index.js';
 export {
   AdkMikroOrmError,
+  ArtifactTooLargeError,
   CodecError,
+  DamagedArtifactError,
   DamagedEventError,
   DamagedSessionError,
   DatabaseError,
@@ -105,6 +107,12 @@ export type {
   SessionSummary,
 } from './sessions/summaries.js';
 export { adkServices, type AdkServices, type AdkServicesOptions } from './services.js';
+export {
+  MikroOrmArtifactService,
+  type ArtifactAddress,
+  type MikroOrmArtifactServiceOptions,
+  type StoredArtifactVersion,
+} from './artifacts/artifact-service.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';
 export type { TextBinding, TransferTexts } from './transfer/bound-texts.js';

@@ -1,25 +1,38 @@
 import type { EntityManager } from '@mikro-orm/core';
+import {
+  ARTIFACT_OPTIONS,
+  MikroOrmArtifactService,
+  type MikroOrmArtifactServiceOptions,
+} from './artifacts/artifact-service.js';
 import { LEASES_OPTIONS, SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
 import { EventLog, LOG_OPTIONS, type EventLogOptions } from './log/event-log.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
 import { object } from './model/arguments.js';
 import { MikroOrmSessionService } from './sessions/session-service.js';
 
-/** The options of all services: `ttlMs` is that of the leases, `pollIntervalMs` that of the event log. */
-export interface AdkServicesOptions extends SessionLeasesOptions, Pick<EventLogOptions, 'pollIntervalMs'> {}
+/**
+ * The options of all services: `ttlMs` is that of the leases, `pollIntervalMs` that of the event log, `canonicalUri` and `maxBytes` are those
+ * of artifacts.
+ */
+export interface AdkServicesOptions
+  extends
+    SessionLeasesOptions,
+    Pick<EventLogOptions, 'pollIntervalMs'>,
+    Pick<MikroOrmArtifactServiceOptions, 'canonicalUri' | 'maxBytes'> {}
 
-const checkOptions = object<AdkServicesOptions>({ ...LEASES_OPTIONS, ...LOG_OPTIONS });
+const checkOptions = object<AdkServicesOptions>({ ...LEASES_OPTIONS, ...LOG_OPTIONS, ...ARTIFACT_OPTIONS });
 
 /** The services on one database. */
 export interface AdkServices {
   sessionService: MikroOrmSessionService;
+  artifactService: MikroOrmArtifactService;
   leases: SessionLeases;
   log: EventLog;
   maintenance: SessionMaintenance;
 }
 
 /**
- * Makes the session service, and what belongs to it, with the same options: a codec, for example, that one of them lacked would be
+ * Makes the services that a `Runner` takes, and what belongs to them, with the same options: a codec, for example, that one of them lacked would be
  * damage to it.
  *
  * ```ts
@@ -32,11 +45,15 @@ export interface AdkServices {
  * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
  */
 export function adkServices(em: EntityManager, options: AdkServicesOptions = {}): AdkServices {
-  const { ttlMs, pollIntervalMs, ...ofService } = checkOptions(options, 'The options of adkServices');
+  const { ttlMs, pollIntervalMs, canonicalUri, maxBytes, ...ofService } = checkOptions(
+    options,
+    'The options of adkServices',
+  );
   const { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql } = ofService;
   const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
   return {
     sessionService: new MikroOrmSessionService(em, ofService),
+    artifactService: new MikroOrmArtifactService(em, { ...common, canonicalUri, maxBytes }),
     leases: new SessionLeases(em, { ...ofService, ttlMs }),
     log: new EventLog(em, { ...common, pollIntervalMs }),
     maintenance: new SessionMaintenance(em, common),

@@ -10,9 +10,12 @@ export interface CodecContext extends SessionKey {
    * one, and a rewind keeps it. Empty, as the ids are, for state of a user or of an app.
    */
   origin: string;
-  /** An event; a value of the state; an entry of the log that is no event: it holds state. */
-  kind: 'event' | 'state' | 'change';
-  /** The event's id; the key of the state, with its prefix; the kind and the numbers of a change. */
+  /** An event; a value of the state; an entry of the log that is no event: it holds state; a version of an artifact. */
+  kind: 'event' | 'state' | 'change' | 'artifact';
+  /**
+   * The event's id; the key of the state, with its prefix; the kind and the numbers of a change; the version of an artifact, what of it
+   * is encoded (`info` or the number of a part), and its filename.
+   */
   name: string;
 }
 
@@ -76,6 +79,12 @@ interface Step {
   key?: string;
 }
 
+/** What all codecs have made of bytes. */
+interface Encoded {
+  data: Uint8Array;
+  steps: readonly Step[];
+}
+
 /**
  * What an encoded text begins with: JSON that `JSON.stringify` never writes, so that no value is taken for one. As a list it is
  * no event for those who know nothing of codecs.
@@ -91,12 +100,26 @@ export const encodingOf = (text: string): string => (isEncoded(text) ? text.slic
 function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | undefined {
   try {
     const [, steps, data] = JSON.parse(text) as [mark: string, steps: readonly Step[], data: string];
-    const areSteps = steps.length > 0 && steps.every(({ codec }) => typeof codec === 'string');
+    const areSteps = steps.length > 0 && areNamed(steps);
     return areSteps && typeof data === 'string' ? { steps, data: Buffer.from(data, 'base64') } : undefined;
   } catch {
     return undefined;
   }
 }
+
+const LINE_END = 0x0a;
+
+/** @param line the first one of bytes that are encoded. @returns undefined where somebody has changed it. */
+function stepsOf(line: string): readonly Step[] | undefined {
+  try {
+    const steps = JSON.parse(line) as readonly Step[];
+    return areNamed(steps) ? steps : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const areNamed = (steps: readonly Step[]) => steps.every(({ codec }) => typeof codec === 'string');
 
 /** Whether a text is one that a codec can have made, so that every database takes it; what it says is not looked into. */
 export const isWhole = (text: string): boolean => isEncoded(text) && parsed(text) !== undefined;
@@ -126,14 +149,26 @@ export class TextCodec {
   /** @throws CodecError also for what nobody could read: a text that a required codec leaves as it is, or that is too large. */
   encode(text: string, context: CodecContext): MaybePromise<string> {
     if (this.isNone) return text;
-    const encoded = this.#encodeFrom(0, Buffer.from(text), [], context);
-    return after(encoded, ({ steps, data }) => {
-      const [lacking] = this.#lacking(steps);
-      if (lacking !== undefined)
-        throw new CodecError(`The codec ${lacking} is required, and has not encoded a text. Nothing was written.`);
+    return after(this.#encoded(Buffer.from(text), context), ({ steps, data }) => {
       if (steps.length === 0) return text;
       const base64 = Buffer.from(data.buffer, data.byteOffset, data.length).toString('base64');
       return `${MARK}${JSON.stringify(steps)}, "${base64}" ]`;
+    });
+  }
+
+  /** @returns the bytes behind a line that names codecs and keys. @throws CodecError as `encode`. */
+  encodeBytes(bytes: Uint8Array, context: CodecContext): MaybePromise<Uint8Array> {
+    return after(this.#encoded(bytes, context), ({ steps, data }) =>
+      Buffer.concat([Buffer.from(`${JSON.stringify(steps)}\n`), data]),
+    );
+  }
+
+  #encoded(bytes: Uint8Array, context: CodecContext): MaybePromise<Encoded> {
+    return after(this.#encodeFrom(0, bytes, [], context), (encoded) => {
+      const [lacking] = this.#lacking(encoded.steps);
+      if (lacking !== undefined)
+        throw new CodecError(`The codec ${lacking} is required, and has not encoded a text. Nothing was written.`);
+      return encoded;
     });
   }
 
@@ -141,12 +176,7 @@ export class TextCodec {
     return this.required.filter((name) => !steps.some(({ codec }) => codec === name));
   }
 
-  #encodeFrom(
-    index: number,
-    data: Uint8Array,
-    steps: readonly Step[],
-    context: CodecContext,
-  ): MaybePromise<{ data: Uint8Array; steps: readonly Step[] }> {
+  #encodeFrom(index: number, data: Uint8Array, steps: readonly Step[], context: CodecContext): MaybePromise<Encoded> {
     const codec = this.#codecs[index];
     if (!codec) return { data, steps };
     return after(
@@ -172,6 +202,23 @@ export class TextCodec {
     const lacking = isLenient ? [] : this.#lacking(steps);
     if (lacking.length > 0) return refused(lacking);
     if (!data) return text;
+    return after(this.#decoded(steps, data, context), (decoded) =>
+      decoded instanceof Undecodable
+        ? decoded
+        : Buffer.from(decoded.buffer, decoded.byteOffset, decoded.length).toString(),
+    );
+  }
+
+  /** @param framed what `encodeBytes` gave. */
+  decodeBytes(framed: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | Undecodable> {
+    const end = framed.indexOf(LINE_END);
+    const steps = stepsOf(Buffer.from(framed.subarray(0, Math.max(0, end))).toString());
+    if (!steps) return new Undecodable('encoded, and changed since', false);
+    const lacking = this.#lacking(steps);
+    return lacking.length > 0 ? refused(lacking) : this.#decoded(steps, framed.subarray(end + 1), context);
+  }
+
+  #decoded(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | Undecodable> {
     const encoding = `encoded with ${shownSteps(steps)}`;
     const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
     if (places.includes(-1)) return new Undecodable(`${encoding}, a codec that is not in the codec option`, true);
@@ -182,7 +229,7 @@ export class TextCodec {
       if (!decoded) return new Undecodable(encoding, false);
       if (decoded === 'tooLarge')
         return new Undecodable(`${encoding}, and larger than maxDecodedBytes (${this.maxBytes})`, false);
-      return Buffer.from(decoded.buffer, decoded.byteOffset, decoded.length).toString();
+      return decoded;
     });
   }
 
@@ -236,6 +283,13 @@ export function ofState(owner: KnownSession, scope: Scope, key: string): CodecCo
   if (scope === 'session') return contextOf(owner, 'state', name);
   return contextOf({ appName, userId: scope === 'app' ? '' : userId, sessionId: '', origin: '' }, 'state', name);
 }
+
+/** @param what of the version: a part, by its number, or `info`. */
+export const ofArtifact = (
+  { filename, ...session }: KnownSession & { filename: string },
+  version: number,
+  what: number | 'info',
+): CodecContext => contextOf(session, 'artifact', `${version} ${what} ${filename}`);
 
 export const ofChange = (
   session: KnownSession,

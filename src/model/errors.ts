@@ -146,6 +146,39 @@ export class EventTooLargeError extends AdkMikroOrmError {
   }
 }
 
+/** An artifact has more bytes than `maxBytes` allows. Nothing was written. */
+export class ArtifactTooLargeError extends AdkMikroOrmError {
+  readonly code = 'ADK_ARTIFACT_TOO_LARGE';
+  override name = 'ArtifactTooLargeError';
+
+  constructor(bytes: number, maxBytes: number) {
+    super(`The artifact has ${bytes} bytes, more than the ${maxBytes} of maxBytes; nothing was written.`);
+  }
+}
+
+/**
+ * A version of an artifact cannot be read: somebody has changed its rows, the disk has lost data, or a key is lost. Other versions
+ * can be read, and can be saved.
+ */
+export class DamagedArtifactError extends AdkMikroOrmError {
+  readonly code = 'ADK_DAMAGED_ARTIFACT';
+  override name = 'DamagedArtifactError';
+
+  /**
+   * @param filename as ADK has it, with `user:` for a file of the user.
+   * @param what is wrong with its rows.
+   */
+  constructor(
+    readonly filename: string,
+    readonly version: number,
+    what: string,
+  ) {
+    super(
+      `Version ${version} of artifact ${filename} is damaged: ${what}. Restore its rows in artifact_versions and artifact_parts from a backup, or save the artifact again.`,
+    );
+  }
+}
+
 /** A stored event cannot be read, or events have no row: somebody has changed the table, or the disk has. */
 export class DamagedEventError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_EVENT';
@@ -287,7 +320,7 @@ export class InsideTransactionError extends AdkMikroOrmError {
 
   constructor(
     what = 'This call is inside a transaction that it does not join, and was refused',
-    advice = 'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session service; ' +
+    advice = 'Inside em.transactional(async (tx) => …) use service.withEntityManager(tx) of the session or artifact service; ' +
       'call EventLog, SessionLeases, SessionMaintenance and migrate outside of the transaction.',
   ) {
     super(`${what}; nothing was read or written. ${advice}`);

@@ -1,5 +1,10 @@
-import { TextCodec, isEncoded, type CodecContext, type Decoded } from './codec.js';
+import { createHash } from 'node:crypto';
+import { TextCodec, isEncoded, type CodecContext, type Decoded, type Undecodable } from './codec.js';
 import { isPromise, type MaybePromise } from './maybe-promise.js';
+
+const NO_BYTES = new Uint8Array();
+
+type Stored = string | Uint8Array;
 
 /** Thrown out of work that has met texts which are not there yet. The work is run again when they are there. */
 export class TextsAwaited extends Error {
@@ -16,7 +21,7 @@ export class TextsAwaited extends Error {
 export class StoredTexts {
   readonly codec: TextCodec;
   /** What was waited for in earlier runs of the call's work. */
-  readonly #results = new Map<string, Decoded>();
+  readonly #results = new Map<string, unknown>();
   #awaited: Promise<unknown>[] = [];
   readonly #areAsStored: boolean;
 
@@ -51,30 +56,41 @@ export class StoredTexts {
   decode(text: string, of: () => CodecContext): Decoded {
     if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
     const context = of();
-    return this.#result('decode', text, context, () => this.codec.decode(text, context));
+    return this.#result('decode', text, context, '', () => this.codec.decode(text, context));
   }
 
   /** Within `all`. Also what lacks a codec that is required, and may be forged. */
   decodeLeniently(text: string, context: CodecContext): Decoded {
-    return this.#result('decode', text, context, () => this.codec.decode(text, context, true));
+    return this.#result('decode', text, context, '', () => this.codec.decode(text, context, true));
   }
 
   /** Within `all`. A text that is encoded stays as it is: it comes from an export of texts as they are stored. */
   encode(text: string, of: () => CodecContext): string {
     if (this.codec.isNone || isEncoded(text)) return text;
     const context = of();
-    const encoded = this.#result('encode', text, context, () => this.codec.encode(text, context));
-    return typeof encoded === 'string' ? encoded : '';
+    return this.#result('encode', text, context, '', () => this.codec.encode(text, context));
   }
 
-  #result(what: string, text: string, context: CodecContext, work: () => MaybePromise<Decoded>): Decoded {
-    const id = this.#results.size > 0 ? identity(what, text, context) : undefined;
+  /** Within `all`. */
+  decodeBytes(bytes: Uint8Array, context: CodecContext): Uint8Array | Undecodable {
+    return this.#result('decode', bytes, context, NO_BYTES, () => this.codec.decodeBytes(bytes, context));
+  }
+
+  /** Within `all`. */
+  encodeBytes(bytes: Uint8Array, context: CodecContext): Uint8Array {
+    return this.#result('encode', bytes, context, NO_BYTES, () => this.codec.encodeBytes(bytes, context));
+  }
+
+  /** @param instead stands in the place of what is not there yet. */
+  #result<T>(what: string, of: Stored, context: CodecContext, instead: T, work: () => MaybePromise<T>): T {
+    const id = this.#results.size > 0 ? identity(what, of, context) : undefined;
     const known = id === undefined ? undefined : this.#results.get(id);
-    if (known !== undefined) return known;
+    // The same work has given it.
+    if (known !== undefined) return known as T;
     const result = work();
     if (!isPromise(result)) return result;
-    this.#awaited.push(result.then((value) => this.#results.set(identity(what, text, context), value)));
-    return '';
+    this.#awaited.push(result.then((value) => this.#results.set(identity(what, of, context), value)));
+    return instead;
   }
 }
 
@@ -84,5 +100,7 @@ export const PLAIN = new StoredTexts(new TextCodec([]));
 /** Reads texts as they are stored, without a codec. */
 export const AS_STORED = new StoredTexts(new TextCodec([]), true);
 
-const identity = (what: string, text: string, context: CodecContext) =>
-  [what, ...Object.values<string>({ ...context }), text].join('\0');
+const identity = (what: string, of: Stored, context: CodecContext) =>
+  [what, ...Object.values<string>({ ...context }), typeof of === 'string' ? of : digest(of)].join('\0');
+
+const digest = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('base64');

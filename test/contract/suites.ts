@@ -29,6 +29,7 @@ import { failureSuite } from './o-errors.js';
 import { historySuite } from './o-history.js';
 import { partsSuite } from './o-parts.js';
 import { valueSuite } from './o-values.js';
+import { artifactSuite } from './p-artifacts.js';
 import type { Suite } from './rule.js';
 
 /** Every suite; a suite that is not here never runs. */
@@ -64,4 +65,5 @@ export const suites: readonly Suite[] = [
   historySuite,
   partsSuite,
   valueSuite,
+  artifactSuite,
 ];

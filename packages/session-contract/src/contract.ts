@@ -10,6 +10,7 @@ import { JSON_RULES } from './json-rules.js';
 import { KEY_RULES } from './key-rules.js';
 import {
   LEVELS,
+  type CommonRule,
   type DurableContext,
   type DurableRule,
   type Level,
@@ -89,9 +90,10 @@ export function describeSessionServiceContract(harness: ServiceHarness, globals:
     after(async () => judged?.store.close?.());
     for (const rule of SERVICE_RULES) {
       test(`${rule.rule} ${rule.title}`, async () => {
-        if (!judged) throw new Error('The store of the service was not opened.');
-        if (!allows(judged.store, rule.level)) return;
-        const { result, error } = await verdictOf(rule, judged);
+        const opened = judged;
+        if (!opened) throw new Error('The store of the service was not opened.');
+        if (!allows(opened.store, rule.level)) return;
+        const { result, error } = await verdictOf(rule, () => rule.test(contextOf(opened)));
         if (result === 'broken') throw error;
       });
     }
@@ -125,9 +127,12 @@ export async function checkSessionService(harness: ServiceHarness, { level }: Ch
     const verdicts: Verdict[] = [];
     for (const rule of SERVICE_RULES)
       verdicts.push(
-        wanted.includes(rule.level) && allows(judged.store, rule.level)
-          ? await verdictOf(rule, judged)
-          : { ...described(rule), result: 'left out' },
+        await verdictOf(
+          rule,
+          wanted.includes(rule.level) && allows(judged.store, rule.level)
+            ? () => rule.test(contextOf(judged))
+            : undefined,
+        ),
       );
     return verdicts;
   } finally {
@@ -135,17 +140,21 @@ export async function checkSessionService(harness: ServiceHarness, { level }: Ch
   }
 }
 
-async function verdictOf(rule: ServiceRule | DurableRule, judged: Judged): Promise<Verdict> {
+/** @param test left out where the rule is not judged. */
+export async function verdictOf(
+  { rule, title, level }: CommonRule & { level: Level },
+  test?: () => Promise<void>,
+): Promise<Verdict> {
+  const described = { rule, title, level };
+  if (!test) return { ...described, result: 'left out' };
   try {
-    await rule.test(contextOf(judged));
-    return { ...described(rule), result: 'held' };
+    await test();
+    return { ...described, result: 'held' };
   } catch (error) {
-    if (error instanceof CannotJudge) return { ...described(rule), result: 'left out' };
-    return { ...described(rule), result: 'broken', error };
+    if (error instanceof CannotJudge) return { ...described, result: 'left out' };
+    return { ...described, result: 'broken', error };
   }
 }
-
-const described = ({ rule, title, level }: ServiceRule | DurableRule) => ({ rule, title, level });
 
 /** What the rules of a level need of the store besides the service. */
 const NEEDED: Record<Level, keyof ServiceStore | undefined> = {

@@ -1,9 +1,10 @@
 /**
- * `adk-session-contract`: the contract that session services of Google's Agent Development Kit are held to, as tests for any
- * `BaseSessionService`.
+ * `adk-session-contract`: the contract that session and artifact services of Google's Agent Development Kit are held to, as tests for
+ * any `BaseSessionService` and `BaseArtifactService`.
  *
  * @module adk-session-contract
  */
+export { checkArtifactService, type ArtifactHarness, type ArtifactStore } from './artifact-contract.js';
 export {
   checkSessionService,
   describeSessionServiceContract,

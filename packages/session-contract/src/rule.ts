@@ -38,7 +38,7 @@ export type Level = 'every' | 'shared' | 'durable';
 /** From those that every service must keep to those that only some must. */
 export const LEVELS: readonly Level[] = ['every', 'shared', 'durable'];
 
-interface CommonRule {
+export interface CommonRule {
   /** Such as `A10`. */
   rule: string;
   title: string;

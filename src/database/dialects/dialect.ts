@@ -259,6 +259,15 @@ export interface DialectOperations {
    */
   increment(sql: Sql, counters: string, name: string, by: number): Promise<number>;
 
+  /**
+   * Makes the row of an artifact, with version 0, or adds one to its version, and locks the row until the end of the transaction.
+   *
+   * @param key the values of `ARTIFACT_COLUMNS`.
+   * @param now the dialect's `sql.now`.
+   * @returns the version.
+   */
+  nextVersion(sql: Sql, artifacts: string, key: readonly string[], now: string): Promise<number>;
+
   /** How the database appends. */
   appends(tables: Tables): DialectAppends;
 }

@@ -2,7 +2,7 @@ import { EventTooLargeError, driverCodeOf, driverMessageOf } from '../../model/e
 import type { Failure } from '../../model/failures.js';
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { numberOf } from '../sql/row-values.js';
-import { isSameSession, placeholders } from '../sql/tables.js';
+import { insertIntoArtifacts, isSameSession, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { addToLastSeq, lockBySelect } from './session-row.js';
 import { appendsByRows } from './session-rows.js';
@@ -335,6 +335,15 @@ export const mysql: Dialect = {
         `insert into ${counters} (name, value) values (?, last_insert_id(?))
          on duplicate key update value = last_insert_id(value + ?)`,
         [name, by, by],
+      );
+      return insertId;
+    },
+
+    async nextVersion(sql, artifacts, key, now) {
+      const { insertId } = await sql.run(
+        `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, last_insert_id(0), ${now})
+         on duplicate key update last_version = last_insert_id(last_version + 1), update_time = values(update_time)`,
+        key,
       );
       return insertId;
     },

@@ -1,5 +1,5 @@
 import { numberOf } from '../sql/row-values.js';
-import { isFromNumber, isSameSession, SESSION_COLUMNS } from '../sql/tables.js';
+import { ARTIFACT_COLUMNS, insertIntoArtifacts, isFromNumber, isSameSession, SESSION_COLUMNS } from '../sql/tables.js';
 import type { DialectOperations, DialectSql, SessionLock } from './dialect.js';
 import type { Sql } from '../sql/sql.js';
 import { addToLastSeq } from './session-row.js';
@@ -58,5 +58,15 @@ export const returningOperations: Omit<DialectOperations, 'appends'> = {
       [name, by],
     );
     return numberOf(row?.value);
+  },
+
+  async nextVersion(sql, artifacts, key, now) {
+    const [row] = await sql.all<{ last_version: number }>(
+      `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, 0, ${now})
+       on conflict (${ARTIFACT_COLUMNS}) do update
+         set last_version = ${artifacts}.last_version + 1, update_time = excluded.update_time returning last_version`,
+      key,
+    );
+    return numberOf(row?.last_version);
   },
 };

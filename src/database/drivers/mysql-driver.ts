@@ -86,5 +86,6 @@ export function withLiterals(text: string, values: readonly unknown[]): string {
 
 function literal(value: unknown): string {
   if (typeof value === 'string') return `_utf8mb4 x'${Buffer.from(value).toString('hex')}'`;
+  if (Buffer.isBuffer(value)) return `x'${value.toString('hex')}'`;
   return value === null || value === undefined ? 'null' : Number(value).toString();
 }

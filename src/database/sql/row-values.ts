@@ -2,6 +2,7 @@
  * What a row's values are, whatever the host has set for its driver: numbers that come as text or as bigint are converted,
  * and a value of another shape is an error (contract O7). Read as it comes, `'0'` and `'f'` would be true.
  */
+import { types } from 'node:util';
 import { SchemaError } from '../../model/errors.js';
 
 /** @throws SchemaError for what is no number. */
@@ -48,6 +49,18 @@ export function textOf(value: unknown): string {
 /** As `textOf`, for a column that may be null. */
 export function optionalTextOf(value: unknown): string | null {
   return value === null ? null : textOf(value);
+}
+
+/**
+ * As it is selected by `Tables.select.bytes`.
+ *
+ * @throws SchemaError for what are no bytes.
+ */
+export function bytesOf(value: unknown): Buffer {
+  if (typeof value === 'string') return Buffer.from(value, 'base64');
+  if (types.isAnyArrayBuffer(value)) return Buffer.from(value);
+  if (!ArrayBuffer.isView(value)) throw changedValues('bytes', value);
+  return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
 }
 
 /** What to throw where a setting of the driver has changed a value. */

@@ -17,6 +17,9 @@ const ENTITIES = {
   changes: 'AdkChange',
   counters: 'AdkCounter',
   projections: 'AdkProjection',
+  artifacts: 'AdkArtifact',
+  artifactVersions: 'AdkArtifactVersion',
+  artifactParts: 'AdkArtifactPart',
 } as const;
 
 /** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
@@ -34,6 +37,10 @@ interface SelectedColumns {
   value: string;
   /** JSON of sessions' labels. */
   labels: string;
+  /** JSON of artifacts' versions. */
+  info: string;
+  /** Bytes of artifacts; `bytesOf` reads them. */
+  bytes: string;
 }
 
 export const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
@@ -143,6 +150,13 @@ export function insertIntoEvents({ events }: Tables): string {
   return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded, begins_turn)`;
 }
 
+/** The primary key of artifacts; their versions and parts have more columns in it. */
+export const ARTIFACT_COLUMNS = `${SESSION_COLUMNS}, filename`;
+
+/** Inserts artifacts; takes the values of these columns, the version and the time for each row. */
+export const insertIntoArtifacts = (artifacts: string) =>
+  `insert into ${artifacts} (${ARTIFACT_COLUMNS}, last_version, update_time)`;
+
 /**
  * One row of `insertIntoEvents`; takes `sessionValues`, number, id, timestamp, JSON, the superseded keys, and 1 where it begins a
  * turn: SQLite's drivers take no boolean.
@@ -179,11 +193,16 @@ export function tablesOf(em: EntityManager): Tables {
     changes: name(ENTITIES.changes),
     counters: name(ENTITIES.counters),
     projections: name(ENTITIES.projections),
+    artifacts: name(ENTITIES.artifacts),
+    artifactVersions: name(ENTITIES.artifactVersions),
+    artifactParts: name(ENTITIES.artifactParts),
     eventsById: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.events).tableName}_event_id`),
     select: {
       data: select(ENTITIES.events, 'data'),
       value: select(ENTITIES.sessionStates, 'value'),
       labels: select(ENTITIES.sessions, 'labels'),
+      info: select(ENTITIES.artifactVersions, 'info'),
+      bytes: select(ENTITIES.artifactParts, 'data'),
     },
   };
 }

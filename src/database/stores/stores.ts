@@ -63,7 +63,10 @@ export class Stores {
     return stores;
   }
 
-  private constructor(dialect: Dialect, tables: Tables) {
+  private constructor(
+    readonly dialect: Dialect,
+    readonly tables: Tables,
+  ) {
     const parts = new EventParts(dialect, tables);
     const rows = new SessionRows(dialect, tables);
     this.changes = new ChangeStore(dialect, tables);

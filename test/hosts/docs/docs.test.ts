@@ -73,6 +73,12 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(authors).toEqual(['support']),
   'docs/session-contract.md Judge a session service': (_given, { broken }) =>
     expect(broken).toContain('B1 createSession gives keys to app, user and session by their prefix'),
+  'docs/artifacts.md Artifacts': async ({ service, session: { id: sessionId } }, { about, newest }) => {
+    expect(about).toMatchObject({ version: 0, mimeType: 'application/pdf', size: 4 });
+    expect(newest).toEqual({ text: 'Sold out.' });
+    const read = await service.getSession({ appName: 'support', userId: 'ada', sessionId });
+    expect(read!.state).toMatchObject({ report: 1 });
+  },
   'docs/leases.md Leases': async ({ orm }) => {
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
     expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);

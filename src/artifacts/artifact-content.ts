@@ -1,0 +1,137 @@
+import type { SaveArtifactRequest } from '@google/adk';
+import { createHash } from 'node:crypto';
+import { ArtifactTooLargeError, InvalidArgumentError } from '../model/errors.js';
+import { encode } from '../model/event-codec.js';
+
+/** What an artifact is: a text, bytes, or a reference. */
+export type Part = SaveArtifactRequest['artifact'];
+
+/** The most bytes in one row; a multiple of three, so that each row is a piece of the base64 text. The largest packet of MySQL 5.7 is 4 MB. */
+const PART_BYTES = 491_520;
+
+/** What is stored of a version besides its content. */
+export interface ArtifactInfo {
+  /** With an empty text in the place of the content. */
+  artifact: Part;
+  customMetadata?: Record<string, unknown>;
+  mimeType?: string;
+  /** Absent where the artifact is a reference and has no content. */
+  content?: {
+    of: 'text' | 'inlineData';
+    /** Whether the bytes are the JSON of the text: UTF-8, or base64, would not give back the same one. */
+    isJson?: boolean;
+    /** In bytes. */
+    size: number;
+    sha256: string;
+    /** Whether the codecs have encoded each part. */
+    isEncoded: boolean;
+  };
+}
+
+/** A version to save. */
+export interface NewVersion {
+  /** JSON of `ArtifactInfo`. */
+  info: string;
+  parts: readonly Buffer[];
+}
+
+/**
+ * @throws InvalidArgumentError where the Part has no content.
+ * @throws UnserializableValueError where JSON cannot carry a value of it, or of the metadata.
+ * @throws ArtifactTooLargeError where the content has more than `maxBytes`.
+ */
+export function newVersion(
+  given: Pick<SaveArtifactRequest, 'artifact' | 'customMetadata'>,
+  { maxBytes, isEncoded }: { maxBytes: number; isEncoded: boolean },
+): NewVersion {
+  const { artifact, mimeType, text, of } = withoutContent(given.artifact);
+  const content = of && contentOf(of, text, maxBytes);
+  const { customMetadata } = given;
+  const info: ArtifactInfo = {
+    artifact,
+    ...(customMetadata && { customMetadata }),
+    ...(mimeType !== undefined && { mimeType }),
+    ...(content && { content: { ...content.about, isEncoded } }),
+  };
+  return { info: encode(info, '').json, parts: content ? partsOf(content.bytes) : [] };
+}
+
+/** What a Part is without its content. */
+interface Emptied {
+  artifact: Part;
+  mimeType: string | undefined;
+  of?: 'text' | 'inlineData';
+  text: string;
+}
+
+function withoutContent(part: Part): Emptied {
+  const { inlineData, fileData, text } = part;
+  if (inlineData) {
+    const data = textOf(inlineData.data, 'artifact.inlineData.data');
+    const artifact = { ...part, inlineData: { ...inlineData, data: '' } };
+    return { artifact, mimeType: inlineData.mimeType, of: 'inlineData', text: data };
+  }
+  if (text !== undefined && text !== null)
+    return {
+      artifact: { ...part, text: '' },
+      mimeType: 'text/plain',
+      of: 'text',
+      text: textOf(text, 'artifact.text'),
+    };
+  if (!fileData)
+    throw new InvalidArgumentError('artifact must have inlineData, text or fileData. Nothing was written.');
+  textOf(fileData.fileUri, 'artifact.fileData.fileUri');
+  return { artifact: part, mimeType: fileData.mimeType, text: '' };
+}
+
+function textOf(value: unknown, name: string): string {
+  if (typeof value !== 'string') throw new InvalidArgumentError(`${name} must be a string. Nothing was written.`);
+  return value;
+}
+
+/** @throws ArtifactTooLargeError before it copies the content. */
+function contentOf(of: 'text' | 'inlineData', text: string, maxBytes: number) {
+  const expected = of === 'text' ? Buffer.byteLength(text) : Buffer.byteLength(text, 'base64');
+  if (expected > maxBytes) throw new ArtifactTooLargeError(expected, maxBytes);
+  let bytes = Buffer.from(text, of === 'text' ? 'utf8' : 'base64');
+  const isJson = !isTextOf(bytes, of, text);
+  if (isJson) bytes = Buffer.from(JSON.stringify(text));
+  if (bytes.length > maxBytes) throw new ArtifactTooLargeError(bytes.length, maxBytes);
+  return { bytes, about: { of, ...(isJson && { isJson }), size: bytes.length, sha256: sha256(bytes) } };
+}
+
+/** Whether bytes give back the text that they were read from: base64 has other forms, and half of a surrogate pair is no UTF-8. */
+function isTextOf(bytes: Buffer, of: 'text' | 'inlineData', text: string): boolean {
+  if (of === 'text') return !/\p{Surrogate}/u.test(text);
+  // In pieces: the whole text once more would take as much memory as the first.
+  for (let start = 0, at = 0; start < bytes.length; start += PART_BYTES) {
+    const piece = bytes.toString('base64', start, start + PART_BYTES);
+    if (!text.startsWith(piece, at)) return false;
+    at += piece.length;
+    if (start + PART_BYTES >= bytes.length) return at === text.length;
+  }
+  return text === '';
+}
+
+function partsOf(bytes: Buffer): Buffer[] {
+  const parts: Buffer[] = [];
+  for (let start = 0; start === 0 || start < bytes.length; start += PART_BYTES)
+    parts.push(bytes.subarray(start, start + PART_BYTES));
+  return parts;
+}
+
+/** @returns undefined where the parts are not what was saved. */
+export function partOf({ artifact, content }: ArtifactInfo, parts: readonly Buffer[]): Part | undefined {
+  if (!content) return parts.length === 0 ? artifact : undefined;
+  const [first] = parts;
+  const bytes = parts.length === 1 && first ? first : Buffer.concat(parts);
+  if (bytes.length !== content.size || sha256(bytes) !== content.sha256) return undefined;
+  const text = content.isJson
+    ? (JSON.parse(bytes.toString()) as string)
+    : bytes.toString(content.of === 'text' ? 'utf8' : 'base64');
+  return content.of === 'text'
+    ? { ...artifact, text }
+    : { ...artifact, inlineData: { ...artifact.inlineData, data: text } };
+}
+
+const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');

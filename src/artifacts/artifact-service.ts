@@ -1,0 +1,248 @@
+import type {
+  ArtifactVersion,
+  BaseArtifactService,
+  DeleteArtifactRequest,
+  ListArtifactKeysRequest,
+  ListVersionsRequest,
+  LoadArtifactRequest,
+  SaveArtifactRequest,
+} from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import { Database } from '../database/calls/database.js';
+import { once } from '../database/calls/once.js';
+import type { Sql } from '../database/sql/sql.js';
+import {
+  aFunction,
+  aPlainObject,
+  aRecord,
+  aString,
+  aWholeNumber,
+  anything,
+  nullable,
+  object,
+} from '../model/arguments.js';
+import { DamagedArtifactError } from '../model/errors.js';
+import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
+import type { MaybePromise } from '../model/maybe-promise.js';
+import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
+import { newVersion, type Part } from './artifact-content.js';
+import { ArtifactStore, Damaged, type ArtifactKey, type StoredVersion } from './artifact-store.js';
+
+/** One version of an artifact, as its session has it. */
+export interface ArtifactAddress extends SessionKey {
+  /** With `user:` where it is a file of the user. */
+  filename: string;
+  version: number;
+}
+
+export interface MikroOrmArtifactServiceOptions extends CommonOptions {
+  /**
+   * Gives the address under which the host serves a version, as `canonicalUri` of its metadata. An address of `https:` or `gs:` may reach
+   * a model. By default, and where it returns undefined, the address begins with `artifact:`, which reaches none.
+   */
+  canonicalUri?: (artifact: ArtifactAddress) => MaybePromise<string | undefined>;
+  /** The most bytes that an artifact may have; 104,857,600 (100 MB) by default. A larger one is refused with `ArtifactTooLargeError`. */
+  maxBytes?: number;
+}
+
+/** What is known of a version without reading its content. */
+export interface StoredArtifactVersion extends ArtifactVersion {
+  canonicalUri: string;
+  /** The bytes of the content; undefined for a reference, which has none. */
+  size?: number;
+  /** SHA-256 of the content, as hexadecimal digits. */
+  sha256?: string;
+  /** When it was saved, in ms since 1970, by the database's clock. */
+  createTime: number;
+}
+
+export const ARTIFACT_OPTIONS = { canonicalUri: aFunction, maxBytes: aWholeNumber };
+
+const checkOptions = object<MikroOrmArtifactServiceOptions>({ ...COMMON_OPTIONS, ...ARTIFACT_OPTIONS });
+
+const MAX_BYTES = 104_857_600;
+
+/** `checkKeys` checks the values. */
+const session = { appName: anything, userId: anything, sessionId: anything };
+const file = { ...session, filename: aString };
+
+const checkRequest = {
+  saveArtifact: object<SaveArtifactRequest>(
+    { ...file, artifact: aRecord, customMetadata: nullable(aPlainObject) },
+    'filename',
+    'artifact',
+  ),
+  // A version that cannot be is one that is not there.
+  version: object<LoadArtifactRequest>({ ...file, version: anything }, 'filename'),
+  file: object<DeleteArtifactRequest>(file, 'filename'),
+  session: object<ListArtifactKeysRequest>(session),
+};
+
+/** What ADK names files of the user with. They are stored without it, as keys of state are. */
+const USER_PREFIX = 'user:';
+
+/**
+ * The artifacts of ADK in the host's own database: each version is saved whole or not at all, and numbered under a lock.
+ *
+ * ```ts
+ * const runner = new Runner({ appName: 'support', agent, ...adkServices(orm.em) });
+ * ```
+ *
+ * Every method may throw `InvalidArgumentError`, `InvalidKeyError`, `SchemaError`, `DatabaseError` and `InsideTransactionError`, as
+ * those of `MikroOrmSessionService` do.
+ */
+export class MikroOrmArtifactService implements BaseArtifactService {
+  readonly #database: Database;
+  readonly #store: ArtifactStore;
+  readonly #options: MikroOrmArtifactServiceOptions;
+
+  /**
+   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
+   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   */
+  constructor(em: EntityManager, options?: MikroOrmArtifactServiceOptions);
+  /** @internal @param database with the host's transaction that the calls join. */
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
+  constructor(em: EntityManager, options: MikroOrmArtifactServiceOptions, database: Database);
+  constructor(em: EntityManager, options: MikroOrmArtifactServiceOptions = {}, database?: Database) {
+    this.#options = checkOptions(options, 'The options of MikroOrmArtifactService');
+    this.#database = database ?? new Database(em, this.#options);
+    this.#store = ArtifactStore.of(this.#database.stores);
+  }
+
+  /**
+   * The same service inside the caller's transaction, so that an artifact, the event that names it and the caller's own rows commit or
+   * roll back together (contract P10).
+   *
+   * @param tx the `EntityManager` that `em.transactional` hands out.
+   * @throws InvalidArgumentError when `tx` has other tables than this service: of another schema or another ORM.
+   */
+  withEntityManager(tx: EntityManager): MikroOrmArtifactService {
+    return new MikroOrmArtifactService(tx, this.#options, this.#database.join(tx));
+  }
+
+  /**
+   * Saves a new version.
+   *
+   * @param request `artifact`: a Part with `inlineData`, `text` or `fileData`, which comes back equal. `customMetadata`: any JSON.
+   * @returns the version's number: 0, 1, 2 …
+   * @throws UnserializableValueError when JSON cannot carry a value of the artifact or the metadata.
+   * @throws ArtifactTooLargeError when the content is larger than `maxBytes`.
+   */
+  async saveArtifact(request: SaveArtifactRequest): Promise<number> {
+    const { artifact, customMetadata, ...names } = checkRequest.saveArtifact(request, 'The request of saveArtifact');
+    const key = keyOf(names);
+    const { maxBytes = MAX_BYTES } = this.#options;
+    // Now: what the caller does to it later does not reach the database.
+    const given = newVersion({ artifact, customMetadata }, { maxBytes, isEncoded: !this.#database.codec.isNone });
+    return this.#write('saveArtifact', key, (sql) => this.#store.save(sql, key, given));
+  }
+
+  /**
+   * Loads a version, by default the newest.
+   *
+   * @returns undefined when there is no such artifact or version. A failure of the database is an error.
+   * @throws DamagedArtifactError when the version cannot be read as it was saved.
+   */
+  async loadArtifact(request: LoadArtifactRequest): Promise<Part | undefined> {
+    const { version, ...names } = checkRequest.version(request, 'The request of loadArtifact');
+    const key = keyOf(names);
+    const found = await this.#read('loadArtifact', key, (sql) => this.#store.load(sql, key, version ?? undefined));
+    return found && whole(names, found.version, found.part);
+  }
+
+  /** @returns the names of the session's artifacts and, with `user:`, of the user's, each in the order of their bytes. No content is read. */
+  async listArtifactKeys(request: ListArtifactKeysRequest): Promise<string[]> {
+    const key = checkedSessionKey(checkRequest.session(request, 'The request of listArtifactKeys'));
+    const { ofSession, ofUser } = await this.#read('listArtifactKeys', key, (sql) => this.#store.names(sql, key));
+    return [...ofSession, ...ofUser.map((name) => USER_PREFIX + name)];
+  }
+
+  /** Deletes all versions of an artifact. One that is not there is no error. */
+  async deleteArtifact(request: DeleteArtifactRequest): Promise<void> {
+    const key = keyOf(checkRequest.file(request, 'The request of deleteArtifact'));
+    await this.#write('deleteArtifact', key, (sql) => this.#store.delete(sql, key));
+  }
+
+  /** @returns the numbers of the versions, in order. */
+  async listVersions(request: ListVersionsRequest): Promise<number[]> {
+    const key = keyOf(checkRequest.file(request, 'The request of listVersions'));
+    return this.#read('listVersions', key, (sql) => this.#store.numbers(sql, key));
+  }
+
+  /**
+   * @returns what is known of each version, in order. No content is read.
+   * @throws DamagedArtifactError when it cannot be read of one of them.
+   */
+  async listArtifactVersions(request: ListVersionsRequest): Promise<StoredArtifactVersion[]> {
+    const names = checkRequest.file(request, 'The request of listArtifactVersions');
+    const key = keyOf(names);
+    const found = await this.#read('listArtifactVersions', key, (sql) => this.#store.versions(sql, key));
+    return Promise.all(found.map((version) => this.#shown(names, version)));
+  }
+
+  /**
+   * @returns what is known of a version, by default of the newest; undefined when it is not there. No content is read.
+   * @throws DamagedArtifactError when it cannot be read.
+   */
+  async getArtifactVersion(request: LoadArtifactRequest): Promise<StoredArtifactVersion | undefined> {
+    const { version, ...names } = checkRequest.version(request, 'The request of getArtifactVersion');
+    const key = keyOf(names);
+    const found = await this.#read('getArtifactVersion', key, (sql) =>
+      this.#store.find(sql, key, version ?? undefined),
+    );
+    return found && this.#shown(names, found);
+  }
+
+  async #shown(
+    names: DeleteArtifactRequest,
+    { version, info, createTime }: StoredVersion,
+  ): Promise<StoredArtifactVersion> {
+    const { customMetadata, mimeType, content } = whole(names, version, info);
+    const address = { ...names, version };
+    const canonicalUri = (await this.#options.canonicalUri?.({ ...address })) ?? uriOf(address);
+    return {
+      version,
+      canonicalUri,
+      ...(customMetadata && { customMetadata }),
+      ...(mimeType !== undefined && { mimeType }),
+      ...(content && { size: content.size, sha256: content.sha256 }),
+      createTime,
+    };
+  }
+
+  #read<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#database.call({ operation, key: sessionOf(key) }, () => this.#database.run(work));
+  }
+
+  #write<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
+    const context = { operation, key: sessionOf(key) };
+    return this.#database.call(context, () => once(this.#database, context, work));
+  }
+}
+
+/** @throws InvalidKeyError for names that cannot be a row's key on every database. */
+function keyOf({ filename, ...given }: DeleteArtifactRequest): ArtifactKey {
+  const { appName, userId, sessionId } = given;
+  const isOfUser = filename.startsWith(USER_PREFIX);
+  const stored = isOfUser ? filename.slice(USER_PREFIX.length) : filename;
+  checkKeys({ appName, userId, sessionId, filename: stored });
+  return { appName, userId, sessionId: isOfUser ? '' : sessionId, filename: stored };
+}
+
+const sessionOf = ({ appName, userId, sessionId }: SessionKey): SessionKey => ({ appName, userId, sessionId });
+
+/** @throws DamagedArtifactError where it could not be read. */
+function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T | Damaged): T {
+  if (found instanceof Damaged) throw new DamagedArtifactError(filename, version, found.what);
+  return found;
+}
+
+/** Reaches no model: it is an address within this database alone (contract P13). */
+function uriOf({ appName, userId, sessionId, filename, version }: ArtifactAddress): string {
+  const isOfUser = filename.startsWith(USER_PREFIX);
+  const name = isOfUser ? filename.slice(USER_PREFIX.length) : filename;
+  const owner = ['apps', appName, 'users', userId, ...(isOfUser ? [] : ['sessions', sessionId])];
+  return `artifact://${[...owner, 'artifacts', name, 'versions', String(version)].map(encodeURIComponent).join('/')}`;
+}
