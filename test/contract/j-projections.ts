@@ -104,6 +104,19 @@ projectionSuite.own('J5', 'two that run at once apply each entry once between th
   expect(await ledger.rows()).toEqual(expected(sessions, 100));
 });
 
+projectionSuite.own('J5', 'a transaction applies 400 entries at most', async (context) => {
+  const { store, on } = await projecting(context);
+  const key = { appName: 'app', userId: 'alice', sessionId: 'a' };
+  const session = await store.service.createSession(key);
+  await store.service.appendEvents({ session, events: range(250).map((i) => saying(String(i))) });
+  for (const a of range(250)) await store.service.updateState({ ...key, set: { a } });
+  const sizes: number[] = [];
+  const apply = async (entries: readonly CompleteLogEntry[]) => void sizes.push(entries.length);
+  await on(store.orm.em, { apply }).catchUp();
+  expect(sizes.reduce((sum, size) => sum + size)).toBe(501);
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(400);
+});
+
 projectionSuite.own('J5', 'a transaction whose answer is lost is not done again', async (context) => {
   const { store, ledger, on } = await projecting(context);
   await filled(store, 'a', 3);

@@ -606,6 +606,11 @@ maintenanceSuite.own('K2', 'a trimmed session has its newest events, its state a
   expect(idsOf(read)).toEqual(E(7, 8, 9, 10, 11, 12));
   expect((await rows()).map(({ seq }) => seq)).toEqual([7, 8, 9, 10, 11, 12]);
   expect(idsOf(await fresh(session))).toEqual(E(7, 8, 9, 10, 11, 12));
+
+  // One that was trimmed is a new event when it is appended again.
+  await append(read, { id: 'e1', timestamp: 10 });
+  expect((await rows()).at(-1)).toMatchObject({ seq: 13 });
+  expect(idsOf(await fresh(session))).toEqual(E(7, 8, 9, 10, 11, 12, 1));
 });
 
 maintenanceSuite.own('K2', 'a trimmed session is read by number and by time', async (context) => {
