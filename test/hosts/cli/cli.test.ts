@@ -653,6 +653,15 @@ describe('in general', () => {
     expect((await fetch(new URL('/', open.link))).status).toBe(401);
     expect((await fetch(new URL('/', open.link), { headers: { cookie } })).status).toBe(200);
     await end(open.child);
+
+    process.env['ADK_STUDIO_TOKEN'] = 'one-of-the-operators';
+    try {
+      const given = await opened('--host', '0.0.0.0');
+      expect(given.link.searchParams.get('token')).toBe('one-of-the-operators');
+      await end(given.child);
+    } finally {
+      delete process.env['ADK_STUDIO_TOKEN'];
+    }
     await drop();
   });
 
