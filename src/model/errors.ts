@@ -4,8 +4,8 @@ import type { ImportResult, MaintenanceResult } from './results.js';
 import { isObject } from './objects.js';
 
 /**
- * The base of every error this package throws on purpose. Messages hold no SQL, no stored data and no credentials,
- * since ADK shows errors to the model as tool results (contract A12).
+ * The base of every error this package throws on purpose. Messages hold no SQL, no contents of events and
+ * state, and no credentials, since ADK shows errors to the model as tool results (contract A12).
  */
 export abstract class AdkMikroOrmError extends Error {
   /** Stable, and the way to recognise an error that another copy of this package threw. */

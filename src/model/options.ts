@@ -110,7 +110,7 @@ export interface CommonOptions extends ReportingOptions, CodecOptions {
   /**
    * How long one attempt of a call may take, in ms, the wait for a connection of the pool included; 30,000 by default, 0
    * for no limit (contract O3). Then its connection is closed, and the attempt counts as an outage. `stats` of large tables may need
-   * more. Without effect on statements on SQLite, which run in this process, on those of a kysely that the host passes as
+   * more. Without effect on statements on SQLite and PGlite, which run in this process, on those of a kysely that the host passes as
    * `driverOptions` to MikroORM 7, and inside a transaction of the host's.
    */
   timeoutMs?: number;

@@ -42,8 +42,8 @@ import {
  * Every method may throw `InvalidArgumentError` for a request with a name that is not known or a value that it cannot
  * have, and `InvalidKeyError` for names and ids that cannot be keys on every database, before anything is written;
  * `SchemaError` when the tables are missing, or the config has `disableTransactions`; `DatabaseError` when the database fails and trying again does not help; and
- * `InsideTransactionError` inside a transaction of the same ORM, which `withEntityManager` joins. No error holds SQL, stored
- * data or credentials; `onError` gets the driver's own error.
+ * `InsideTransactionError` inside a transaction of the same ORM, which `withEntityManager` joins. No error holds SQL, contents
+ * or credentials; `onError` gets the driver's own error.
  */
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #calls: SessionCalls;

@@ -90,8 +90,8 @@ const PAGES: Readonly<Record<string, Route>> = {
 };
 
 /**
- * Makes pages of the sessions that are stored: lists, conversations with their state, and what goes on. They read only, unless `allowChanges` is
- * true.
+ * Makes pages of the sessions that are stored: lists, conversations with their state, and what goes on. They change no
+ * session, unless `allowChanges` is true.
  *
  * ```ts
  * const studio = createStudio(orm.em, { basePath: '/studio', authorize });
