@@ -431,6 +431,16 @@ test('a page that is not listed, and one that is missing, is found', () => {
   ]);
 });
 
+test.each(['CONTRIBUTING.md', 'docs/architecture.md'])('the files that %s names are there', (page) => {
+  const text = readFileSync(page, 'utf8');
+  const named = [...text.matchAll(/`(?!adk-mikro-orm\/)([\w.-]+(?:\/[\w.-]+)+)`/g)].map(([, file = '']) => file);
+  expect(named.length).toBeGreaterThan(10);
+  const places = (file: string) => [file, `${file}.ts`, `${file}.test.ts`, `src/${file}`, `test/faults/${file}`];
+  const repository = process.env['ADK_TEST_MIKRO_ORM_6'] ?? root;
+  const isThere = (file: string) => places(file).some((place) => existsSync(path.join(repository, place)));
+  expect(named.filter((file) => !isThere(file))).toEqual([]);
+});
+
 test('the README has 200 lines at most', () => {
   expect(readFileSync('README.md', 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(200);
 });
