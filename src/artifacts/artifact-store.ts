@@ -146,6 +146,23 @@ export class ArtifactStore {
     await sql.run(this.#text.delete, valuesOf(key));
   }
 
+  /** @returns the keys of a user's artifacts, in sessions and not, so many of them. */
+  async ofUser(sql: Sql, appName: string, userId: string, limit: number): Promise<ArtifactKey[]> {
+    const values = [appName, userId, limit];
+    const rows = await sql.all<{ session_id: string; filename: string }>(this.#text.ofUser, values);
+    return rows.map((row) => ({
+      appName,
+      userId,
+      sessionId: textOf(row.session_id),
+      filename: textOf(row.filename),
+    }));
+  }
+
+  async countOfUser(sql: Sql, appName: string, userId: string): Promise<number> {
+    const [row] = await sql.all<{ total: number | string }>(this.#text.countOfUser, [appName, userId]);
+    return numberOf(row?.total);
+  }
+
   async #row(sql: Sql, { of, newest }: OneVersion, key: ArtifactKey, version?: number) {
     if (version !== undefined && !isVersion(version)) return undefined;
     const values = valuesOf(key);
@@ -200,6 +217,7 @@ interface OneVersion {
 
 function texts(now: string, { artifacts, artifactVersions, artifactParts, select }: Tables) {
   const where = `${SESSION_WHERE} and filename = ?`;
+  const ofUser = `from ${artifacts} where app_name = ? and user_id = ?`;
   const selectVersion = (columns: string): OneVersion => {
     const from = `select version, ${select.info} as info, create_time${columns} from ${artifactVersions} where ${where}`;
     return { of: `${from} and version = ?`, newest: `${from} order by version desc limit 1` };
@@ -216,5 +234,7 @@ function texts(now: string, { artifacts, artifactVersions, artifactParts, select
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')
       order by filename`,
     delete: `delete from ${artifacts} where ${where}`,
+    ofUser: `select session_id, filename ${ofUser} order by session_id, filename limit ?`,
+    countOfUser: `select count(*) as total ${ofUser}`,
   };
 }

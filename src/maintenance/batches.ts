@@ -3,6 +3,17 @@ import type { MaintenanceResult } from '../model/results.js';
 import { pause } from '../model/signals.js';
 import type { BatchOptions } from './options.js';
 
+const NOTHING = {
+  sessions: 0,
+  events: 0,
+  stateKeys: 0,
+  artifacts: 0,
+  texts: 0,
+  unreadable: 0,
+  skipped: 0,
+  batches: 0,
+};
+
 /** Counts what one call does, and says when it is to end. */
 export class Batches {
   /** How many rows a transaction deletes or rewrites at most. */
@@ -10,10 +21,7 @@ export class Batches {
   readonly isDryRun: boolean;
   readonly includesLeased: boolean;
   readonly #options: BatchOptions;
-  readonly #done: MaintenanceResult = {
-    ...{ sessions: 0, events: 0, stateKeys: 0, texts: 0, unreadable: 0, skipped: 0 },
-    ...{ batches: 0, more: false },
-  };
+  readonly #done: MaintenanceResult = { ...NOTHING, more: false };
   readonly #pauseMs: number;
   #isPauseDue = false;
 
@@ -46,7 +54,7 @@ export class Batches {
   }
 
   /** Counts what took no transaction. */
-  count(found: Partial<Pick<MaintenanceResult, 'stateKeys' | 'unreadable' | 'skipped'>>): void {
+  count(found: Partial<Pick<MaintenanceResult, 'stateKeys' | 'artifacts' | 'unreadable' | 'skipped'>>): void {
     this.#add(found);
   }
 
@@ -57,14 +65,8 @@ export class Batches {
     this.#isPauseDue = this.#pauseMs > 0 && !this.isDryRun;
   }
 
-  #add({ sessions = 0, events = 0, stateKeys = 0, texts = 0, unreadable = 0, skipped = 0, batches = 0 }) {
-    const done = this.#done;
-    done.sessions += sessions;
-    done.events += events;
-    done.stateKeys += stateKeys;
-    done.texts += texts;
-    done.unreadable += unreadable;
-    done.skipped += skipped;
-    done.batches += batches;
+  #add(found: Partial<typeof NOTHING>): void {
+    // By these names: what a transaction has done may have others.
+    for (const name of Object.keys(NOTHING) as (keyof typeof NOTHING)[]) this.#done[name] += found[name] ?? 0;
   }
 }

@@ -1,7 +1,7 @@
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { KeptSession, Walk } from '../database/stores/walk-store.js';
+import type { AppTable, KeptSession, Walk } from '../database/stores/walk-store.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { Batches } from './batches.js';
 import { CallInParts } from './call-in-parts.js';
@@ -57,7 +57,7 @@ export class DeletionRun extends CallInParts {
   }
 
   /** The app that was asked for, or all that there are. */
-  async *apps(appName: string | undefined, table: 'sessions' | 'userStates' | 'changes'): AsyncGenerator<string> {
+  async *apps(appName: string | undefined, table: AppTable): AsyncGenerator<string> {
     if (appName !== undefined) {
       yield appName;
       return;

@@ -1,3 +1,4 @@
+import { ArtifactStore } from '../artifacts/artifact-store.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
@@ -10,6 +11,8 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
   const result = await run.run(
     () => run.batches.result,
     async () => {
+      // First, so that each is counted, and in transactions of their own: a session is deleted in one with its artifacts.
+      for await (const app of run.apps(appName, 'artifacts')) await erasure.eraseArtifacts(app);
       await run.walk(new WholeSessions(run, () => true), { appName, userId, by: 'key' });
       for await (const app of run.apps(appName, 'userStates')) await erasure.eraseState(app);
       for await (const app of run.apps(appName, 'changes')) await erasure.eraseChanges(app);
@@ -20,7 +23,7 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
   return result;
 }
 
-/** Erases all rows of a user that belong to no session. */
+/** Erases what a user has besides sessions. */
 class Erasure {
   readonly #run: DeletionRun;
   readonly #userId: string;
@@ -28,6 +31,23 @@ class Erasure {
   constructor(run: DeletionRun, userId: string) {
     this.#run = run;
     this.#userId = userId;
+  }
+
+  async eraseArtifacts(appName: string): Promise<void> {
+    const { read, write, batches, stores } = this.#run;
+    const store = ArtifactStore.of(stores);
+    if (batches.isDryRun) {
+      batches.count({ artifacts: await read((sql) => store.countOfUser(sql, appName, this.#userId)) });
+      return;
+    }
+    for (;;) {
+      const keys = await read((sql) => store.ofUser(sql, appName, this.#userId, batches.size));
+      if (keys.length === 0 || !(await batches.mayBegin())) return;
+      await write(async (sql) => {
+        for (const key of keys) await store.delete(sql, key);
+      });
+      batches.add({ artifacts: keys.length });
+    }
   }
 
   async eraseState(appName: string): Promise<void> {

@@ -101,9 +101,9 @@ export class SessionMaintenance {
   }
 
   /**
-   * Removes a person: sessions with their events, soft-deleted ones included, and the `user:` state, in
-   * every app or in one. The event log has nothing of them any more, and its readers see no gap. What the user
-   * writes meanwhile stays: call it again until `sessions` and `stateKeys` are 0.
+   * Removes a person: sessions with their events, soft-deleted ones included, artifacts, and the
+   * `user:` state, in every app or in one. The event log has nothing of them any more, and its readers see no gap. What the user
+   * writes meanwhile stays: call it again until `sessions`, `stateKeys` and `artifacts` are 0.
    *
    * @returns what was deleted.
    * @throws UserNotErasedError after everything else was deleted, when sessions had to be skipped; `done` of it is the result.

@@ -6,6 +6,8 @@ export interface MaintenanceResult {
   events: number;
   /** How many keys of the user's own state (`user:`) `eraseUser` has deleted. */
   stateKeys: number;
+  /** How many artifacts `eraseUser` has deleted, each with all its versions. */
+  artifacts: number;
   /**
    * How many texts `reencode` has rewritten: contents of events, values of state, and other entries of the log. The others
    * are stored as the codec stores them now.

@@ -109,9 +109,9 @@ maintenanceSuite.own('K1', 'prune goes through all apps, or takes one user of th
       await query<{ app_name: string; user_id: string }>('select app_name, user_id from adk_sessions order by 1, 2')
     ).map((row) => `${row.app_name} ${row.user_id}`);
   const ofBob = { sessions: 3, events: 3, batches: 3, skipped: 0, more: false };
-  expect(await maintain(store).prune({ userId: 'bob', idleFor: DAY })).toEqual(ofBob);
+  expect(await maintain(store).prune({ userId: 'bob', idleFor: DAY })).toMatchObject(ofBob);
   expect(await left()).toEqual(['app 1 alice', 'app 2 alice', 'app 3 alice']);
-  expect(await maintain(store).prune({ idleFor: DAY })).toEqual(ofBob);
+  expect(await maintain(store).prune({ idleFor: DAY })).toMatchObject(ofBob);
   expect(await left()).toEqual([]);
 });
 
@@ -377,7 +377,7 @@ maintenanceSuite.own(
     });
     let seen = 0;
     const result = await new SessionMaintenance(em).trim({ appName: app, keepLast: 0 });
-    expect([isOpen, result]).toEqual([true, { sessions: 3, events: 60, batches: 1, skipped: 0, more: false }]);
+    expect([isOpen, result]).toMatchObject([true, { sessions: 3, events: 60, batches: 1, skipped: 0, more: false }]);
   },
   (harness) => onServers(harness) && withConnections(harness),
 );

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import {
+  createEvent,
   FunctionTool,
   LOAD_ARTIFACTS,
   LlmAgent,
@@ -623,5 +624,90 @@ artifactSuite.own(
     await expectCode(strict.load('f', 0), 'ADK_DAMAGED_ARTIFACT', /not encoded with aes/);
     await expectCode(strict.load('large'), 'ADK_DAMAGED_ARTIFACT');
     expect(await strict.load('f')).toEqual(text('encrypted'));
+  },
+);
+
+/** A session of alice with two artifacts, of which one has two versions and one is in several rows; and two that are not its own. */
+async function filled(context: OwnContext, sessionId = 's') {
+  const { orm, app } = context;
+  const { artifactService, sessionService, maintenance } = adkServices(orm.em);
+  const key = { appName: app, userId: 'alice', sessionId };
+  const session = await sessionService.createSession(key);
+  const save = (filename: string, artifact: Part, of = key) =>
+    artifactService.saveArtifact({ ...of, filename, artifact });
+  for (const part of [text('old'), text('new')]) await save('f', part);
+  await save('large', png(randomBytes(LARGE)));
+  await save('user:f', text("the user's"));
+  await save('f', text("another session's"), { ...key, sessionId: 'other' });
+  const names = (sessionId: string) => artifactService.listArtifactKeys({ ...key, sessionId });
+  return { key, session, sessionService, artifactService, maintenance, save, names };
+}
+
+const ALL = [4, 5, 4];
+const OTHERS = [2, 2, 0];
+
+artifactSuite.own('P11', 'deleteSession deletes them in its transaction, and no others', async (context) => {
+  const { key, sessionService, names } = await filled(context);
+  expect(await rowsOf(context)).toEqual(ALL);
+  await context.orm.em
+    .fork()
+    .transactional(async (tx) => {
+      await sessionService.withEntityManager(tx).deleteSession(key);
+      throw new Error('no');
+    })
+    .catch(() => undefined);
+  expect(await rowsOf(context)).toEqual(ALL);
+  await sessionService.deleteSession(key);
+  expect(await rowsOf(context)).toEqual(OTHERS);
+  await sessionService.createSession(key);
+  expect([await names('s'), await names('other')]).toEqual([['user:f'], ['f', 'user:f']]);
+});
+
+artifactSuite.own('P11', 'a soft deletion keeps them, and what ends it deletes them', async (context) => {
+  const { key, sessionService, maintenance } = await filled(context);
+  const softly = adkServices(context.orm.em, { deletion: 'soft' }).sessionService;
+  await softly.deleteSession(key);
+  expect(await rowsOf(context)).toEqual(ALL);
+  await softly.restoreSession(key);
+  expect(await rowsOf(context)).toEqual(ALL);
+  await softly.deleteSession(key);
+  await sessionService.createSession(key);
+  expect(await rowsOf(context)).toEqual(OTHERS);
+  await softly.deleteSession(key);
+  await filled(context, 'second');
+  await softly.deleteSession({ ...key, sessionId: 'second' });
+  const left = await rowsOf(context);
+  expect(await maintenance.prune({ appName: context.app, deletedFor: 0 })).toMatchObject({ sessions: 2 });
+  expect(await rowsOf(context)).toEqual([left[0]! - 2, left[1]! - 3, 0]);
+});
+
+artifactSuite.own('P11', 'prune deletes them, and trim and rewind change none', async (context) => {
+  const { session, key, sessionService, maintenance } = await filled(context);
+  const events = range(5).map((n) => createEvent({ author: 'agent', timestamp: n }));
+  await sessionService.appendEvents({ session, events });
+  await maintenance.trim({ appName: context.app, keepLast: 2 });
+  await sessionService.rewindSession(key, { at: 4 });
+  expect(await rowsOf(context)).toEqual(ALL);
+  expect(await maintenance.prune({ appName: context.app, idleFor: 0, batchSize: 1 })).toMatchObject({ sessions: 1 });
+  expect(await rowsOf(context)).toEqual(OTHERS);
+});
+
+artifactSuite.own(
+  'P11',
+  'eraseUser deletes and counts all of a user, in batches, and nothing of others',
+  async (context) => {
+    const { key, maintenance, save } = await filled(context);
+    await save('f', text("bob's"), { ...key, userId: 'bob' });
+    await save('user:f', text('elsewhere'), { ...key, appName: `${context.app}2` });
+    const of = { appName: context.app, userId: 'alice' };
+    expect(await maintenance.eraseUser({ ...of, dryRun: true })).toMatchObject({ artifacts: 4 });
+    expect(await maintenance.eraseUser({ ...of, batchSize: 3, maxBatches: 1 })).toMatchObject({
+      artifacts: 3,
+      more: true,
+    });
+    expect(await maintenance.eraseUser(of)).toMatchObject({ artifacts: 1, sessions: 1, more: false });
+    expect(await rowsOf(context)).toEqual([1, 1, 0]);
+    expect(await rowsOf({ ...context, app: `${context.app}2` })).toEqual([1, 1, 0]);
+    expect(await maintenance.eraseUser({ ...of, appName: `${context.app}2` })).toMatchObject({ artifacts: 1 });
   },
 );

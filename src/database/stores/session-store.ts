@@ -136,10 +136,16 @@ export class SessionStore {
     await sql.run(this.#text.updateTime, [time, ...sessionValues(session)]);
   }
 
-  /** The foreign keys' cascade deletes events, their parts and session state. */
+  /** The foreign keys' cascade deletes events, their parts and session state; artifacts have none to the session. */
   async delete(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
-    const { affectedRows } = await sql.run(this.#text.delete, [...sessionValues(session), incarnation]);
-    if (affectedRows > 0) await this.#changes.recordDeletion(sql, session);
+    await this.#deleteBy(sql, this.#text.delete, session, incarnation);
+  }
+
+  async #deleteBy(sql: Sql, text: string, session: SessionKey, ...incarnation: string[]): Promise<void> {
+    const { affectedRows } = await sql.run(text, [...sessionValues(session), ...incarnation]);
+    if (affectedRows === 0) return;
+    await sql.run(this.#text.deleteArtifacts, sessionValues(session));
+    await this.#changes.recordDeletion(sql, session);
   }
 
   /**
@@ -189,8 +195,7 @@ export class SessionStore {
 
   /** Deletes the rows of a soft-deleted session. */
   async deleteSoftDeleted(sql: Sql, session: SessionKey): Promise<void> {
-    const { affectedRows } = await sql.run(this.#text.deleteSoftDeleted, sessionValues(session));
-    if (affectedRows > 0) await this.#changes.recordDeletion(sql, session);
+    await this.#deleteBy(sql, this.#text.deleteSoftDeleted, session);
   }
 
   async count(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
@@ -236,7 +241,7 @@ function headOf(row: HeadRow): SessionHead {
 }
 
 function texts({ sql }: Dialect, tables: Tables) {
-  const { sessions } = tables;
+  const { sessions, artifacts } = tables;
   // The alias is not the column's name, or `order by` would sort by the text.
   const head = `incarnation, origin, first_seq, last_seq, last_update_time as updated`;
   const there = `${SESSION_WHERE} and status = 'active'`;
@@ -271,6 +276,7 @@ function texts({ sql }: Dialect, tables: Tables) {
     rewind: `update ${sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,
     updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
     updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
+    deleteArtifacts: `${sql.deleteThrough(artifacts, 'primary')} where ${SESSION_WHERE}`,
     delete: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
     softDelete: `update ${sessions} set deleted_at = ${sql.now}, status = 'deleted', lease_holder = null, lease_expires = null where ${there} and incarnation = ?`,
     // The time of the last update has each `prune` find it first, and finish what was begun.

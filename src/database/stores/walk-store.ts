@@ -27,6 +27,9 @@ export interface Walk {
   upTo?: number;
 }
 
+/** A table in which apps are looked for. */
+export type AppTable = 'sessions' | 'userStates' | 'artifacts' | 'changes';
+
 /** The statements that walk from app to app and from session to session, soft-deleted ones included. */
 export class WalkStore {
   readonly #dialect: Dialect;
@@ -43,9 +46,9 @@ export class WalkStore {
    * Walks from app to app by the primary key, one search of the index each. An index by user alone, or by time alone, would
    * be one more for each append to write.
    *
-   * @returns the next app by name that has sessions, state of users, or changes; undefined when there is none.
+   * @returns the next app by name that has sessions, state of users, artifacts, or changes; undefined when there is none.
    */
-  async nextApp(sql: Sql, after: string, table: 'sessions' | 'userStates' | 'changes'): Promise<string | undefined> {
+  async nextApp(sql: Sql, after: string, table: AppTable): Promise<string | undefined> {
     const [row] = await sql.all<{ name: string | null }>(this.#text.selectNextApp[table], [after]);
     return row && (optionalTextOf(row.name) ?? undefined);
   }
@@ -126,12 +129,17 @@ interface KeptRow extends StoredSessionRow {
 
 const keptSessionOf = (row: KeptRow): KeptSession => ({ ...storedSessionOf(row), isLeased: booleanOf(row.leased) });
 
-function texts({ sql }: Dialect, { sessions, userStates, changes }: Tables) {
+function texts({ sql }: Dialect, { sessions, userStates, artifacts, changes }: Tables) {
   const columns = `${STORED_SESSION_COLUMNS}, (lease_expires is not null and lease_expires > ${sql.now}) as leased`;
   const nextApp = (table: string) => `select min(app_name) as name from ${table} where app_name > ?`;
   return {
     columns,
     select: `select ${columns} from ${sessions}`,
-    selectNextApp: { sessions: nextApp(sessions), userStates: nextApp(userStates), changes: nextApp(changes) },
+    selectNextApp: {
+      sessions: nextApp(sessions),
+      userStates: nextApp(userStates),
+      artifacts: nextApp(artifacts),
+      changes: nextApp(changes),
+    } satisfies Record<AppTable, string>,
   };
 }
