@@ -1,12 +1,13 @@
 import type { Sql } from '../database/sql/sql.js';
-import type { LoggedChange } from '../database/stores/complete-log-store.js';
+import { loggedChangeOf, type LoggedChange, type StoredLogChange } from '../database/stores/complete-log-store.js';
 import type { LogColumns } from '../database/stores/log-columns.js';
-import type { LoggedEvent } from '../database/stores/log-store.js';
+import { loggedEventOf, type LoggedEvent, type StoredLogEvent } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
 import { isRecord } from '../model/objects.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import { CurrentState } from './current-state.js';
 import type { LogChange, LogEntryPosition } from './entries.js';
 
@@ -35,21 +36,44 @@ export async function readPage(
   stores: Stores,
   range: CompleteRange,
   columns: LogColumns,
-): Promise<CompletePage> {
-  const { after, upTo } = range;
-  const { events, changes, isAll } = await readRows(sql, stores, range, columns);
-  const owners = [...events, ...changes].map(({ session }) => session);
-  const current = new CurrentState(await stores.state.ofOwners(sql, distinct(owners)));
+): Promise<Undecoded<CompletePage>> {
+  const rows = await readRows(sql, stores, range, columns);
+  const owners = [...rows.events, ...rows.changes].map(({ session }) => session);
+  const state = await stores.state.ofOwners(sql, distinct(owners));
+  const rewritten = new Map<StoredLogChange, StoredLogEvent | undefined>();
+  for (const change of rows.changes) {
+    const { session, eventSeq } = change;
+    if (eventSeq !== null) rewritten.set(change, await stores.log.event(sql, session, eventSeq));
+  }
+  return (texts) => {
+    const changes = rows.changes.map((change) => {
+      const event = rewritten.get(change);
+      return { change: loggedChangeOf(texts, change), rewritten: event && loggedEventOf(texts, event) };
+    });
+    const events = rows.events.map((event) => loggedEventOf(texts, event));
+    return pageOf(range, { events, changes, isAll: rows.isAll }, new CurrentState(state(texts)));
+  };
+}
 
+/** What of the log was read and decoded. */
+interface ReadRows {
+  events: LoggedEvent[];
+  changes: { change: LoggedChange; rewritten: LoggedEvent | undefined }[];
+  isAll: boolean;
+}
+
+function pageOf(
+  { after, upTo }: CompleteRange,
+  { events, changes, isAll }: ReadRows,
+  current: CurrentState,
+): CompletePage {
   const entries: CompleteEntry[] = [];
   for (const logged of events) {
     const delta = decodeEvent(logged.json ?? undefined)?.actions?.stateDelta ?? {};
     const superseded = current.superseded(logged.session, delta);
     entries.push({ boundary: { position: logged.position ?? 0, change: 0 }, logged, superseded });
   }
-  for (const change of changes) {
-    const { session, eventSeq } = change;
-    const rewritten = eventSeq === null ? undefined : await stores.log.event(sql, session, eventSeq);
+  for (const { change, rewritten } of changes) {
     const entry = changeOf(change, rewritten, current);
     if (entry) entries.push({ boundary: { position: change.position, change: change.number }, change: entry });
   }
@@ -59,7 +83,7 @@ export async function readPage(
   for (const { boundary } of entries) boundary.change = change = Math.max(change, boundary.change);
   const read = {
     position: events.at(-1)?.position ?? after.position,
-    change: changes.at(-1)?.number ?? after.change,
+    change: changes.at(-1)?.change.number ?? after.change,
   };
   return { entries, after: isAll ? upTo : read };
 }
@@ -70,7 +94,7 @@ async function readRows(
   { log, completeLog }: Stores,
   { after, upTo, limit }: CompleteRange,
   columns: LogColumns,
-): Promise<{ events: LoggedEvent[]; changes: LoggedChange[]; isAll: boolean }> {
+): Promise<{ events: StoredLogEvent[]; changes: StoredLogChange[]; isAll: boolean }> {
   const ofEvents = { after: after.position, upTo: upTo.position, limit };
   const events = await log.eventsWithSoftDeleted(sql, ofEvents, columns);
   const areEventsCut = events.length === limit;

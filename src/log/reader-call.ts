@@ -1,5 +1,6 @@
 import { Aborted } from '../database/calls/connection.js';
 import type { Database } from '../database/calls/database.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { ErrorContext } from '../model/options.js';
@@ -29,6 +30,11 @@ export class ReaderCall {
    */
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#call(() => this.#database.run(work, { signal: this.signal }));
+  }
+
+  /** The same with texts, see `Database.read`. */
+  read<T>(work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
+    return this.#call(() => this.#database.read(work, { signal: this.signal }));
   }
 
   /** Waits, for any time, for work that ends by itself when the signal fires. @throws DatabaseError as `run`. */

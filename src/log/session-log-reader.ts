@@ -1,8 +1,9 @@
 import type { Sql } from '../database/sql/sql.js';
-import type { LoggedEvent } from '../database/stores/log-store.js';
+import { loggedEventOf, type LoggedEvent } from '../database/stores/log-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
 import type { SessionLogEntry, SessionLogCursor } from './entries.js';
 import { entriesOf, type SessionLogFilter } from './filters.js';
@@ -76,7 +77,7 @@ export class SessionLogReader {
     if (lastSeq < this.#cursor.seq) throw new LogWentBackError(lastSeq);
     let after = Math.max(this.#cursor.seq, firstSeq - 1);
     while (after < lastSeq) {
-      const batch = await this.#call.run((sql) => this.#readBatch(sql, head, after));
+      const batch = await this.#call.read((sql) => this.#readBatch(sql, head, after));
       yield* this.#entriesOf(batch, incarnation);
       after = batch.upTo;
     }
@@ -88,18 +89,19 @@ export class SessionLogReader {
     return this.#cursor.incarnation !== '' && this.#cursor.incarnation !== incarnation;
   }
 
-  async #readBatch(sql: Sql, { incarnation, lastSeq }: SessionHead, after: number): Promise<Batch> {
+  async #readBatch(sql: Sql, { incarnation, lastSeq }: SessionHead, after: number): Promise<Undecoded<Batch>> {
     const { log, sessions } = this.#call.stores;
     const { afterTimestamp } = this.#filter;
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
-    const events = await log.sessionEvents(sql, this.#session, range);
-    const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
-    const numbers = events.map(({ seq }) => seq);
+    const stored = await log.sessionEvents(sql, this.#session, range);
+    const upTo = stored.length < BATCH ? lastSeq : (stored.at(-1)?.seq ?? lastSeq);
+    const numbers = stored.map(({ seq }) => seq);
     // A missing event has no time, so a filter by time passes over it.
     const gaps = afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [];
     // They are missing, or were deleted or trimmed since the head was read.
     const head = gaps.length > 0 ? await sessions.head(sql, this.#session) : undefined;
-    return { events, upTo, gaps: head?.incarnation === incarnation ? notBefore(gaps, head.firstSeq) : [] };
+    const missing = head?.incarnation === incarnation ? notBefore(gaps, head.firstSeq) : [];
+    return (texts) => ({ events: stored.map((event) => loggedEventOf(texts, event)), upTo, gaps: missing });
   }
 
   *#entriesOf({ events, gaps }: Batch, incarnation: string): Generator<SessionLogEntry> {

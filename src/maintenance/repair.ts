@@ -1,5 +1,6 @@
 import { createEvent } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
+import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { RawEvent, RawValue } from '../database/stores/repair-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
@@ -60,8 +61,8 @@ interface FoundDamage {
  * @throws SessionNotFoundError when there is no such session.
  * @throws CodecError when a text names a codec that is not there.
  */
-export async function scanForDamage(sql: Sql, stores: Stores, key: SessionKey): Promise<FoundDamage> {
-  const read = await stores.reader.read(sql, key);
+export async function scanForDamage(database: Database, key: SessionKey): Promise<FoundDamage> {
+  const read = await database.read((sql) => database.stores.reader.read(sql, key));
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const events = [...read.events, ...read.uncounted].filter(({ json }) => !decodeEvent(json));
   const stateValues = read.state.filter(({ json }) => !decode(json));

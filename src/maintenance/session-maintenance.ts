@@ -132,7 +132,7 @@ export class SessionMaintenance {
     const checked = checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
     return this.#database.observe(call, async () => {
-      const found = await this.#read(call, (sql) => scanForDamage(sql, this.#stores, key));
+      const found = await this.#database.call(call, () => scanForDamage(this.#database, key));
       const repair = (sql: Sql) => new Repair(sql, this.#stores, key, checked).apply(found);
       if (checked.dryRun) return this.#database.call(call, () => this.#database.transaction(repair));
       return this.#write(call, repair);

@@ -1,3 +1,4 @@
+import { loggedEventsOf } from '../database/stores/log-store.js';
 import type { Run, Sql } from '../database/sql/sql.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
 import { decodeEvent } from '../model/event-codec.js';
@@ -113,7 +114,8 @@ class FirstEvents implements Deletion {
     const history = await changes.history(sql, key);
     if (!history.created || history.completeBefore < seq) return null;
     const range = { incarnation, after: firstSeq - 1, upTo: seq - 1, limit: seq };
-    const events = (await log.sessionEvents(sql, key, range)).flatMap(({ seq, json }) => {
+    const stored = await log.sessionEvents(sql, key, range);
+    const events = sql.texts.decoded(loggedEventsOf(stored)).flatMap(({ seq, json }) => {
       const event = decodeEvent(json ?? undefined);
       return event ? [{ seq, id: event.id, delta: event.actions?.stateDelta ?? {} }] : [];
     });

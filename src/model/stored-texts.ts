@@ -52,6 +52,11 @@ export class StoredTexts {
     throw new TextsAwaited(ready ?? Promise.resolve());
   }
 
+  /** @throws TextsAwaited as `all`. */
+  decoded<T>(undecoded: Undecoded<T>): T {
+    return this.all(() => undecoded(this));
+  }
+
   /** Within `all`. @param of what the text is; called where it is needed alone. */
   decode(text: string, of: () => CodecContext): Decoded {
     if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
@@ -93,6 +98,9 @@ export class StoredTexts {
     return instead;
   }
 }
+
+/** What was read, with its texts as they are stored. They are decoded when its connection has been given back. */
+export type Undecoded<T> = (texts: StoredTexts) => T;
 
 /** Without a codec: what is encoded cannot be read. */
 export const PLAIN = new StoredTexts(new TextCodec([]));

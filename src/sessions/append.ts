@@ -330,20 +330,18 @@ export class Appender {
     // Should the reading fail, the next append has to find the handle behind.
     setRevision(handle, isAnew ? UNKNOWN : revision, revision.seq);
     try {
-      await this.#database.run(async (sql) => {
-        const { reader } = this.#stores;
-        const since = await reader.readAfter(sql, key, isAnew ? 0 : revision.seq);
-        // Deleted and created again since the append.
-        const isAnother = isAnew || (since && since.incarnation !== revision.incarnation) === true;
-        const read = isAnother && !isAnew ? await reader.read(sql, key) : since;
-        if (!read) return;
-        const [state, missed] = [readState(read.state), readEvents(read)];
-        // A host's transaction may not see what it follows: the handle stays behind until the next append.
-        if (this.#database.isJoined && missed.damaged.events.length > 0) return;
-        if (isAnother) forgetWrites(handle.state);
-        catchUp(handle, pending, { head: read, state: state.value, missed: missed.value, isAnew: isAnother });
-        this.#calls.damage.report(key, missed.damaged, state.damaged);
-      });
+      const { reader } = this.#stores;
+      const since = await this.#database.read((sql) => reader.readAfter(sql, key, isAnew ? 0 : revision.seq));
+      // Deleted and created again since the append.
+      const isAnother = isAnew || (since && since.incarnation !== revision.incarnation) === true;
+      const read = isAnother && !isAnew ? await this.#database.read((sql) => reader.read(sql, key)) : since;
+      if (!read) return;
+      const [state, missed] = [readState(read.state), readEvents(read)];
+      // A host's transaction may not see what it follows: the handle stays behind until the next append.
+      if (this.#database.isJoined && missed.damaged.events.length > 0) return;
+      if (isAnother) forgetWrites(handle.state);
+      catchUp(handle, pending, { head: read, state: state.value, missed: missed.value, isAnew: isAnother });
+      this.#calls.damage.report(key, missed.damaged, state.damaged);
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });
       // The events are committed, so this call has succeeded; the handle stays behind and catches up with its next

@@ -60,11 +60,11 @@ export async function createSession(
     // The id may be that of a soft-deleted session (contract K3), which only the second try looks for.
     for (const deletesSoftDeleted of [false, true]) {
       try {
-        return created(calls, key, (await create(deletesSoftDeleted)) ?? { ...head, state: [] });
+        return created(calls, key, (await database.code(await create(deletesSoftDeleted))) ?? { ...head, state: [] });
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
       }
-      const existing = await database.run(read, { outcome });
+      const existing = await database.read(read, { outcome });
       if (existing?.incarnation === head.incarnation) {
         // The answer to the commit was lost, and the retry has met the session that this call has created.
         await confirm(database, outcome);

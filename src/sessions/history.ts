@@ -168,7 +168,7 @@ async function rewind(
  * @throws DamagedSessionError when an event up to there cannot be read, or what is damaged may say what the state was then.
  */
 export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: HistoryPoint): Promise<PastSession> {
-  const read = await stores.reader.read(sql, key);
+  const read = sql.texts.decoded(await stores.reader.read(sql, key));
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const { value: all, damaged } = readEvents(read);
   const own = readState(read.state.filter(({ scope }) => scope === 'session'));

@@ -22,13 +22,13 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   const isWhole = limit === undefined && skipped === 0;
   const { sessions: table, state } = calls.stores;
 
-  const { listed, states, totalItems } = await calls.read('listSessions', key, async (sql: Sql) => {
+  const { listed, states, totalItems } = await calls.readTexts('listSessions', key, async (sql: Sql) => {
     const listed = limit === 0 ? [] : await table.list(sql, range);
     const states = await state.ofSessions(sql, range, listed, isWhole);
     // A page that is not full is the last one: the total follows from it without a count.
     const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
     const totalItems = isWhole || isLast ? skipped + listed.length : await table.count(sql, range);
-    return { listed, states, totalItems };
+    return (texts) => ({ listed, states: states(texts), totalItems });
   });
 
   const sessions = handlesOf(calls, appName, listed, states);

@@ -1,3 +1,5 @@
+import { loggedEventOf } from '../database/stores/log-store.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import type { EventPage } from '../conversation/messages.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { EventContent } from '../database/stores/session-reader.js';
@@ -29,7 +31,7 @@ export async function readEvents(
   { before = Infinity, after, limit = DEFAULT_LIMIT, order = 'asc' }: ReadEventsRequest,
 ): Promise<EventPage> {
   const key = checkedSessionKey(session);
-  const { head, from, upTo, contents } = await calls.read('readEvents', key, (sql) => readPage(sql));
+  const { head, from, upTo, contents } = await calls.readTexts('readEvents', key, readPage);
   const missing = gapsIn(
     contents.map(({ seq }) => seq),
     from - 1,
@@ -50,17 +52,19 @@ export async function readEvents(
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const { from, upTo } = rangeIn(head, { before, after, limit });
       const range = { incarnation: head.incarnation, after: from - 1, upTo, limit };
-      const contents = (await log.sessionEvents(sql, key, range)).map(({ seq, json, undecodable }): EventContent => ({
-        seq,
-        id: '',
-        json: json ?? undefined,
-        undecodable,
-      }));
-      if (contents.length === Math.max(0, upTo - from + 1)) return { head, from, upTo, contents };
+      const events = await log.sessionEvents(sql, key, range);
+      const page = { head, from, upTo };
+      const decoding: Undecoded<typeof page & { contents: EventContent[] }> = (texts) => {
+        const contents = events.map((event): EventContent => {
+          const { json, undecodable } = loggedEventOf(texts, event);
+          return { seq: event.seq, id: event.id, json: json ?? undefined, undecodable };
+        });
+        return { ...page, contents };
+      };
+      if (events.length === Math.max(0, upTo - from + 1)) return decoding;
       // Damage, unless the session was trimmed, rewound or deleted in between.
       const now = await sessions.head(sql, key);
-      if (now?.incarnation === head.incarnation && now.firstSeq === head.firstSeq)
-        return { head, from, upTo, contents };
+      if (now?.incarnation === head.incarnation && now.firstSeq === head.firstSeq) return decoding;
       head = now;
     }
   }

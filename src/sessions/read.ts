@@ -19,7 +19,7 @@ export async function getSession(
   const newest = (given ?? calls.options.defaultNumRecentEvents) || undefined;
   const afterTimestamp = config?.afterTimestamp || undefined;
   const { reader } = calls.stores;
-  const found = await calls.read(operation, key, (sql) => {
+  const found = await calls.readTexts(operation, key, (sql) => {
     if (afterTimestamp !== undefined) return reader.readSince(sql, key, afterTimestamp, newest);
     const isExact = given !== undefined || newest === undefined;
     return isExact ? reader.read(sql, key, newest) : reader.readTurns(sql, key, newest);
@@ -46,7 +46,7 @@ export async function getState(
 ): Promise<Record<string, unknown>> {
   checkKeys(owner);
   const key = { userId: '', sessionId: '', ...owner };
-  const state = readState(await calls.read(operation, owner, (sql) => calls.stores.state.read(sql, key, scope)));
+  const state = readState(await calls.readTexts(operation, owner, (sql) => calls.stores.state.read(sql, key, scope)));
   calls.refuseDamage(key, state.damaged);
   return state.value;
 }

@@ -3,6 +3,7 @@ import { AppendQueue } from '../database/calls/append-queue.js';
 import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Sql } from '../database/sql/sql.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import type { Stores } from '../database/stores/stores.js';
 import { Announcer } from '../log/watch/announcer.js';
 import type { Damage } from '../model/errors.js';
@@ -43,6 +44,11 @@ export class SessionCalls {
   /** Runs a call that reads. */
   read<T>(operation: string, key: Partial<SessionKey>, work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.database.call({ operation, key }, () => this.database.run(work));
+  }
+
+  /** Runs a call that reads texts. */
+  readTexts<T>(operation: string, key: Partial<SessionKey>, work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
+    return this.database.call({ operation, key }, () => this.database.read(work));
   }
 
   /** Runs a call that writes to a session, after those of this process that were made before. */

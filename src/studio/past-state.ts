@@ -1,3 +1,4 @@
+import { loggedEventsOf } from '../database/stores/log-store.js';
 import type { Sql } from '../database/sql/sql.js';
 import type { TimedChange } from '../database/stores/browsing-store.js';
 import { pastChangeOf } from '../database/stores/change-store.js';
@@ -134,7 +135,7 @@ async function* history(
   for (let upTo = at; upTo >= first && length < limits.text; upTo -= limits.step) {
     const from = Math.max(first, upTo - limits.step + 1);
     const rows = await stores.log.sessionEvents(sql, key, { incarnation, after: from - 1, upTo, limit: limits.step });
-    const read = rows.flatMap(({ seq, json }): PastEvent[] => {
+    const read = sql.texts.decoded(loggedEventsOf(rows)).flatMap(({ seq, json }): PastEvent[] => {
       length += json?.length ?? 0;
       const event = decodeEvent(json ?? undefined);
       return event ? [{ seq, id: event.id, delta: event.actions?.stateDelta ?? {} }] : [];

@@ -1,3 +1,4 @@
+import { loggedEventsOf } from '../database/stores/log-store.js';
 import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
@@ -167,7 +168,11 @@ export class Reading {
 
   /** @returns one event as its JSON; undefined when it is not there. */
   eventJson(key: SessionKey, seq: number): Promise<string | undefined> {
-    return this.#read(async (sql) => (await this.database.stores.log.event(sql, key, seq))?.json ?? undefined);
+    return this.#read(async (sql) => {
+      const stored = await this.database.stores.log.event(sql, key, seq);
+      const [event] = sql.texts.decoded(loggedEventsOf(stored ? [stored] : []));
+      return event?.json ?? undefined;
+    });
   }
 
   /** @returns a page of a conversation; undefined when there is no such session. */
@@ -198,7 +203,7 @@ export class Reading {
     const events = await this.database.stores.log.sessionEvents(sql, session.key, range);
     const numbers = events.map(({ seq }) => seq);
     const missing = gapsIn(numbers, from - 1, upTo).map((gap): Entry => ({ seq: gap.from, to: gap.to }));
-    const entries = events.map(({ seq, json }): Entry => {
+    const entries = sql.texts.decoded(loggedEventsOf(events)).map(({ seq, json }): Entry => {
       const event = decodeEvent(json ?? undefined);
       return event ? { seq, event } : { seq, to: seq };
     });

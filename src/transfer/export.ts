@@ -2,7 +2,7 @@ import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
 import type { Run, Sql } from '../database/sql/sql.js';
 import type { StateHistory } from '../database/stores/change-store.js';
-import type { LoggedEvent } from '../database/stores/log-store.js';
+import { loggedEventsOf, type LoggedEvent } from '../database/stores/log-store.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isEncoded, isWhole } from '../model/codec.js';
@@ -158,7 +158,7 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
   const batches: Buffer[] = [];
   for (let after = firstSeq - 1; after < lastSeq;) {
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH };
-    const events = await stores.log.sessionEvents(sql, key, range);
+    const events = sql.texts.decoded(loggedEventsOf(await stores.log.sessionEvents(sql, key, range)));
     const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
     const numbers = events.map(({ seq }) => seq);
     refuse(

@@ -10,12 +10,13 @@ import {
   adkServices,
   type MikroOrmSessionServiceOptions,
 } from '../../src/index.js';
+import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { Backup } from '../support/backup.js';
 import { expectSame, folded as foldOf } from '../support/fold.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import { read, upTo } from './log-tools.js';
 import { Suite, oncePerDialect, type OwnContext } from './rule.js';
-import { errorOf, eventOf, expectCode, idsOf, plain, range, saying, textsOf } from './tools.js';
+import { errorOf, eventOf, expectCode, faulty, idsOf, plain, range, saying, textsOf } from './tools.js';
 
 export const codecSuite = new Suite();
 
@@ -300,6 +301,63 @@ codecSuite.own('M1', 'a key is waited for without a connection and without a loc
   const rows = await query(`select event_id from adk_events where app_name = ? and event_id = 'inside'`, [`${app} 2`]);
   expect(rows).toHaveLength(1);
 });
+
+codecSuite.own(
+  'M1',
+  'a call that reads has no connection while it decodes, and sends no statement twice',
+  async (context) => {
+    const { orm, app } = context;
+    const sent: string[] = [];
+    const own = faulty(orm.em, { before: async (text) => void sent.push(text) });
+    const way = ormConnectionOf(own);
+    const reserve = way.reserve.bind(way);
+    let reserved = 0;
+    way.reserve = async () => {
+      const { release, ...connection } = await reserve();
+      reserved++;
+      const releasing = () => {
+        reserved--;
+        release();
+      };
+      return { ...connection, release: releasing };
+    };
+    const atWork: number[] = [];
+    const reversed = (data: Uint8Array) => Uint8Array.from(data).reverse();
+    const reversing = (decode: Codec['decode']): Codec => ({
+      name: 'reversed',
+      encode: (data) => ({ data: reversed(data) }),
+      decode: (encoded, ...rest) => {
+        atWork.push(reserved);
+        return decode(encoded, ...rest);
+      },
+    });
+    const atOnce = reversing(({ data }) => reversed(data));
+    const session = await three(serviceOf(context, { codec: atOnce }), app);
+    const [key, config] = [keyOf(session), { afterTimestamp: 1 }];
+    const sentBy = async (codec: Codec) => {
+      const service = new MikroOrmSessionService(own, { codec });
+      const log = new EventLog(own, { codec });
+      sent.length = atWork.length = 0;
+      const found = [
+        await service.getSession(key),
+        await service.getSession({ ...key, config }),
+        await service.listSessions({ appName: app }),
+        await service.getUserState(key),
+        await read(log.since(0, { appName: app })),
+        await read(log.complete().since(0, { appName: app })),
+        await read(log.session(key).since(0)),
+      ];
+      expect(atWork.length).toBeGreaterThan(20);
+      expect(new Set(atWork)).toEqual(new Set([0]));
+      return { found: plain(found), sent: sent.toSorted() };
+    };
+    // The first reading gives positions.
+    await sentBy(atOnce);
+    const first = await sentBy(atOnce);
+    expect(textsOf(first.found[0] as unknown as Session)).toEqual([SECRET, SECRET, SECRET]);
+    expect(await sentBy(reversing(async ({ data }) => reversed(data)))).toEqual(first);
+  },
+);
 
 codecSuite.own('M1', 'a key function that fails is no damage, and nothing is written', async (context) => {
   const { orm, app } = context;

@@ -4,7 +4,7 @@ import type { Failure } from '../../model/failures.js';
 import { TextCodec } from '../../model/codec.js';
 import { callHost } from '../../model/host-callbacks.js';
 import type { MaybePromise } from '../../model/maybe-promise.js';
-import { PLAIN, StoredTexts, TextsAwaited } from '../../model/stored-texts.js';
+import { PLAIN, StoredTexts, TextsAwaited, type Undecoded } from '../../model/stored-texts.js';
 import type { ErrorContext } from '../../model/options.js';
 import { onAbort } from '../../model/signals.js';
 import { Aborted, type AttemptConnection, type TransactionHooks } from './connection.js';
@@ -182,6 +182,11 @@ export class Database {
   async run<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
     const texts = this.#texts();
     return this.#tried((_, signal) => this.#once(work, texts, signal), options);
+  }
+
+  /** Runs statements that read texts, as `run` does. They are decoded when the connection has been given back. @throws CodecError. */
+  async read<T>(work: (sql: Sql) => Promise<Undecoded<T>>, options?: AttemptOptions): Promise<T> {
+    return this.code(await this.run(work, options));
   }
 
   /** Runs `work` in a transaction: in one of its own, or in a savepoint of the host's, so that its failure leaves the host's whole. */

@@ -1,4 +1,5 @@
 import type { SessionKey } from '../../model/keys.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
@@ -14,7 +15,12 @@ import { originIn, type OriginRow } from './state-store.js';
 import { conditions, type LogColumns, type LogRange } from './log-columns.js';
 
 /** A change as the log reads it. */
-export interface LoggedChange {
+export interface LoggedChange extends StoredLogChange {
+  data: string | null;
+}
+
+/** The same as it is stored. */
+export interface StoredLogChange {
   /** Ids are empty where the change is not of one session. */
   session: SessionKey;
   id: number;
@@ -27,57 +33,50 @@ export interface LoggedChange {
   position: number;
   /** Its number among the changes. */
   number: number;
-  data: string | null;
+  /** Of the session, empty if it is gone. */
+  origin: string;
+  text: string | null;
 }
 
 /** What a reader of the complete log reads in addition to events. */
 export class CompleteLogStore {
-  readonly #plain: ReturnType<typeof texts>;
-  readonly #withOrigin: ReturnType<typeof texts>;
+  readonly #text: ReturnType<typeof texts>;
 
   constructor(tables: Tables) {
-    this.#plain = texts(tables, "''");
-    this.#withOrigin = texts(tables, originOf(tables, 'c'));
-  }
-
-  /** What is encoded is bound to the origin of its session. */
-  #text({ texts }: Sql) {
-    return texts.codec.isNone ? this.#plain : this.#withOrigin;
+    this.#text = texts(tables);
   }
 
   /** The changes after one number, up to and including another. */
-  async changes(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<LoggedChange[]> {
+  async changes(sql: Sql, { after, upTo, limit }: LogRange, columns: LogColumns): Promise<StoredLogChange[]> {
     const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
-    const text = `${this.#text(sql).selectChanges}${where} order by number limit ?`;
+    const text = `${this.#text.selectChanges}${where} order by number limit ?`;
     const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
-    return sql.texts.all(() =>
-      rows.map((row) => {
-        const session = sessionKeyOf(row);
-        const change = {
-          kind: row.kind,
-          seq: numberOf(row.seq),
-          eventSeq: optionalNumberOf(row.event_seq) ?? null,
-        };
-        const known = { ...session, origin: originIn(row) };
-        return {
-          session,
-          id: numberOf(row.change_id),
-          ...change,
-          firstSeq: optionalNumberOf(row.first_seq) ?? null,
-          position: numberOf(row.position),
-          number: numberOf(row.number),
-          data: decodedData(sql.texts, known, change, optionalTextOf(row.data)),
-        };
-      }),
-    );
+    return rows.map((row) => ({
+      session: sessionKeyOf(row),
+      id: numberOf(row.change_id),
+      kind: row.kind,
+      seq: numberOf(row.seq),
+      eventSeq: optionalNumberOf(row.event_seq) ?? null,
+      firstSeq: optionalNumberOf(row.first_seq) ?? null,
+      position: numberOf(row.position),
+      number: numberOf(row.number),
+      origin: originIn(row),
+      text: optionalTextOf(row.data),
+    }));
   }
 
   /** @returns the number of the last change in front of the event with a position. */
   async changeBefore(sql: Sql, position: number): Promise<number> {
     if (position === 0) return 0;
-    const [row] = await sql.all<{ number: number | string }>(this.#plain.selectChangeBefore, [position]);
+    const [row] = await sql.all<{ number: number | string }>(this.#text.selectChangeBefore, [position]);
     return row ? numberOf(row.number) : 0;
   }
+}
+
+/** For what is `Undecoded`. */
+export function loggedChangeOf(texts: StoredTexts, change: StoredLogChange): LoggedChange {
+  const { session, origin, text } = change;
+  return { ...change, data: decodedData(texts, { ...session, origin }, change, text) };
 }
 
 interface ChangeRow extends SessionKeyRow, OriginRow {
@@ -91,9 +90,9 @@ interface ChangeRow extends SessionKeyRow, OriginRow {
   data: string | null;
 }
 
-/** @param origin what is selected as the origin of the session. */
-function texts({ sessions, changes, select }: Tables, origin: string) {
-  const changed = `select change_id, ${SESSION_COLUMNS}, ${origin} as origin, kind, seq, event_seq, position, number,
+function texts(tables: Tables) {
+  const { sessions, changes, select } = tables;
+  const changed = `select change_id, ${SESSION_COLUMNS}, ${originOf(tables, 'c')} as origin, kind, seq, event_seq, position, number,
     ${select.data} as data, (select s.first_seq from ${sessions} as s where ${isSameSession('s', 'c')}) as first_seq`;
   return {
     selectChanges: `${changed} from ${changes} as c where number > ? and number <= ?`,

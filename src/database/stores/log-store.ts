@@ -1,4 +1,5 @@
 import { ofEvent, type Undecodable } from '../../model/codec.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { historyText, type CompleteLogPosition, type LogBoundary, type LogPosition } from '../../model/log-history.js';
 import type { Dialect } from '../dialects/dialect.js';
@@ -14,7 +15,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
-import { booleanOf, numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
+import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import type { EventParts } from '../dialects/event-parts.js';
 import { conditions, type LogColumns, type LogRange } from './log-columns.js';
 import { CHANGE, EPOCH, POSITION, endsIn, selectNewestWriters, type CounterRow } from './log-counters.js';
@@ -29,6 +30,18 @@ export interface LoggedEvent {
   json: string | null | undefined;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
+}
+
+/** The same as it is stored. */
+export interface StoredLogEvent {
+  session: SessionKey;
+  seq: number;
+  position: number | null;
+  id: string;
+  /** Of the session. */
+  origin: string;
+  /** As `json` of `LoggedEvent`. */
+  text: string | null | undefined;
 }
 
 /** Events of one session, by their numbers. */
@@ -54,19 +67,12 @@ export class LogStore {
   readonly #tables: Tables;
   readonly #parts: EventParts;
   readonly #text: ReturnType<typeof texts>;
-  readonly #withContext: ReturnType<typeof texts>;
 
   constructor(dialect: Dialect, tables: Tables, parts: EventParts) {
     this.#dialect = dialect;
     this.#tables = tables;
     this.#parts = parts;
     this.#text = texts(tables);
-    this.#withContext = texts(tables, `, event_id, ${originOf(tables, 'e')} as origin`);
-  }
-
-  /** What is encoded is bound to the id of its event and to the origin of its session. */
-  #texts({ texts }: Sql) {
-    return texts.codec.isNone ? this.#text : this.#withContext;
   }
 
   /** What notifications of commits are called; undefined where the database has none. */
@@ -126,13 +132,13 @@ export class LogStore {
   }
 
   /** Events of all sessions, in the order of their positions; those of soft-deleted sessions without their contents. */
-  async events(sql: Sql, range: LogRange, columns: LogColumns): Promise<LoggedEvent[]> {
-    return this.#eventsOfAll(sql, this.#texts(sql).selectEvents, range, columns);
+  async events(sql: Sql, range: LogRange, columns: LogColumns): Promise<StoredLogEvent[]> {
+    return this.#eventsOfAll(sql, this.#text.selectEvents, range, columns);
   }
 
   /** The same with the contents of soft-deleted sessions: in the complete log a change says that a session was deleted. */
-  async eventsWithSoftDeleted(sql: Sql, range: LogRange, columns: LogColumns): Promise<LoggedEvent[]> {
-    return this.#eventsOfAll(sql, this.#texts(sql).selectAllEvents, range, columns);
+  async eventsWithSoftDeleted(sql: Sql, range: LogRange, columns: LogColumns): Promise<StoredLogEvent[]> {
+    return this.#eventsOfAll(sql, this.#text.selectAllEvents, range, columns);
   }
 
   #eventsOfAll(
@@ -140,14 +146,14 @@ export class LogStore {
     select: string,
     { after, upTo, limit }: LogRange,
     columns: LogColumns,
-  ): Promise<LoggedEvent[]> {
+  ): Promise<StoredLogEvent[]> {
     const { where, values } = conditions(columns);
-    return this.#loggedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
+    return this.#storedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
   }
 
   /** @returns one event; undefined when it is gone. */
-  async event(sql: Sql, session: SessionKey, seq: number): Promise<LoggedEvent | undefined> {
-    const [event] = await this.#loggedEvents(sql, this.#texts(sql).selectEvent, [...sessionValues(session), seq]);
+  async event(sql: Sql, session: SessionKey, seq: number): Promise<StoredLogEvent | undefined> {
+    const [event] = await this.#storedEvents(sql, this.#text.selectEvent, [...sessionValues(session), seq]);
     return event;
   }
 
@@ -156,9 +162,9 @@ export class LogStore {
     sql: Sql,
     session: SessionKey,
     { incarnation, after, upTo, limit, afterTimestamp }: SessionLogRange,
-  ): Promise<LoggedEvent[]> {
+  ): Promise<StoredLogEvent[]> {
     const { where, values } = conditions({ afterTimestamp });
-    return this.#loggedEvents(sql, `${this.#texts(sql).selectSessionEvents}${where} order by seq limit ?`, [
+    return this.#storedEvents(sql, `${this.#text.selectSessionEvents}${where} order by seq limit ?`, [
       ...sessionValues(session),
       after,
       upTo,
@@ -169,52 +175,61 @@ export class LogStore {
     ]);
   }
 
-  async #loggedEvents(sql: Sql, text: string, values: readonly unknown[]): Promise<LoggedEvent[]> {
-    const events: LoggedEvent[] = [];
-    const rows = await sql.all<EventRow>(text, values);
-    for (const row of rows) {
+  async #storedEvents(sql: Sql, select: string, values: readonly unknown[]): Promise<StoredLogEvent[]> {
+    const events: StoredLogEvent[] = [];
+    for (const row of await sql.all<EventRow>(select, values)) {
       const session = sessionKeyOf(row);
       const seq = numberOf(row.seq);
-      // There is none in the log of one session.
-      const isSoftDeleted = row.is_deleted !== undefined && row.is_deleted !== null && booleanOf(row.is_deleted);
-      const json = isSoftDeleted
+      const origin = optionalTextOf(row.origin) ?? '';
+      const isSoftDeleted = row.origin === SOFT_DELETED;
+      const text = isSoftDeleted
         ? undefined
         : (optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq)));
-      events.push({ session, seq, position: optionalNumberOf(row.position) ?? null, json });
-    }
-    return sql.texts.all(() => {
-      events.forEach((event, i) => {
-        const { session, json: text } = event;
-        const row = rows[i];
-        if (typeof text !== 'string' || !row) return;
-        const json = sql.texts.decode(text, () => {
-          const origin = optionalTextOf(row.origin ?? null) ?? '';
-          return ofEvent({ ...session, origin }, textOf(row.event_id ?? ''));
-        });
-        if (typeof json === 'string') event.json = json;
-        else Object.assign(event, { json: null, undecodable: json });
+      events.push({
+        session,
+        seq,
+        position: optionalNumberOf(row.position) ?? null,
+        id: textOf(row.event_id),
+        origin,
+        text,
       });
-      return events;
-    });
+    }
+    return events;
   }
 }
+
+export const loggedEventsOf =
+  (stored: readonly StoredLogEvent[]): Undecoded<LoggedEvent[]> =>
+  (texts) =>
+    stored.map((event) => loggedEventOf(texts, event));
+
+export function loggedEventOf(
+  texts: StoredTexts,
+  { session, seq, position, id, origin, text }: StoredLogEvent,
+): LoggedEvent {
+  const event = { session, seq, position };
+  if (typeof text !== 'string') return { ...event, json: text };
+  const json = texts.decode(text, () => ofEvent({ ...session, origin }, id));
+  return typeof json === 'string' ? { ...event, json } : { ...event, json: null, undecodable: json };
+}
+
+/** In place of the origin of a session that is soft-deleted. */
+const SOFT_DELETED = 'soft-deleted, longer than any origin can be';
 
 interface EventRow extends SessionKeyRow {
   seq: number;
   position: number | string | null;
   data: string | null;
-  /** Whether the session is soft-deleted; not selected in the log of one session, where it is not needed. */
-  is_deleted?: number | string | null;
-  /** These two are not selected without a codec. */
-  event_id?: string;
-  origin?: string | null;
+  event_id: string;
+  /** What is encoded is bound to it. Null where the session is gone. */
+  origin: string | null;
 }
 
-/** @param more what else is selected of an event. */
-function texts(tables: Tables, more = '') {
+function texts(tables: Tables) {
   const { sessions, events, changes, counters, select } = tables;
   const counter = `select name, value from ${counters} where name = ?`;
-  const logged = `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data${more} from ${events} as e`;
+  const logged = `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
+    ${originOf(tables, 'e')} as origin from ${events} as e`;
   // Ordered, so that it is read from the index: while much had no position PostgreSQL took statistics by which `exists` would
   // find it sooner in the table, and reads all of the table where nothing is pending.
   const firstOf = (table: string, column: string, next: string) =>
@@ -226,9 +241,9 @@ function texts(tables: Tables, more = '') {
       union all select '${PENDING}', case when ${firstOf(events, 'position', 'seq')} is not null or
       ${firstOf(changes, 'number', 'change_id')} is not null then 1 else 0 end`,
     // Selected, not filtered: as a condition it makes servers read the whole log, or all sessions, for one batch.
-    selectEvents: `select position, ${SESSION_COLUMNS}, seq, ${select.data} as data${more},
-      (select case when s.status = 'active' then 0 else 1 end from ${sessions} as s
-        where ${isSameSession('s', 'e')}) as is_deleted
+    selectEvents: `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
+      (select case when s.status = 'active' then s.origin else '${SOFT_DELETED}' end from ${sessions} as s
+        where ${isSameSession('s', 'e')}) as origin
       from ${events} as e where position > ? and position <= ?`,
     selectAllEvents: `${logged} where position > ? and position <= ?`,
     selectEvent: `${logged} where ${SESSION_WHERE} and seq = ?`,

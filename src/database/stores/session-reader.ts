@@ -1,6 +1,6 @@
 import { ofEvent, type KnownSession, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import { gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
@@ -27,7 +27,6 @@ export interface EventContent {
   json: string | undefined;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
-  /** Its id; empty where there is no codec, and it need not be known. */
   id: string;
 }
 
@@ -46,6 +45,8 @@ interface ReadSession extends SessionHead, ReadEvents {
   state: StateValue[];
 }
 
+type UndecodedSession = Undecoded<ReadSession | undefined>;
+
 /** More than any session has events; PostgreSQL takes no larger number where it expects one of a session's. */
 const MOST = 2 ** 31 - 1;
 
@@ -54,28 +55,21 @@ const MOST = 2 ** 31 - 1;
  * D8).
  */
 export class SessionReader {
-  readonly #plain: ReturnType<typeof statementsOf>;
-  readonly #withIds: ReturnType<typeof statementsOf>;
+  readonly #statements: ReturnType<typeof statementsOf>;
 
   constructor(dialect: Dialect, tables: Tables) {
-    this.#plain = statementsOf(dialect, tables, "''");
-    this.#withIds = statementsOf(dialect, tables, 'event_id');
-  }
-
-  /** What is encoded is bound to the id of its event. */
-  #statements({ texts }: Sql) {
-    return texts.codec.isNone ? this.#plain : this.#withIds;
+    this.#statements = statementsOf(dialect, tables);
   }
 
   /**
-   * Reads a session with all of its events, or the newest so many.
+   * Reads a session with all of its events, or the newest n.
    *
-   * @returns undefined when there is no such session.
+   * @returns what gives undefined if there is no such session.
    */
-  async read(sql: Sql, session: SessionKey, newest = MOST): Promise<ReadSession | undefined> {
+  async read(sql: Sql, session: SessionKey, newest = MOST): Promise<UndecodedSession> {
     const most = Math.min(newest, MOST);
-    const found = sorted(sql, session, await sql.all<Row>(...this.#statements(sql).newest(session, most)));
-    return found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most));
+    const found = sorted(await sql.all<Row>(...this.#statements.newest(session, most)));
+    return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most)));
   }
 
   /**
@@ -83,31 +77,30 @@ export class SessionReader {
    * early, since an agent began the session or a trim cut a turn, they begin with the first turn among them; without any turn,
    * they are the newest so many.
    */
-  async readTurns(sql: Sql, session: SessionKey, newest: number): Promise<ReadSession | undefined> {
-    const rows = await sql.all<Row>(...this.#statements(sql).turns(session, Math.min(newest, MOST)));
-    const found = sorted(sql, session, rows);
+  async readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
+    const rows = await sql.all<Row>(...this.#statements.turns(session, Math.min(newest, MOST)));
+    const found = sorted(rows);
     const [event] = rows.filter(({ kind }) => kind === 'event') as EventRow[];
     const first = event ? numberOf(event.first_seq) : found ? found.head.lastSeq - newest + 1 : 0;
-    return found && withGaps(found, Math.max(found.head.firstSeq, first) - 1);
+    return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq, first) - 1));
   }
 
   /** Reads a session with its events after a number. */
-  async readAfter(sql: Sql, session: SessionKey, seq: number): Promise<ReadSession | undefined> {
-    const found = sorted(sql, session, await sql.all<Row>(...this.#statements(sql).after(session, seq)));
-    return found && withGaps(found, Math.max(found.head.firstSeq - 1, seq));
+  async readAfter(sql: Sql, session: SessionKey, seq: number): Promise<UndecodedSession> {
+    const found = sorted(await sql.all<Row>(...this.#statements.after(session, seq)));
+    return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, seq)));
   }
 
-  /** Reads a session with its events later than a time in ms, or the newest so many of those. */
-  async readSince(sql: Sql, session: SessionKey, time: number, newest?: number): Promise<ReadSession | undefined> {
-    const { since, newestSince, whole } = this.#statements(sql);
+  /** Reads a session with its events later than a time in ms, or the newest n of those. */
+  async readSince(sql: Sql, session: SessionKey, time: number, newest?: number): Promise<UndecodedSession> {
+    const { since, newestSince, whole } = this.#statements;
     const statement = newest === undefined ? since(session, time) : newestSince(session, time, newest);
-    const found = sorted(sql, session, await sql.all<Row>(...statement));
-    if (!found) return undefined;
-    const read = sinceTime(found, newest);
-    if (read) return read;
+    const found = sorted(await sql.all<Row>(...statement));
+    const read = found && sinceTime(found, newest);
+    if (!found || read) return decoding(session, read);
     // Something is missing or in parts: what is needed then is read with all the rest, as of one moment.
-    const all = sorted(sql, session, await sql.all<Row>(...whole(session, time)));
-    return all && wholeSinceTime(all, newest);
+    const all = sorted(await sql.all<Row>(...whole(session, time)));
+    return decoding(session, all && wholeSinceTime(all, newest));
   }
 }
 
@@ -127,7 +120,7 @@ type Row = { seq: number | string } & (
 
 interface EventRow {
   kind: 'event';
-  /** The id of the event; empty without a codec. */
+  /** The id of the event. */
   state_key: string;
   /** Null where the event is in parts, is not asked for, or has lost its content. */
   value: string | null;
@@ -139,24 +132,42 @@ interface EventRow {
   follows?: boolean | number;
 }
 
-interface FoundEvent extends EventContent {
+interface FoundEvent {
+  seq: number;
+  id: string;
+  /** As it is stored; undefined as `json` of `EventContent`. */
+  text: string | undefined;
   isLater: boolean;
   follows: boolean;
 }
 
 interface Found {
   head: SessionHead;
-  state: StateValue[];
+  state: StateRow[];
   /** In order. */
   events: FoundEvent[];
 }
 
-/** A union has no order. @returns undefined without the session's row. */
-function sorted({ texts }: Sql, key: SessionKey, rows: readonly Row[]): Found | undefined {
-  const head = headIn(rows);
-  if (!head) return undefined;
+/** A session as it is stored, with those of its events that were asked for. */
+interface Asked extends Found {
+  missing: SeqRange[];
+  uncounted: FoundEvent[];
+}
+
+function decoding(key: SessionKey, asked: Asked | undefined): UndecodedSession {
+  if (!asked) return () => undefined;
+  const { head, state, events, missing, uncounted } = asked;
   const session = { ...key, origin: head.origin };
-  return texts.all(() => decoded(texts, session, head, rows));
+  return (texts) => {
+    const content = ({ seq, id, text }: FoundEvent) => ({ seq, id, ...contentOf(texts, session, id, text) });
+    return {
+      ...head,
+      state: state.map((row) => stateValueOf(texts, session, row)),
+      events: events.map(content),
+      missing,
+      uncounted: uncounted.map(content),
+    };
+  };
 }
 
 function headIn(rows: readonly Row[]): SessionHead | undefined {
@@ -172,16 +183,19 @@ function headIn(rows: readonly Row[]): SessionHead | undefined {
   );
 }
 
-function decoded(texts: StoredTexts, session: KnownSession, head: SessionHead, rows: readonly Row[]): Found {
-  const state: StateValue[] = [];
+/** A union has no order. @returns undefined without the session's row. */
+function sorted(rows: readonly Row[]): Found | undefined {
+  const head = headIn(rows);
+  if (!head) return undefined;
+  const state: StateRow[] = [];
   const events: FoundEvent[] = [];
   const parts = new Map<number, string[]>();
   for (const row of rows) {
     const seq = numberOf(row.seq);
     if (row.kind === 'event') {
-      const id = textOf(row.state_key);
-      const content = contentOf(texts, session, id, optionalTextOf(row.value) ?? undefined);
-      events.push({ seq, id, ...content, isLater: booleanOf(row.is_later ?? 1), follows: booleanOf(row.follows ?? 1) });
+      const text = optionalTextOf(row.value) ?? undefined;
+      const [isLater, follows] = [booleanOf(row.is_later ?? 1), booleanOf(row.follows ?? 1)];
+      events.push({ seq, id: textOf(row.state_key), text, isLater, follows });
     } else if (row.kind === 'head') {
       continue;
     } else if (row.kind === 'part') {
@@ -189,13 +203,10 @@ function decoded(texts: StoredTexts, session: KnownSession, head: SessionHead, r
       parts.set(seq, ofEvent);
       ofEvent[numberOf(row.first_seq)] = textOf(row.value);
     } else {
-      state.push(stateValueOf(texts, session, row));
+      state.push(row);
     }
   }
-  for (const event of parts.size > 0 ? events : []) {
-    const text = joined(parts.get(event.seq));
-    if (text !== undefined && event.json === undefined) Object.assign(event, contentOf(texts, session, event.id, text));
-  }
+  for (const event of parts.size > 0 ? events : []) event.text ??= joined(parts.get(event.seq));
   return { head, state, events: events.sort((a, b) => a.seq - b.seq) };
 }
 
@@ -217,16 +228,16 @@ function joined(parts: readonly string[] | undefined): string | undefined {
 }
 
 /** @param first the number before the first event that was asked for. */
-function withGaps({ head, state, events }: Found, first: number): ReadSession {
+function withGaps({ head, state, events }: Found, first: number): Asked {
   const { lastSeq } = head;
   const counted = events.filter(({ seq }) => seq <= lastSeq);
   const numbers = counted.map(({ seq }) => seq);
   const missing = gapsIn(numbers, first, lastSeq);
-  return { ...head, state, events: counted, missing, uncounted: events.slice(counted.length) };
+  return { head, state, events: counted, missing, uncounted: events.slice(counted.length) };
 }
 
 /** @returns undefined where more rows are needed to know what is missing, or what an event has in it. */
-function sinceTime({ head, state, events }: Found, newest: number | undefined): ReadSession | undefined {
+function sinceTime({ head, state, events }: Found, newest: number | undefined): Asked | undefined {
   const { firstSeq, lastSeq } = head;
   // The last event may be there twice, for its time and for its number.
   const once = events.filter(({ seq }, i) => seq >= firstSeq && seq !== events[i - 1]?.seq);
@@ -234,8 +245,8 @@ function sinceTime({ head, state, events }: Found, newest: number | undefined): 
   const later = once.filter(({ isLater }) => isLater);
   const isWhole =
     (last ? last.seq === lastSeq : firstSeq > lastSeq) &&
-    later.every(({ seq, json, follows }) => json !== undefined && (follows || seq === firstSeq));
-  return isWhole ? { ...head, state, events: newestOf(later, newest), missing: [], uncounted: [] } : undefined;
+    later.every(({ seq, text, follows }) => text !== undefined && (follows || seq === firstSeq));
+  return isWhole ? { head, state, events: newestOf(later, newest), missing: [], uncounted: [] } : undefined;
 }
 
 /**
@@ -244,7 +255,7 @@ function sinceTime({ head, state, events }: Found, newest: number | undefined): 
  *
  * @param found with all of the session's rows.
  */
-function wholeSinceTime({ head, state, events }: Found, newest: number | undefined): ReadSession {
+function wholeSinceTime({ head, state, events }: Found, newest: number | undefined): Asked {
   const { firstSeq, lastSeq } = head;
   const counted = events.filter(({ seq }) => seq <= lastSeq);
   const asked = newestOf(
@@ -255,7 +266,7 @@ function wholeSinceTime({ head, state, events }: Found, newest: number | undefin
   const behindGaps = new Set(asked.slice(asked.length === newest ? 1 : 0).map(({ seq }) => seq));
   behindGaps.add(lastSeq + 1);
   const missing = gapsIn(numbers, firstSeq - 1, lastSeq).filter(({ to }) => behindGaps.has(to + 1));
-  return { ...head, state, events: asked, missing, uncounted: events.slice(counted.length) };
+  return { head, state, events: asked, missing, uncounted: events.slice(counted.length) };
 }
 
 function newestOf(events: readonly FoundEvent[], newest: number | undefined): FoundEvent[] {
@@ -294,8 +305,7 @@ function firstOfTurns({ sessions, events }: Tables) {
 /** A statement and its values. */
 type Bound = [text: string, values: unknown[]];
 
-/** @param id what is selected as the id of an event. */
-function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
+function statementsOf({ sql, limits }: Dialect, tables: Tables) {
   const { sessions, events, eventParts, select } = tables;
   /** Takes `ofHeadAndState`. @param flags further columns, which only events have. */
   const headAndState = (flags: readonly string[] = []) =>
@@ -329,7 +339,7 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
 
   const byNumber = (isAsked: (alias: string) => string) => {
     const text =
-      `${headAndState()} union all select 'event', ${id}, ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
+      `${headAndState()} union all select 'event', event_id, ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
       partsOf(isAsked('p'));
     return (session: SessionKey, number: number): Bound => {
       const values = [number, number, ...sessionValues(session)];
@@ -343,7 +353,7 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
   const fromTurn = (table: string, alias: string) =>
     `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
   const turns =
-    `${headAndState()} union all select 'event', ${id}, ${select.data}, seq, first, 0 ${fromTurn(events, 'e')}` +
+    `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0 ${fromTurn(events, 'e')}` +
     (limits ? ` union all select 'part', '', text, seq, part, 0 ${fromTurn(eventParts, 'p')}` : '');
 
   // The column has no sign on MariaDB, which computes this also where no row is found.
@@ -351,7 +361,7 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables, id: string) {
   const FLAGS = ['is_later', 'follows'];
   /** Takes the time twice, the values of the conditions, and those of the session. */
   const flagged = (conditions: string, join?: typeof plainJoin) =>
-    `select 'event' as kind, ${id} as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
+    `select 'event' as kind, event_id as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
       0 as updated, case when timestamp > ? then 1 else 0 end as is_later,
       case when exists (select 1 from ${events} as previous where ${isSameEvent('previous', 'e', before)})
         then 1 else 0 end as follows

@@ -1,6 +1,6 @@
 import { ofState, type KnownSession, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { Dialect } from '../dialects/dialect.js';
 import { MOST_ROWS, packets, type SessionRows } from '../dialects/session-rows.js';
@@ -54,9 +54,9 @@ export class StateStore {
   }
 
   /** @returns the state of one scope, without that of the others. */
-  async read(sql: Sql, session: SessionKey, scope: 'user' | 'app'): Promise<StateValue[]> {
+  async read(sql: Sql, session: SessionKey, scope: 'user' | 'app'): Promise<Undecoded<StateValue[]>> {
     const rows = await sql.all<StateRow>(this.#text.select[scope], ownerValues(session, scope));
-    return sql.texts.all(() => rows.map((row) => stateValueOf(sql.texts, { ...session, origin: '' }, row)));
+    return (texts) => rows.map((row) => stateValueOf(texts, { ...session, origin: '' }, row));
   }
 
   /**
@@ -69,9 +69,8 @@ export class StateStore {
     { appName, userId }: { appName: string; userId: string | undefined },
     sessions: readonly { userId: string; id: string; origin: string }[],
     all: boolean,
-  ): Promise<Map<string, StateValue[]>> {
-    const states = new Map<string, StateValue[]>();
-    if (sessions.length === 0) return states;
+  ): Promise<Undecoded<Map<string, StateValue[]>>> {
+    if (sessions.length === 0) return () => new Map();
     // What else is found is left out by `ownerKey`.
     const namesNone = all || sessions.length > MOST_ROWS;
 
@@ -91,7 +90,8 @@ export class StateStore {
       [...owner, ...users, ...ids, ...owner, ...users, appName],
     );
     const origins = new Map(sessions.map(({ userId, id, origin }) => [ownerKey(userId, id), origin]));
-    return sql.texts.all(() => {
+    return (texts) => {
+      const states = new Map<string, StateValue[]>();
       for (const row of rows) {
         const [user, sessionId] = [textOf(row.user_id), textOf(row.session_id)];
         const key = ownerKey(user, sessionId);
@@ -99,13 +99,13 @@ export class StateStore {
         // Of a session that is not listed.
         if (row.kind === 'session' && origin === undefined) continue;
         const owner = { appName, userId: user, sessionId, origin: origin ?? '' };
-        const value = stateValueOf(sql.texts, owner, row);
+        const value = stateValueOf(texts, owner, row);
         const values = states.get(key);
         if (values) values.push(value);
         else states.set(key, [value]);
       }
       return states;
-    });
+    };
   }
 
   /**
@@ -114,8 +114,8 @@ export class StateStore {
    *
    * @returns each value with its owner, named the same way.
    */
-  async ofOwners(sql: Sql, owners: readonly SessionKey[]): Promise<OwnedValue[]> {
-    if (owners.length === 0) return [];
+  async ofOwners(sql: Sql, owners: readonly SessionKey[]): Promise<Undecoded<OwnedValue[]>> {
+    if (owners.length === 0) return () => [];
     const { value } = this.#tables.select;
     const selects: string[] = [];
     const values: unknown[] = [];
@@ -134,27 +134,26 @@ export class StateStore {
       );
       const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
       selects.push(
-        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${this.#origin(sql, scope)} as origin from ${stateTable(this.#tables, scope)} as state where ${where}`,
+        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${this.#origin(scope)} as origin from ${stateTable(this.#tables, scope)} as state where ${where}`,
       );
       values.push(...[...distinct.values()].flat());
     }
     const rows = await sql.all<StateRow & SessionKeyRow & OriginRow>(selects.join(' union all '), values);
-    return sql.texts.all(() =>
+    return (texts) =>
       rows.map((row) => {
         const owner = sessionKeyOf(row);
-        return { ...stateValueOf(sql.texts, { ...owner, origin: originIn(row) }, row), owner };
-      }),
-    );
+        return { ...stateValueOf(texts, { ...owner, origin: originIn(row) }, row), owner };
+      });
   }
 
   /** What is encoded is bound to the origin of its session. */
-  #origin({ texts }: Sql, scope: Scope): string {
-    return scope === 'session' && !texts.codec.isNone ? originOf(this.#tables, 'state') : "''";
+  #origin(scope: Scope): string {
+    return scope === 'session' ? originOf(this.#tables, 'state') : "''";
   }
 
   /** @returns the state of one scope by key, each value with the event that wrote it. */
   async written(sql: Sql, session: SessionKey, scope: Scope): Promise<StateEntry[]> {
-    const text = this.#text.selectWritten(scope, this.#origin(sql, scope));
+    const text = this.#text.selectWritten(scope, this.#origin(scope));
     const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, ownerValues(session, scope));
     return sql.texts.all(() =>
       rows.map((row) => {
@@ -206,7 +205,7 @@ export function ownerKey(userId: string, sessionId: string): string {
   return `${userId}\0${sessionId}`;
 }
 
-/** Within `texts.all`. */
+/** For what is `Undecoded`. */
 export function stateValueOf(
   texts: StoredTexts,
   owner: KnownSession,
