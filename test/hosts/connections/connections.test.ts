@@ -71,8 +71,9 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
     });
 
     afterAll(async () => {
-      await server.close();
+      // First: where the other one could not be opened, it would stay open.
       await orm.close(true);
+      await server.close();
       await database.drop();
       jest.restoreAllMocks();
     });
