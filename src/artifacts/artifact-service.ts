@@ -26,6 +26,7 @@ import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js'
 import type { MaybePromise } from '../model/maybe-promise.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import { newVersion, type Part } from './artifact-content.js';
+import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
 import { ArtifactStore, Damaged, type ArtifactKey, type StoredVersion } from './artifact-store.js';
 
 /** One version of an artifact, as its session has it. */
@@ -77,9 +78,6 @@ const checkRequest = {
   file: object<DeleteArtifactRequest>(file, 'filename'),
   session: object<ListArtifactKeysRequest>(session),
 };
-
-/** What ADK names files of the user with. They are stored without it, as keys of state are. */
-const USER_PREFIX = 'user:';
 
 /**
  * The artifacts of ADK in the host's own database: each version is saved whole or not at all, and numbered under a lock.
@@ -156,7 +154,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async listArtifactKeys(request: ListArtifactKeysRequest): Promise<string[]> {
     const key = checkedSessionKey(checkRequest.session(request, 'The request of listArtifactKeys'));
     const { ofSession, ofUser } = await this.#read('listArtifactKeys', key, (sql) => this.#store.names(sql, key));
-    return [...ofSession, ...ofUser.map((name) => USER_PREFIX + name)];
+    return [...ofSession, ...ofUser.map(nameOfUsers)];
   }
 
   /** Deletes all versions of an artifact. One that is not there is no error. */
@@ -225,10 +223,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 /** @throws InvalidKeyError for names that cannot be a row's key on every database. */
 function keyOf({ filename, ...given }: DeleteArtifactRequest): ArtifactKey {
   const { appName, userId, sessionId } = given;
-  const isOfUser = filename.startsWith(USER_PREFIX);
-  const stored = isOfUser ? filename.slice(USER_PREFIX.length) : filename;
+  const stored = storedName(filename);
   checkKeys({ appName, userId, sessionId, filename: stored });
-  return { appName, userId, sessionId: isOfUser ? '' : sessionId, filename: stored };
+  return { appName, userId, sessionId: isOfUser(filename) ? '' : sessionId, filename: stored };
 }
 
 const sessionOf = ({ appName, userId, sessionId }: SessionKey): SessionKey => ({ appName, userId, sessionId });
@@ -241,8 +238,6 @@ function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T
 
 /** Reaches no model: it is an address within this database alone (contract P13). */
 function uriOf({ appName, userId, sessionId, filename, version }: ArtifactAddress): string {
-  const isOfUser = filename.startsWith(USER_PREFIX);
-  const name = isOfUser ? filename.slice(USER_PREFIX.length) : filename;
-  const owner = ['apps', appName, 'users', userId, ...(isOfUser ? [] : ['sessions', sessionId])];
-  return `artifact://${[...owner, 'artifacts', name, 'versions', String(version)].map(encodeURIComponent).join('/')}`;
+  const owner = ['apps', appName, 'users', userId, ...(isOfUser(filename) ? [] : ['sessions', sessionId])];
+  return `artifact://${[...owner, 'artifacts', storedName(filename), 'versions', String(version)].map(encodeURIComponent).join('/')}`;
 }

@@ -1,11 +1,15 @@
+import type { Event } from '@google/adk';
 import type { Sql } from '../database/sql/sql.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
-import { ARTIFACT_COLUMNS, SESSION_WHERE, sessionValues, type Tables } from '../database/sql/tables.js';
+import { ARTIFACT_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../database/sql/tables.js';
 import type { Stores } from '../database/stores/stores.js';
 import { Undecodable, ofArtifact } from '../model/codec.js';
 import { decode } from '../model/event-codec.js';
 import { isRecord } from '../model/objects.js';
-import type { SessionKey } from '../model/keys.js';
+import { DamagedArtifactError } from '../model/errors.js';
+import { isKey, type SessionKey } from '../model/keys.js';
+import type { StoredTexts } from '../model/stored-texts.js';
+import { isOfUser } from './artifact-name.js';
 import { partOf, type ArtifactInfo, type NewVersion, type Part } from './artifact-content.js';
 
 /** Names an artifact as it is stored: one of the user has no session, and no `user:`. */
@@ -26,6 +30,23 @@ export interface StoredVersion {
 export class Damaged {
   constructor(readonly what: string) {}
 }
+
+const CHANGED = new Damaged('a part of its content is missing, or was changed');
+
+/** A version with its content, decoded. */
+interface Content {
+  info: ArtifactInfo;
+  parts: readonly Buffer[];
+}
+
+/** A version as it is stored. */
+interface EncodedVersion {
+  info: string;
+  parts: readonly Uint8Array[];
+}
+
+/** Versions by the names of their artifacts. */
+type NamedVersions = ReadonlyMap<string, ReadonlySet<number>>;
 
 /** The column does not take a larger one. */
 const MAX_VERSION = 2 ** 31 - 1;
@@ -58,15 +79,53 @@ export class ArtifactStore {
     const values = valuesOf(key);
     const version = await dialect.operations.nextVersion(sql, tables.artifacts, values, dialect.sql.now);
     // What is encoded is bound to the number.
-    const { info, parts } = sql.texts.codec.isNone ? given : sql.texts.all(() => encoded(sql, key, version, given));
+    const { info, parts } = sql.texts.codec.isNone
+      ? given
+      : sql.texts.all(() => encoded(sql.texts, key, version, given));
     await dialect.limits?.refuseTooLarge(sql, info);
-    const [only, ...more] = parts;
-    const isInRow = more.length === 0;
-    await sql.run(this.#text.insertVersion, [...values, version, info, isInRow ? (only ?? null) : null]);
-    if (!isInRow)
-      for (const [part, data] of parts.entries())
-        await sql.run(this.#text.insertPart, [...values, version, part, data]);
+    await this.#insert(sql, this.#text.insertVersion, [...values, version], { info, parts });
     return version;
+  }
+
+  /** @param id the values of the version's primary key. */
+  async #insert(sql: Sql, text: string, id: unknown[], { info, parts }: EncodedVersion, ...time: number[]) {
+    const isInRow = parts.length < 2;
+    await sql.run(text, [...id, info, isInRow ? (parts[0] ?? null) : null, ...time]);
+    if (!isInRow) for (const [part, data] of parts.entries()) await sql.run(this.#text.insertPart, [...id, part, data]);
+  }
+
+  /**
+   * Copies versions of a session's artifacts into a new session, where they keep their numbers.
+   *
+   * @param named the versions of each artifact; those that are not there are left out.
+   * @throws DamagedArtifactError where a version has to be decoded, and cannot be.
+   */
+  async copy(sql: Sql, from: SessionKey, to: SessionKey, named: NamedVersions): Promise<void> {
+    if (named.size === 0) return;
+    // While there was no session of this id, somebody may have saved artifacts under it.
+    await sql.run(this.#text.deleteOfSession, sessionValues(to));
+    for (const [filename, versions] of named) {
+      const source = { ...from, filename };
+      const list = `(${placeholders(versions.size)})`;
+      const values = [...sessionValues(to), ...valuesOf(source), ...versions];
+      const { affectedRows } = await sql.run(this.#text.copyArtifact(list), values);
+      if (affectedRows === 0) continue;
+      if (sql.texts.codec.isNone) {
+        for (const copy of this.#text.copyVersions) await sql.run(copy(list), values);
+      } else for (const version of versions) await this.#copyDecoded(sql, source, { ...to, filename }, version);
+    }
+  }
+
+  /** What is encoded is bound to its session. */
+  async #copyDecoded(sql: Sql, from: ArtifactKey, to: ArtifactKey, version: number): Promise<void> {
+    const row = await this.#row(sql, this.#text.withData, from, version);
+    if (!row) return;
+    const { info, createTime } = this.#stored(sql, from, row);
+    const content = info instanceof Damaged ? info : await this.#contentOf(sql, from, version, info, row.data);
+    if (content instanceof Damaged) throw new DamagedArtifactError(from.filename, version, content.what);
+    const { texts } = sql;
+    const copied = texts.all(() => encoded(texts, to, version, withEncoding(content)));
+    await this.#insert(sql, this.#text.insertVersionAt, [...valuesOf(to), version], copied, createTime);
   }
 
   /**
@@ -82,7 +141,8 @@ export class ArtifactStore {
       const row = await this.#row(sql, this.#text.withData, key, version);
       if (!row) return undefined;
       const { info, version: found } = this.#stored(sql, key, row);
-      const part = info instanceof Damaged ? info : await this.#partOf(sql, key, found, info, row.data);
+      const content = info instanceof Damaged ? info : await this.#contentOf(sql, key, found, info, row.data);
+      const part = content instanceof Damaged ? content : (partOf(content.info, content.parts) ?? CHANGED);
       if (!(part instanceof Damaged)) return { version: found, part };
       // Between two statements somebody may have deleted it, and saved another one.
       const again = await this.#row(sql, this.#text.one, key, found);
@@ -90,13 +150,14 @@ export class ArtifactStore {
     }
   }
 
-  async #partOf(
+  /** @param data of the version's row. */
+  async #contentOf(
     sql: Sql,
     key: ArtifactKey,
     version: number,
     info: ArtifactInfo,
     data: unknown,
-  ): Promise<Part | Damaged> {
+  ): Promise<Content | Damaged> {
     const stored = data === null ? await this.#parts(sql, key, version) : [bytesOf(data)];
     const known = { ...key, origin: '' };
     const { texts } = sql;
@@ -108,8 +169,7 @@ export class ArtifactStore {
       : stored;
     const undecodable = parts.find((each) => each instanceof Undecodable);
     if (undecodable) return new Damaged(`its content is ${undecodable.encoding}`);
-    const bytes = parts.map((each) => bytesOf(each));
-    return partOf(info, bytes) ?? new Damaged('a part of its content is missing, or was changed');
+    return { info, parts: parts.map((each) => bytesOf(each)) };
   }
 
   async #parts(sql: Sql, key: ArtifactKey, version: number): Promise<Buffer[]> {
@@ -182,6 +242,23 @@ export class ArtifactStore {
 
 const isVersion = (version: number) => Number.isInteger(version) && version >= 0 && version <= MAX_VERSION;
 
+/** @returns the versions of a session's own artifacts that its events name. */
+export function versionsNamedBy(events: readonly Event[]): NamedVersions {
+  const named = new Map<string, Set<number>>();
+  for (const { actions } of events)
+    for (const [filename, version] of Object.entries(actions?.artifactDelta ?? {})) {
+      if (isOfUser(filename) || !isKey('filename', filename) || !isVersion(version)) continue;
+      named.set(filename, (named.get(filename) ?? new Set()).add(version));
+    }
+  return named;
+}
+
+/** A version as a codec is to encode it. */
+const withEncoding = ({ info, parts }: Content): NewVersion => ({
+  info: JSON.stringify({ ...info, ...(info.content && { content: { ...info.content, isEncoded: true } }) }),
+  parts,
+});
+
 const valuesOf = ({ appName, userId, sessionId, filename }: ArtifactKey) => [appName, userId, sessionId, filename];
 
 function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
@@ -193,7 +270,7 @@ function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
 }
 
 /** Within `texts.all`. */
-function encoded({ texts }: Sql, key: ArtifactKey, version: number, { info, parts }: NewVersion) {
+function encoded(texts: StoredTexts, key: ArtifactKey, version: number, { info, parts }: NewVersion): EncodedVersion {
   const known = { ...key, origin: '' };
   return {
     info: texts.encode(info, () => ofArtifact(known, version, 'info')),
@@ -217,14 +294,22 @@ interface OneVersion {
 
 function texts(now: string, { artifacts, artifactVersions, artifactParts, select }: Tables) {
   const where = `${SESSION_WHERE} and filename = ?`;
+  const insertVersion = `insert into ${artifactVersions} (${ARTIFACT_COLUMNS}, version, info, data, create_time)
+    values (?, ?, ?, ?, ?, ?, ?,`;
+  const copy =
+    (into: string, selected: string, from: string, columns = selected) =>
+    (versions: string) =>
+      `insert into ${into} (${ARTIFACT_COLUMNS}, ${columns})
+      select ?, ?, ?, filename, ${selected} from ${from} where ${where} and version in ${versions}`;
+  const copyArtifact = copy(artifacts, 'max(version), max(create_time)', artifactVersions, 'last_version, update_time');
   const ofUser = `from ${artifacts} where app_name = ? and user_id = ?`;
   const selectVersion = (columns: string): OneVersion => {
     const from = `select version, ${select.info} as info, create_time${columns} from ${artifactVersions} where ${where}`;
     return { of: `${from} and version = ?`, newest: `${from} order by version desc limit 1` };
   };
   return {
-    insertVersion: `insert into ${artifactVersions} (${ARTIFACT_COLUMNS}, version, info, data, create_time)
-      values (?, ?, ?, ?, ?, ?, ?, ${now})`,
+    insertVersion: `${insertVersion} ${now})`,
+    insertVersionAt: `${insertVersion} ?)`,
     insertPart: `insert into ${artifactParts} (${ARTIFACT_COLUMNS}, version, part, data) values (?, ?, ?, ?, ?, ?, ?)`,
     withData: selectVersion(`, ${select.bytes} as data`),
     one: selectVersion(''),
@@ -234,6 +319,12 @@ function texts(now: string, { artifacts, artifactVersions, artifactParts, select
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')
       order by filename`,
     delete: `delete from ${artifacts} where ${where}`,
+    deleteOfSession: `delete from ${artifacts} where ${SESSION_WHERE}`,
+    copyArtifact: (versions: string) => `${copyArtifact(versions)} group by filename`,
+    copyVersions: [
+      copy(artifactVersions, 'version, info, data, create_time', artifactVersions),
+      copy(artifactParts, 'version, part, data', artifactParts),
+    ],
     ofUser: `select session_id, filename ${ofUser} order by session_id, filename limit ?`,
     countOfUser: `select count(*) as total ${ofUser}`,
   };

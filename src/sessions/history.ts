@@ -1,6 +1,7 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
+import { ArtifactStore, versionsNamedBy } from '../artifacts/artifact-store.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
 import { stateText } from '../database/stores/change-store.js';
@@ -111,7 +112,7 @@ async function fork(
   { source, key, point, incarnation }: NewHistory & { source: SessionKey },
 ): Promise<void> {
   if (!(await stores.sessions.lockAsRead(sql, source))) throw new SessionNotFoundError(source.sessionId);
-  const { seq, firstSeq, texts, state, created, left } = await readPast(sql, stores, source, point);
+  const { seq, firstSeq, events, texts, state, created, left } = await readPast(sql, stores, source, point);
   // The id may be that of a soft-deleted session (contract K3).
   await stores.sessions.deleteSoftDeleted(sql, key);
   const head = {
@@ -126,6 +127,7 @@ async function fork(
   // What is encoded is bound to its session.
   if (sql.texts.codec.isNone) await stores.events.copy(sql, source, key, seq);
   else await stores.events.insert(sql, session, head.firstSeq, texts);
+  await ArtifactStore.of(stores).copy(sql, source, key, versionsNamedBy(events));
   await stores.state.set(sql, session, { session: state, user: [], app: [] });
   await stores.changes.record(sql, {
     session,

@@ -190,8 +190,8 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Makes a session of another one's past (contract K4): the events up to a point, with their ids and numbers, and the state
-   * of its own that the session had then. State of user and app is shared and stays as it is; so does the session itself.
+   * Makes a session of another one's past (contract K4): the events up to a point, with their ids and numbers, the
+   * versions of artifacts that they name, and the state of its own that the session had then. State of user and app is shared and stays as it is; so does the session itself.
    *
    * @param point.at the number of the last event to copy, 0 for none; or
    * @param point.beforeInvocationId copy what comes before this invocation. Without both everything is copied.

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import {
   createEvent,
+  createEventActions,
   FunctionTool,
   LOAD_ARTIFACTS,
   LlmAgent,
@@ -711,3 +712,39 @@ artifactSuite.own(
     expect(await maintenance.eraseUser({ ...of, appName: `${context.app}2` })).toMatchObject({ artifacts: 1 });
   },
 );
+
+for (const [how, options] of [
+  ['', {}],
+  [', encoded for it', { codec: encrypting(true) }],
+] as [string, MikroOrmArtifactServiceOptions][])
+  artifactSuite.own('P12', `a fork has the versions that its events name${how}`, async ({ orm, app }) => {
+    const { artifactService, sessionService } = adkServices(orm.em, options);
+    const key = { appName: app, userId: 'alice', sessionId: 's' };
+    const session = await sessionService.createSession(key);
+    const save = (filename: string, artifact: Part) => artifactService.saveArtifact({ ...key, filename, artifact });
+    const parts = [text('zero'), png(randomBytes(LARGE)), text('two'), text('three')];
+    for (const part of parts) await save('f', part);
+    await save('unnamed', text('x'));
+    await save('user:f', text("the user's"));
+    const deltas: Record<string, number>[] = [{ f: 0 }, { f: 1, 'user:f': 0, gone: 5, '\0': 0 }, { f: 3 }];
+    const naming = (artifactDelta: Record<string, number>) =>
+      createEvent({ author: 'a', actions: createEventActions({ artifactDelta }) });
+    await sessionService.appendEvents({ session, events: deltas.map(naming) });
+
+    // Somebody has saved under the id before.
+    const as = 'forked';
+    await artifactService.saveArtifact({ ...key, sessionId: as, filename: 'f', artifact: text('no') });
+    await sessionService.forkSession(key, { at: 2, as });
+    const file = { ...key, sessionId: as, filename: 'f' };
+    expect(await artifactService.listArtifactKeys({ ...key, sessionId: as })).toEqual(['f', 'user:f']);
+    expect(await artifactService.listVersions(file)).toEqual([0, 1]);
+    for (const version of [0, 1])
+      expect(await artifactService.loadArtifact({ ...file, version })).toEqual(parts[version]);
+    const { canonicalUri: _, ...about } = (await artifactService.getArtifactVersion(file))!;
+    expect(await artifactService.getArtifactVersion({ ...file, sessionId: 's', version: 1 })).toMatchObject(about);
+    expect(await artifactService.saveArtifact({ ...file, artifact: text('next') })).toBe(2);
+
+    // Nothing of the fork is the session's.
+    await sessionService.deleteSession(key);
+    expect(await artifactService.loadArtifact({ ...file, version: 1 })).toEqual(parts[1]);
+  });
