@@ -3,7 +3,7 @@ import { eventData } from './event-data.js';
 import { checkedTime, stateObject, type ForeignKind } from './foreign-rows.js';
 
 /**
- * `DatabaseSessionService` of `@google/adk` 2.0 to 2.2 (core/src/sessions/db/schema.ts). The event's JSON has its time in
+ * `DatabaseSessionService` of `@google/adk` 2.0, and in its repository (core/src/sessions/db/schema.ts). The event's JSON has its time in
  * ms; the column of 2.0 has whole seconds on MySQL.
  *
  * @param em of the source: on MySQL and MariaDB times are local ones, and its config says of which zone.
