@@ -185,7 +185,8 @@ export class Repair {
     for (const { seq } of found.events) {
       const raw = await this.#stores.repair.rawEvent(sql, this.#key, seq);
       if (!raw) continue;
-      const current = await this.#stores.events.find(sql, this.#key, raw.eventId, { isLocked: true });
+      const found = await this.#stores.events.find(sql, this.#key, raw.eventId, { isLocked: true });
+      const current = found && sql.texts.decoded(found.content);
       refuseUnknown(current?.undecodable);
       if (!decodeEvent(current?.json)) unreadable.set(seq, raw);
     }

@@ -206,7 +206,7 @@ export class Appender {
     this.#refuseBesideTransaction(handle);
     const tentative = tentativeOf(handle);
     if (!tentative || tentative.transaction === this.#database.joined?.current) return;
-    const areStored = await this.#database.run((sql) => this.#stores.events.hasAll(sql, key, tentative.events));
+    const areStored = await this.#database.read((sql) => this.#stores.events.hasAll(sql, key, tentative.events));
     setTentative(handle, undefined);
     if (areStored) return;
     setRevision(handle, UNKNOWN, revisionOf(handle)?.seq ?? 0);

@@ -62,7 +62,8 @@ export class LockedAppend {
     // What a try of this call has stored is not refused for what came after it (contract O1).
     const stored = events.map((event) => event.stored);
     const isDone =
-      this.#outcome.lostAnswer !== undefined && (await table.hasAll(sql, this.#session, stored, { isLocked: true }));
+      this.#outcome.lostAnswer !== undefined &&
+      sql.texts.decoded(await table.hasAll(sql, this.#session, stored, { isLocked: true }));
     if (!isDone) await this.#calls.leases.check(sql, this.#session);
 
     const highest = await table.highestSeq(sql, this.#session, head);
@@ -112,8 +113,9 @@ export class LockedAppend {
     event: EventWrite,
   ): Promise<EventContent | undefined> {
     const { stored, state } = event;
-    const existing = await this.#stores.events.find(sql, this.#session, stored.id, { isLocked: true });
-    if (existing) {
+    const found = await this.#stores.events.find(sql, this.#session, stored.id, { isLocked: true });
+    if (found) {
+      const existing = sql.texts.decoded(found.content);
       const isOthers = this.#met.has(stored.id) && this.#met.get(stored.id) !== existing.json;
       // A try of this call may have replaced it, and somebody else after that: not to be undone.
       if (isOthers && existing.json !== stored.json && this.#outcome.lostAnswer !== undefined)

@@ -1,7 +1,7 @@
 import { ofEvent, type KnownSession } from '../../model/codec.js';
 import { decode } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
 import type { EventParts, UnderLock } from '../dialects/event-parts.js';
 import type { SessionRows } from '../dialects/session-rows.js';
@@ -10,7 +10,7 @@ import { SESSION_COLUMNS, SESSION_WHERE, originOf, sessionValues, type Tables } 
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
-import { encodedState, originIn } from './state-store.js';
+import { encodedState, originIn, type OriginRow } from './state-store.js';
 
 /** The statements of a session's events. */
 export class EventStore {
@@ -73,30 +73,38 @@ export class EventStore {
 
   /**
    * @param options.isLocked whether the caller holds the session's lock.
-   * @returns the number and content of a stored event.
+   * @returns the number of a stored event, and its content.
    */
   async find(
     sql: Sql,
     session: SessionKey,
     eventId: string,
     options: UnderLock = {},
-  ): Promise<EventContent | undefined> {
-    const { selectOne } = sql.texts.codec.isNone ? this.#text : this.#text.withOrigin;
-    const text = options.isLocked ? selectOne + this.#text.underLock : selectOne;
-    const [row] = await eventRows(sql, text, [...sessionValues(session), eventId]);
+  ): Promise<{ seq: number; content: Undecoded<EventContent> } | undefined> {
+    const { selectOne, underLock } = this.#text;
+    const text = options.isLocked ? selectOne + underLock : selectOne;
+    const [row] = await sql.all<EventRow>(text, [...sessionValues(session), eventId]);
     if (!row) return undefined;
-    const content = row.data ?? (await this.#parts.read(sql, session, row.seq, options)) ?? undefined;
+    const seq = numberOf(row.seq);
+    const stored = optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq, options)) ?? undefined;
     const known = { ...session, origin: originIn(row) };
-    return sql.texts.all(() => ({ seq: row.seq, id: eventId, ...contentOf(sql.texts, known, eventId, content) }));
+    return { seq, content: (texts) => ({ seq, id: eventId, ...contentOf(texts, known, eventId, stored) }) };
   }
 
   /** Whether all of these events are stored, as they are. */
-  async hasAll(sql: Sql, session: SessionKey, events: readonly StoredEvent[], options?: UnderLock): Promise<boolean> {
+  async hasAll(
+    sql: Sql,
+    session: SessionKey,
+    events: readonly StoredEvent[],
+    options?: UnderLock,
+  ): Promise<Undecoded<boolean>> {
+    const found: { json: string; content: Undecoded<EventContent> }[] = [];
     for (const { id, json } of events) {
       const stored = await this.find(sql, session, id, options);
-      if (stored?.json !== json) return false;
+      if (!stored) return () => false;
+      found.push({ json, content: stored.content });
     }
-    return true;
+    return (texts) => found.every(({ json, content }) => content(texts).json === json);
   }
 
   /** @returns the keys of events' deltas that lost to earlier events (contract A8), by the numbers of the events. */
@@ -147,21 +155,10 @@ export function encodedBatch(texts: StoredTexts, batch: AppendBatch, origin: str
   }));
 }
 
-interface EventRow {
+interface EventRow extends OriginRow {
   seq: number;
   /** Null where the event is in parts. */
   data: string | null;
-  /** Without a codec it is not selected. */
-  origin: string | null;
-}
-
-async function eventRows(sql: Sql, text: string, values: readonly unknown[]): Promise<EventRow[]> {
-  const rows = await sql.all<Omit<EventRow, 'origin'> & Partial<EventRow>>(text, values);
-  return rows.map((row) => ({
-    seq: numberOf(row.seq),
-    data: optionalTextOf(row.data),
-    origin: row.origin ?? null,
-  }));
 }
 
 function texts({ sql }: Dialect, tables: Tables) {
@@ -169,14 +166,10 @@ function texts({ sql }: Dialect, tables: Tables) {
   const copy = (table: string, columns: string) =>
     `insert into ${table} (${SESSION_COLUMNS}, ${columns})
       select ?, ?, ?, ${columns} from ${table} where ${SESSION_WHERE} and seq <= ?`;
-  const event = `seq, ${select.data} as data`;
   return {
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
-    selectOne: `select ${event} from ${events} where ${SESSION_WHERE} and event_id = ?`,
-    withOrigin: {
-      selectOne: `select ${event}, ${originOf(tables, 'e')} as origin
-        from ${events} as e where ${SESSION_WHERE} and event_id = ?`,
-    },
+    selectOne: `select seq, ${select.data} as data, ${originOf(tables, 'e')} as origin
+      from ${events} as e where ${SESSION_WHERE} and event_id = ?`,
     selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq >= ? and seq <= ? and superseded is not null`,
     underLock: sql.underLock,
     copy: [
