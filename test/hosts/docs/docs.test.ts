@@ -125,6 +125,8 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(fork).toMatchObject({ id: 'what-if', events: [{ author: 'support' }], state: { 'user:trial': true } });
     expect(rewound).toMatchObject({ events: [] });
   },
+  'docs/recipes.md A chat page that scrolls up': (_given, { shown }) =>
+    expect(shown).toMatchObject([{ author: 'support', toolCalls: [{ name: 'ask_user' }] }]),
   'docs/recipes.md A list of conversations, with titles': (_given, { page, following }) => {
     expect(page).toMatchObject({
       sessions: [{ title: 'Refund of order 17', labels: { team: 'billing' }, eventCount: 1 }],
