@@ -31,14 +31,11 @@ export const adkChange = ({ named, table }: Naming) =>
         eventSeq: p.integer().fieldName('event_seq').nullable(),
         /** By the database's clock. */
         time: time('time'),
-        /** State that was set; null means what the tables hold now. */
+        /** State that was given or set; of `trimmed`, the state before the first event that is kept. Null means what the tables hold now. */
         data: optionalJson('data'),
         /** The position of the event that it follows in the log; null until a reader of the log has given it one. */
         position: p.bigint('number').fieldName('position').nullable(),
-        /**
-         * Its number among all changes: 1, 2, 3 …; positions are those of events. Null until it has a position; -1 for what is
-         * no entry of the log: what the rewriting of an event left in the session's state, which a fork or a rewind needs.
-         */
+        /** Its number among all changes: 1, 2, 3 …; positions are those of events. Null until it has a position. */
         number: p.bigint('number').fieldName('number').nullable(),
       },
       indexes: [{ name: named('changes_number'), properties: ['number', 'id'] }],

@@ -57,7 +57,7 @@ export {
   type SessionProjectionOptions,
 } from './log/session-projection.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
-export type { RepairOptions, RepairedSession, TakenEvent, TakenValue } from './maintenance/repair.js';
+export type { RepairOptions, RepairedSession, TakenChange, TakenEvent, TakenValue } from './maintenance/repair.js';
 export type {
   BatchOptions,
   EraseUserOptions,

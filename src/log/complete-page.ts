@@ -137,7 +137,7 @@ function changeOf(
     case 'deleted':
     case 'ending':
       return { ...entryPosition, change: 'deleted', soft: false, state: current.of({ ...session, sessionId: '' }) };
-    case 'hidden':
+    case 'soft-deleted':
       return { ...entryPosition, change: 'deleted', soft: true, state: {} };
     default: {
       if (firstSeq === null) return undefined;

@@ -62,7 +62,7 @@ export type LogEntry = LogEntryPosition &
 
 /**
  * Why a session differs from what its earlier entries say: an event was appended again with other content, the oldest
- * events were dropped, it was taken back to an event, restored after a soft deletion, or brought back by an import.
+ * events were dropped, it was taken back to an event, restored after a soft deletion, or written by an import.
  */
 export type ReplacedReason = 'rewritten' | 'trimmed' | 'rewound' | 'restored' | 'imported';
 
@@ -77,7 +77,7 @@ export type LogChange = LogEntryPosition &
     | {
         /** A session was created. What a reader keeps of the session is of an earlier one. */
         change: 'created';
-        /** The state it was given. Of a session that was trimmed: the state as it is now. */
+        /** The state it was given; empty if the session was trimmed, and without what did not fit: an entry `state` has it. */
         state: Record<string, unknown>;
         superseded: readonly string[];
       }

@@ -74,7 +74,11 @@ class Erasure {
       const forgotten = await write(async (sql) => {
         const count = await store.forgetUser(sql, appName, this.#userId, batches.size);
         if (count > 0 && isFirst)
-          await store.recordState(sql, { session: { appName, userId: '', sessionId: '', origin: '' }, seq: 0 });
+          await store.record(sql, {
+            session: { appName, userId: '', sessionId: '', origin: '' },
+            kind: 'state',
+            seq: 0,
+          });
         return count;
       });
       if (forgotten === 0) return;

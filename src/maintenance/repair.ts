@@ -2,6 +2,8 @@ import { createEvent } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/sql/sql.js';
+import { pastChangeOf } from '../database/stores/change-store.js';
+import { stateThen } from '../database/stores/past.js';
 import type { RawEvent, RawValue } from '../database/stores/repair-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -31,12 +33,22 @@ export interface TakenValue {
   content: Buffer;
 }
 
+/** What was recorded of the session's state, for forks and rewinds, and could not be read, byte for byte. */
+export interface TakenChange {
+  /** The state that the session was given; state that was set outside a run; the state before the first event of a trimmed session. */
+  kind: 'created' | 'state' | 'trimmed';
+  /** The number of the session's newest event at that time. */
+  seq: number;
+  content: Buffer;
+}
+
 /** What `repair` found and took out. Nothing was wrong where all lists are empty. */
 export interface RepairedSession {
   /** As `DamagedSessionError` names them. */
   damage: readonly DamagedEvents[];
   events: readonly TakenEvent[];
   stateValues: readonly TakenValue[];
+  changes: readonly TakenChange[];
 }
 
 export interface RepairOptions {
@@ -86,6 +98,7 @@ export class Repair {
   readonly #options: RepairOptions;
   readonly #events = new Map<number, RawEvent>();
   readonly #values = new Map<string, RawValue>();
+  readonly #changes: TakenChange[] = [];
   readonly #damage = new Map<string, DamagedEvents>();
 
   constructor(sql: Sql, stores: Stores, key: SessionKey, options: RepairOptions) {
@@ -115,9 +128,9 @@ export class Repair {
       this.#values.set(prefixed(scope, key), value);
       if (this.#options.dryRun) continue;
       await repair.deleteValue(sql, this.#key, scope, key);
-      const removed = [prefixed(scope, key)];
-      await changes.recordState(sql, { session, seq: head.lastSeq, set: byScope([]), removed });
+      await changes.recordState(sql, { session, seq: head.lastSeq }, byScope([]), [prefixed(scope, key)]);
     }
+    await this.#takeChanges(session);
     await this.#mendEvents(session, head, found);
     return {
       damage: [...this.#damage.values()].sort((a, b) => a.from - b.from),
@@ -126,7 +139,22 @@ export class Repair {
         key: prefixed(scope, key),
         content,
       })),
+      changes: this.#changes,
     };
+  }
+
+  /** Only forks and rewinds read them, so that nothing else has found out. */
+  async #takeChanges(session: KnownSession): Promise<void> {
+    const sql = this.#sql;
+    const { changes, repair } = this.#stores;
+    for (const { id, kind, seq, ...change } of await changes.history(sql, this.#key)) {
+      if (pastChangeOf({ id, kind, seq, ...change })) continue;
+      refuseUnknown(change.undecodable);
+      this.#changes.push({ kind, seq, content: await repair.rawChange(sql, this.#key, id) });
+      const after = kind === 'state' ? seq : 0;
+      this.#note([{ from: after, to: after }], 'change');
+      if (!this.#options.dryRun) await changes.empty(sql, session, { id, kind, seq });
+    }
   }
 
   /**
@@ -151,6 +179,9 @@ export class Repair {
     const firstGood = numbers.find((seq) => seq > behindWide && !unreadable.has(seq)) ?? newLast + 1;
     const newFirst = Math.max(head.firstSeq, firstGood);
 
+    const past = { key: this.#key, ...head, lastSeq: newLast };
+    const trimmed = newFirst !== head.firstSeq && !this.#options.dryRun;
+    const before = trimmed ? (await stateThen(sql, this.#stores, past, newFirst - 1)).state : [];
     // What can be read is taken out as well where it is in front of a wide gap.
     for (const seq of numbers.filter((seq) => seq < newFirst)) {
       const raw = unreadable.get(seq) ?? (await repair.rawEvent(sql, this.#key, seq));
@@ -161,7 +192,7 @@ export class Repair {
       this.#events.set(seq, raw);
       if (seq < newFirst || this.#options.dryRun) continue;
       await events.replace(sql, session, seq, emptyEvent(raw.timestamp, raw.eventId));
-      await changes.record(sql, { session, kind: 'rewritten', seq: lastSeq, eventSeq: seq, data: null });
+      await changes.record(sql, { session, kind: 'rewritten', seq: lastSeq, eventSeq: seq });
     }
     if (this.#options.dryRun) return;
     for (const gap of gaps.filter(({ from, to }) => from > newFirst && to <= newLast)) {
@@ -172,10 +203,19 @@ export class Repair {
     }
     if (newFirst !== head.firstSeq || newLast !== head.lastSeq)
       await repair.setBooks(sql, this.#key, newFirst, newLast);
-    if (newFirst !== head.firstSeq)
-      await changes.recordTrim(sql, session, { firstSeq: newFirst, lastSeq: newLast, state: null });
+    if (newLast < head.lastSeq) await changes.forgetAfter(sql, session, newLast);
+    if (trimmed) await changes.recordTrim(sql, session, { firstSeq: newFirst, lastSeq: newLast, state: before });
     // No event has what the lost events left in the state any more.
-    if (this.#damage.size > 0) await changes.recordState(sql, { session, seq: newLast });
+    if (this.#damage.size > 0) await this.#recordState(session, newLast);
+  }
+
+  /** Records all state that can be read. */
+  async #recordState(session: KnownSession, seq: number): Promise<void> {
+    const { state, changes } = this.#stores;
+    const stored = await state.ofOwners(this.#sql, [session]);
+    const readable = this.#sql.texts.decoded(stored).filter(({ json }) => decode(json));
+    const entries = readable.map(({ scope, key, json }) => ({ key: prefixed(scope, key), json, eventId: null }));
+    await changes.recordState(this.#sql, { session, seq }, byScope(entries));
   }
 
   /** Under the lock, which appends need that would replace an event. */

@@ -1,10 +1,7 @@
-import { loggedEventsOf } from '../database/stores/log-store.js';
 import type { Run, Sql } from '../database/sql/sql.js';
+import { stateThen } from '../database/stores/past.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
-import { decodeEvent } from '../model/event-codec.js';
-import { pastState } from '../model/past-state.js';
 import type { MaintenanceResult } from '../model/results.js';
-import { stateJson } from '../model/state.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { trimmedSession, type TrimOptions } from './options.js';
 
@@ -101,26 +98,11 @@ class FirstEvents implements Deletion {
     const firstSeq = await this.#firstKeptOf(locked, before, (work) => work(sql));
     if (firstSeq === undefined) return nothing;
     const gone = numbers.filter((seq) => seq < firstSeq);
-    const state = await this.#stateBefore(sql, locked, firstSeq);
+    // What cannot be read of these events adds nothing to it: the damage goes with them.
+    const { state } = await stateThen(sql, this.#run.stores, locked, firstSeq - 1);
     await changes.recordTrim(sql, { ...key, origin }, { firstSeq, lastSeq, state });
     await deletion.trim(sql, key, firstSeq, gone);
     const isOver = firstSeq < before || before === most;
     return { sessions: 1, events: gone.length, skipped, firstSeq, isOver };
-  }
-
-  /** The JSON that a session wrote to the state before an event; null where that is not known exactly. */
-  async #stateBefore(sql: Sql, { key, incarnation, firstSeq }: KeptSession, seq: number): Promise<string | null> {
-    const { changes, log } = this.#run.stores;
-    const history = await changes.history(sql, key);
-    if (!history.created || history.completeBefore < seq) return null;
-    const range = { incarnation, after: firstSeq - 1, upTo: seq - 1, limit: seq };
-    const stored = await log.sessionEvents(sql, key, range);
-    const events = sql.texts.decoded(loggedEventsOf(stored)).flatMap(({ seq, json }) => {
-      const event = decodeEvent(json ?? undefined);
-      return event ? [{ seq, id: event.id, delta: event.actions?.stateDelta ?? {} }] : [];
-    });
-    const before = history.changes.filter((change) => change.seq < seq);
-    const state = pastState(history.created, before, events);
-    return stateJson(Array.from(state, ([name, { json }]) => [name, json] as const));
   }
 }

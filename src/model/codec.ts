@@ -58,6 +58,9 @@ export type DecodedData = Uint8Array | 'tooLarge' | undefined;
 /** How large a text may become when it is decoded, in bytes, by default: 64 MB. */
 const MAX_DECODED_BYTES = 2 ** 26;
 
+/** A key of 255 characters has up to six bytes for each in JSON. */
+const MOST_BESIDE_VALUE = 2_000;
+
 /** A stored text that cannot be decoded. */
 export class Undecodable {
   /**
@@ -172,6 +175,11 @@ export class TextCodec {
     });
   }
 
+  /** A change has its values' keys beside them: what may be a value may be recorded. */
+  #most({ kind }: CodecContext): number {
+    return kind === 'change' ? this.maxBytes + MOST_BESIDE_VALUE : this.maxBytes;
+  }
+
   #lacking(steps: readonly Step[]): string[] {
     return this.required.filter((name) => !steps.some(({ codec }) => codec === name));
   }
@@ -183,7 +191,7 @@ export class TextCodec {
       guarded(codec, () => codec.encode(data, context)),
       (encoded) => {
         if (!encoded) return this.#encodeFrom(index + 1, data, steps, context);
-        if (data.length > this.maxBytes)
+        if (data.length > this.#most(context))
           throw new CodecError(
             `A text of ${data.length} bytes cannot be encoded: maxDecodedBytes is ${this.maxBytes}. Nothing was written.`,
           );
@@ -238,10 +246,11 @@ export class TextCodec {
     const step = steps.at(-1);
     if (!step) return data;
     const codec = this.#codecs.find(({ name }) => name === step.codec);
-    const decoded = codec && guarded(codec, () => codec.decode({ data, key: step.key }, context, this.maxBytes));
+    const most = this.#most(context);
+    const decoded = codec && guarded(codec, () => codec.decode({ data, key: step.key }, context, most));
     return after(decoded, (next) => {
       if (!next || next === 'tooLarge') return next;
-      return next.length > this.maxBytes ? 'tooLarge' : this.#decodeFrom(steps.slice(0, -1), next, context);
+      return next.length > most ? 'tooLarge' : this.#decodeFrom(steps.slice(0, -1), next, context);
     });
   }
 }

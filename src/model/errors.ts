@@ -254,9 +254,10 @@ export interface DamagedEvents {
   to: number;
   /**
    * `missing`: there is no row with this number. `unreadable`: the row's content is not an event. `uncounted`: there is a
-   * row, but its number is above the `last_seq` of the session's row.
+   * row, but its number is above the `last_seq` of the session's row. `change`: of state that was set after this event outside a run
+   * the record cannot be read, for 0 also of the state that the session began with; only forks and rewinds need it.
    */
-  problem: 'missing' | 'unreadable' | 'uncounted';
+  problem: 'missing' | 'unreadable' | 'uncounted' | 'change';
 }
 
 /** The rows of a session that are damaged; none where both lists are empty. */

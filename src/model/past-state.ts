@@ -1,57 +1,47 @@
-import { inLogOrder } from './log-order.js';
-import { isTemporary, scopeOf } from './state.js';
+import type { Event } from '@google/adk';
+import { isTemporary, scopeOf, type StateEntry } from './state.js';
 
-/** A change to a session's state that was recorded outside of events; without values that were too large to be recorded. */
-export type PastChange = { seq: number } & (
-  | { kind: 'state'; set?: Record<string, unknown>; removed: readonly string[] }
-  /** The session was taken back to event `seq`, and its own state became this. */
-  | { kind: 'rewound'; state?: Record<string, unknown> }
-);
-
-/** What an event wrote to the state. */
-export interface PastEvent {
+/** What a row of `adk_changes` says of a session's state. */
+export interface PastChange {
+  /** `created` and a trim's baseline come before all events. */
+  kind: 'created' | 'trimmed' | 'state';
+  /** The number of the event that it comes after. */
   seq: number;
-  id: string;
-  delta: Record<string, unknown>;
+  /** Keys with their prefixes. */
+  set: Record<string, unknown>;
+  removed: readonly string[];
 }
 
-/** A value of the state, and the event that wrote it; null where it was set outside a run. */
-interface PastValue {
-  json: string;
-  eventId: string | null;
+/** An event, and the keys of its delta that lost to an earlier one (contract A8). */
+export interface PastEvent {
+  seq: number;
+  event: Event;
+  superseded: readonly string[] | undefined;
 }
 
 /**
- * The state that a session's history leaves, by keys with their prefixes; of user and app what this session wrote.
+ * Replays what a session's rows say (contract K4).
  *
- * @param created the state that the session was given.
  * @param changes in the order in which they were made.
  * @param events by number.
- * @param unrecorded keys that a change set to values that were too large to be recorded.
+ * @returns the session's own state after the event `seq`.
  */
-export function pastState(
-  created: Record<string, unknown>,
-  changes: readonly PastChange[],
-  events: readonly PastEvent[],
-  unrecorded: Record<string, unknown> = {},
-): Map<string, PastValue> {
-  const state = new Map<string, PastValue>();
-  const set = (values: Record<string, unknown>, eventId: string | null) => {
-    for (const [key, value] of Object.entries(values)) {
-      if (!isTemporary(key)) state.set(key, { json: JSON.stringify(value), eventId });
+export function pastState(changes: readonly PastChange[], events: readonly PastEvent[], seq: number): StateEntry[] {
+  const steps = [
+    ...changes.map(({ kind, ...change }) => ({ ...change, eventId: null, at: kind === 'state' ? change.seq : -1 })),
+    ...events.map(({ seq, event: { id, actions }, superseded = [] }) => {
+      const delta = Object.entries(actions?.stateDelta ?? {}).filter(([key]) => !superseded.includes(key));
+      return { at: seq - 0.5, set: Object.fromEntries(delta), removed: [], eventId: id };
+    }),
+  ];
+  const state = new Map<string, StateEntry>();
+  for (const { at, set, removed, eventId } of steps.sort((a, b) => a.at - b.at)) {
+    if (at > seq) break;
+    for (const [key, value] of Object.entries(set)) {
+      if (scopeOf(key).scope !== 'session' || isTemporary(key)) continue;
+      state.set(key, { key, json: JSON.stringify(value), eventId });
     }
-  };
-  set(created, null);
-  for (const { event, change } of inLogOrder(events, changes)) {
-    if (event) {
-      set(event.delta, event.id);
-    } else if (change.kind === 'state') {
-      set(change.set ?? unrecorded, null);
-      for (const key of change.removed) state.delete(key);
-    } else {
-      for (const key of state.keys()) if (scopeOf(key).scope === 'session') state.delete(key);
-      set(change.state ?? unrecorded, null);
-    }
+    for (const key of removed) state.delete(key);
   }
-  return state;
+  return [...state.values()];
 }

@@ -4,7 +4,6 @@ import { randomUUID } from 'node:crypto';
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/sql/sql.js';
-import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { StateValue } from '../database/stores/state-store.js';
 import { SessionExistsError } from '../model/errors.js';
@@ -51,7 +50,7 @@ export async function createSession(
         if (deletesSoftDeleted) await stores.sessions.deleteSoftDeleted(sql, key);
         await stores.sessions.create(sql, key, head);
         await stores.state.set(sql, session, entries);
-        await stores.changes.record(sql, { session, kind: 'created', seq: 0, data: stateText(entries) });
+        await stores.changes.recordCreation(sql, session, entries);
         return read(sql);
       },
       { outcome },

@@ -1,4 +1,5 @@
 import type { Event } from '@google/adk';
+import { pastChangeOf, type RecordedChange } from '../database/stores/change-store.js';
 import type { ReadEvents } from '../database/stores/session-reader.js';
 import type { StateValue } from '../database/stores/state-store.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -8,6 +9,7 @@ import { decode, decodeEvent } from '../model/event-codec.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
+import type { PastChange } from '../model/past-state.js';
 import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, scopeOf, setOwn, type Scope } from '../model/state.js';
 
@@ -59,6 +61,22 @@ export function readEvents({ events, missing, uncounted }: ReadEvents): Readable
   };
 }
 
+/** @param recorded what a session's past is made of. */
+export function readChanges(recorded: readonly RecordedChange[]): Readable<PastChange[]> {
+  const value = recorded.flatMap((change) => pastChangeOf(change) ?? []);
+  const lost = recorded.filter((change) => !pastChangeOf(change));
+  const events = rangesOf(lost.map(({ kind, seq }) => (kind === 'state' ? seq : 0)));
+  const undecodable = lost.flatMap((change) => change.undecodable ?? []);
+  return {
+    value,
+    damaged: {
+      events: events.map((range) => ({ ...range, problem: 'change' })),
+      stateKeys: [],
+      encodings: encodingsOf(undecodable),
+    },
+  };
+}
+
 const encodingsOf = (undecodable: readonly Undecodable[]): string[] => [
   ...new Set(undecodable.map(({ encoding }) => encoding)),
 ];
@@ -104,9 +122,10 @@ export function damageError(key: SessionKey, ...damages: readonly Damage[]): Dam
 }
 
 const PROBLEMS = [
-  ['missing', 'missing'],
-  ['unreadable', 'not readable as an event'],
-  ['uncounted', "above the last_seq of the session's row"],
+  ['missing', 'event', 'missing'],
+  ['unreadable', 'event', 'not readable as an event'],
+  ['uncounted', 'event', "above the last_seq of the session's row"],
+  ['change', 'the change recorded after event', 'not readable'],
 ] as const;
 
 const STATE_TABLES: Record<Scope, string> = { session: 'session_states', user: 'user_states', app: 'app_states' };
@@ -115,16 +134,17 @@ const STATE_TABLES: Record<Scope, string> = { session: 'session_states', user: '
 const MAX_NAMED = 10;
 
 function messageOf(key: SessionKey, { events, stateKeys, encodings = [] }: Damage): string {
-  const found = PROBLEMS.flatMap(([problem, is]) => {
+  const found = PROBLEMS.flatMap(([problem, what, is]) => {
     const ranges = events.filter((each) => each.problem === problem);
     const numbers = ranges.map(({ from, to }) => (from === to ? String(from) : `${from}-${to}`));
-    return numbers.length > 0 ? [`event ${list(numbers)} ${is}`] : [];
+    return numbers.length > 0 ? [`${what} ${list(numbers)} ${is}`] : [];
   });
   if (stateKeys.length > 0) found.push(`state key ${list(stateKeys)} without a readable value`);
   if (encodings.length > 0) found.push(`what cannot be decoded is ${list(encodings)}`);
   const scopes = new Set(stateKeys.map((name) => scopeOf(name).scope));
   const tables = [
-    ...(events.length > 0 ? ['events'] : []),
+    ...(events.some(({ problem }) => problem !== 'change') ? ['events'] : []),
+    ...(events.some(({ problem }) => problem === 'change') ? ['changes'] : []),
     ...SCOPES.filter((scope) => scopes.has(scope)).map((scope) => STATE_TABLES[scope]),
   ];
   return (

@@ -4,16 +4,14 @@ import { randomUUID } from 'node:crypto';
 import { ArtifactStore, versionsNamedBy } from '../artifacts/artifact-store.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
-import { stateText } from '../database/stores/change-store.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
-import { decode } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
-import { pastState } from '../model/past-state.js';
-import { scopeOf, type StateEntry } from '../model/state.js';
+import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
+import type { StateEntry } from '../model/state.js';
 import { beginsTurn } from '../model/turn.js';
-import { damageError, readEvents, readState } from './damage.js';
+import { damageError, readChanges, readEvents, readState } from './damage.js';
 import { reread } from './read.js';
 import type { ForkPoint } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
@@ -34,15 +32,11 @@ interface PastSession {
   seq: number;
   firstSeq: number;
   /** The events up to there. */
-  events: Event[];
-  /** The same as they are stored, without their encoding. */
-  texts: StoredEvent[];
+  events: (PastEvent & { json: string })[];
   /** The session's own state as it was then, keys without prefix. */
   state: StateEntry[];
-  /** The state that the session was created with; undefined where a change up to `seq` was recorded without its values. */
-  created: Record<string, unknown> | undefined;
-  /** Values of `state` that a replay of `created`, changes and events up to `seq` does not give: a rewritten event left them. */
-  left: StateEntry[];
+  /** What was recorded of it up to there. */
+  changes: readonly PastChange[];
 }
 
 export async function forkSession(calls: SessionCalls, session: SessionKey, point: ForkPoint): Promise<Session> {
@@ -112,7 +106,7 @@ async function fork(
   { source, key, point, incarnation }: NewHistory & { source: SessionKey },
 ): Promise<void> {
   if (!(await stores.sessions.lockAsRead(sql, source))) throw new SessionNotFoundError(source.sessionId);
-  const { seq, firstSeq, events, texts, state, created, left } = await readPast(sql, stores, source, point);
+  const { seq, firstSeq, events, state, changes } = await readPast(sql, stores, source, point);
   // The id may be that of a soft-deleted session (contract K3).
   await stores.sessions.deleteSoftDeleted(sql, key);
   const head = {
@@ -126,21 +120,25 @@ async function fork(
   const session = { ...key, origin: incarnation };
   // What is encoded is bound to its session.
   if (sql.texts.codec.isNone) await stores.events.copy(sql, source, key, seq);
-  else await stores.events.insert(sql, session, head.firstSeq, texts);
-  await ArtifactStore.of(stores).copy(sql, source, key, versionsNamedBy(events));
+  else await stores.events.insert(sql, session, head.firstSeq, events.map(storedOf));
+  await ArtifactStore.of(stores).copy(sql, source, key, versionsNamedBy(events.map(({ event }) => event)));
   await stores.state.set(sql, session, { session: state, user: [], app: [] });
-  await stores.changes.record(sql, {
-    session,
-    kind: 'created',
-    seq: 0,
-    data: created ? JSON.stringify(created) : null,
-  });
+  const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
+  await stores.changes.record(sql, { session, kind: 'created', seq: 0, data: JSON.stringify(created) });
   await stores.changes.copyHistory(sql, source, session, seq);
-  // A rewind among them has cleared what the record of the creation held.
-  if (!created) await stores.changes.recordState(sql, { session, seq });
-  else if (left.length > 0)
-    await stores.changes.recordState(sql, { session, seq, set: { session: left, user: [], app: [] } });
+  // What no row explains since an event was rewritten.
+  const replayed = pastState(changes, events, seq);
+  const json = new Map(replayed.map((entry) => [entry.key, entry.json]));
+  const left = state.filter((entry) => json.get(entry.key) !== entry.json);
+  for (const { key: name } of state) json.delete(name);
+  if (left.length + json.size > 0)
+    await stores.changes.recordState(sql, { session, seq }, { session: left, user: [], app: [] }, [...json.keys()]);
 }
+
+const storedOf = ({ event, json, superseded }: PastSession['events'][number]): StoredEvent => ({
+  ...{ id: event.id, timestamp: event.timestamp, json, beginsTurn: beginsTurn(event) },
+  ...(superseded && { superseded: JSON.stringify(superseded) }),
+});
 
 /** Takes a session back, under its lock. */
 async function rewind(
@@ -151,82 +149,54 @@ async function rewind(
 ): Promise<void> {
   const { seq, events, state } = await readPast(sql, stores, key, point);
   if (seq === head.lastSeq) return;
-  const entries = { session: state, user: [], app: [] };
   const session = { ...key, origin: head.origin };
   await stores.events.deleteAfter(sql, key, seq);
   await stores.state.clear(sql, key);
-  await stores.state.set(sql, session, entries);
-  const lastUpdateTime = events.at(-1)?.timestamp ?? head.lastUpdateTime;
+  await stores.state.set(sql, session, { session: state, user: [], app: [] });
+  const lastUpdateTime = events.at(-1)?.event.timestamp ?? head.lastUpdateTime;
   await stores.sessions.rewind(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
-  await stores.changes.forgetRewritten(sql, key, seq);
-  await stores.changes.record(sql, { session, kind: 'rewound', seq, data: stateText(entries) });
+  await stores.changes.forgetAfter(sql, key, seq);
+  await stores.changes.record(sql, { session, kind: 'rewound', seq });
 }
 
 /**
- * Reads what a session was like, under its lock or as of one moment.
+ * Reads what a session was like, under its lock or as of one moment: its past is what its rows say (contract K4).
  *
  * @throws SessionNotFoundError when there is no such session.
  * @throws InvalidArgumentError when there is no such point in its history.
- * @throws DamagedSessionError when an event up to there cannot be read, or what is damaged may say what the state was then.
+ * @throws DamagedSessionError when a row up to there cannot be read; at the last event, when any row of the session cannot.
  */
-export async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: HistoryPoint): Promise<PastSession> {
+async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: HistoryPoint): Promise<PastSession> {
   const read = sql.texts.decoded(await stores.reader.read(sql, key));
   if (!read) throw new SessionNotFoundError(key.sessionId);
-  const { value: all, damaged } = readEvents(read);
-  const own = readState(read.state.filter(({ scope }) => scope === 'session'));
   const { firstSeq, lastSeq } = read;
+  const { value: all, damaged } = readEvents(read);
   const isDamaged = (seq: number) => damaged.events.some(({ from, to }) => from <= seq && seq <= to);
-  const numbers = read.events.flatMap((event) => (isDamaged(event.seq) ? [] : [event.seq]));
-  const seq = seqAt(all, numbers, read, point);
-  const { created: given, changes, completeBefore } = await stores.changes.history(sql, key);
-  // What is recorded says what the state was then, whatever has become of later events, and of the values that are stored.
-  const isRecorded = seq < lastSeq && given !== undefined && seq < completeBefore;
-  const needed = { ...damaged, events: damaged.events.filter(({ from }) => from <= seq) };
-  const error = isRecorded ? damageError(key, needed) : damageError(key, damaged, own.damaged);
+  const stored = read.events.filter(({ seq }) => !isDamaged(seq));
+  const seq = seqAt(
+    all,
+    stored.map((event) => event.seq),
+    read,
+    point,
+  );
+  const isNow = seq === lastSeq;
+  const recorded = (await stores.changes.history(sql, key)).filter(
+    (change) => change.seq <= seq || isNow || change.kind === 'trimmed',
+  );
+  const { value: changes, damaged: lost } = readChanges(recorded);
+  const needed = { ...damaged, events: damaged.events.filter(({ from }) => from <= seq || isNow) };
+  const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];
+  const error = damageError(key, needed, lost, ...own);
   if (error) throw error;
 
-  const events = all.slice(0, seq - firstSeq + 1);
-  const texts = events.map((event, i) => {
-    const { id, timestamp } = event;
-    return { id, timestamp, json: read.events[i]?.json ?? '', beginsTurn: beginsTurn(event) };
+  const superseded = await stores.events.superseded(sql, key, { from: firstSeq, upTo: seq });
+  const events = all.slice(0, seq - firstSeq + 1).map((event, i) => {
+    const seq = firstSeq + i;
+    return { seq, event, json: stored[i]?.json ?? '', superseded: superseded.get(seq) };
   });
-  const written = (await stores.state.written(sql, key, 'session')).filter(({ json }) => decode(json));
-  const ids = new Set(all.map(({ id }) => id));
-  // A session that is older than the record of changes was given what no event of it has written.
-  const initial = given ?? valuesOf(written.filter(({ eventId }) => eventId === null || !ids.has(eventId)));
-  const created = seq < completeBefore ? initial : undefined;
-  if (seq === lastSeq) return { seq, firstSeq, events, texts, state: written, created, left: [] };
-
-  const deltas = events.map((event, i) => ({
-    seq: firstSeq + i,
-    id: event.id,
-    delta: event.actions?.stateDelta ?? {},
-  }));
-  const before = changes.filter((change) => change.seq <= seq);
-  const recorded = new Set(
-    [initial, ...changes.map((change) => (change.kind === 'state' ? change.set : change.state) ?? {})].flatMap(
-      Object.keys,
-    ),
-  );
-  const unrecorded = valuesOf(written.filter(({ key: name, eventId }) => eventId === null && !recorded.has(name)));
-  const state = new Map<string, StateEntry>();
-  for (const [name, value] of pastState(initial, before, deltas, unrecorded)) {
-    if (scopeOf(name).scope === 'session') state.set(name, { key: name, ...value });
-  }
-  // A value that one of these events, or one that was trimmed, has written and that is still stored was the value then. The
-  // replay may have another one, where two sessions' deltas competed or the event was rewritten.
-  const earlier = new Set(events.map(({ id }) => id));
-  const later = new Set(all.slice(events.length).map(({ id }) => id));
-  // The ids of events that are damaged are not known.
-  const isEarlier = (id: string) => (damaged.events.length > 0 ? earlier.has(id) : !later.has(id));
-  const kept = written.filter(({ eventId }) => eventId !== null && isEarlier(eventId));
-  const left = kept.filter(({ key: name, json }) => state.get(name)?.json !== json);
-  for (const entry of kept) state.set(entry.key, entry);
-  return { seq, firstSeq, events, texts, state: [...state.values()], created, left };
+  const state = isNow ? await stores.state.written(sql, key, 'session') : pastState(changes, events, seq);
+  return { seq, firstSeq, events, state, changes };
 }
-
-const valuesOf = (entries: readonly StateEntry[]): Record<string, unknown> =>
-  Object.fromEntries(entries.map(({ key, json }): [string, unknown] => [key, JSON.parse(json)]));
 
 /** @param numbers those of the events. @returns the number of the last event before the point. */
 function seqAt(

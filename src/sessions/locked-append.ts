@@ -5,12 +5,10 @@ import { encodedBatch, keysIn } from '../database/stores/event-store.js';
 import type { EventContent } from '../database/stores/session-reader.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { KnownSession } from '../model/codec.js';
 import { EventConflictError, SessionNotFoundError, StaleSessionError, type Damage } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
-import { byScope, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
-import { readState } from './damage.js';
+import { byScope, type StateEntry } from '../model/state.js';
 import type { Revision } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -162,10 +160,8 @@ export class LockedAppend {
     await this.#stores.events.replace(sql, session, existing.seq, content);
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     await this.#stores.state.set(sql, session, byScope(changed), { ownOnly: !isNewest || !event });
-    await this.#stores.changes.recordRewriting(sql, {
-      ...{ session, seq: lastSeq, eventSeq: existing.seq },
-      left: await this.#left(sql, session, [...Object.keys(before), ...state.map(({ key }) => key)]),
-    });
+    const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
+    await this.#stores.changes.record(sql, change);
     if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
   }
 
@@ -175,16 +171,6 @@ export class LockedAppend {
     const before = await this.#stores.events.superseded(sql, this.#session, { from: seq, upTo: seq });
     const again = keysIn(superseded).filter((key) => before.get(seq)?.includes(key));
     return again.length > 0 ? JSON.stringify(again) : undefined;
-  }
-
-  /** @returns the values of some keys in the session's own state, unless one cannot be read, and the keys that it does not have. */
-  async #left(sql: Sql, session: KnownSession, names: readonly string[]) {
-    const keys = [...new Set(names)].filter((name) => scopeOf(name).scope === 'session' && !isTemporary(name));
-    const stored = await this.#stores.state.ofKeys(sql, session, keys);
-    const found = new Set(stored.map(({ key }) => key));
-    const removed = keys.filter((key) => !found.has(key));
-    if (readState(stored).damaged.stateKeys.length > 0) return { removed };
-    return { set: byScope(stored.map(({ key, json }) => ({ key, json, eventId: null }))), removed };
   }
 
   #refuseIfStale({ incarnation }: SessionHead, isBehind: boolean): void {

@@ -43,7 +43,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
     await stores.state.remove(sql, key, removed);
     if (isEmpty) return;
     const session = { ...owner, origin };
-    await stores.changes.recordState(sql, { session, seq, set: entries, removed: remove });
+    await stores.changes.recordState(sql, { session, seq }, entries, remove);
   };
   const change = () => calls.once(operation, work);
   if (isOfSession) await calls.write(operation, key, change);

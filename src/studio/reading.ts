@@ -12,6 +12,7 @@ import {
 } from '../database/stores/browsing-store.js';
 import type { CheckedSessions } from '../database/stores/health-store.js';
 import type { StoredLease } from '../database/stores/lease-store.js';
+import { stateThen } from '../database/stores/past.js';
 import type { TransferredSession } from '../database/stores/transfer-store.js';
 import { EventLog } from '../index.js';
 import { InvalidArgumentError } from '../model/errors.js';
@@ -24,7 +25,6 @@ import { SCOPES, prefixed, type Scope, type StateEntry } from '../model/state.js
 import { readerOf } from '../operations/reader.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
 import type { StudioScope } from './guard.js';
-import { pastStateOf } from './past-state.js';
 
 /** How many rows a page of a list has. */
 export const PAGE = 50;
@@ -37,6 +37,9 @@ const CHANGES = 200;
 
 /** How many keys of each scope of the state are shown. */
 const KEYS = 200;
+
+/** How many events are read at most for the state as of one of them. */
+export const MOST_REPLAYED = 10_000;
 
 /** What is measured of a session, of its newest events where it has many. */
 export interface Size {
@@ -64,10 +67,8 @@ export interface ShownState {
   values: Record<Scope, ShownValue[]>;
   /** How many keys of each scope are not shown. */
   more: Record<Scope, number>;
-  /** Of the session's own state as of an event, the keys whose value then would take reading too much of its history. */
-  unread: readonly string[];
-  /** Whether other keys may have been removed since that event. */
-  isPartial: boolean;
+  /** Why the session's own state as of an event may be another one: too many events come before it, or a row cannot be read. */
+  lacks?: 'tooMany' | 'damaged' | undefined;
 }
 
 export interface Conversation {
@@ -187,7 +188,7 @@ export class Reading {
       const first = from <= session.firstSeq ? 0 : from;
       const changes = await browsing.changes(sql, key, { from: first, upTo, limit: CHANGES });
       const lease = await leases.current(sql, key);
-      return { session, lease, from, upTo, entries, changes: changes.filter(({ isLogged }) => isLogged) };
+      return { session, lease, from, upTo, entries, changes };
     });
     if (!read) return undefined;
     const { session } = read;
@@ -214,23 +215,27 @@ export class Reading {
   async #state(session: TransferredSession, scope: StudioScope, at: number | undefined): Promise<ShownState> {
     const { key } = session;
     const { stores } = this.database;
+    const isFar = at !== undefined && at < session.lastSeq && at - session.firstSeq >= MOST_REPLAYED;
     const past =
       at === undefined
         ? undefined
-        : await this.database.call({ operation: 'studio', key }, () =>
-            this.database.snapshot((sql) => pastStateOf(sql, stores, session, at)),
-          );
+        : isFar
+          ? { state: [], isWhole: true }
+          : await this.database.call({ operation: 'studio', key }, () =>
+              this.database.snapshot((sql) => stateThen(sql, stores, session, at)),
+            );
+    const lacks = isFar ? 'tooMany' : past?.isWhole === false ? 'damaged' : undefined;
     return this.#read(async (sql) => {
       const values: Record<Scope, ShownValue[]> = { session: [], user: [], app: [] };
       const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };
       for (const each of SCOPES) {
         const isPast = each === 'session' && past !== undefined;
-        const stored = isPast ? past.values : await stores.state.written(sql, key, each);
+        const stored = isPast ? past.state : await stores.state.written(sql, key, each);
         const entries = stored.toSorted((a, b) => (a.key < b.key ? -1 : 1)).slice(0, KEYS);
-        more[each] = stored.length - entries.length + (isPast ? past.more : 0);
+        more[each] = stored.length - entries.length;
         values[each] = await this.#withWriters(sql, key, each, entries, scope);
       }
-      return { values, more, unread: past?.unread ?? [], isPartial: past?.isPartial ?? false };
+      return { values, more, lacks };
     });
   }
 
@@ -270,7 +275,7 @@ export class Reading {
     const { browsing } = this.database.stores;
     const times = new Map<string, number>();
     const note = (changes: readonly TimedChange[]) => {
-      for (const change of changes.filter(({ isLogged }) => isLogged))
+      for (const change of changes)
         for (const name of Object.keys(stateOf(change))) times.set(name, Math.max(change.time, times.get(name) ?? 0));
     };
     if (names.length === 0) return times;
@@ -298,7 +303,7 @@ export class Reading {
 export function stateOf({ kind, data }: TimedChange): Record<string, unknown> {
   const recorded = data === null ? undefined : decode(data)?.value;
   const set = kind === 'state' && isRecord(recorded) ? recorded['set'] : recorded;
-  return isRecord(set) && (kind === 'state' || kind === 'created' || kind === 'rewound') ? set : {};
+  return isRecord(set) && (kind === 'state' || kind === 'created') ? set : {};
 }
 
 function writerOf({ session, seq, timestamp, json }: WritingEvent): ShownValue['writer'] {

@@ -1,7 +1,7 @@
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
 import type { Run, Sql } from '../database/sql/sql.js';
-import type { StateHistory } from '../database/stores/change-store.js';
+import { pastChangeOf, type RecordedChange } from '../database/stores/change-store.js';
 import { loggedEventsOf, type LoggedEvent } from '../database/stores/log-store.js';
 import type { KeptSession } from '../database/stores/walk-store.js';
 import type { Stores } from '../database/stores/stores.js';
@@ -149,11 +149,7 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
     ...(labels !== null && { labels: labelsOf(labels) }),
     ...boundIn(sql, key, origin),
     state: state.map((entry) => stateRecord(entry, key)),
-    // Left out where it does not explain the session's state: the log takes that state from the tables then, also after an
-    // import.
-    ...(history.created && isComplete(history) && { created: history.created }),
-    ...(history.encodedCreated && isComplete(history) && { encodedCreated: history.encodedCreated }),
-    ...(history.changes.length > 0 && { changes: changesOf(history, lastSeq) }),
+    ...pastOf(key, history),
   };
   const batches: Buffer[] = [];
   for (let after = firstSeq - 1; after < lastSeq;) {
@@ -201,14 +197,22 @@ async function eventContents(
   });
 }
 
-const isComplete = ({ completeBefore }: StateHistory) => completeBefore === Infinity;
-
-/** The changes; at their end one that has the log take the state from the tables, where a rewind would hide it otherwise. */
-function changesOf(history: StateHistory, seq: number): StateChangeRecord[] {
-  const { changes } = history;
-  const lastRead = changes.findLastIndex((change) => change.kind === 'state' && !change.set && !change.encoded);
-  const lastRewound = changes.findLastIndex(({ kind }) => kind === 'rewound');
-  return isComplete(history) || lastRewound <= lastRead ? changes : [...changes, { kind: 'state', seq, removed: [] }];
+/** What was recorded of a session's state, in its record. */
+function pastOf(
+  key: SessionKey,
+  history: readonly RecordedChange[],
+): Pick<SessionRecord, 'created' | 'encodedCreated' | 'changes'> {
+  const given: Pick<SessionRecord, 'created' | 'encodedCreated'> = {};
+  const changes = history.flatMap(({ kind, seq, ...change }): StateChangeRecord[] => {
+    const past = pastChangeOf({ kind, seq, ...change });
+    const encoded = change.data ?? '';
+    if (!past && !isEncoded(encoded)) refuse(key, [{ from: seq, to: seq, problem: 'change' }]);
+    const set = past ? { set: past.set } : { encoded };
+    if (kind !== 'created') return [{ kind, seq, ...set, removed: past?.removed ?? [] }];
+    Object.assign(given, past ? { created: past.set } : { encodedCreated: encoded });
+    return [];
+  });
+  return { ...given, ...(changes.length > 0 && { changes }) };
 }
 
 function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): StateRecord {

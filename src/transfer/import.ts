@@ -115,7 +115,7 @@ export class Import {
       if (fresh.length === 0) return;
       const known = { ...owner, origin: '' };
       await this.#stores.state.set(sql, known, byScope(fresh));
-      await this.#stores.changes.recordState(sql, { session: known, seq: 0 });
+      await this.#stores.changes.record(sql, { session: known, kind: 'state', seq: 0 });
     });
   }
 
@@ -160,12 +160,21 @@ export class Import {
   }
 
   /** Creates the session without its events. */
-  async #create(sql: Sql, key: KnownSession, { session }: ImportedSession): Promise<void> {
+  async #create(sql: Sql, key: KnownSession, { session, state }: ImportedSession): Promise<void> {
     const { firstSeq, lastUpdateTime, created, encodedCreated } = session;
     const head = { incarnation: randomUUID(), origin: key.origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
     await this.#stores.sessions.create(sql, key, head);
-    const data = encodedCreated ?? (created ? JSON.stringify(created) : null);
-    await this.#stores.changes.record(sql, { session: key, kind: 'created', seq: 0, data });
+    const { changes } = this.#stores;
+    if (encodedCreated !== undefined)
+      return changes.record(sql, { session: key, kind: 'created', seq: 0, data: encodedCreated });
+    const given = Object.entries(created ?? {}).map(([key, value]) => ({
+      key,
+      json: JSON.stringify(value),
+      eventId: null,
+    }));
+    // Another store's session; what an event has written comes with it. A text as it is stored is no value.
+    const unwritten = state.filter(({ json, eventId }) => eventId === null && !isEncoded(json));
+    await changes.recordCreation(sql, key, byScope(created ? given : unwritten));
   }
 
   async #setState(
@@ -183,7 +192,10 @@ export class Import {
     const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
     await state.clear(sql, key);
     await state.set(sql, key, byScope(entries));
-    await changes.recordState(sql, { session: key, seq: session.lastSeq, removed });
+    const plain = entries.filter(({ json }) => !isEncoded(json));
+    await changes.recordState(sql, { session: key, seq: session.lastSeq }, byScope(plain), removed);
+    if (plain.length < entries.length)
+      await changes.record(sql, { session: key, kind: 'imported', seq: session.lastSeq });
   }
 
   /** @returns the state that is here; of values that `entries` has encoded as it is stored, to be compared with these. */
@@ -206,12 +218,13 @@ export class Import {
   ): Promise<void> {
     const { changes } = this.#stores;
     for (const change of isFirst ? (session.changes ?? []) : []) {
-      const recorded = change.kind === 'rewound' ? change.state : { set: change.set, removed: change.removed };
-      const data = change.encoded ?? (recorded ? JSON.stringify(recorded) : null);
-      await changes.record(sql, { session: key, kind: change.kind, seq: change.seq, data });
+      const { kind, seq, set = {}, removed, encoded } = change;
+      const data = encoded ?? JSON.stringify(kind === 'state' ? { set, removed } : set);
+      await changes.record(sql, { session: key, kind, seq, data });
     }
     const isDeleted = deletedAt !== undefined;
-    if (isDeleted === wasDeleted) return;
-    await changes.record(sql, { session: key, kind: isDeleted ? 'hidden' : 'imported', seq, data: null });
+    // Of a session in which an event was rewritten no entry explains some of the state.
+    if (isFirst || (wasDeleted && !isDeleted)) await changes.record(sql, { session: key, kind: 'imported', seq });
+    if (isDeleted && !wasDeleted) await changes.record(sql, { session: key, kind: 'soft-deleted', seq });
   }
 }

@@ -36,13 +36,16 @@ export interface StateRecord {
 }
 
 /**
- * State of a session that was set outside a run, for forks and rewinding; `seq` is the number of the event before it.
- * `set` and `state` are absent where they were too large to be recorded, or in `encoded`, as a codec has stored them.
+ * What the past of a session's state is made of beside its events: `state` was set outside a run, after the event `seq`; `trimmed` is
+ * the state before the first event that is kept. `set` is absent where it is in `encoded`, as a codec has stored it.
  */
-export type StateChangeRecord = { seq: number; encoded?: string } & (
-  | { kind: 'state'; set?: Record<string, unknown>; removed: readonly string[] }
-  | { kind: 'rewound'; state?: Record<string, unknown> }
-);
+export interface StateChangeRecord {
+  kind: 'state' | 'trimmed';
+  seq: number;
+  set?: Record<string, unknown>;
+  removed: readonly string[];
+  encoded?: string;
+}
 
 /** The state of an app (`app:`). */
 export interface AppRecord {
@@ -81,7 +84,7 @@ export interface SessionRecord extends SessionKey {
   bound?: TextBinding;
   /** Its own state. */
   state: readonly StateRecord[];
-  /** The state that it was given, keys with prefixes; absent where that is not known, or does not explain `state`. */
+  /** The state that it was given, keys with prefixes; by default what no event has written. */
   created?: Record<string, unknown>;
   /** The same as a codec has stored it. */
   encodedCreated?: string;
@@ -174,18 +177,14 @@ const checkState = object<StateRecord>(
   'eventId',
 );
 const seq = seqFrom(0);
-const CHANGES = {
-  state: object<StateChangeRecord & { kind: 'state' }>(
-    { seq, kind: anything, set: aRecord, removed: strings, encoded },
-    'seq',
-    'removed',
-  ),
-  rewound: object<StateChangeRecord & { kind: 'rewound' }>({ seq, kind: anything, state: aRecord, encoded }, 'seq'),
-};
+const checkChange = object<StateChangeRecord>(
+  { seq, kind: oneOf('state', 'trimmed'), set: aRecord, removed: strings, encoded },
+  'seq',
+  'kind',
+  'removed',
+);
 /** A change holds an object of state, and that the values. */
 const RECORDED_LEVELS = MOST_LEVELS + 2;
-
-const checkKind = oneOf(...Object.keys(CHANGES));
 
 /** Which texts are taken. */
 export interface AcceptedTexts {
@@ -244,15 +243,12 @@ function checkTexts(
   if (bound && hasPlain(record)) refusePlain(name, required);
 }
 
-/** Whether some content of a record is not encoded. A change that was too large to be recorded has none. */
+/** Whether some content of a record is not encoded. */
 function hasPlain(record: AppRecord | UserRecord | SessionRecord): boolean {
   if (record.state.some((each) => each.encoded === undefined)) return true;
   if (record.type !== 'session') return false;
   const { created, changes = [] } = record;
-  return (
-    created !== undefined ||
-    changes.some((change) => (change.kind === 'state' ? change.set : change.state) !== undefined)
-  );
+  return created !== undefined || changes.some(({ set }) => set !== undefined);
 }
 
 /** Refuses a text that was stored plain although a codec is required: it may be forged, and would be trusted once encoded. */
@@ -283,8 +279,7 @@ function storable(record: TransferRecord): StorableRecord {
       if (record.firstSeq > record.lastSeq + 1) throw new InvalidArgumentError('firstSeq must be lastSeq + 1 at most.');
       if (record.created) encode(record.created, 'created', RECORDED_LEVELS);
       for (const change of record.changes ?? []) {
-        checkKind(change.kind, 'kind');
-        CHANGES[change.kind](change, 'changes');
+        checkChange(change, 'changes');
         encode(change, 'changes', RECORDED_LEVELS);
       }
       return { type, owner, state: storableState(record.state, 'session', owner), session: record };

@@ -411,6 +411,42 @@ damageSuite.own('I1', 'an event is rewritten beside a state value that is not JS
   expect((await service.rewindSession(KEY, { at: 1 })).state).toMatchObject({ ...STATE, n: 2 });
 });
 
+damageSuite.own(
+  'I1',
+  'a change that cannot be read is damage of the past behind it, and repair takes it out',
+  async ({ orm, service, create, append, fresh, query }) => {
+    const session = await create({ state: { given: 1 } });
+    const key = keyOf(session);
+    await append(session, { delta: { n: 1 } });
+    await service.updateState({ ...key, set: { outside: 1 } });
+    for (const n of [2, 3]) await append(session, { delta: { n } });
+    const maintenance = new SessionMaintenance(orm.em);
+    for (const [kind, from, fine] of [
+      ['state', 1, 0],
+      ['created', 0, undefined],
+    ] as const) {
+      await query(`update adk_changes set data = '[]' where kind = '${kind}' and ${OF_SESSION}`, valuesOf(session));
+      const { state } = await fresh(session);
+      if (fine !== undefined)
+        expect((await service.forkSession(key, { at: fine, as: `fork ${kind}` })).state).toEqual({ given: 1 });
+      for (const refused of [
+        () => service.forkSession(key, { at: 2 }),
+        () => service.rewindSession(key, { at: 2 }),
+        () => service.forkSession(key),
+        () => read(maintenance.exportSessions({ appName: key.appName })),
+      ])
+        expect(await errorOf(refused())).toMatchObject({ events: [{ from, to: from, problem: 'change' }] });
+      const repaired = await maintenance.repair(key);
+      expect(repaired.damage).toEqual([{ from, to: from, problem: 'change' }]);
+      expect(repaired.changes).toEqual([{ kind, seq: from, content: Buffer.from('[]') }]);
+      expect((await maintenance.repair(key)).damage).toEqual([]);
+      expect((await service.forkSession(key)).state).toEqual(state);
+      expect(await fresh(session)).toMatchObject({ state });
+    }
+    expect((await service.rewindSession(key, { at: 2 })).state).toEqual({ n: 2 });
+  },
+);
+
 damageSuite.own('I1', 'values of any type of JSON are state, and not damaged', async ({ create, fresh }) => {
   const state = { five: 5, nothing: null, list: [], text: 'text', no: false };
   expect((await fresh(await create({ state }))).state).toEqual(state);

@@ -1,3 +1,5 @@
+import { State, type Event } from '@google/adk';
+import { encryption } from '../../src/codecs/index.js';
 import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { expectFold, upTo } from './log-tools.js';
@@ -6,26 +8,27 @@ import { eventOf, expectCode, idsOf, range } from './tools.js';
 
 export const pastSuite = new Suite();
 
-/** A session whose state is written in every way; and what its own state was after each number. */
-async function lived({ service, create, append, fresh }: OwnContext) {
+/** A session whose state is written in every way; and what its own state was after each number, by what its rows say. */
+async function lived({ service, create, append }: OwnContext) {
   const session = await create({ state: { given: 0, n: 0, 'user:u': 0, 'app:x': 0 } });
   const key = keyOf(session);
-  const states: Record<string, unknown>[] = [];
-  const note = async () => {
-    const { state } = await fresh(session);
-    states.push(Object.fromEntries(Object.entries(state).filter(([name]) => !name.includes(':'))));
-  };
-  await note();
   for (const n of upTo(4)) {
     const event = { id: `e${n}`, timestamp: n, invocationId: `i${Math.ceil(n / 2)}` };
     const delta = { n, 'user:u': n, 'app:x': n };
     await append(session, { ...event, delta: { ...delta, [`k${n}`]: [n] } });
     if (n === 2) await service.updateState({ ...key, set: { outside: 2, given: 2 }, remove: ['k1'] });
     if (n === 3) await service.updateState({ ...key, remove: ['outside', 'never'] });
-    // Appended again with another content: `k2` and `k3` stay, and `given` is the event's now.
+    // Appended again with another content, which counts at the place of the event.
     if (n === 2 || n === 3) await append(session, { ...event, delta: { ...delta, given: `rewritten ${n}` } });
-    await note();
   }
+  const states: Record<string, unknown>[] = [
+    { given: 0, n: 0 },
+    { given: 0, n: 1, k1: [1] },
+    { given: 2, n: 2, outside: 2 },
+    { given: 'rewritten 3', n: 3 },
+    // What stands: `k2` and `k3` are left.
+    { given: 'rewritten 3', n: 4, k2: [2], k3: [3], k4: [4] },
+  ];
   return { session, key, states };
 }
 
@@ -52,6 +55,9 @@ pastSuite.own('K4', 'a fork has the events up to a number and the state as it wa
   expect(whole.state).toEqual(before.state);
   expect(await fresh(session)).toEqual(before);
   expect((await service.listSessions({ appName: app })).totalItems).toBe(12);
+  // The state that stood is in the past of the fork.
+  await append(whole, { id: 'e5', delta: { n: 5 } });
+  expect((await service.rewindSession(keyOf(whole), { at: 4 })).state).toEqual(before.state);
   await expectFold(context);
 });
 
@@ -127,21 +133,78 @@ pastSuite.own('K4', 'a trimmed session is forked and rewound as far as it goes',
   expect((await service.getSession({ ...keyOf(fork), appName: app }))?.events).toHaveLength(1);
 });
 
-pastSuite.own('K4', 'what was too large to be recorded hides nothing before it', async (context) => {
-  const { orm, service, create, append, fresh } = context;
-  const session = await create({ state: { given: 1 } });
+pastSuite.own('K4', 'what was rewound and written anew counts, also behind a trim', async (context) => {
+  const { orm, service, create, fresh, append } = context;
+  const session = await create({});
   const key = keyOf(session);
-  await append(session, { id: 'e1', delta: { n: 1 } });
-  await append(session, { id: 'e2' });
-  await service.updateState({ ...key, set: { large: 'x'.repeat(1_100_000) } });
-  await append(session, { id: 'e3', delta: { given: 3, n: 3 } });
-  const fork = await service.forkSession(key, { at: 1 });
-  await append(fork, { delta: { given: 'fork' } });
-  expect((await service.rewindSession(keyOf(fork), { at: 1 })).state).toEqual({ given: 1, n: 1 });
-  await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 2 });
-  expect((await service.rewindSession(key, { at: 1 })).state).toEqual({ given: 1, n: 1 });
-  expect((await fresh(session)).state).toEqual({ given: 1, n: 1 });
+  const set = async (...values: number[]) => {
+    for (const a of values) await append(await fresh(session), { delta: { a } });
+  };
+  await set(1, 2, 3, 4, 5, 6);
+  await service.rewindSession(key, { at: 4 });
+  await set(50);
+  await service.rewindSession(key, { at: 2 });
+  await set(30, 40, 55, 60);
+  await new SessionMaintenance(orm.em).trim({ ...key, keepLast: 4 });
+  for (const [at, a] of [2, 30, 40, 55, 60].entries())
+    expect((await service.forkSession(key, { at: at + 2 })).state).toEqual({ a });
   await expectFold(context);
+});
+
+pastSuite.own('K4', 'a key that lost to an earlier event is not in its past', async ({ service, create, append }) => {
+  const session = await create({});
+  const [older, newer] = ['older', 'newer'].map((value) => {
+    const event = eventOf();
+    new State({}, event.actions.stateDelta).set('k', value);
+    return event;
+  }) as [Event, Event];
+  await service.appendEvents({ session, events: [newer, older] });
+  await append(session, { delta: { k: 'newest' } });
+  const fork = await service.forkSession(keyOf(session), { at: 2 });
+  await append(fork, { delta: { k: 'after' } });
+  for (const { appName, userId, id: sessionId } of [session, fork])
+    expect((await service.rewindSession({ appName, userId, sessionId }, { at: 2 })).state).toEqual({ k: 'newer' });
+});
+
+pastSuite.own('K4', 'values of any size are recorded: of a creation, outside a run, and by a trim', async (context) => {
+  const { app, orm, query } = context;
+  const large = (n: number) => String(n).repeat(3_000_000);
+  const brief = (state: Record<string, unknown>) =>
+    Object.fromEntries(Object.entries(state).map(([k, v]) => [k, typeof v === 'string' ? [v[0], v.length] : v]));
+  const codecs = [[], [encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) })]];
+  for (const [i, codec] of codecs.entries()) {
+    const service = new MikroOrmSessionService(orm.em, { codec });
+    const maintenance = new SessionMaintenance(orm.em, { codec });
+    const key = { appName: app, userId: 'alice', sessionId: `s${i}` };
+    const state = { first: large(1), n: 0, second: large(2) };
+    const session = await service.createSession({ ...key, state });
+    const append = (stateDelta: Record<string, unknown>) =>
+      service.appendEvent({ session, event: eventOf({ actions: { stateDelta } }) });
+    await append({ n: 1 });
+    await service.updateState({ ...key, set: { third: large(3), fourth: large(4) }, remove: ['second'] });
+    await append({ n: 2, fourth: 'short' });
+    await append({ n: 3, first: 3, third: 3 });
+    const { second: _, ...left } = { ...state, third: large(3) };
+    const states = [state, { ...left, n: 1, fourth: large(4) }, { ...left, n: 2, fourth: 'short' }];
+    const expectPasts = async (first: number) => {
+      for (const [at, expected] of states.entries()) {
+        if (at < first) continue;
+        const { state, id } = await service.forkSession(key, { at });
+        expect([at, brief(state)]).toEqual([at, brief(expected)]);
+        await service.deleteSession({ ...key, sessionId: id });
+      }
+      const text =
+        "select kind from adk_changes where app_name = ? and kind in ('created', 'state', 'trimmed') and data is null";
+      expect(await query(text, [app])).toEqual([]);
+    };
+    await expectPasts(0);
+    for (const keepLast of [2, 1]) {
+      await maintenance.trim({ ...key, keepLast });
+      await expectPasts(3 - keepLast);
+    }
+    expect(brief((await service.rewindSession(key, { at: 2 })).state)).toEqual(brief(states[2]!));
+    if (codec.length === 0) await expectFold(context);
+  }
 });
 
 pastSuite.own('K4', 'a large event is forked', async ({ service, create, append }) => {

@@ -899,7 +899,9 @@ maintenanceSuite.own('I5', 'after repair getSession works, whatever was damaged'
     expect(idsOf((await another.getSession(keyOf(session)))!).at(-1)).toBe('e9');
     // Nothing is left to do.
     const again = await recorded(async () => {
-      expect(await maintain(context).repair(keyOf(session))).toEqual({ damage: [], events: [], stateValues: [] });
+      expect(await maintain(context).repair(keyOf(session))).toEqual({
+        ...{ damage: [], events: [], stateValues: [], changes: [] },
+      });
     });
     // But for the token by which a retry finds the transaction done.
     expect(again.filter(({ text }) => /^(delete|insert)/.test(text) && !text.includes('adk_counters'))).toEqual([]);

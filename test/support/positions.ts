@@ -1,5 +1,4 @@
 import type { MikroORM } from '@mikro-orm/core';
-import { isEntryOfLog } from '../../src/database/stores/change-store.js';
 import { PositionStore } from '../../src/database/stores/position-store.js';
 import { inLogOrder } from '../../src/model/log-order.js';
 
@@ -21,7 +20,7 @@ export async function expectOrder({ em }: Pick<MikroORM, 'em'>, appName: string)
     return (await em.getConnection().execute(select, [appName])) as Row[];
   };
   const events = await rows('1 as is_event', 'events');
-  const changes = (await rows<ChangeRow>('kind, change_id, number', 'changes')).filter(isEntryOfLog);
+  const changes = await rows<ChangeRow>('kind, change_id, number', 'changes');
   const place = (row: KeyRow | ChangeRow) => Number(row.position) * 1e6 + ('number' in row ? Number(row.number) : 0);
   for (const id of new Set([...events, ...changes].map(idOf))) {
     const ofSession = <Row extends KeyRow>(all: Row[]) => all.filter((row) => idOf(row) === id);

@@ -49,7 +49,7 @@ export const repair: SessionWork<RepairFlags> = async (
 };
 
 /** Contents as base64, since they may be no text. */
-function saved({ damage, events, stateValues }: RepairedSession) {
+function saved({ damage, events, stateValues, changes }: RepairedSession) {
   const text = (content: Buffer | null) => content?.toString('base64') ?? null;
   return {
     damage,
@@ -59,13 +59,16 @@ function saved({ damage, events, stateValues }: RepairedSession) {
       parts: parts.map(({ part, content }) => ({ part, content: text(content) })),
     })),
     stateValues: stateValues.map(({ key, content }) => ({ key, content: text(content) })),
+    changes: changes.map(({ content, ...change }) => ({ ...change, content: text(content) })),
   };
 }
 
 function lines({ damage, stateValues }: RepairedSession): string[] {
   return [
-    ...damage.map(
-      ({ from, to, problem }) => `${from === to ? `event ${from}` : `events ${from} to ${to}`}: ${problem}`,
+    ...damage.map(({ from, to, problem }) =>
+      problem === 'change'
+        ? `change after event ${from}: unreadable`
+        : `${from === to ? `event ${from}` : `events ${from} to ${to}`}: ${problem}`,
     ),
     ...stateValues.map(({ key }) => `state ${quoted(key)}: unreadable`),
   ];

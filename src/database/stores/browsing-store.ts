@@ -15,7 +15,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
-import { decodedData, isEntryOfLog, type ChangeKind } from './change-store.js';
+import { decodedData, type ChangeKind } from './change-store.js';
 import { contentOf } from './session-reader.js';
 
 /** An app or a user. */
@@ -36,7 +36,6 @@ interface SampledSize {
 
 /** A change of a session, or of the state of a user or an app, with its time. */
 export interface TimedChange {
-  id: number;
   kind: ChangeKind;
   /** The number of the session's newest event at that time. */
   seq: number;
@@ -44,10 +43,8 @@ export interface TimedChange {
   eventSeq: number | null;
   /** By the database's clock, in ms. */
   time: number;
-  /** JSON; null where it was not recorded, and of an event that was rewritten. */
+  /** JSON of what was set; null of other changes. */
   data: string | null;
-  /** False for what the rewriting of an event, which is a change of its own, left in the session's state. */
-  isLogged: boolean;
 }
 
 /** An event that has written to the state. */
@@ -255,12 +252,10 @@ interface PartSizeRow extends SessionKeyRow {
 }
 
 interface ChangeRow extends SessionKeyRow {
-  change_id: number | string;
   kind: ChangeKind;
   seq: number;
   event_seq: number | null;
   changed: number | string;
-  number: number | string | null;
   data: string | null;
   /** Null for the state of a user or an app. */
   origin: string | null;
@@ -288,8 +283,7 @@ function timedChangesOf(sql: Sql, rows: readonly ChangeRow[]): TimedChange[] {
       const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
       const known = { ...sessionKeyOf(row), origin: row.origin ?? '' };
       const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
-      const isLogged = isEntryOfLog(row);
-      return { ...change, id: numberOf(row.change_id), time: numberOf(row.changed), data, isLogged };
+      return { ...change, time: numberOf(row.changed), data };
     }),
   );
 }
@@ -330,8 +324,8 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
   const newestSessions = (ofUser: boolean) => `(select ${SESSION_COLUMNS} from ${sessions}
       where app_name = ?${ofUser ? ' and user_id = ?' : ''} and status = 'active'
       order by last_update_time desc limit ${SEARCHED}) as s`;
-  const change = `change_id, kind, seq, event_seq, time as changed, number,
-    case when kind <> 'rewritten' then ${select.data} end as data, ${originOf(tables, 'c')} as origin`;
+  const change = `kind, seq, event_seq, time as changed,
+    case when kind in ('created', 'state') then ${select.data} end as data, ${originOf(tables, 'c')} as origin`;
   const writer = `event_id, seq, timestamp as happened,
     case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,
     ${originOf(tables, 'e')} as origin`;
@@ -342,7 +336,7 @@ function texts({ sql, limits }: Dialect, tables: Tables) {
     selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
     selectChangesElsewhere: (ofUser: boolean) =>
       `select ${columns}, ${change} from ${newestSessions(ofUser)} join ${changes} as c on ${isSameSession('c', 's')}
-        where kind in ('created', 'state', 'rewound') order by c.time desc, change_id desc limit ?`,
+        where kind in ('created', 'state') order by c.time desc, change_id desc limit ?`,
     selectWriters: `select ${SESSION_COLUMNS}, ${writer} from ${events} as e`,
     selectElsewhere: (ofUser: boolean) =>
       `select ${columns}, ${writer} from ${newestSessions(ofUser)}

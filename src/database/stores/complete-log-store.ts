@@ -23,7 +23,6 @@ export interface LoggedChange extends StoredLogChange {
 export interface StoredLogChange {
   /** Ids are empty where the change is not of one session. */
   session: SessionKey;
-  id: number;
   kind: ChangeKind;
   seq: number;
   eventSeq: number | null;
@@ -53,7 +52,6 @@ export class CompleteLogStore {
     const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
     return rows.map((row) => ({
       session: sessionKeyOf(row),
-      id: numberOf(row.change_id),
       kind: row.kind,
       seq: numberOf(row.seq),
       eventSeq: optionalNumberOf(row.event_seq) ?? null,
@@ -80,7 +78,6 @@ export function loggedChangeOf(texts: StoredTexts, change: StoredLogChange): Log
 }
 
 interface ChangeRow extends SessionKeyRow, OriginRow {
-  change_id: number | string;
   kind: ChangeKind;
   seq: number;
   event_seq: number | null;
@@ -92,11 +89,12 @@ interface ChangeRow extends SessionKeyRow, OriginRow {
 
 function texts(tables: Tables) {
   const { sessions, changes, select } = tables;
-  const changed = `select change_id, ${SESSION_COLUMNS}, ${originOf(tables, 'c')} as origin, kind, seq, event_seq, position, number,
-    ${select.data} as data, (select s.first_seq from ${sessions} as s where ${isSameSession('s', 'c')}) as first_seq`;
+  const changed = `select ${SESSION_COLUMNS}, ${originOf(tables, 'c')} as origin, kind, seq, event_seq, position, number,
+    case when kind in ('created', 'state') then ${select.data} end as data,
+    (select s.first_seq from ${sessions} as s where ${isSameSession('s', 'c')}) as first_seq`;
   return {
     selectChanges: `${changed} from ${changes} as c where number > ? and number <= ?`,
     // From the newest one down: a reader that asks reads those that are passed anyway.
-    selectChangeBefore: `select number from ${changes} where position < ? and number > 0 order by number desc limit 1`,
+    selectChangeBefore: `select number from ${changes} where position < ? order by number desc limit 1`,
   };
 }

@@ -6,7 +6,7 @@ import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../diale
 import type { EventParts, UnderLock } from '../dialects/event-parts.js';
 import type { SessionRows } from '../dialects/session-rows.js';
 import type { Sql } from '../sql/sql.js';
-import { SESSION_COLUMNS, SESSION_WHERE, originOf, sessionValues, type Tables } from '../sql/tables.js';
+import { SESSION_COLUMNS, SESSION_WHERE, isFromNumber, originOf, sessionValues, type Tables } from '../sql/tables.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
@@ -115,7 +115,7 @@ export class EventStore {
   ): Promise<Map<number, readonly string[]>> {
     const rows = await sql.all<{ seq: number; superseded: string }>(this.#text.selectSuperseded, [
       ...sessionValues(session),
-      ...[from, upTo],
+      ...[upTo, from, session.sessionId, from],
     ]);
     return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
   }
@@ -170,7 +170,8 @@ function texts({ sql }: Dialect, tables: Tables) {
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
     selectOne: `select seq, ${select.data} as data, ${originOf(tables, 'e')} as origin
       from ${events} as e where ${SESSION_WHERE} and event_id = ?`,
-    selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq >= ? and seq <= ? and superseded is not null`,
+    selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq <= ? and superseded is not null
+      and seq >= ? and ${isFromNumber('', '?', '?')}`,
     underLock: sql.underLock,
     copy: [
       copy(events, 'seq, event_id, timestamp, data, superseded, begins_turn'),

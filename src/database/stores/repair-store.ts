@@ -1,7 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { perScope, type Scope } from '../../model/state.js';
 import type { DialectSql } from '../dialects/dialect.js';
-import { numberOf, textOf } from '../sql/row-values.js';
+import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import type { Sql } from '../sql/sql.js';
 import { SESSION_WHERE, ownerValues, ownerWhere, sessionValues, stateTable, type Tables } from '../sql/tables.js';
 import type { EventParts } from '../dialects/event-parts.js';
@@ -64,6 +64,12 @@ export class RepairStore {
     await this.#parts.delete(sql, key, seq);
   }
 
+  /** @returns the bytes of what was recorded of the session's state. */
+  async rawChange(sql: Sql, key: SessionKey, id: number): Promise<Buffer> {
+    const [row] = await sql.all<{ content: string | null }>(this.#text.selectRawChange, [...sessionValues(key), id]);
+    return Buffer.from(optionalTextOf(row?.content ?? null) ?? '', 'hex');
+  }
+
   /** Locks a state value. @returns its bytes; undefined when it is gone, or somebody else writes it. */
   async rawValue(sql: Sql, session: SessionKey, scope: Scope, key: string): Promise<RawValue | undefined> {
     const [row] = await sql.all<{ content: string }>(this.#text.selectRawValue[scope], [
@@ -85,7 +91,7 @@ interface RawRow {
 }
 
 function texts(sql: DialectSql, tables: Tables) {
-  const { sessions, events, eventParts } = tables;
+  const { sessions, events, eventParts, changes } = tables;
   const valueOf = (scope: Scope) => `${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key = ?`;
   return {
     setBooks: `update ${sessions} set first_seq = ?, last_seq = ? where ${SESSION_WHERE}`,
@@ -94,6 +100,7 @@ function texts(sql: DialectSql, tables: Tables) {
       from ${events} where ${SESSION_WHERE} and seq = ?`,
     selectRawParts: `select part, ${sql.hex('text')} as content from ${eventParts}
       where ${SESSION_WHERE} and seq = ? order by part`,
+    selectRawChange: `select ${sql.hex('data')} as content from ${changes} where ${SESSION_WHERE} and change_id = ?`,
     deleteEvent: `delete from ${events} where ${SESSION_WHERE} and seq = ?`,
     selectRawValue: perScope(
       (scope) => `select ${sql.hex('value')} as content from ${valueOf(scope)}${sql.skipLocked ?? ''}`,

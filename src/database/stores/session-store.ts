@@ -157,9 +157,8 @@ export class SessionStore {
     if (affectedRows > 0)
       await this.#changes.record(sql, {
         session: { ...session, origin },
-        kind: 'hidden',
+        kind: 'soft-deleted',
         seq: lastSeq,
-        data: null,
       });
   }
 
@@ -170,7 +169,7 @@ export class SessionStore {
   async beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
     const { key, origin, lastSeq: seq } = session;
     await sql.run(this.#text.beginDeletion, sessionValues(key));
-    await this.#changes.record(sql, { session: { ...key, origin }, kind: 'ending', seq, data: null });
+    await this.#changes.record(sql, { session: { ...key, origin }, kind: 'ending', seq });
   }
 
   /**
@@ -188,7 +187,7 @@ export class SessionStore {
     if (stored.status === 'deleted') {
       await sql.run(this.#text.restore, sessionValues(session));
       const { origin, lastSeq: seq } = stored;
-      await this.#changes.record(sql, { session: { ...session, origin }, kind: 'restored', seq, data: null });
+      await this.#changes.record(sql, { session: { ...session, origin }, kind: 'restored', seq });
     }
     return stored;
   }

@@ -50,7 +50,7 @@ export class StateStore {
     this.#dialect = dialect;
     this.#rows = rows;
     this.#tables = tables;
-    this.#text = texts(dialect, tables);
+    this.#text = texts(tables);
   }
 
   /** @returns the state of one scope, without that of the others. */
@@ -163,17 +163,6 @@ export class StateStore {
     );
   }
 
-  /** @returns what the session's own state has of some keys, for the caller that holds the session's lock. */
-  async ofKeys(sql: Sql, session: KnownSession, keys: readonly string[]): Promise<StateValue[]> {
-    const rows: StateRow[] = [];
-    const named = keys.map((key) => ({ key }));
-    for (const packet of packets(this.#dialect, session, named)) {
-      const text = `${this.#text.select.session} and state_key in (${placeholders(packet.length)})${this.#text.underLock}`;
-      rows.push(...(await sql.all<StateRow>(text, [...sessionValues(session), ...packet.map(({ key }) => key)])));
-    }
-    return sql.texts.all(() => rows.map((row) => stateValueOf(sql.texts, session, row)));
-  }
-
   /** Deletes the session's own state. */
   async clear(sql: Sql, session: SessionKey): Promise<void> {
     await sql.run(this.#text.clear, sessionValues(session));
@@ -236,10 +225,9 @@ export interface OriginRow {
 /** Empty where the session is gone, or none is meant. */
 export const originIn = (row: OriginRow): string => optionalTextOf(row.origin) ?? '';
 
-function texts({ sql }: Dialect, tables: Tables) {
+function texts(tables: Tables) {
   const value = `${tables.select.value} as value`;
   return {
-    underLock: sql.underLock,
     select: perScope(
       (scope) =>
         `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,

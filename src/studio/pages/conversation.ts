@@ -5,7 +5,15 @@ import { isRecord } from '../../model/objects.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import { counted, number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
-import { EVENTS, stateOf, type Conversation, type Entry, type ShownState, type ShownValue } from '../reading.js';
+import {
+  EVENTS,
+  MOST_REPLAYED,
+  stateOf,
+  type Conversation,
+  type Entry,
+  type ShownState,
+  type ShownValue,
+} from '../reading.js';
 import { namesField, notFound, type Visit } from '../visit.js';
 import { authorOf, eventList, inLine } from './event-view.js';
 import { ago, chip, empty, hue, page, time } from './layout.js';
@@ -186,11 +194,16 @@ const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
   rewritten: 'Event rewritten',
   deleted: 'An earlier session of this id was deleted',
   ending: 'Deleted',
-  hidden: 'Deleted, may be restored',
-  imported: 'Imported again',
+  'soft-deleted': 'Deleted, may be restored',
+  imported: 'Imported',
   restored: 'Restored',
   trimmed: 'Older events trimmed',
   rewound: 'Rewound',
+};
+
+const LACKS: Readonly<Record<NonNullable<ShownState['lacks']>, string>> = {
+  tooMany: `More than ${number(MOST_REPLAYED)} events come before it, and are not read here: forkSession gives the state.`,
+  damaged: 'Some rows up to there cannot be read. They may have written anything.',
 };
 
 /** The most markup of changes, and of the state, that a page has, in bytes. */
@@ -257,18 +270,8 @@ function statePanel(visit: Visit, { session, state }: Conversation, at: number |
   });
   return html`<details class="panel" open>
     <summary><h2>State</h2></summary>
-    ${now}${unread(state)}${groups}
+    ${now}${state.lacks && html`<p class="note">${LACKS[state.lacks]}</p>`}${groups}
   </details>`;
-}
-
-function unread({ unread: keys, isPartial }: ShownState): Content {
-  return [
-    keys.length > 0 &&
-      html`<p class="note">
-        Not known without the older events: <bdi>${keys.join(', ')}</bdi>. What is stored of them was written later.
-      </p>`,
-    isPartial && html`<p class="note">Much was changed later outside a run: keys that this removed may be missing.</p>`,
-  ];
 }
 
 function stateValue(

@@ -8,13 +8,15 @@ interface Kept {
   appState: Record<string, Delta>;
 }
 
-/** A session with its past, which ADK's service does not keep. */
+/** A session with what its past is made of beside its events, which ADK's service does not keep. */
 interface Known {
   session: Session;
   /** How many of the oldest events were trimmed. */
   trimmed: number;
-  /** The session's own state as it was last while the session had so many events. */
-  pasts: Delta[];
+  /** The session's own state before its first event. */
+  base: Delta;
+  /** State that was set outside a run, each with the number of the event before it. */
+  outside: readonly { at: number; set: Delta; remove: readonly string[] }[];
 }
 
 /** ADK's service for one app, with what the contract adds to it, written in the plainest way. */
@@ -31,25 +33,21 @@ export class Reference extends InMemorySessionService {
 
   override async createSession(request: CreateSessionRequest): Promise<Session> {
     const created = await super.createSession(request);
-    this.#keep(created, { session: this.#stored(slotOf(created)), trimmed: 0, pasts: [] });
+    const session = this.#stored(slotOf(created));
+    this.#keep(created, { session, trimmed: 0, base: ownOf(session.state), outside: [] });
     return created;
   }
 
   override async appendEvent(request: Parameters<InMemorySessionService['appendEvent']>[0]) {
     const event = await super.appendEvent(request);
-    this.remember(slotOf(request.session));
+    this.#unshare(slotOf(request.session));
     return event;
   }
 
-  /** Notes the state as it is, for a later fork. */
-  remember(slot: Slot): void {
+  /** Shared state is merged in when a session is read. */
+  #unshare(slot: Slot): void {
     const known = this.#known.get(idOf(slot));
-    if (!known) return;
-    const { session, trimmed, pasts } = known;
-    // Shared state is merged in when a session is read.
-    for (const name of Object.keys(session.state)) if (isShared(name)) Reflect.deleteProperty(session.state, name);
-    pasts.length = trimmed + session.events.length;
-    pasts.push(structuredClone(session.state));
+    if (known) known.session.state = ownOf(known.session.state);
   }
 
   /** K4 */
@@ -68,7 +66,16 @@ export class Reference extends InMemorySessionService {
       const { state, key } = this.#stateOf(slot, name);
       Reflect.deleteProperty(state, key);
     }
-    this.remember(slot);
+    const known = this.#known.get(idOf(slot));
+    if (!known) return;
+    this.#unshare(slot);
+    const keys = remove.filter((name) => !isShared(name));
+    if (Object.keys(ownOf(set)).length + keys.length > 0) this.#setOutside(known, ownOf(set), keys);
+  }
+
+  #setOutside(known: Known, set: Delta, remove: readonly string[]): void {
+    const at = known.trimmed + known.session.events.length;
+    known.outside = [...known.outside, { at, set: structuredClone(set), remove }];
   }
 
   /** K3 */
@@ -117,40 +124,54 @@ export class Reference extends InMemorySessionService {
   trim(slot: Slot, keepLast: number): void {
     const known = this.#get(slot);
     const dropped = Math.max(0, known.session.events.length - keepLast);
+    if (dropped === 0) return;
+    const first = known.trimmed + dropped;
+    known.base = this.past(slot, first);
+    known.outside = known.outside.filter(({ at }) => at > first);
     known.session.events.splice(0, dropped);
-    known.trimmed += dropped;
+    known.trimmed = first;
   }
 
   /** @returns the session's own state as it was after an event. */
   past(slot: Slot, at: number): Delta {
-    return this.#get(slot).pasts[at]!;
+    const known = this.#get(slot);
+    return structuredClone(at === this.numbers(slot).last ? ownOf(known.session.state) : replayed(known, at));
   }
 
   /** K4 */
   rewind(slot: Slot, at: number): void {
-    const { session, trimmed, pasts } = this.#get(slot);
+    const known = this.#get(slot);
+    const { session, trimmed } = known;
+    const state = this.past(slot, at);
     const newest = session.events[at - trimmed - 1];
     if (session.events.length > at - trimmed && newest) session.lastUpdateTime = newest.timestamp;
     session.events.length = at - trimmed;
-    session.state = structuredClone(pasts[at]!);
-    pasts.length = at + 1;
+    session.state = state;
+    known.outside = known.outside.filter((change) => change.at <= at);
   }
 
   /** K4 */
   async fork(from: Slot, to: Slot, at: number): Promise<void> {
-    const { session, trimmed, pasts } = this.#get(from);
-    await this.createSession({ ...this.#key(to), state: structuredClone(pasts[at]!) });
+    const source = this.#get(from);
+    const state = this.past(from, at);
+    await this.createSession({ ...this.#key(to), state: structuredClone(state) });
     const copy = this.#get(to);
-    copy.session.events.push(...structuredClone(session.events.slice(0, at - trimmed)));
-    copy.trimmed = trimmed;
-    copy.pasts = structuredClone(pasts.slice(0, at + 1));
+    copy.session.events.push(...structuredClone(source.session.events.slice(0, at - source.trimmed)));
+    copy.trimmed = source.trimmed;
+    copy.base = structuredClone(source.base);
+    copy.outside = source.outside.filter((change) => change.at <= at);
+    // What an event left that was appended again with another content.
+    const explained = replayed(copy, at);
+    const left = Object.entries(state).filter(([key, value]) => !isSame(explained[key], value));
+    const gone = Object.keys(explained).filter((key) => !Object.hasOwn(state, key));
+    if (left.length + gone.length > 0) this.#setOutside(copy, Object.fromEntries(left), gone);
   }
 
   #keep(session: Session, known: Known): void {
     const id = idOf(slotOf(session));
     this.#softDeleted.delete(id);
     this.#known.set(id, known);
-    this.remember(slotOf(session));
+    this.#unshare(slotOf(session));
   }
 
   #get(slot: Slot): Known {
@@ -188,6 +209,25 @@ const nothing = <T>(): Record<string, T> => Object.create(null) as Record<string
 export function isShared(key: string): boolean {
   return key.startsWith('app:') || key.startsWith('user:');
 }
+
+/** K4: the past of a session is what its rows say. */
+function replayed({ session, trimmed, base, outside }: Known, at: number): Delta {
+  const state = new Map(Object.entries(base));
+  for (let seq = trimmed; seq <= at; seq++) {
+    const delta = seq > trimmed ? (session.events[seq - trimmed - 1]!.actions?.stateDelta ?? {}) : {};
+    for (const [key, value] of Object.entries(ownOf(delta))) state.set(key, value);
+    for (const { set, remove } of outside.filter((change) => change.at === seq)) {
+      for (const [key, value] of Object.entries(set)) state.set(key, value);
+      for (const key of remove) state.delete(key);
+    }
+  }
+  return Object.fromEntries(state);
+}
+
+const ownOf = (state: Delta): Delta =>
+  Object.fromEntries(Object.entries(state).filter(([key]) => !isShared(key) && !key.startsWith('temp:')));
+
+const isSame = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
 
 const slotOf = ({ userId, id }: Session): Slot => ({ userId, sessionId: id });
 

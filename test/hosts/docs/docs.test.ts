@@ -119,7 +119,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
   },
   'docs/damage.md Repair': (_given, { found, repaired }) => {
     expect(found).toEqual(repaired);
-    expect(repaired).toEqual({ damage: [], events: [], stateValues: [] });
+    expect(repaired).toEqual({ damage: [], events: [], stateValues: [], changes: [] });
   },
   'docs/recipes.md Fork or rewind a session': (_given, { fork, rewound }) => {
     expect(fork).toMatchObject({ id: 'what-if', events: [{ author: 'support' }], state: { 'user:trial': true } });
