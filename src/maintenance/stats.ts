@@ -12,6 +12,10 @@ export interface SessionStats {
   eventBytes: number;
   /** Bytes of the state's values, as UTF-8. */
   stateBytes: number;
+  /** Artifacts of sessions and users, each with all its versions. */
+  artifacts: number;
+  /** Bytes of the artifacts' contents, of all versions, as they are stored. */
+  artifactBytes: number;
   /** The mean is 0 without sessions, and so are the others. */
   eventsPerSession: { mean: number; median: number; percentile95: number; largest: number };
   /** The `lastUpdateTime` of the session that was updated first, in ms since 1970; absent without sessions. */
@@ -24,7 +28,7 @@ export interface AppStats extends SessionStats {
 }
 
 export function statsByApp(counts: Counts): AppStats[] {
-  const maps = [counts.users, ...counts.stateBytes];
+  const maps = [counts.users, ...counts.stateBytes, counts.artifacts];
   const apps = new Set([...counts.sessions.map(({ appName }) => appName), ...maps.flatMap((map) => [...map.keys()])]);
   return [...apps].sort().map((appName) => ({ appName, ...statsOf(counts, (app) => app === appName) }));
 }
@@ -47,6 +51,8 @@ export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = 
     events,
     eventBytes: total(...counts.eventBytes),
     stateBytes: total(...counts.stateBytes),
+    artifacts: total(counts.artifacts),
+    artifactBytes: total(...counts.artifactBytes),
     eventsPerSession: {
       mean: sessions === 0 ? 0 : events / sessions,
       median: percentile(0.5),

@@ -748,3 +748,13 @@ for (const [how, options] of [
     await sessionService.deleteSession(key);
     expect(await artifactService.loadArtifact({ ...file, version: 1 })).toEqual(parts[1]);
   });
+
+artifactSuite.own('K5', 'stats count artifacts and their bytes, of all versions', async (context) => {
+  const { maintenance } = await filled(context);
+  const artifactBytes = LARGE + ['old', 'new', "the user's", "another session's"].join('').length;
+  const ofApp = { appName: context.app };
+  expect(await maintenance.stats(ofApp)).toMatchObject({ artifacts: 4, artifactBytes });
+  expect(await maintenance.stats({ ...ofApp, userId: 'bob' })).toMatchObject({ artifacts: 0, artifactBytes: 0 });
+  const ofAll = await maintenance.stats({ groupBy: 'app' });
+  expect(ofAll.filter(({ appName }) => appName === context.app)).toMatchObject([{ artifacts: 4, artifactBytes }]);
+});

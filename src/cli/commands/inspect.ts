@@ -29,10 +29,14 @@ export const stats: Work<[OwnerFlags & { byApp?: true }]> = async ({ em, termina
       each.events,
       bytes(each.eventBytes),
       bytes(each.stateBytes),
+      bytes(each.artifactBytes),
       shownTime(each.newestUpdate),
     ]);
     await terminal.result(apps, () =>
-      terminal.table([['app', 'sessions', 'users', 'events', 'events’ size', 'state', 'newest update'], ...rows]),
+      terminal.table([
+        ['app', 'sessions', 'users', 'events', 'events’ size', 'state', 'artifacts', 'newest update'],
+        ...rows,
+      ]),
     );
     return undefined;
   }
@@ -52,6 +56,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
     ['users', number(all.users)],
     ['events', `${number(all.events)}, ${bytes(all.eventBytes)}`],
     ['state', bytes(all.stateBytes)],
+    ['artifacts', `${number(all.artifacts)}, ${bytes(all.artifactBytes)}`],
     [
       'events a session',
       `mean ${number(mean)}, median ${number(median)}, 95th percentile ${number(percentile95)}, largest ${number(largest)}`,

@@ -15,6 +15,9 @@ export interface Counts {
   eventBytes: readonly ByApp[];
   /** The bytes of the state of sessions, users and apps; of one user without the app's. */
   stateBytes: readonly ByApp[];
+  artifacts: ByApp;
+  /** The bytes of artifacts' contents, by table. */
+  artifactBytes: readonly ByApp[];
 }
 
 /** How many sessions have a number of events. */
@@ -53,7 +56,7 @@ export class StatsStore {
   }
 
   async count(sql: Sql, owner: Owner): Promise<Counts> {
-    const { sessions, events, eventParts } = this.#tables;
+    const { sessions, events, eventParts, artifacts, artifactVersions, artifactParts } = this.#tables;
     const { bytes } = this.#text;
     const byApp = (count: Count) => this.#byApp(sql, owner, count);
     const counted = await this.#sessionCounts(sql, owner);
@@ -68,7 +71,15 @@ export class StatsStore {
       if (scope === 'app' && owner.userId !== undefined) continue;
       stateBytes.push(await byApp({ what: bytes('value'), table: stateTable(this.#tables, scope) }));
     }
-    return { sessions: counted, users, deleted, eventBytes, stateBytes };
+    const artifactCount = await byApp({ what: 'count(*)', table: artifacts });
+    const artifactBytes: ByApp[] = [];
+    // No database reads the bytes for that.
+    for (const table of [artifactVersions, artifactParts])
+      artifactBytes.push(await byApp({ what: 'coalesce(sum(length(data)), 0)', table }));
+    return {
+      ...{ sessions: counted, users, deleted, eventBytes, stateBytes },
+      ...{ artifacts: artifactCount, artifactBytes },
+    };
   }
 
   async #sessionCounts(sql: Sql, owner: Owner): Promise<SessionCount[]> {

@@ -136,7 +136,7 @@ export async function statsPage(visit: Visit): Promise<Response> {
         <td class="number">${number(stats.users)}</td>
         <td class="number">${number(stats.events)}</td>
         <td class="number">${number(stats.eventsPerSession.median)} / ${number(stats.eventsPerSession.largest)}</td>
-        <td class="number">${bytes(stats.eventBytes + stats.stateBytes)}</td>
+        <td class="number">${bytes(sizeOf(stats))}</td>
         <td class="number">${ago(stats.newestUpdate)}</td>
       </tr>`,
   );
@@ -145,8 +145,7 @@ export async function statsPage(visit: Visit): Promise<Response> {
   const totals = html`<dl class="cards">
     ${card('Sessions', number(sum((stats) => stats.sessions)))}
     ${card('Soft-deleted', number(sum((stats) => stats.deletedSessions)))}
-    ${card('Events', number(sum((stats) => stats.events)))}
-    ${card('Size', bytes(sum((stats) => stats.eventBytes + stats.stateBytes)))}
+    ${card('Events', number(sum((stats) => stats.events)))} ${card('Size', bytes(sum(sizeOf)))}
   </dl>`;
   const body =
     apps.length > 0 ? html`${totals}${table(head, rows)}` : empty('Nothing is stored', 'There are no sessions yet.');
@@ -161,11 +160,13 @@ const uncounted = ({ links }: Visit) =>
     html`<a class="button" href="${links.to('/operations/stats', { count: 1 })}">Count</a>`,
   );
 
-function cards({ sessions, deletedSessions, events, eventBytes, stateBytes, newestUpdate }: SessionStats): Html {
+const sizeOf = ({ eventBytes, stateBytes, artifactBytes }: SessionStats) => eventBytes + stateBytes + artifactBytes;
+
+function cards(stats: SessionStats): Html {
+  const { sessions, deletedSessions, events, newestUpdate } = stats;
   return html`<dl class="cards">
     ${card('Sessions', number(sessions))} ${card('Soft-deleted', number(deletedSessions))}
-    ${card('Events', number(events))} ${card('Size', bytes(eventBytes + stateBytes))}
-    ${card('Last update', ago(newestUpdate))}
+    ${card('Events', number(events))} ${card('Size', bytes(sizeOf(stats)))} ${card('Last update', ago(newestUpdate))}
   </dl>`;
 }
 
