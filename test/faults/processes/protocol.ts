@@ -22,5 +22,8 @@ export interface Acknowledgement {
   id: string;
 }
 
+/** An artifact in several rows, which tells its id. */
+export const contentOf = (id: string) => ({ text: `${id} ${'ü'.repeat(600_000)}` });
+
 /** All processes work for one user, so that all of them write to the same rows of user and app. */
 export const keyOf = (sessionId: string) => ({ appName: 'app', userId: 'user', sessionId });

@@ -1,10 +1,10 @@
 import { setImmediate } from 'node:timers/promises';
 import { createEvent, type Session } from '@google/adk';
 import type { MikroORM } from '@mikro-orm/core';
-import { MikroOrmSessionService } from '../../../src/index.js';
+import { MikroOrmArtifactService, MikroOrmSessionService } from '../../../src/index.js';
 import type { DatabaseName } from '../../support/servers.js';
 import { openOrm, type Database } from './open-orm.js';
-import { keyOf, type Call, type Message } from './protocol.js';
+import { contentOf, keyOf, type Call, type Message } from './protocol.js';
 
 // A process of its own that uses the service, on behalf of a `Child`, which calls these commands.
 
@@ -62,6 +62,32 @@ const commands = {
       handles.set(sessionId, session);
       await service.appendEvent({ session, event: eventOf(`${label}-${i}`) });
     }
+  },
+
+  /** Saves artifacts with the contents `contentOf(<label>-0)`, … under one name. @returns their versions. */
+  async save(request: { name: DatabaseName; filename: string; label: string; count: number }): Promise<number[]> {
+    const { name, filename, label, count } = request;
+    const artifacts = new MikroOrmArtifactService(orms.get(name)!.em);
+    const versions: number[] = [];
+    for (let i = 0; i < count; i++)
+      versions.push(
+        await artifacts.saveArtifact({ ...keyOf('files'), filename, artifact: contentOf(`${label}-${i}`) }),
+      );
+    return versions;
+  },
+
+  /** Saves under one name in each database until the process ends, and reports what was acknowledged. */
+  async saveForever({ filename, label }: { filename: string; label: string }): Promise<void> {
+    const saveTo = async (name: DatabaseName, orm: MikroORM) => {
+      const artifacts = new MikroOrmArtifactService(orm.em);
+      for (let i = 0; ; i++) {
+        const id = `${label}-${i}`;
+        await artifacts.saveArtifact({ ...keyOf('files'), filename, artifact: contentOf(id) });
+        send({ acknowledged: { name, sessionId: 'files', id } });
+        await setImmediate();
+      }
+    };
+    await Promise.all([...orms].map(([name, orm]) => saveTo(name, orm)));
   },
 
   async create({ name, sessionId, label }: { name: DatabaseName; sessionId: string; label: string }): Promise<unknown> {

@@ -1,0 +1,95 @@
+import { setTimeout } from 'node:timers/promises';
+import { MikroORM } from '@mikro-orm/core';
+import { adkEntities } from '../../../entities/index.js';
+import { MikroOrmArtifactService, migrate } from '../../../src/index.js';
+import { randomOf } from '../../support/random-numbers.js';
+import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
+import { Child, workerBundle } from './child.js';
+import { contentOf, keyOf } from './protocol.js';
+
+const PROCESSES = 16;
+const SAVES = 3;
+const KILLS = process.env['ADK_TEST_LONG'] ? 20 : 5;
+
+const opened: { database: TestDatabase; orm: MikroORM }[] = [];
+const children: Child[] = [];
+
+beforeAll(async () => {
+  await workerBundle.build();
+  for (const name of availableDatabases()) {
+    const database = await createDatabase(name);
+    const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
+    opened.push({ database, orm });
+    await migrate(orm);
+  }
+});
+
+afterAll(async () => {
+  await Promise.all(children.map((child) => child.end()));
+  await workerBundle.remove();
+  for (const { database, orm } of opened) {
+    await orm.close(true);
+    await database.drop();
+  }
+});
+
+async function openedChild(): Promise<Child> {
+  const child = new Child();
+  children.push(child);
+  for (const { database } of opened) await child.call('open', { name: database.name, url: database.url });
+  return child;
+}
+
+/** The ids of all versions, by their numbers. @throws DamagedArtifactError where one is not whole. */
+async function idsOf(orm: MikroORM, filename: string): Promise<string[]> {
+  const service = new MikroOrmArtifactService(orm.em);
+  const file = { ...keyOf('files'), filename };
+  const versions = await service.listVersions(file);
+  expect(versions).toEqual(versions.map((_, i) => i));
+  const ids: string[] = [];
+  for (const version of versions) {
+    const text = (await service.loadArtifact({ ...file, version }))!.text!;
+    const [id = ''] = text.split(' ');
+    expect(text === contentOf(id).text).toBe(true);
+    ids.push(id);
+  }
+  return ids;
+}
+
+test('P2 sixteen processes save one name: each save gets a version of its own', async () => {
+  const savers = await Promise.all(Array.from({ length: PROCESSES }, openedChild));
+  for (const { database, orm } of opened) {
+    const { name } = database;
+    const saved = await Promise.all(
+      savers.map((child, i) => child.call('save', { name, filename: 'shared', label: `p${i}`, count: SAVES })),
+    );
+    const ids = await idsOf(orm, 'shared');
+    expect(ids).toHaveLength(PROCESSES * SAVES);
+    for (const [i, versions] of saved.entries())
+      expect([name, versions.map((version) => ids[version])]).toEqual([name, versions.map((_, n) => `p${i}-${n}`)]);
+  }
+}, 600_000);
+
+test(`P9 a process that saves is killed ${KILLS} times: what it acknowledged is there once, and each version is whole`, async () => {
+  const random = randomOf('killed saves');
+  const acknowledged: string[] = [];
+  for (let life = 1; life <= KILLS; life++) {
+    const child = await openedChild();
+    const saving = child.call('saveForever', { filename: 'killed', label: `life${life}` });
+    const end = saving.catch(String);
+    for (const { database } of opened)
+      await Promise.race([saving, child.untilAcknowledged(1 + random(3), database.name)]);
+    // A moment that no acknowledgement sets.
+    await setTimeout(random(30));
+    await child.kill();
+    expect(await end).toBe('Error: The process has ended');
+    acknowledged.push(...child.acknowledged.map(({ name, id }) => `${name} ${id}`));
+  }
+  const stored: string[] = [];
+  for (const { database, orm } of opened)
+    stored.push(...(await idsOf(orm, 'killed')).map((id) => `${database.name} ${id}`));
+  expect(new Set(stored).size).toBe(stored.length);
+  expect(acknowledged.filter((id) => !stored.includes(id))).toEqual([]);
+  // Each life leaves at most one that it did not come to acknowledge, on each database.
+  expect(stored.length - acknowledged.length).toBeLessThanOrEqual(KILLS * opened.length);
+}, 600_000);
