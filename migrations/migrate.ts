@@ -1,10 +1,9 @@
 import { Utils, type Connection, type MikroORM } from '@mikro-orm/core';
 import type { Migration } from '@mikro-orm/migrations';
 import { supportedDialect } from '../entities/dialect-name.js';
-import { refuseInside } from '../src/database/calls/inside-transaction.js';
 import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
 import { changedValues } from '../src/database/sql/row-values.js';
-import { Database } from '../src/database/calls/database.js';
+import { Database, refuseInside } from '../src/database/calls/database.js';
 import { InvalidArgumentError, SchemaError, driverCodeOf } from '../src/model/errors.js';
 import { BEFORE_MIGRATIONS } from './lock.js';
 import { PendingMigrations, patiently } from './pending.js';

@@ -2,7 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import type { EntityManager, Transaction } from '@mikro-orm/core';
 import type { Migration, MigrationStorage } from '@mikro-orm/migrations';
 import type { DialectName } from '../entities/dialect-name.js';
-import { Deadline, onConnection, type AttemptConnection } from '../src/database/calls/connection.js';
+import { Deadline, type AttemptConnection } from '../src/database/calls/connection.js';
 import { tablesOf } from '../src/database/sql/tables.js';
 import { Database } from '../src/database/calls/database.js';
 import { driverCodeOf } from '../src/model/errors.js';
@@ -174,9 +174,16 @@ export class PendingMigrations {
   }
 
   async #onConnection(work: (connection: AttemptConnection) => Promise<void>): Promise<void> {
-    // An error closes the connection, and its transaction with it.
-    const isSpoilt = () => true;
-    await onConnection(new Database(this.#em).connections, new Deadline({ timeoutMs: 0 }), isSpoilt, work);
+    const { connections } = new Database(this.#em);
+    await connections.use(new Deadline({ timeoutMs: 0 }), async (connection) => {
+      try {
+        await work(connection);
+      } catch (error) {
+        // It is closed, and its transaction with it.
+        connection.spoil();
+        throw error;
+      }
+    });
   }
 }
 

@@ -110,6 +110,11 @@ export const someText = rule('a string that is not empty', (value) => typeof val
 export const strings = copied(rule('an array of strings', (value) => isArrayOf('string', value)));
 export const objects = copied(rule('an array of objects', (value) => isArrayOf('object', value)));
 export const aRecord = rule('an object', (value) => isRecord(value));
+/** Whether its ids are keys is checked later. What an object literal or a clone has is enough (contract A15). */
+export const aSession = rule(
+  'an object with events and state, as getSession gives it',
+  (value) => isRecord(value) && Array.isArray(value['events']) && isRecord(value['state']),
+);
 export const aFunction = rule('a function', (value) => typeof value === 'function');
 export const aTime = rule('a number of ms since 1970', Number.isFinite);
 export const aWholeNumber = rule('a whole number, 0 or more', isWhole);

@@ -110,7 +110,7 @@ class Check {
   }
 
   #enter(value: object, isResult: boolean): void {
-    if (this.#around.some(({ of }) => of === value)) this.#refuse('a cycle');
+    for (const { of } of this.#around) if (of === value) this.#refuse('a cycle');
     if (this.#around.length >= this.#levels)
       this.#refuse(`nested too deeply, more than ${this.#levels} levels`, SHOWN_LEVELS);
     // They are checked before their `toJSON`: a Buffer has one, and comes back as an object with a list of numbers.

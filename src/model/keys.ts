@@ -114,7 +114,8 @@ export function checkedSessionKey({ appName, userId, sessionId }: SessionKey): S
 
 /** Whether a name is missing (undefined or null). No session has such a key. */
 export function isIncomplete(key: { readonly [K in keyof SessionKey]: unknown }): boolean {
-  return [key.appName, key.userId, key.sessionId].some((name) => name === undefined || name === null);
+  const names = [key.appName, key.userId, key.sessionId];
+  return names.includes(undefined) || names.includes(null);
 }
 
 /** One text for a session's key, to find and compare it by. Keys hold no NUL. */

@@ -28,11 +28,12 @@ import {
   setTentative,
   tentativeOf,
   type Revision,
+  type Tentative,
 } from './handle.js';
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
 import type { SessionCalls } from './session-calls.js';
-import type { ObservedCall } from '../telemetry/telemetry.js';
+import type { ObservedCall, Telemetry } from '../telemetry/telemetry.js';
 
 type NonEmpty<T> = readonly [T, ...T[]];
 
@@ -46,7 +47,6 @@ interface Append {
   /** Of the session that the handle named when the call was made. */
   readonly key: SessionKey;
   readonly pending: NonEmpty<PendingEvent>;
-  readonly stored: readonly StoredEvent[];
   /** The call, where calls are observed. */
   readonly observed: ObservedCall | undefined;
   /** Ends its wait for its turn. */
@@ -82,19 +82,21 @@ export class Appender {
   /** Appends the events of one call to a handle, after the writes to its session that were made before. */
   async appendEvents(handle: Session, events: readonly Event[], operation: string): Promise<void> {
     // The events are copied before the first await: the caller may change the objects after this call has returned its promise.
-    const whole = events.filter((event) => !event.partial);
+    const whole: Event[] = [];
+    for (const event of events) if (!event.partial) whole.push(event);
     if (whole.length > 0) refuseUnchangeable(handle, whole);
     // With a codec it is known later how large an event is as it is stored.
     const plainLimit = this.#calls.options.codec ? undefined : this.#calls.options.maxEventBytes;
-    const pending = whole.map((event) => pendingEvent(handle, event, plainLimit));
+    const pending: PendingEvent[] = [];
+    for (const event of whole) pending.push(pendingEvent(handle, event, plainLimit));
     if (!isNonEmpty(pending)) return;
     // This is checked at once: in its turn it might wait for a call that waits for the transaction.
-    this.#refuseBesideTransaction(handle);
+    const tentative = tentativeOf(handle);
+    if (tentative) this.#refuseBesideTransaction(tentative);
     const key = keyOf(handle);
     await this.#database.call({ operation, key }, async () => {
-      const { observed } = this.#database;
-      const stored = pending.map((event) => event.stored);
-      const append = { handle, key, pending, stored, observed, waited: observed?.waiting('queue') };
+      const observed = this.#database.telemetry?.current;
+      const append = { handle, key, pending, observed, waited: observed?.waiting('queue') };
       // Those that join a transaction have their turn by it.
       if (!this.#database.isJoined) return this.#queue.append(this, append);
       append.waited?.();
@@ -109,9 +111,8 @@ export class Appender {
    * @throws InsideTransactionError when a transaction that is still open has appended to the handle, and this call does not
    *   join it.
    */
-  #refuseBesideTransaction(handle: Session): void {
-    const tentative = tentativeOf(handle);
-    if (tentative && !this.#database.isJoined && isOpen(tentative.transaction)) {
+  #refuseBesideTransaction({ transaction }: Tentative): void {
+    if (!this.#database.isJoined && isOpen(transaction)) {
       throw new InsideTransactionError(
         'A transaction that is still open has appended to this Session object, and this call does not join it',
       );
@@ -138,11 +139,20 @@ export class Appender {
     if (tentativeOf(handle)) await this.#settle(first);
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(first));
-    const events = weighed(appends);
+    const { events, stored, state } = weighed(appends);
+    const { leases, options, announcer } = this.#calls;
     let lastSeq: number | undefined;
     try {
-      const batch = this.#batchOf(key, revision, events);
-      const encoded = this.#calls.options.codec ? await this.#encoded(batch, revision) : batch;
+      const batch: AppendBatch = {
+        session: key,
+        incarnation: revision.incarnation,
+        expectedSeq: options.onStaleSession === 'reject' ? revision.seq : undefined,
+        lease: leases.isOn ? leases.ruleFor(key) : undefined,
+        events: stored,
+        lastUpdateTime: stored.at(-1)?.timestamp ?? 0,
+        state: byScope(state.values()),
+      };
+      const encoded = options.codec ? await this.#encoded(batch, revision) : batch;
       lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
     } catch (error) {
       // What one of several has caused is no error of the others; an outage is one of all.
@@ -156,22 +166,29 @@ export class Appender {
       lastSeq === undefined
         ? await this.#appendLocked(key, events, revision, outcome)
         : { ...revision, lastSeq, replaced: false, wentBack: false };
-    await this.#calls.announcer.announce();
+    if (announcer.notifies || this.#stores.onCommit.size > 0) await announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
     const transaction = this.#database.joined?.current;
     if (transaction) {
       // An event that was stored before the transaction does not show whether it was committed.
       const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];
-      setTentative(handle, { transaction, events: [...before, ...first.stored] });
+      setTentative(handle, { transaction, events: [...before, ...stored] });
     }
     if (appended.damaged) this.#calls.damage.report(key, appended.damaged);
-    for (const each of new Set(appends.map((append) => append.handle))) {
-      const read = each === handle ? revision : revisionOf(each);
-      if (read) await this.#update({ handle: each, key }, events, read, appended, known !== undefined);
-    }
-    this.#observe(appends);
+    await this.#update(first, events, revision, appended, known !== undefined);
+    if (appends.length > 1) await this.#updateOthers(appends, events, appended);
+    if (this.#database.telemetry) this.#observe(appends, this.#database.telemetry);
     return NONE_REFUSED;
+  }
+
+  async #updateOthers([first, ...others]: NonEmpty<Append>, events: readonly BatchEvent[], appended: Appended) {
+    const updated = new Set([first.handle]);
+    for (const append of others) {
+      const revision = revisionOf(append.handle);
+      if (revision && !updated.has(append.handle)) await this.#update(append, events, revision, appended, true);
+      updated.add(append.handle);
+    }
   }
 
   /** Appends what could not be one batch. What is known of the batch is known of each. */
@@ -188,9 +205,8 @@ export class Appender {
   }
 
   /** Appends are stored that were written together, by the call of the first of them. */
-  #observe(appends: NonEmpty<Append>): void {
-    const { telemetry, system } = this.#database;
-    if (!telemetry) return;
+  #observe(appends: NonEmpty<Append>, telemetry: Telemetry): void {
+    const { system } = this.#database;
     const size = appends.reduce((sum, { pending }) => sum + pending.length, 0);
     for (const { pending, observed } of appends) {
       const counted = telemetry.appended(
@@ -203,28 +219,14 @@ export class Appender {
 
   /** After the transaction, or the savepoint, that has appended to a handle: it is behind unless that was committed. */
   async #settle({ handle, key }: Append): Promise<void> {
-    this.#refuseBesideTransaction(handle);
     const tentative = tentativeOf(handle);
+    if (tentative) this.#refuseBesideTransaction(tentative);
     if (!tentative || tentative.transaction === this.#database.joined?.current) return;
     const areStored = await this.#database.read((sql) => this.#stores.events.hasAll(sql, key, tentative.events));
     setTentative(handle, undefined);
     if (areStored) return;
     setRevision(handle, UNKNOWN, revisionOf(handle)?.seq ?? 0);
     forgetWrites(handle.state);
-  }
-
-  #batchOf(session: SessionKey, { incarnation, seq }: Revision, events: readonly BatchEvent[]): AppendBatch {
-    const state = new Map<string, StateEntry>();
-    for (const event of events) for (const entry of event.state) state.set(entry.key, entry);
-    return {
-      session,
-      incarnation,
-      expectedSeq: this.#calls.options.onStaleSession === 'reject' ? seq : undefined,
-      lease: this.#calls.leases.ruleFor(session),
-      events: events.map(({ stored }) => stored),
-      lastUpdateTime: events.at(-1)?.stored.timestamp ?? 0,
-      state: byScope(state.values()),
-    };
   }
 
   /** Before a connection or a lock is taken, bound to the session that the statement requires. */
@@ -268,34 +270,32 @@ export class Appender {
       // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
       // session the search takes longer than the append.
       const isNew = !replaced && hasOnlyReadEvents(handle, revision);
-      const own = events.filter((event) => event.handle === handle);
-      const isWhole = isInStep && (isNew || own.length === events.length);
+      const isWhole = isInStep && (isNew || events.every((each) => each.handle === handle));
       const others = new Map<string, unknown>();
-      for (const each of isWhole ? events : own) {
-        const { event, stored, state } = each;
-        if (each.handle === handle) {
+      for (const { handle: by, event, stored, delta, state } of events) {
+        if (by === handle) {
           // The handle has it already if its row was lost and it is appended again.
           if (isNew && !handle.events.includes(event)) handle.events.push(event);
           else placeEvent(handle, event);
           if (replaced) continue;
-          applyWrites(handle.state, each);
+          applyDelta(handle.state, delta, state);
           for (const { key } of state) others.delete(key);
-        } else {
+        } else if (isWhole) {
           // An object of its own, as if it had been read.
           const read = decodeEvent(stored.json);
           if (read) handle.events.push(read);
           for (const { key, json } of state) others.set(key, JSON.parse(json));
-        }
+        } else continue;
         handle.lastUpdateTime = stored.timestamp;
       }
       for (const [key, value] of others) setOwn(handle.state, key, value);
-      const { telemetry, system } = this.#database;
-      if (!isInStep && isKnown && !replaced) telemetry?.rebased(system);
+      if (!isInStep && isKnown && !replaced) this.#database.telemetry?.rebased(this.#database.system);
       if (isWhole) setRevision(handle, appended, lastSeq);
-      else
-        await this.#catchUp({ handle, key }, revision, own, {
-          isAnew: isAnother || appended.wentBack || (!replaced && before < revision.seq),
-        });
+      else {
+        const own = events.filter((each) => each.handle === handle);
+        const isAnew = isAnother || appended.wentBack || (!replaced && before < revision.seq);
+        await this.#catchUp({ handle, key }, revision, own, { isAnew });
+      }
     } catch {
       // Somebody froze the handle during the append, so it stays behind; the next append is refused.
       forgetRevision(handle);
@@ -350,29 +350,28 @@ export class Appender {
   }
 }
 
-/** @returns the events of appends with those of their writes that count (contract A8). */
-function weighed(appends: NonEmpty<Append>): BatchEvent[] {
-  const weighing = new Map<Session, ReturnType<typeof winningKeys>>();
+/** @returns the events of appends, and those of their writes that count (contract A8). */
+function weighed(appends: NonEmpty<Append>) {
   const events: BatchEvent[] = [];
+  const allStored: StoredEvent[] = [];
+  const allState = new Map<string, StateEntry>();
+  const weighing = new Map<Session, ReturnType<typeof winningKeys>>();
   for (const { handle, pending } of appends) {
     const winning = weighing.get(handle) ?? winningKeys(handle.state);
     weighing.set(handle, winning);
     for (const event of pending) {
       const keys = winning(event.delta);
-      const state = event.writes.filter(({ key }) => keys.has(key));
-      const lost = event.writes.flatMap(({ key }) => (keys.has(key) ? [] : [key]));
+      const state: StateEntry[] = [];
+      const lost: string[] = [];
+      for (const entry of event.writes) {
+        if (keys.has(entry.key)) state.push(entry);
+        else lost.push(entry.key);
+      }
+      for (const entry of state) allState.set(entry.key, entry);
       const stored = lost.length > 0 ? { ...event.stored, superseded: JSON.stringify(lost) } : event.stored;
+      allStored.push(stored);
       events.push({ ...event, handle, stored, state });
     }
   }
-  return events;
-}
-
-function applyWrites(state: Record<string, unknown>, { delta, state: winning }: BatchEvent): void {
-  if (Object.keys(delta.values).length > 0)
-    applyDelta(
-      state,
-      delta,
-      winning.map(({ key }) => key),
-    );
+  return { events, stored: allStored, state: allState };
 }

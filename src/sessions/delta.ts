@@ -64,13 +64,14 @@ export function copyOfDelta({ values }: StampedDelta): Stamps {
  * Applies an event's stamped delta to a state by the rules of ADK's base class (contract A8): a write that is older than the
  * one the state holds is left out. For an event that is stored.
  *
- * @param winning the keys whose writes count, as `winningKeys` gave them.
+ * @param winning its writes that count, by their keys, as `winningKeys` gave them.
  */
 export function applyDelta(
   state: Record<string, unknown>,
   { values, order }: StampedDelta,
-  winning: Iterable<string>,
+  winning: Iterable<{ key: string }>,
 ): void {
+  if (Object.keys(values).length === 0) return;
   const event = having(values);
   // A state that somebody froze meanwhile stays as it is; the rejection would end the process.
   applyTo(state, event).catch(() => undefined);
@@ -80,7 +81,7 @@ export function applyDelta(
   const writes = newest.get(state) ?? new Map<string, StampedDelta>();
   newest.set(state, writes);
   const delta = { values: stamps, order };
-  for (const name of winning) writes.set(name, delta);
+  for (const { key } of winning) writes.set(key, delta);
 }
 
 /** For a state whose events are not those of the session any more. */
@@ -139,13 +140,13 @@ export function winningKeys(state: Record<string, unknown>): (delta: StampedDelt
   let probe: Probe | undefined;
   return (delta) => {
     const unsure: StampedDelta[] = [];
-    let winning = Object.keys(delta.values).filter((name) => {
+    let winning: string[] = [];
+    for (const name of Object.keys(delta.values)) {
       const older = before.get(name) ?? applied?.get(name);
-      if (!older) return true;
-      if (older.order !== undefined && delta.order !== undefined) return older.order <= delta.order;
-      unsure.push(older);
-      return true;
-    });
+      const areOrdered = older?.order !== undefined && delta.order !== undefined;
+      if (older && !areOrdered) unsure.push(older);
+      if (!areOrdered || older.order <= delta.order) winning.push(name);
+    }
     if (unsure.length > 0) {
       const isNewer = (probe ??= new Probe()).compare(delta, unsure);
       winning = winning.filter(isNewer);

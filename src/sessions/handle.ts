@@ -39,7 +39,7 @@ export function handleOf(
 const revisions = new WeakMap<Session, Revision>();
 
 /** What was appended to a handle inside a transaction of the host's, which may be rolled back. */
-interface Tentative {
+export interface Tentative {
   /** The transaction as MikroORM knows it; of a nested transaction the savepoint. */
   transaction: object;
   events: readonly StoredEvent[];
@@ -79,8 +79,7 @@ export function forgetRevision(handle: Session): void {
  * @throws InvalidArgumentError when the handle, its state or its events are frozen, sealed or not extensible.
  */
 export function refuseUnchangeable(handle: Session, events: readonly Event[]): void {
-  const names = new Set(events.flatMap(({ actions }) => Object.keys(actions?.stateDelta ?? {})));
-  if (!isChangeable(handle, [...names])) {
+  if (!isChangeable(handle, events)) {
     throw new InvalidArgumentError(
       'The Session object cannot be changed: it, its state or its events are frozen, sealed or not extensible; nothing was written. ' +
         'Append to the object that getSession returns, and leave it as it is.',
@@ -88,14 +87,16 @@ export function refuseUnchangeable(handle: Session, events: readonly Event[]): v
   }
 }
 
-function isChangeable(handle: Session, names: readonly string[]): boolean {
+function isChangeable(handle: Session, appended: readonly Event[]): boolean {
   try {
     const { events, state } = handle;
+    for (const { actions } of appended)
+      for (const name of Object.keys(actions?.stateDelta ?? {}))
+        if (Object.getOwnPropertyDescriptor(state, name)?.configurable === false) return false;
     return (
       Object.isExtensible(events) &&
       Object.getOwnPropertyDescriptor(events, 'length')?.writable === true &&
       Object.isExtensible(state) &&
-      names.every((name) => Object.getOwnPropertyDescriptor(state, name)?.configurable !== false) &&
       Reflect.set(handle, 'lastUpdateTime', handle.lastUpdateTime)
     );
   } catch {

@@ -17,6 +17,8 @@ export interface Fence {
 export class LeaseGuard {
   readonly #store: LeaseStore;
   readonly #onUnleasedAppend: MikroOrmSessionServiceOptions['onUnleasedAppend'];
+  /** Whether writes have a rule. */
+  readonly isOn: boolean;
 
   constructor(
     store: LeaseStore,
@@ -25,6 +27,7 @@ export class LeaseGuard {
   ) {
     this.#store = store;
     this.#onUnleasedAppend = onUnleasedAppend;
+    this.isOn = fence !== undefined || onUnleasedAppend === 'reject';
   }
 
   /** Lets a service with a lease write to a session that it has created, as `runEphemeral` does. */

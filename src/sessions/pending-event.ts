@@ -37,13 +37,14 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   }
   const copy: Event = event.actions ? { ...event, actions: { ...event.actions } } : event;
   const delta = stampDelta(copy);
-  const writes = Object.entries(delta.values).map(([name, value]) => {
+  const writes: StateEntry[] = [];
+  for (const [name, value] of Object.entries(delta.values)) {
     checkStateKey(key, name);
     const stored = encode(value, `actions.stateDelta.${name}`);
     // The handle gets the value that a later read returns, not the object before its toJSON (contract I6).
-    setOwn(delta.values, name, stored.value);
-    return { key: name, json: stored.json, eventId: event.id };
-  });
+    if (stored.value !== value) setOwn(delta.values, name, stored.value);
+    writes.push({ key: name, json: stored.json, eventId: event.id });
+  }
 
   const { json } = encode(copy, '');
   refuseTooLarge(json, maxEventBytes);
@@ -56,7 +57,12 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   }
   return {
     event,
-    stored: { id: event.id, timestamp: event.timestamp, json, beginsTurn: beginsTurn(event) },
+    stored: {
+      id: event.id,
+      timestamp: event.timestamp,
+      json,
+      beginsTurn: event.author === 'user' && beginsTurn(event),
+    },
     delta,
     writes,
   };

@@ -12,6 +12,7 @@ import {
   aCount,
   aPlainObject,
   aRecord,
+  aSession,
   aString,
   aTime,
   aWholeNumber,
@@ -21,7 +22,6 @@ import {
   objects,
   oneOf,
   nullable,
-  rule,
   someText,
   strings,
   type Known,
@@ -30,7 +30,6 @@ import type { SessionKey } from '../model/keys.js';
 import type { HistoryPoint } from './history.js';
 import type { ReadEventsRequest } from './pages.js';
 import type { FindSessionsRequest, SessionDescription } from './summaries.js';
-import { isRecord } from '../model/objects.js';
 
 export interface AppendEventsRequest {
   session: Session;
@@ -61,12 +60,6 @@ const config: Known<GetSessionConfig> = {
   numRecentEvents: nullable(aWholeNumber),
   afterTimestamp: nullable(aTime),
 };
-
-/** Whether its ids are keys is checked later. What an object literal or a clone has is enough (contract A15). */
-const aSession = rule(
-  'an object with events and state, as getSession gives it',
-  (value) => isRecord(value) && Array.isArray(value['events']) && isRecord(value['state']),
-);
 
 /** `checkKeys` checks the values. Every request may have all three names, so that callers can pass a whole key. */
 const sessionKey: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };

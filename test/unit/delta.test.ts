@@ -28,8 +28,9 @@ const deltaOf = ({ actions: { stateDelta: values } }: Event): StampedDelta =>
   stampedDeltas.get(values) ?? { values, order: undefined };
 
 const winningOf = (state: Values, event: Event) => [...winningKeys(state)(deltaOf(event))];
+const entriesOf = (keys: Iterable<string>) => Array.from(keys, (key) => ({ key }));
 
-const apply = (state: Values, event: Event) => applyDelta(state, deltaOf(event), winningOf(state, event));
+const apply = (state: Values, event: Event) => applyDelta(state, deltaOf(event), entriesOf(winningOf(state, event)));
 
 function stateAfter(...events: readonly Event[]): Values {
   const state: Values = {};
@@ -226,7 +227,7 @@ describe('winningKeys', () => {
           const found = winning(deltaOf(event));
           expect([...found]).toEqual(expected);
           for (const name of expected) newest[name] = time;
-          applyDelta(state, deltaOf(event), found);
+          applyDelta(state, deltaOf(event), entriesOf(found));
         }
       }
       expect(state).toEqual(newest);

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { AppendBatch, DialectAppends, StoredEvent } from '../dialects/dialect.js';
 import type { Stores } from '../stores/stores.js';
-import type { AttemptConnection, Deadline } from './connection.js';
+import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
 import { isOwn } from './public-error.js';
 import { Tries, type Attempt, type AttemptOptions } from './retry.js';
@@ -12,7 +12,7 @@ type NonEmpty<T> = readonly [T, ...T[]];
 /** A call that appends to a session. */
 interface QueuedAppend {
   readonly key: SessionKey;
-  readonly stored: readonly StoredEvent[];
+  readonly pending: readonly { readonly stored: StoredEvent }[];
   /** Its turn has come. */
   readonly waited: (() => void) | undefined;
 }
@@ -42,13 +42,11 @@ interface Waiting {
 /** A batch that waits for a connection, or for another one to take it along. */
 interface Member {
   readonly batch: AppendBatch;
-  /** Of its JSON, in characters. */
-  readonly length: number;
   readonly attempt: Attempt;
   /** Whether it has asked for a connection and does not have it yet. */
   isAsking: boolean;
   /** Ends its wait: it was taken along, or is to ask for a connection itself. */
-  proceed: () => void;
+  proceed?: () => void;
   /** Done when the one that takes it along has written it. */
   written?: Promise<void>;
   /** Undefined if it was left out: it has to be written alone, and then gets its own error. */
@@ -133,7 +131,8 @@ export class AppendQueue {
       const written = by.append([append, ...others.map((other) => other.append)]);
       for (const [i, { proceed }] of others.entries())
         proceed({ result: written.then((failed) => refuse(failed, i + 1)) });
-      refuse(await written, 0);
+      const refused = await written;
+      if (refused.size > 0) refuse(refused, 0);
     } finally {
       // Callers that append again at once are to find their place before the next batch begins.
       if (others.length > 0 || line.length > 0) void setImmediate().then(() => this.#next(identity));
@@ -157,18 +156,21 @@ export class AppendQueue {
     if (database.isJoined) return database.transaction(async (sql) => (await appends.write(sql, [batch]))[0], options);
     const isStatement = appends.isStatement(batch);
     let isShared = appends.most > 1 && appends.shares(batch);
-    const length = jsonLength(batch.events) + jsonLength(batch.state.session);
-    for (const tries = new Tries(database.retry, options); ;) {
-      const member: Member = { batch, length, attempt: tries.attempt, isAsking: false, proceed: () => {} };
+    let tries: Tries | undefined;
+    for (;;) {
+      const attempt = { isSent: false, waited: database.telemetry?.current?.waiting('lock') };
+      const member: Member = { batch, attempt, isAsking: false };
       try {
         const preparing = database.connections.prepare(false);
         if (preparing) await preparing;
         await this.#attempt(database, member, { isStatement, isShared, signal: options.signal });
-        if (member.result) return lastSeqOf(member.result);
+        const { result } = member;
+        if (result && 'error' in result) throw result.error;
+        if (result) return result.lastSeq;
       } catch (error) {
-        await tries.failed(error);
+        tries ??= new Tries(database.retry, options);
+        await tries.failed(error, attempt);
       }
-      member.attempt.isSent = false;
       // A statement that has failed is tried alone: one of several may end the connection each time. In a transaction that has failed
       // each has had a savepoint.
       if (isStatement) isShared = false;
@@ -177,28 +179,33 @@ export class AppendQueue {
 
   /** Writes a batch, with others that wait for a connection if it is shared, or lets one of them write it. */
   async #attempt(database: Database, member: Member, how: How): Promise<void> {
-    const { connections } = database;
+    const { connections, telemetry } = database;
     const { isStatement, isShared, signal } = how;
-    const deadline = connections.deadline(signal);
-    const waited = database.observed?.waiting('connection');
+    const deadline = new Deadline({ timeoutMs: connections.timeoutMs, signal });
+    const waited = telemetry?.current?.waiting('connection');
     try {
-      if (isShared && this.#canTakeAlong(this.#waiting.size + 1)) {
+      // Those that have asked for a connection can take it along.
+      if (isShared && this.#waiting.size < this.#asking * (this.#appends.most - 1)) {
         await this.#untilTurn(member, deadline);
-        waited?.();
         // What runs in this process always ends, and could not be stopped.
         if (member.written) {
+          waited?.();
           await (connections.orm.isInProcess ? member.written : deadline.within(member.written));
           return;
         }
-      } else if (isShared) this.#ask(member);
+      } else if (isShared) {
+        member.isAsking = true;
+        this.#asking++;
+      }
       await connections.use(deadline, (connection, prefix) => {
         waited?.();
-        const members = isShared ? this.#takeAlong(member) : [member];
+        const members: NonEmpty<Member> = isShared && this.#waiting.size > 0 ? this.#takeAlong(member) : [member];
+        this.#asked(member);
         const written = this.#write(database, connection, prefix, members, isStatement);
         for (const other of members) {
           if (other === member) continue;
           other.written = written;
-          other.proceed();
+          other.proceed?.();
         }
         return written;
       });
@@ -222,39 +229,29 @@ export class AppendQueue {
     }
   }
 
-  /** Whether those that have asked for a connection can take so many along. */
-  #canTakeAlong(count: number): boolean {
-    return count <= this.#asking * (this.#appends.most - 1);
-  }
-
-  #ask(member: Member): void {
-    member.isAsking = true;
-    this.#asking++;
-  }
-
   /** It has the connection that it has asked for, or has failed to get it. */
   #asked(member: Member): void {
     if (!member.isAsking) return;
     member.isAsking = false;
     this.#asking--;
     for (const waiting of this.#waiting) {
-      if (this.#canTakeAlong(this.#waiting.size)) break;
+      if (this.#waiting.size <= this.#asking * (this.#appends.most - 1)) break;
       this.#waiting.delete(waiting);
-      this.#ask(waiting);
-      waiting.proceed();
+      waiting.isAsking = true;
+      this.#asking++;
+      waiting.proceed?.();
     }
   }
 
-  #takeAlong(first: Member): Member[] {
-    const members = [first];
-    let { length } = first;
+  #takeAlong(first: Member): NonEmpty<Member> {
+    const members: [Member, ...Member[]] = [first];
+    let length = lengthOf(first.batch);
     for (const waiting of this.#waiting) {
-      length += waiting.length;
+      length += lengthOf(waiting.batch);
       if (members.length === this.#appends.most || length > MOST_LENGTH) break;
       this.#waiting.delete(waiting);
       members.push(waiting);
     }
-    this.#asked(first);
     return members;
   }
 
@@ -263,23 +260,21 @@ export class AppendQueue {
     database: Database,
     connection: AttemptConnection,
     prefix: string,
-    members: readonly Member[],
+    members: NonEmpty<Member>,
     isStatement: boolean,
   ): Promise<void> {
     const { connections } = database;
+    const [first] = members;
     const isAlone = members.length === 1;
-    const sent = () => {
-      for (const { attempt } of members) attempt.isSent = true;
-    };
     const sql = connections.sql(connection.driver, isStatement ? { prefix } : { isInTransaction: true });
-    if (isStatement) sent();
-    else await connection.begin({ prefix });
+    if (!isStatement) await connection.begin({ prefix });
     try {
-      const lastSeqs = await this.#appends.write(
-        sql,
-        members.map(({ batch }) => batch),
-      );
-      if (!isStatement) await connection.commit(sent);
+      if (isStatement) noteSent(members);
+      const lastSeqs = await this.#appends.write(sql, isAlone ? [first.batch] : members.map(({ batch }) => batch));
+      if (!isStatement) {
+        noteSent(members);
+        await connection.commit();
+      }
       for (const [i, member] of members.entries()) {
         const lastSeq = lastSeqs[i];
         // A statement of several may have skipped it.
@@ -289,7 +284,7 @@ export class AppendQueue {
       if (!isStatement) await connection.rollback(error, database.rollbackFailed);
       if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
       // Nothing is written, because of one of them.
-      if (!isStatement) await this.#writeEach(database, connection, members, sent);
+      if (!isStatement) await this.#writeEach(database, connection, members);
     }
   }
 
@@ -301,7 +296,6 @@ export class AppendQueue {
     { connections, rollbackFailed }: Database,
     connection: AttemptConnection,
     members: readonly Member[],
-    beforeCommit: () => void,
   ): Promise<void> {
     const sql = connections.sql(connection.driver, { isInTransaction: true });
     const write = async () => {
@@ -317,19 +311,24 @@ export class AppendQueue {
         );
       }
     };
-    await connection.transaction(write, { beforeCommit, rollbackFailed });
+    await connection.transaction(write, { beforeCommit: () => noteSent(members), rollbackFailed });
   }
+}
+
+/** The statement is sent that makes their writes last. */
+function noteSent(members: readonly Member[]): void {
+  for (const { attempt } of members) attempt.isSent = true;
 }
 
 /** Takes the appends out of a line that can be written together with the one whose turn it is. */
 function takeOthers<Append extends QueuedAppend>(line: Waiting[], by: AppendWriter<Append>, first: Append) {
   const others: { append: Append; proceed: Waiting['proceed'] }[] = [];
-  let events = first.stored.length;
-  let length = jsonLength(first.stored);
+  let events = first.pending.length;
+  let length = storedLength(first);
   for (const { append, by: writer, proceed } of line) {
     if (!append || writer !== by) break;
-    events += append.stored.length;
-    length += jsonLength(append.stored);
+    events += append.pending.length;
+    length += storedLength(append);
     // Of the same writer, so it is of its type.
     const other = append as Append;
     if (events > MOST_EVENTS || length > MOST_LENGTH || !by.canJoin(first, other)) break;
@@ -339,6 +338,14 @@ function takeOthers<Append extends QueuedAppend>(line: Waiting[], by: AppendWrit
   return others;
 }
 
+function storedLength({ pending }: QueuedAppend): number {
+  return pending.reduce((sum, { stored }) => sum + stored.json.length, 0);
+}
+
+function lengthOf({ events, state }: AppendBatch): number {
+  return jsonLength(events) + jsonLength(state.session);
+}
+
 function jsonLength(texts: readonly { readonly json: string }[]): number {
   return texts.reduce((sum, { json }) => sum + json.length, 0);
 }
@@ -346,9 +353,4 @@ function jsonLength(texts: readonly { readonly json: string }[]): number {
 /** @throws the error of the append at a place, if it is refused. */
 function refuse(refused: ReadonlyMap<number, unknown>, place: number): void {
   if (refused.has(place)) throw refused.get(place);
-}
-
-function lastSeqOf(result: NonNullable<Member['result']>): number | undefined {
-  if ('error' in result) throw result.error;
-  return result.lastSeq;
 }

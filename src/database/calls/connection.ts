@@ -2,8 +2,8 @@ import { DatabaseError } from '../../model/errors.js';
 import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
-import type { OrmConnection, ReservedConnection } from '../orm/orm-connection.js';
-import type { Statements } from '../sql/statements.js';
+import type { ReservedConnection } from '../orm/orm-connection.js';
+import type { Statements } from '../sql/sql.js';
 
 /** How long an attempt may still take when its signal has fired: a connection that answers is worth keeping. */
 const GRACE_MS = 1_000;
@@ -31,42 +31,11 @@ export class Aborted extends Error {
   }
 }
 
-/**
- * Runs an attempt on one connection of the host's pool. The connection goes back unless it cannot be trusted: then it is
- * destroyed, so that the server rolls back, and no later statement finds a transaction that was left open (contract O5).
- *
- * @param deadline is cleared at the end.
- * @param isSpoilt whether the connection may not be used again after this error of `work`.
- * @throws TimedOut, Aborted at the deadline.
- */
-export async function onConnection<T>(
-  { orm, statements }: ConnectionSource,
-  deadline: Deadline,
-  isSpoilt: (error: unknown) => boolean,
-  work: (connection: AttemptConnection) => Promise<T>,
-): Promise<T> {
-  try {
-    const reserved = await deadline.within(orm.reserve(), (late) => late.release());
-    const attempt = new AttemptConnection(statements, reserved, isSpoilt, deadline);
-    try {
-      // What runs in this process always ends, and could not be stopped.
-      return await (reserved.destroy ? deadline.within(work(attempt)) : work(attempt));
-    } catch (error) {
-      if (error instanceof TimedOut || error instanceof Aborted || isSpoilt(error)) attempt.spoil();
-      throw error;
-    } finally {
-      // A statement of `work` that is run after the deadline fails: the connection is destroyed by then.
-      await attempt.end();
-    }
-  } finally {
-    deadline.clear();
-  }
-}
-
-/** What an attempt needs of the host's ORM. */
-export interface ConnectionSource {
-  readonly orm: OrmConnection;
+/** What an attempt needs to know of its ORM. */
+interface ConnectionSource {
   readonly statements: Statements;
+  /** Whether a connection may not be used again after this error. */
+  spoils(error: unknown): boolean;
 }
 
 export interface TransactionHooks {
@@ -99,26 +68,17 @@ export const COMMAND: StatementContext = {
 
 /** The connection of an attempt. */
 export class AttemptConnection {
-  readonly #statements: Statements;
+  readonly driver: Driver;
+  readonly #source: ConnectionSource;
   readonly #reserved: ReservedConnection;
-  readonly #isSpoiltBy: (error: unknown) => boolean;
   readonly #deadline: Deadline;
   #isSpoilt = false;
 
-  constructor(
-    statements: Statements,
-    reserved: ReservedConnection,
-    isSpoilt: (error: unknown) => boolean,
-    deadline: Deadline,
-  ) {
-    this.#statements = statements;
+  constructor(source: ConnectionSource, reserved: ReservedConnection, deadline: Deadline) {
+    this.driver = reserved.driver;
+    this.#source = source;
     this.#reserved = reserved;
-    this.#isSpoiltBy = isSpoilt;
     this.#deadline = deadline;
-  }
-
-  get driver(): Driver {
-    return this.#reserved.driver;
   }
 
   /** For `em.setTransactionContext`: the statements of `em` run on this connection. */
@@ -133,7 +93,7 @@ export class AttemptConnection {
 
   /** Runs a statement without values. */
   command(text: string): Promise<DriverResult> {
-    return this.#statements.send(this.driver, text, [], COMMAND);
+    return this.#source.statements.send(this.driver, text, [], COMMAND);
   }
 
   /**
@@ -161,19 +121,19 @@ export class AttemptConnection {
 
   async begin({ setting, prefix = '', begin = 'begin' }: TransactionStart): Promise<void> {
     if (setting !== undefined) await this.command(setting);
-    await this.command(prefix + begin);
+    await this.#source.statements.send(this.driver, prefix + begin, [], COMMAND);
   }
 
   async commit(beforeCommit?: () => void): Promise<void> {
     if (this.driver.isInTransaction === false) throw rolledBack();
     beforeCommit?.();
-    await this.command('commit');
+    await this.#source.statements.send(this.driver, 'commit', [], COMMAND);
   }
 
   /** @param error why. @param failed is called with the error of the rollback. */
   async rollback(error: unknown, failed?: (error: unknown) => void): Promise<void> {
     // A connection that is destroyed is rolled back by the server; a `rollback` on it might never be answered.
-    if (this.#reserved.destroy && this.#isSpoiltBy(error)) return;
+    if (this.#reserved.destroy && this.#source.spoils(error)) return;
     try {
       await this.command('rollback');
     } catch (rollbackError) {
@@ -218,7 +178,7 @@ export class AttemptConnection {
 /** The end of an attempt's time. */
 export class Deadline {
   readonly #timer: NodeJS.Timeout | undefined;
-  readonly #stop: () => void;
+  readonly #stop: (() => void) | undefined;
   #grace: NodeJS.Timeout | undefined;
   #over: Error | undefined;
   /** Ends what is waited for. */
@@ -227,9 +187,11 @@ export class Deadline {
 
   constructor({ timeoutMs, signal }: AttemptLimits) {
     if (timeoutMs > 0) this.#timer = setTimeout(() => this.#isOver(new TimedOut(this.#hadConnection)), timeoutMs);
-    this.#stop = onAbort(signal, () => {
-      this.#grace = setTimeout(() => this.#isOver(new Aborted()), GRACE_MS);
-    });
+    this.#stop =
+      signal &&
+      onAbort(signal, () => {
+        this.#grace = setTimeout(() => this.#isOver(new Aborted()), GRACE_MS);
+      });
   }
 
   #isOver(error: Error): void {
@@ -263,6 +225,6 @@ export class Deadline {
   clear(): void {
     clearTimeout(this.#timer);
     clearTimeout(this.#grace);
-    this.#stop();
+    this.#stop?.();
   }
 }

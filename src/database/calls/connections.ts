@@ -10,8 +10,8 @@ import { refuseSettings } from '../dialects/settings.js';
 import type { Driver } from '../drivers/driver.js';
 import { ormConnectionOf, type OrmConnection } from '../orm/orm-connection.js';
 import { sqlOf, type Sql } from '../sql/sql.js';
-import { Statements } from '../sql/statements.js';
-import { Deadline, onConnection, type AttemptConnection, type ConnectionSource } from './connection.js';
+import { Statements } from '../sql/sql.js';
+import { Aborted, AttemptConnection, Deadline, TimedOut } from './connection.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
@@ -27,7 +27,7 @@ const prepared = new WeakSet<object>();
 const beingPrepared = new WeakMap<object, Promise<void>>();
 
 /** See `timeoutMs` of the options. */
-export const DEFAULT_TIMEOUT_MS = 30_000;
+const DEFAULT_TIMEOUT_MS = 30_000;
 
 export interface DatabaseOptions extends CommonOptions {
   /** A database, another program's for example, which is read only: its settings stay as they are. */
@@ -44,11 +44,13 @@ interface SentWith {
 }
 
 /** The connections of a host's ORM for the attempts of calls: set up and checked before the first statement of ours (contract O7). */
-export class Connections implements ConnectionSource {
+export class Connections {
   readonly orm: OrmConnection;
   readonly statements: Statements;
   readonly dialect: Dialect;
   readonly system: DialectName;
+  /** Of an attempt. */
+  readonly timeoutMs: number;
   readonly #em: EntityManager;
   readonly #options: DatabaseOptions;
 
@@ -59,25 +61,50 @@ export class Connections implements ConnectionSource {
     this.statements = new Statements(em);
     this.#em = em;
     this.#options = options;
+    this.timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   }
 
-  deadline(signal: AbortSignal | undefined): Deadline {
-    return new Deadline({ timeoutMs: this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS, signal });
+  /**
+   * Runs an attempt on one connection of the host's pool. The connection goes back unless it cannot be trusted: then it is
+   * destroyed, so that the server rolls back, and no later statement finds a transaction that was left open (contract O5).
+   *
+   * @param deadline is cleared at the end.
+   * @throws TimedOut, Aborted at the deadline.
+   */
+  async use<T>(deadline: Deadline, work: (connection: AttemptConnection, prefix: string) => Promise<T>): Promise<T> {
+    try {
+      const reserved = await deadline.within(this.orm.reserve(), (late) => late.release());
+      const { driver, destroy } = reserved;
+      const connection = new AttemptConnection(this, reserved, deadline);
+      try {
+        const prefix = checked.has(driver) ? prefixes.get(this.orm) : undefined;
+        const working =
+          prefix === undefined
+            ? this.#checked(driver).then((found) => work(connection, found))
+            : work(connection, prefix);
+        // What runs in this process always ends, and could not be stopped.
+        return await (destroy ? deadline.within(working) : working);
+      } catch (error) {
+        if (error instanceof TimedOut || error instanceof Aborted || this.spoils(error)) connection.spoil();
+        throw error;
+      } finally {
+        // A statement of `work` that is run after the deadline fails: the connection is destroyed by then.
+        await connection.end();
+      }
+    } finally {
+      deadline.clear();
+    }
   }
 
-  /** Runs an attempt as `onConnection` does. */
-  use<T>(deadline: Deadline, work: (connection: AttemptConnection, prefix: string) => Promise<T>): Promise<T> {
-    return onConnection(
-      this,
-      deadline,
-      (error) => !isOwn(error) && spoilsConnection(this.failureOf(error)),
-      async (connection) => {
-        const { driver } = connection;
-        const prefix = prefixes.get(this.orm) ?? (await this.#prefix(driver));
-        if (!checked.has(driver)) await this.#check(driver, false);
-        return work(connection, prefix);
-      },
-    );
+  spoils(error: unknown): boolean {
+    return !isOwn(error) && spoilsConnection(this.failureOf(error));
+  }
+
+  /** @returns what statements begin with; see `clusterPrefix`. @throws SchemaError for a connection that is refused. */
+  async #checked(driver: Driver): Promise<string> {
+    const prefix = prefixes.get(this.orm) ?? (await this.#prefix(driver));
+    if (!checked.has(driver)) await this.#check(driver, false);
+    return prefix;
   }
 
   /** The statements on a connection that is in use, or in a host's transaction. */
@@ -121,7 +148,7 @@ export class Connections implements ConnectionSource {
 
   /** @throws SchemaError when a setting of the next connection is refused; nothing when it cannot be checked. */
   async refuseSettings(): Promise<void> {
-    await this.use(this.deadline(undefined), () => Promise.resolve()).catch((error: unknown) => {
+    await this.use(new Deadline(this), () => Promise.resolve()).catch((error: unknown) => {
       if (error instanceof SchemaError) throw error;
     });
   }
@@ -135,12 +162,11 @@ export class Connections implements ConnectionSource {
   prepare(isJoined: boolean): Promise<void> | undefined {
     const opening = this.orm.open();
     if (opening) return opening.then(() => this.prepare(isJoined));
-    this.orm.quiet();
     const { connections } = this.dialect;
     if (!connections.prepare || isJoined || this.#options.isForeign || prepared.has(this.orm)) return undefined;
     let preparing = beingPrepared.get(this.orm);
     if (!preparing) {
-      preparing = this.use(this.deadline(undefined), async ({ driver }) =>
+      preparing = this.use(new Deadline(this), async ({ driver }) =>
         connections.prepare?.(this.#em, this.sql(driver, {})),
       )
         .then(() => void prepared.add(this.orm))

@@ -1,5 +1,5 @@
-import type { EntityManager } from '@mikro-orm/core';
-import { AdkMikroOrmError, CodecError, InvalidArgumentError } from '../../model/errors.js';
+import { TransactionContext, type EntityManager } from '@mikro-orm/core';
+import { AdkMikroOrmError, CodecError, InsideTransactionError, InvalidArgumentError } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { TextCodec } from '../../model/codec.js';
 import { callHost } from '../../model/host-callbacks.js';
@@ -7,14 +7,14 @@ import type { MaybePromise } from '../../model/maybe-promise.js';
 import { PLAIN, StoredTexts, TextsAwaited, type Undecoded } from '../../model/stored-texts.js';
 import type { ErrorContext } from '../../model/options.js';
 import { onAbort } from '../../model/signals.js';
-import { Aborted, type AttemptConnection, type TransactionHooks } from './connection.js';
-import { Connections, DEFAULT_TIMEOUT_MS, type DatabaseOptions } from './connections.js';
+import { Aborted, Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
+import { Connections, type DatabaseOptions } from './connections.js';
 import type { Dialect } from '../dialects/dialect.js';
 import type { Sql } from '../sql/sql.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
 import type { Driver } from '../drivers/driver.js';
-import { refuseDisabled, refuseInside } from './inside-transaction.js';
-import { JoinedTransaction } from './joined-transaction.js';
+import { JoinedTransaction, transactionsAreDisabled } from './joined-transaction.js';
+import { isOpen } from '../orm/host-transaction.js';
 import { refuseOther } from '../orm/orm-connection.js';
 import { Stores } from '../stores/stores.js';
 import { isOwn, publicError } from './public-error.js';
@@ -47,6 +47,7 @@ export class Database {
   readonly retry: Retry;
   /** The transaction of the host's that the calls join. */
   readonly joined: JoinedTransaction | undefined;
+  readonly isJoined: boolean;
   /** Undefined where the host has not asked for it. */
   readonly telemetry: Telemetry | undefined;
 
@@ -62,6 +63,7 @@ export class Database {
     this.connections = new Connections(em, options);
     this.#options = options;
     this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
+    this.isJoined = joins;
     this.joined = joins ? new JoinedTransaction(em, this.connections) : undefined;
     // Now, and not in the first call: the `EntityManager` may have another schema by then.
     this.#stores = stores ?? (options.isForeign ? undefined : Stores.of(em, this.dialect));
@@ -80,10 +82,6 @@ export class Database {
   /** The statements on the tables. */
   get stores(): Stores {
     return (this.#stores ??= Stores.of(this.#em, this.dialect));
-  }
-
-  get isJoined(): boolean {
-    return this.joined !== undefined;
   }
 
   /**
@@ -117,6 +115,7 @@ export class Database {
    * @throws SchemaError with `disableTransactions` in the config.
    */
   call<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
+    if (!this.telemetry && !this.joined) return this.unobserved(context, work);
     return this.observe(context, () => this.unobserved(context, work));
   }
 
@@ -134,7 +133,6 @@ export class Database {
 
   /** Does as `call` for what only waits for others' work. */
   async unobserved<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
-    refuseDisabled(this.#em);
     this.refuseTransaction();
     try {
       return await work();
@@ -146,8 +144,9 @@ export class Database {
     }
   }
 
-  /** @throws InsideTransactionError, InvalidArgumentError as `call`. */
+  /** @throws InsideTransactionError, InvalidArgumentError, SchemaError as `call`. */
   refuseTransaction(): void {
+    if (this.#em.config.get('disableTransactions')) throw transactionsAreDisabled();
     if (this.joined) this.joined.refuseEnded();
     else refuseInside(this.#em);
   }
@@ -255,7 +254,7 @@ export class Database {
 
   /** Waits for a codec as long as an attempt may take (contract O3). @throws CodecError, Aborted. */
   async #within(ready: Promise<unknown>, signal?: AbortSignal): Promise<void> {
-    const timeoutMs = this.#options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    const { timeoutMs } = this.connections;
     let end = () => {};
     const late = new Promise<never>((_, reject) => {
       const isLate = () => reject(new CodecError(`A codec did not answer within ${timeoutMs} ms.`));
@@ -283,10 +282,13 @@ export class Database {
     work: (connection: AttemptConnection, prefix: string) => Promise<T>,
   ): Promise<T> {
     const waited = this.observed?.waiting('connection');
-    return this.connections.use(this.connections.deadline(signal), (connection, prefix) => {
-      waited?.();
-      return work(connection, prefix);
-    });
+    return this.connections.use(
+      new Deadline({ timeoutMs: this.connections.timeoutMs, signal }),
+      (connection, prefix) => {
+        waited?.();
+        return work(connection, prefix);
+      },
+    );
   }
 
   failureOf(error: unknown): Failure {
@@ -312,4 +314,21 @@ export class Database {
       }
     }, options);
   }
+}
+
+/**
+ * For a call that does not join the transaction around it: what it writes would stay when that transaction is rolled back,
+ * and it may wait for a lock, or the only connection, which that transaction keeps until the call has ended.
+ *
+ * @throws InsideTransactionError inside `em.transactional` of the same ORM, and after `em.begin()` on the `EntityManager`
+ *   that was given, or on that of the request. A transaction of another ORM does not matter.
+ */
+export function refuseInside(em: EntityManager): void {
+  const around = TransactionContext.currentTransactionContext()?.em;
+  const isOurs = around?.getConnection() === em.getConnection();
+  // Through the transaction of another ORM, where MikroORM takes the two for one by their name, nothing can be seen.
+  const asked = isOurs ? around : around?.name === em.name ? undefined : em;
+  const transaction = asked?.getTransactionContext<object>();
+  // After `em.transactional` its transaction stays the context of what was begun in it and continues.
+  if (transaction && isOpen(transaction)) throw new InsideTransactionError();
 }

@@ -1,7 +1,7 @@
 import { isUncertain, type Failure } from '../../model/failures.js';
 import type { RetryOptions } from '../../model/options.js';
 import { pause } from '../../model/signals.js';
-import type { ObservedCall, Telemetry } from '../../telemetry/telemetry.js';
+import type { Telemetry } from '../../telemetry/telemetry.js';
 import { Aborted } from './connection.js';
 import type { Connections } from './connections.js';
 import { isOwn, noteUncertain } from './public-error.js';
@@ -38,6 +38,8 @@ export interface AttemptOptions {
 export interface Attempt {
   /** Whether the statement has been sent that makes its writes last. */
   isSent: boolean;
+  /** Ends a wait for a lock, where calls are observed. */
+  readonly waited: (() => void) | undefined;
 }
 
 /** Runs work again after failures that may pass (contract E4, O4). */
@@ -70,11 +72,14 @@ export class Retry {
     work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
     options: AttemptOptions = {},
   ): Promise<T> {
-    for (const tries = new Tries(this, options); ;) {
+    let tries: Tries | undefined;
+    for (;;) {
+      const attempt = { isSent: false, waited: this.telemetry?.current?.waiting('lock') };
       try {
-        return await work(tries.attempt, options.signal);
+        return await work(attempt, options.signal);
       } catch (error) {
-        await tries.failed(error);
+        tries ??= new Tries(this, options);
+        await tries.failed(error, attempt);
       }
     }
   }
@@ -84,10 +89,7 @@ export class Retry {
 export class Tries {
   readonly #retry: Retry;
   readonly #options: AttemptOptions;
-  readonly #observed: ObservedCall | undefined;
-  /** What is under way. */
-  attempt: Attempt = { isSent: false };
-  #waited: (() => void) | undefined;
+  readonly #outcome: Outcome;
   #count = 1;
   #conflicts = 0;
   #outageBegan: number | undefined;
@@ -96,29 +98,26 @@ export class Tries {
   constructor(retry: Retry, options: AttemptOptions) {
     this.#retry = retry;
     this.#options = options;
-    this.#observed = retry.telemetry?.current;
-    this.#waited = this.#observed?.waiting('lock');
+    this.#outcome = options.outcome ?? {};
   }
 
   /** Waits until the next try is due. @throws the error if there is none. */
-  async failed(error: unknown): Promise<void> {
+  async failed(error: unknown, { isSent, waited }: Attempt): Promise<void> {
     if (isOwn(error)) throw error;
     const { connections, telemetry, isJoined, baseDelayMs, maxDelayMs } = this.#retry;
-    const { outcome = {}, retries, signal } = this.#options;
+    const { retries, signal } = this.#options;
+    const outcome = this.#outcome;
     const failure = connections.failureOf(error);
     if (failure === 'lockTimeout' && !isJoined) {
       // A driver that waited for a lock of SQLite would stop the process, so the attempt is made again until the lock is free.
       this.#lockBegan ??= performance.now();
       const isWaitedFor = connections.orm.mustWaitForLocks && performance.now() - this.#lockBegan < LOCK_TIMEOUT_MS;
       if (isWaitedFor) await pause(Math.random() * LOCK_PAUSE_MS);
-      this.#waited?.();
-      if (isWaitedFor) {
-        this.#again();
-        return;
-      }
+      waited?.();
+      if (isWaitedFor) return;
     }
     this.#lockBegan = undefined;
-    if (this.attempt.isSent && isUncertain(failure)) outcome.lostAnswer ??= error;
+    if (isSent && isUncertain(failure)) outcome.lostAnswer ??= error;
     if (outcome.lostAnswer !== undefined) noteUncertain(error);
     const passing = connections.passing(failure);
     if (passing === 'outage') this.#outageBegan ??= performance.now();
@@ -127,19 +126,16 @@ export class Tries {
       this.#conflicts++;
     }
     const isRetried = !isJoined && passing !== undefined && (retries?.(failure) ?? true) && !this.#isGivenUp();
-    telemetry?.failed(connections.system, this.#observed, failure, { isConflict: passing === 'conflict', isRetried });
+    telemetry?.failed(connections.system, telemetry.current, failure, {
+      isConflict: passing === 'conflict',
+      isRetried,
+    });
     if (!isRetried) throw error;
     const longest = Math.min(maxDelayMs, baseDelayMs * 2 ** (this.#count - 1));
     this.#count++;
     // The pause is random, or transactions that met once meet again.
     await pause(Math.random() * longest, signal);
     if (signal?.aborted) throw new Aborted();
-    this.#again();
-  }
-
-  #again(): void {
-    this.attempt = { isSent: false };
-    this.#waited = this.#observed?.waiting('lock');
   }
 
   #isGivenUp(): boolean {

@@ -97,7 +97,7 @@ export const mariadb: Dialect = {
     ...mysql.operations,
 
     appends(tables) {
-      const byRows = appendsByRows(mariadb, tables, 1);
+      const byRows = appendsByRows(mariadb, tables);
       const isBlock = (batch: AppendBatch) => rowCount(batch) <= MAX_ROWS && textLength(batch) <= MAX_TEXT_LENGTH;
       return {
         ...byRows,

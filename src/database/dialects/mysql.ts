@@ -326,7 +326,7 @@ export const mysql: Dialect = {
     },
 
     // The servers group the commits of several connections by themselves, and its statements would come one after the other.
-    appends: (tables) => appendsByRows(mysql, tables, 1),
+    appends: (tables) => appendsByRows(mysql, tables),
 
     lockSession: lockBySelect,
 

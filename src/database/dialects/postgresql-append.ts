@@ -5,9 +5,7 @@ import {
   insertIntoEvents,
   insertIntoState,
   isSameSession,
-  ownerValues,
   sessionColumnsOf,
-  sessionValues,
   stateTable,
   type Tables,
 } from '../sql/tables.js';
@@ -30,53 +28,6 @@ const NOT_SUPERSEDED = '';
 export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const texts = new Map<string, string>();
   const together = togetherText(tables, dialectSql);
-
-  async function writeOne(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
-    const { session, events, state } = batch;
-    const scopes = SCOPES.filter((scope) => state[scope].length > 0);
-    const { where, values } = appendCondition(batch, dialectSql);
-    const variant = `${scopes.join()} ${where}`;
-    let text = texts.get(variant);
-    if (!text) texts.set(variant, (text = appendText(tables, scopes, where)));
-    const bound = [
-      ...[events.length, batch.lastUpdateTime, ...values, ...sessionValues(session), events.length],
-      ...columns(
-        5,
-        events.map((event) => [
-          ...[event.id, event.timestamp, event.json],
-          ...[event.superseded ?? NOT_SUPERSEDED, event.beginsTurn],
-        ]),
-      ),
-    ];
-    for (const scope of scopes) {
-      const rows = state[scope].map(({ key, json, eventId }) => [key, json, eventId]);
-      bound.push(...ownerValues(session, scope), ...columns(3, rows));
-    }
-    const [row] = await sql.all<{ last_seq: number }>(text, bound);
-    return row && numberOf(row.last_seq);
-  }
-
-  async function writeTogether(sql: Sql, batches: readonly AppendBatch[]): Promise<(number | undefined)[]> {
-    const sessions = batches.map(({ session, incarnation, expectedSeq, lease, events, lastUpdateTime }, i) => [
-      ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
-      ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
-      ...[events.length, lastUpdateTime, i],
-    ]);
-    const events = batches.flatMap(({ events }, i) =>
-      events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn }, j) => [
-        ...[i, j + 1, id, timestamp],
-        ...[json, superseded, beginsTurn],
-      ]),
-    );
-    const state = batches.flatMap(({ state }, i) =>
-      state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
-    );
-    const values = [...columns(10, sessions), ...columns(7, events), ...columns(4, state)];
-    const rows = await sql.all<{ number: number; last_seq: number }>(together, values);
-    const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
-    return batches.map((_, i) => lastSeqs.get(i));
-  }
-
   return {
     most: MOST,
 
@@ -86,10 +37,61 @@ export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): Diale
     isStatement: () => true,
 
     async write(sql, batches) {
-      const [first, ...others] = batches;
-      return first && others.length === 0 ? [await writeOne(sql, first)] : writeTogether(sql, batches);
+      const [batch, ...others] = batches;
+      if (!batch || others.length > 0) return writeTogether(sql, together, batches);
+      const { session, incarnation, expectedSeq, lease, events, state } = batch;
+      const key = [session.appName, session.userId, session.sessionId];
+      // As in `appendCondition`.
+      const condition: Element[] = [...key, incarnation];
+      if (expectedSeq !== undefined) condition.push(expectedSeq);
+      if (lease && lease !== 'unleased') condition.push(lease.token);
+      const appended: Element[][] = [];
+      for (const { id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn } of events)
+        appended.push([id, timestamp, json, superseded, beginsTurn]);
+      const bound = [events.length, batch.lastUpdateTime, ...condition, ...key, events.length, ...columns(5, appended)];
+      let variant = `${expectedSeq === undefined} ${lease && (lease === 'unleased' || 'leased')}`;
+      for (const scope of SCOPES) {
+        const written: Element[][] = [];
+        for (const { key, json, eventId } of state[scope]) written.push([key, json, eventId]);
+        if (written.length === 0) continue;
+        variant += ` ${scope}`;
+        bound.push(...key.slice(0, STATE_KEYS[scope].length - 1), ...columns(3, written));
+      }
+      let text = texts.get(variant);
+      if (!text) {
+        const scopes = SCOPES.filter((scope) => state[scope].length > 0);
+        const { where } = appendCondition(batch, dialectSql);
+        texts.set(variant, (text = appendText(tables, scopes, where)));
+      }
+      const [row] = await sql.all<{ last_seq: number }>(text, bound);
+      return [row && numberOf(row.last_seq)];
     },
   };
+}
+
+async function writeTogether(
+  sql: Sql,
+  text: string,
+  batches: readonly AppendBatch[],
+): Promise<readonly (number | undefined)[]> {
+  const sessions = batches.map(({ session, incarnation, expectedSeq, lease, events, lastUpdateTime }, i) => [
+    ...[session.appName, session.userId, session.sessionId, incarnation, expectedSeq ?? ANY],
+    ...[lease === 'unleased' ? ANY : (lease?.token ?? ANY), lease === 'unleased'],
+    ...[events.length, lastUpdateTime, i],
+  ]);
+  const events = batches.flatMap(({ events }, i) =>
+    events.map(({ id, timestamp, json, superseded = NOT_SUPERSEDED, beginsTurn }, j) => [
+      ...[i, j + 1, id, timestamp],
+      ...[json, superseded, beginsTurn],
+    ]),
+  );
+  const state = batches.flatMap(({ state }, i) =>
+    state.session.map(({ key, json, eventId }) => [i, key, json, eventId]),
+  );
+  const values = [...columns(10, sessions), ...columns(7, events), ...columns(4, state)];
+  const rows = await sql.all<{ number: number; last_seq: number }>(text, values);
+  const lastSeqs = new Map(rows.map((row) => [numberOf(row.number), numberOf(row.last_seq)]));
+  return batches.map((_, i) => lastSeqs.get(i));
 }
 
 /** Each part selects from `taken`, which has no row when the session is missing or not as expected: nothing is written. */
@@ -154,20 +156,27 @@ function togetherText(tables: Tables, sql: DialectSql): string {
     ) select number, last_seq from taken`;
 }
 
-/** @returns an array for each column of the rows. */
-function columns(width: number, rows: readonly (readonly Element[])[]): string[] {
-  return Array.from({ length: width }, (_, i) => textArray(rows.map((row) => row[i] ?? null)));
-}
-
 type Element = string | number | boolean | null;
 
-/** An array literal, so that one statement fits any number of rows. Elements are quoted: a state key can be `NULL`. */
-function textArray(values: readonly Element[]): string {
-  const quoted = values.map((value) => (value === null ? 'null' : `"${escaped(String(value))}"`));
-  return `{${quoted.join(',')}}`;
+/**
+ * @returns an array literal for each column of the rows, so that one statement fits any number of them. Elements are quoted: a state
+ *   key can be `NULL`.
+ */
+function columns(width: number, rows: readonly (readonly Element[])[]): string[] {
+  const arrays: string[] = [];
+  for (let i = 0; i < width; i++) {
+    let elements = '';
+    for (const row of rows) {
+      const element = row[i] ?? null;
+      if (elements) elements += ',';
+      elements += typeof element === 'string' ? quoted(element) : String(element);
+    }
+    arrays.push(`{${elements}}`);
+  }
+  return arrays;
 }
 
 /** A regular expression takes twice as long, and JSON has many quotes. */
-function escaped(text: string): string {
-  return text.replaceAll('\\', '\\\\').replaceAll('"', '\\"');
+function quoted(text: string): string {
+  return `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 }

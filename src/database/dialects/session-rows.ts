@@ -132,12 +132,12 @@ const upserts = ({ sql }: Dialect, tables: Tables, ownOnly: boolean) =>
     onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
   }));
 
-/** Appends by several statements, in one transaction for up to `most` batches. */
-export function appendsByRows(dialect: Dialect, tables: Tables, most: number): DialectAppends {
+/** Appends by several statements in a transaction. */
+export function appendsByRows(dialect: Dialect, tables: Tables): DialectAppends {
   const rows = new SessionRows(dialect, tables);
   return {
-    most,
-    shares: () => true,
+    most: 1,
+    shares: () => false,
     isStatement: () => false,
     async write(sql, batches) {
       const lastSeqs: (number | undefined)[] = [];

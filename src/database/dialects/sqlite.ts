@@ -7,14 +7,11 @@ import { placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import type { Sql } from '../sql/sql.js';
 import { returningOperations, returningSql } from './returning.js';
-import { appendsByRows } from './session-rows.js';
+import { sqliteAppends } from './sqlite-append.js';
 import { setting, unless } from './server-settings.js';
 import type { Setting } from './settings.js';
 
 const BUSY_TIMEOUT_MS = 10_000;
-
-/** So many appends share a commit at most: none of them is acknowledged before it. */
-const MOST_APPENDS = 64;
 
 /** While it waits, SQLite looks each 100 ms whether the lock is free, more often only at first. */
 const TURN_MS = 125;
@@ -155,8 +152,7 @@ export const sqlite: Dialect = {
   operations: {
     ...returningOperations,
 
-    // They share a commit, which waits for the disk; there is one connection.
-    appends: (tables) => appendsByRows(sqlite, tables, MOST_APPENDS),
+    appends: (tables) => sqliteAppends(tables, sqlite.sql),
   },
 
   repairs: { dropIndex: ({ qualifiedName }) => `drop index ${qualifiedName};` },

@@ -52,7 +52,7 @@ export class SynchronousDriver implements Driver {
   }
 
   send(text: string, values: readonly unknown[], _: StatementContext): DriverResult {
-    const statement = this.#prepared(text);
+    const statement = this.#statements.get(text, () => this.#prepared(text));
     try {
       if (statement.reader) return { rows: statement.all(values), affectedRows: 0, insertId: undefined };
       return { rows: [], affectedRows: statement.run(values).changes, insertId: undefined };
@@ -80,12 +80,10 @@ export class SynchronousDriver implements Driver {
   }
 
   #prepared(text: string): SynchronousStatement {
-    return this.#statements.get(text, () => {
-      const statement = this.#database.prepare(text);
-      // The host may have asked for bigints by default.
-      statement.safeIntegers?.(false);
-      return statement;
-    });
+    const statement = this.#database.prepare(text);
+    // The host may have asked for bigints by default.
+    statement.safeIntegers?.(false);
+    return statement;
   }
 }
 

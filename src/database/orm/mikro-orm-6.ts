@@ -3,7 +3,7 @@ import type { Connection, EntityManager } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { driverOf } from '../drivers/driver-of.js';
 import type { Driver } from '../drivers/driver.js';
-import { isSynchronousSqlite, stopWaiting, stopsProcess } from '../drivers/sqlite.js';
+import { isSynchronousSqlite, stopWaiting, stopsProcess, type SynchronousSqlite } from '../drivers/sqlite.js';
 import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './orm-connection.js';
 
@@ -28,12 +28,20 @@ export function isKnexConnection(connection: Connection): connection is KnexConn
   return 'getKnex' in connection;
 }
 
+/** What is known of a driver's connection. */
+interface Known {
+  readonly driver: Driver;
+  /** If its wait for a lock would stop the process. */
+  readonly stoppable: SynchronousSqlite | undefined;
+}
+
 export class KnexOrmConnection implements OrmConnection {
   readonly isInProcess: boolean;
   /** Known with the first connection. */
   mustWaitForLocks = false;
   readonly #connection: KnexConnection;
   readonly #rethrow: (error: unknown) => never;
+  readonly #known = new WeakMap<object, Known>();
   #isQuiet = false;
 
   constructor(em: EntityManager, connection: KnexConnection) {
@@ -45,39 +53,49 @@ export class KnexOrmConnection implements OrmConnection {
     this.isInProcess = TRAITS[supportedDialect(em.getPlatform())].isInProcess;
   }
 
-  open(): undefined {}
+  open(): undefined {
+    // A file has no connection that breaks; and MikroORM takes a knex that was asked for early for a connection that is set up.
+    if (!this.#isQuiet && !this.isInProcess) this.#quiet();
+  }
 
   async reserve(): Promise<ReservedConnection> {
     await this.#connection.ensureConnection();
     const { client } = this.#connection.getKnex();
     const raw: object & { __knex__disposed?: string } = await client.acquireConnection().catch(this.#rethrow);
-    const database = isSynchronousSqlite(raw) && stopsProcess(raw) ? raw : undefined;
-    this.mustWaitForLocks = database !== undefined;
-    const waitAgain = database && stopWaiting(database);
+    const { driver, stoppable } = this.#known.get(raw) ?? this.#learn(raw);
+    this.mustWaitForLocks = stoppable !== undefined;
+    const waitAgain = stoppable && stopWaiting(stoppable);
     const release = () => {
       waitAgain?.();
       void client.releaseConnection(raw);
     };
-    const end = this.isInProcess ? undefined : destroyerOf(raw);
     return {
-      driver: knownDriver(raw),
+      driver,
       context: () => contextOf(client, raw),
       release,
-      destroy:
-        end &&
-        (async () => {
-          // knex looks for it before it hands a connection out.
-          raw.__knex__disposed = 'its transaction may be open';
-          await end();
-          release();
-        }),
+      destroy: this.isInProcess
+        ? undefined
+        : async () => {
+            // knex looks for it before it hands a connection out.
+            raw.__knex__disposed = 'its transaction may be open';
+            await destroyerOf(raw)?.();
+            release();
+          },
     };
+  }
+
+  #learn(raw: object): Known {
+    const driver = driverOf(raw);
+    if (!driver) throw new TypeError('The connection of knex is not one of a driver that MikroORM comes with.');
+    const known = { driver, stoppable: isSynchronousSqlite(raw) && stopsProcess(raw) ? raw : undefined };
+    this.#known.set(raw, known);
+    return known;
   }
 
   async ofTransaction(transaction: object): Promise<Driver> {
     if (!isKnexTransaction(transaction))
       throw new TypeError('The transaction of the EntityManager is not one of knex.');
-    return knownDriver(await transaction.client.acquireConnection());
+    return this.#learn(await transaction.client.acquireConnection()).driver;
   }
 
   /**
@@ -85,9 +103,7 @@ export class KnexOrmConnection implements OrmConnection {
    * with; that of the mariadb driver holds the statement that was under way, with its values. Nothing else of knex's
    * warnings is held back, and a `log.warn` of the host's in `driverOptions` hears all, since it is the host's own log.
    */
-  quiet(): void {
-    // A file has no connection that breaks; and MikroORM takes a knex that was asked for early for a connection that is set up.
-    if (this.#isQuiet || this.isInProcess) return;
+  #quiet(): void {
     this.#isQuiet = true;
     const { logger, config } = this.#connection.getKnex().client;
     if (config.log?.warn) return;
@@ -111,10 +127,4 @@ function contextOf(client: KnexClient, raw: object): object {
 
 function isKnexTransaction(transaction: object): transaction is KnexTransaction {
   return 'client' in transaction;
-}
-
-function knownDriver(raw: object): Driver {
-  const driver = driverOf(raw);
-  if (!driver) throw new TypeError('The connection of knex is not one of a driver that MikroORM comes with.');
-  return driver;
 }

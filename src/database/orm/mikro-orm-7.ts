@@ -183,10 +183,6 @@ export class KyselyOrmConnection implements OrmConnection {
     return provided(transaction, (own) => this.#driverOf(own));
   }
 
-  quiet(): void {
-    // kysely prints nothing.
-  }
-
   #driverOf(own: KyselyDriverConnection): Driver {
     const raw = this.#database ?? this.#raw.get(own);
     const driver = raw && driverOf(raw);

@@ -19,7 +19,7 @@ export interface OrmConnection {
   readonly mustWaitForLocks: boolean;
 
   /**
-   * Comes before each piece of work.
+   * Comes before each piece of work. It also keeps the pool from printing statements (contract O8).
    *
    * @returns undefined where there is nothing to wait for.
    * @throws Error when the ORM was closed: MikroORM 7 would open it again, and in memory a new database with it.
@@ -31,9 +31,6 @@ export interface OrmConnection {
 
   /** The connection of a transaction of the host's. @param transaction what `em.getTransactionContext()` gives. */
   ofTransaction(transaction: object): Promise<Driver>;
-
-  /** Keeps the pool from printing statements (contract O8). */
-  quiet(): void;
 }
 
 /** A physical connection that is out of the host's pool. */

@@ -1,7 +1,16 @@
-import type { Driver } from '../drivers/driver.js';
+import { setImmediate } from 'node:timers/promises';
+import {
+  DriverException,
+  type Configuration,
+  type EntityManager,
+  type ExceptionConverter,
+  type Logger,
+} from '@mikro-orm/core';
+import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import { callHost } from '../../model/host-callbacks.js';
+import { isObject } from '../../model/objects.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import { numberOf } from './row-values.js';
-import type { SentContext, Statements } from './statements.js';
 
 /** Runs statements with bound values, in the transaction that it was made for, if any. */
 export interface Sql {
@@ -50,4 +59,147 @@ function wholeNumber(value: unknown): number {
   const number = numberOf(value);
   if (!Number.isSafeInteger(number)) throw new Error(`The driver gave ${typeof value} where a number should be`);
   return number;
+}
+
+/** The members of a connection of MikroORM that are used. They are protected in its types. */
+interface LoggingConnection {
+  /** Runs a statement, and calls `logQuery` after it. */
+  executeQuery(...args: unknown[]): Promise<unknown>;
+  logQuery(shown: string, context: QueryLogContext): void;
+}
+
+/** The member of MikroORM's own logger that is used: the host's `logger`. */
+interface WritingLogger {
+  writer?: (message: string) => unknown;
+}
+
+interface QueryLogContext extends Outcome {
+  query: string;
+  params: readonly unknown[];
+  /** In ms. */
+  took: number;
+}
+
+interface Outcome {
+  results?: number;
+  affected?: unknown;
+  level?: 'error';
+}
+
+/** What a statement is sent with. */
+interface SentContext extends StatementContext {
+  /** Whether the database is in this process. */
+  isInProcess?: boolean;
+  /** Called before each statement; what it throws is thrown instead of sending it. */
+  refuse?: (() => void) | undefined;
+}
+
+/** How long statements may keep the event loop from its other work, in ms. */
+const MOST_MS = 8;
+
+let lastTurn = 0;
+let turning: Promise<void> | undefined;
+
+/**
+ * Gives the event loop a turn. A driver that runs in the process answers at once, so that calls one after another would let no
+ * timer run: no lease would be renewed, and no abort signal would fire.
+ */
+async function turn(): Promise<void> {
+  await setImmediate();
+  lastTurn = performance.now();
+  turning = undefined;
+}
+
+/** Sends statements to a driver's connection as MikroORM does: with the host's `onQuery`, its log, and errors of its classes. */
+export class Statements {
+  readonly #config: Configuration;
+  readonly #connection: LoggingConnection;
+  readonly #converter: ExceptionConverter;
+  readonly #errors: WeakSet<object>;
+  readonly #format: (text: string, values: readonly unknown[]) => string;
+
+  constructor(em: EntityManager) {
+    const platform = em.getPlatform();
+    this.#config = em.config;
+    this.#connection = em.getConnection() as unknown as LoggingConnection;
+    this.#converter = platform.getExceptionConverter();
+    this.#errors = errorsOf(this.#connection, this.#converter);
+    this.#format = (text, values) => platform.formatQuery(text, values);
+  }
+
+  async send(driver: Driver, given: string, values: readonly unknown[], context: SentContext): Promise<DriverResult> {
+    if (context.isInProcess && performance.now() - lastTurn >= MOST_MS) await (turning ??= turn());
+    context.refuse?.();
+    const query = this.#config.get('onQuery')?.(given, [...values]) ?? given;
+    const start = Date.now();
+    try {
+      const result = await driver.send(query, values, context);
+      const { rows, affectedRows } = result;
+      this.#log(query, values, start, context.wants === 'rows' ? { results: rows.length } : { affected: affectedRows });
+      return result;
+    } catch (error) {
+      this.#log(query, values, start, { level: 'error' });
+      throw this.#converted(error, query);
+    }
+  }
+
+  #log(query: string, params: readonly unknown[], start: number, what: Outcome): void {
+    const logger = this.#config.getLogger() as Logger & WritingLogger;
+    const { writer } = logger;
+    // MikroORM drops what it returns, so that a promise which rejects would end the process.
+    if (writer) logger.writer = (message) => callHost(writer, message);
+    try {
+      const shown = logger.isEnabled('query-params') ? this.#format(query, params) : query;
+      this.#connection.logQuery(shown, { query, params, took: Date.now() - start, ...what });
+    } catch {
+      // What the host's log throws is no error of the statement.
+    } finally {
+      if (writer) logger.writer = writer;
+    }
+  }
+
+  /** Whether this is an error of a statement on this database, of ours or of the host's. */
+  hasThrown(error: unknown): boolean {
+    return isObject(error) && this.#errors.has(error);
+  }
+
+  #converted(error: unknown, query: string): unknown {
+    if (error instanceof DriverException || !isError(error)) return error;
+    const converted = this.#converter.convertException(error);
+    // For the host's log (contract O8).
+    if (!('sql' in converted)) Object.assign(converted, { sql: query });
+    return converted;
+  }
+}
+
+const noted = new WeakMap<object, WeakSet<object>>();
+
+/** The errors of an ORM's statements: those of another database may have the same classes and codes. */
+function errorsOf(connection: LoggingConnection, converter: ExceptionConverter): WeakSet<object> {
+  const known = noted.get(connection);
+  if (known) return known;
+  const errors = new WeakSet<object>();
+  noted.set(connection, errors);
+  const convert = converter.convertException.bind(converter);
+  converter.convertException = (error) => {
+    const converted = convert(error);
+    errors.add(converted);
+    return converted;
+  };
+  // Not converted is what the connection itself is asked for.
+  const execute = connection.executeQuery.bind(connection);
+  connection.executeQuery = async (...args) => {
+    try {
+      return await execute(...args);
+    } catch (error) {
+      if (isObject(error)) errors.add(error);
+      throw error;
+    }
+  };
+  return errors;
+}
+
+/** `instanceof` does not do: an error of native code is none under jest. */
+function isError(error: unknown): error is Error {
+  return isObject(error) && 'message' in error;
 }

@@ -30,6 +30,8 @@ import { WalkStore } from './walk-store.js';
 export class Stores {
   static readonly #all = new WeakMap<object, Map<string, Stores>>();
 
+  /** What is called after a write to sessions was committed in this process. */
+  readonly onCommit = new Set<() => void>();
   readonly reader: SessionReader;
   readonly sessions: SessionStore;
   readonly events: EventStore;

@@ -1,12 +1,12 @@
 import type { Stores } from '../../database/stores/stores.js';
 import type { Database } from '../../database/calls/database.js';
-import { LogPoller } from './poller.js';
 
 /** Notifies watchers of the event log that events were written. */
 export class Announcer {
   readonly #stores: Stores;
   readonly #database: Database;
-  readonly #notifies: boolean;
+  /** Whether watchers in other processes are notified. */
+  readonly notifies: boolean;
   #sending: Promise<void> | undefined;
   #next: Promise<void> | undefined;
 
@@ -14,18 +14,18 @@ export class Announcer {
   constructor(database: Database, notifies: boolean) {
     this.#stores = database.stores;
     this.#database = database;
-    this.#notifies = notifies;
+    this.notifies = notifies;
   }
 
   /** Called after the commit; in a host's transaction, before it. */
   async announce(): Promise<void> {
     if (this.#database.isJoined) {
       // PostgreSQL sends the notification when the host's transaction commits.
-      if (this.#notifies) await this.#database.run((sql) => this.#stores.log.notify(sql));
+      if (this.notifies) await this.#database.run((sql) => this.#stores.log.notify(sql));
       return;
     }
-    LogPoller.wake(this.#stores);
-    if (this.#notifies) await this.#send();
+    for (const wake of this.#stores.onCommit) wake();
+    if (this.notifies) await this.#send();
   }
 
   /**

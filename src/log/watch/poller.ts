@@ -68,11 +68,6 @@ export class LogPoller {
     return poller;
   }
 
-  /** Notifies the watchers in this process of a commit. */
-  static wake(stores: Stores): void {
-    for (const poller of LogPoller.#pollers.get(stores)?.values() ?? []) poller.wake();
-  }
-
   private constructor(database: Database, intervalMs: number) {
     this.#stores = database.stores;
     this.#database = database;
@@ -115,6 +110,7 @@ export class LogPoller {
   #watch<Head>(report: Report, head: () => Head, forget: () => void): Watch<Head> {
     const watcher = { report };
     this.#watchers.add(watcher);
+    this.#stores.onCommit.add(this.wake);
     return {
       get head() {
         return head();
@@ -135,16 +131,18 @@ export class LogPoller {
       leave: async () => {
         forget();
         this.#watchers.delete(watcher);
-        if (this.#watchers.size === 0) await this.#stop();
+        if (this.#watchers.size > 0) return;
+        this.#stores.onCommit.delete(this.wake);
+        await this.#stop();
       },
     };
   }
 
-  wake(): void {
+  readonly wake = (): void => {
     if (this.#watchers.size === 0) return;
     if (this.#polling) this.#isPollDue = true;
     else this.#pollUnasked();
-  }
+  };
 
   /** A failure goes to whoever waits; where nobody does, to the hosts' logs. The next poll tries again. */
   #pollUnasked(): void {

@@ -26,8 +26,8 @@ function sourceOf(url: string): string | undefined {
   return /^(src|entities)\//.test(file) ? file : undefined;
 }
 
-/** Whether tsx has added a function, to keep the names of others. */
-const isOfTsx = (name: string) => name.startsWith('__');
+/** Whether it is in no source: tsx keeps the names of functions by others, and V8 sets the fields of an object by one. */
+const isAdded = (name: string) => name.startsWith('__') || name === '<instance_members_initializer>';
 
 async function functionsOf(inspector: Inspector, call: () => Promise<unknown>): Promise<Way['functions']> {
   await inspector.post('Profiler.enable');
@@ -36,7 +36,7 @@ async function functionsOf(inspector: Inspector, call: () => Promise<unknown>): 
   const { result } = await inspector.post('Profiler.takePreciseCoverage');
   await inspector.post('Profiler.stopPreciseCoverage');
   const isEntered = ({ functionName, ranges: [range] }: Profiler.FunctionCoverage) =>
-    !isOfTsx(functionName) && range !== undefined && range.count > 0;
+    !isAdded(functionName) && range !== undefined && range.count > 0;
   const entered = result.flatMap(({ url, functions }) => {
     const source = sourceOf(url);
     const count = functions.filter(isEntered).length;
@@ -78,7 +78,7 @@ function framesOf(trace: Runtime.StackTrace | undefined): string[] {
       const source = sourceOf(url);
       const call = `${functionName || '(anonymous)'} ${source}`;
       // A function that has awaited something is there once more for each time.
-      if (source && !isOfTsx(functionName) && call !== calls.at(-1)) calls.push(call);
+      if (source && !isAdded(functionName) && call !== calls.at(-1)) calls.push(call);
     }
   return calls.reverse();
 }

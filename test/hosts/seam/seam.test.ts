@@ -4,7 +4,7 @@ import { AdkSession, adkEntities } from '../../../entities/index.js';
 import type { Driver } from '../../../src/database/drivers/driver.js';
 import { hasEnded } from '../../../src/database/orm/host-transaction.js';
 import { sqlOf } from '../../../src/database/sql/sql.js';
-import type { Statements } from '../../../src/database/sql/statements.js';
+import type { Statements } from '../../../src/database/sql/sql.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
 import { TextCodec } from '../../../src/model/codec.js';
 import { StoredTexts } from '../../../src/model/stored-texts.js';
