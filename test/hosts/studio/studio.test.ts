@@ -222,6 +222,29 @@ describe.each(availableDatabases())('on %s', (name) => {
       expect(seen).toMatch(new RegExp(`${value} ${when}`));
   });
 
+  test('says what the state as of an event may lack, and does not read too many events for it', async () => {
+    const { service, orm } = served;
+    const key = { appName: 'past', userId: 'ada', sessionId: 's' };
+    const session = await service.createSession({ ...key, state: { kept: 0 } });
+    for (const given of [1, 2, 3]) {
+      const event = createEvent({ author: 'agent' });
+      event.actions.stateDelta['given'] = given;
+      await service.appendEvent({ session, event });
+    }
+    const asOf = async (at: number) =>
+      stateOf(await site.get(query('/session', { app: 'past', user: 'ada', session: 's', at: `${at}` })));
+    const execute = (text: string) => orm.em.getConnection().execute(`${text} and app_name = 'past'`);
+    expect(await asOf(2)).toMatch(/given 2 #2.*kept 0/);
+    expect(await asOf(2)).not.toContain('cannot be read');
+    await execute("update adk_events set data = '[]' where seq = 2");
+    expect(await asOf(2)).toMatch(/Some rows up to there cannot be read.*given 1 #1.*kept 0/);
+    expect(await asOf(1)).not.toContain('cannot be read');
+    await execute("update adk_sessions set last_seq = 20000 where session_id = 's'");
+    const far = await asOf(10_001);
+    expect(far).toMatch(/More than 10,000 events come before it/);
+    expect(far).not.toContain('given');
+  });
+
   test('shows that an event was rewritten, once', async () => {
     const key = { appName: 'rewritten', userId: 'ada', sessionId: 's' };
     const session = await served.service.createSession(key);
