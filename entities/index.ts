@@ -11,6 +11,7 @@ import { adkChange } from './adk-change.js';
 import { adkCounter } from './adk-counter.js';
 import { adkEvent } from './adk-event.js';
 import { adkEventPart } from './adk-event-part.js';
+import { adkOpenCall } from './adk-open-call.js';
 import { adkProjection } from './adk-projection.js';
 import { adkSession } from './adk-session.js';
 import { adkSessionState } from './adk-session-state.js';
@@ -26,6 +27,7 @@ export { AdkChange } from './adk-change.js';
 export { AdkCounter } from './adk-counter.js';
 export { AdkEvent } from './adk-event.js';
 export { AdkEventPart } from './adk-event-part.js';
+export { AdkOpenCall } from './adk-open-call.js';
 export { AdkProjection } from './adk-projection.js';
 export { AdkSession } from './adk-session.js';
 export { AdkSessionState } from './adk-session-state.js';
@@ -47,6 +49,7 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkSession(names),
     adkEvent(names),
     adkEventPart(names),
+    adkOpenCall(names),
     adkSessionState(names),
     adkUserState(names),
     adkAppState(names),

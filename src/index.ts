@@ -21,6 +21,7 @@ export {
   LeaseLostError,
   LogWentBackError,
   SchemaError,
+  CallAnsweredError,
   EventConflictError,
   SessionExistsError,
   SessionNotFoundError,
@@ -100,6 +101,7 @@ export {
 export type { HistoryPoint } from './sessions/history.js';
 export type { AppendEventsRequest, ForkPoint, UpdateStateRequest } from './sessions/requests.js';
 export type { ReadEventsRequest } from './sessions/pages.js';
+export type { FindOpenCallsRequest, FindOpenCallsResponse, OpenCall } from './sessions/open-calls.js';
 export type {
   FindSessionsRequest,
   FindSessionsResponse,

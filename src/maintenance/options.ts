@@ -65,6 +65,8 @@ export interface TrimOptions extends BatchOptions {
    * ones stay, whatever their time stamps.
    */
   olderThan?: number;
+  /** Also drops events whose calls wait for a person; false by default: a session keeps the first of these, and what comes after. */
+  dropOpenCalls?: boolean;
 }
 
 export interface EraseUserOptions extends BatchOptions {
@@ -174,6 +176,7 @@ const trimOptions = object<TrimOptions>({
   ...OWNER,
   ...BATCH_OPTIONS,
   sessionId: condition(anything),
+  dropOpenCalls: aBoolean,
   keepLast: condition(aWholeNumber),
   olderThan: condition(aWait),
 });

@@ -163,7 +163,7 @@ export class Repair {
    */
   async #mendEvents(session: KnownSession, head: SessionHead, found: FoundDamage): Promise<void> {
     const sql = this.#sql;
-    const { repair, events, changes } = this.#stores;
+    const { repair, events, changes, openCalls } = this.#stores;
     const rows = await repair.eventTimes(sql, this.#key);
     const unreadable = await this.#stillUnreadable(found);
     const lastSeq = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
@@ -207,6 +207,7 @@ export class Repair {
     if (trimmed) await changes.recordTrim(sql, session, { firstSeq: newFirst, lastSeq: newLast, state: before });
     // No event has what the lost events left in the state any more.
     if (this.#damage.size > 0) await this.#recordState(session, newLast);
+    if (this.#damage.size > 0) await openCalls.recount(sql, this.#key);
   }
 
   /** Records all state that can be read. */

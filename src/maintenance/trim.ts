@@ -7,13 +7,19 @@ import { trimmedSession, type TrimOptions } from './options.js';
 
 /** See `SessionMaintenance.trim`. */
 export async function trim(run: DeletionRun, options: TrimOptions): Promise<MaintenanceResult> {
-  const { appName, userId, keepLast, olderThan = 0 } = options;
-  const { deletion, health, walk } = run.stores;
+  const { appName, userId, keepLast, olderThan = 0, dropOpenCalls } = options;
+  const { deletion, health, openCalls, walk } = run.stores;
   const key = trimmedSession(options);
   const now = await run.read((sql) => health.now(sql));
-  const firstEvents = new FirstEvents(run, (session, before, read) => {
+  const firstWanted: FirstKept = (session, before, read) => {
     if (keepLast !== undefined) return Math.min(before, session.lastSeq - keepLast + 1);
     return read(async (sql) => (await deletion.firstLater(sql, session, before, now - olderThan)) ?? before);
+  };
+  const firstEvents = new FirstEvents(run, async (session, before, read) => {
+    const wanted = await firstWanted(session, before, read);
+    if (dropOpenCalls || wanted <= session.firstSeq) return wanted;
+    const open = await read((sql) => openCalls.firstSeq(sql, session.key));
+    return Math.min(wanted, open ?? wanted);
   });
   return run.run(
     () => run.batches.result,
@@ -88,7 +94,7 @@ class FirstEvents implements Deletion {
     // Another session has another time of creation. One that was imported again has its first events again.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
 
-    const { deletion, changes } = this.#run.stores;
+    const { deletion, changes, openCalls } = this.#run.stores;
     const { size } = this.#run.batches;
     const { key, origin, lastSeq } = locked;
     // A session that was rewound has fewer events than it had.
@@ -102,6 +108,7 @@ class FirstEvents implements Deletion {
     const { state } = await stateThen(sql, this.#run.stores, locked, firstSeq - 1);
     await changes.recordTrim(sql, { ...key, origin }, { firstSeq, lastSeq, state });
     await deletion.trim(sql, key, firstSeq, gone);
+    await openCalls.forgetBefore(sql, key, firstSeq);
     const isOver = firstSeq < before || before === most;
     return { sessions: 1, events: gone.length, skipped, firstSeq, isOver };
   }

@@ -64,6 +64,23 @@ export class StaleSessionError extends AdkMikroOrmError {
   }
 }
 
+/**
+ * With `onAnsweredCall: 'reject'`: an event of the user answers a call that waits for no answer, since somebody has answered it
+ * already. Nothing was written.
+ */
+export class CallAnsweredError extends AdkMikroOrmError {
+  readonly code = 'ADK_CALL_ANSWERED';
+  override name = 'CallAnsweredError';
+
+  constructor(
+    sessionId: string,
+    /** The id of the call. */
+    readonly callId: string,
+  ) {
+    super(`Session ${sessionId} does not wait for an answer to this call: it has one already. Nothing was written.`);
+  }
+}
+
 /** Somebody else holds the session's lease: it could not be acquired, or an append without it was refused. */
 export class LeaseHeldError extends AdkMikroOrmError {
   readonly code = 'ADK_LEASE_HELD';

@@ -29,6 +29,9 @@ export const KEY_LENGTHS = {
   projectionName: 191,
 } as const;
 
+/** How much of a call's name is searched for, in characters. */
+export const CALL_NAME_LENGTH = 191;
+
 /** The longest title of a session, in characters. */
 export const TITLE_LENGTH = 255;
 

@@ -141,6 +141,12 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
    */
   onRewrittenEvent?: 'replace' | 'reject';
   /**
+   * What an append does with an answer of the user to a call that is answered already, or never was open (contract H5): `allow`
+   * (default) stores it, as ADK does, with which a client may send several; `reject` throws `CallAnsweredError`, so that of two
+   * processes with an answer one runs the agent. The same event again is a retry.
+   */
+  onAnsweredCall?: 'allow' | 'reject';
+  /**
    * How many of the newest events `getSession` and `getOrCreateSession` give where the caller names no number, and back to the
    * beginning of the oldest turn among them (contract K7); all by default. A caller gets all with `numRecentEvents: 0`.
    */
@@ -209,6 +215,7 @@ export const SERVICE_OPTIONS: Known<MikroOrmSessionServiceOptions> = {
   maxEventBytes: aWholeNumber,
   deletion: oneOf('hard', 'soft'),
   onRewrittenEvent: oneOf('replace', 'reject'),
+  onAnsweredCall: oneOf('allow', 'reject'),
   defaultNumRecentEvents: aCount,
   onDamagedEvent: oneOf('throw', 'skip'),
   onDamage: aFunction,

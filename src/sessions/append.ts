@@ -47,6 +47,8 @@ interface Append {
   /** Of the session that the handle named when the call was made. */
   readonly key: SessionKey;
   readonly pending: NonEmpty<PendingEvent>;
+  /** Whether calls wait for a person after it that did not before, or the other way round. */
+  readonly changesCalls: boolean;
   /** The call, where calls are observed. */
   readonly observed: ObservedCall | undefined;
   /** Ends its wait for its turn. */
@@ -88,7 +90,12 @@ export class Appender {
     // With a codec it is known later how large an event is as it is stored.
     const plainLimit = this.#calls.options.codec ? undefined : this.#calls.options.maxEventBytes;
     const pending: PendingEvent[] = [];
-    for (const event of whole) pending.push(pendingEvent(handle, event, plainLimit));
+    let changesCalls = false;
+    for (const event of whole) {
+      const prepared = pendingEvent(handle, event, plainLimit);
+      changesCalls ||= prepared.calls !== undefined;
+      pending.push(prepared);
+    }
     if (!isNonEmpty(pending)) return;
     // This is checked at once: in its turn it might wait for a call that waits for the transaction.
     const tentative = tentativeOf(handle);
@@ -96,7 +103,7 @@ export class Appender {
     const key = keyOf(handle);
     await this.#database.call({ operation, key }, async () => {
       const observed = this.#database.telemetry?.current;
-      const append = { handle, key, pending, observed, waited: observed?.waiting('queue') };
+      const append = { handle, key, pending, changesCalls, observed, waited: observed?.waiting('queue') };
       // Those that join a transaction have their turn by it.
       if (!this.#database.isJoined) return this.#queue.append(this, append);
       append.waited?.();
@@ -120,14 +127,17 @@ export class Appender {
   }
 
   /** With `reject` each append depends on the number of the one before. */
-  canJoin({ handle: first }: Append, { handle }: Append): boolean {
-    const incarnation = revisionOf(first)?.incarnation;
+  canJoin(first: Append, append: Append): boolean {
+    const { handle } = append;
+    const incarnation = revisionOf(first.handle)?.incarnation;
     return (
       this.#calls.options.onStaleSession !== 'reject' &&
       incarnation !== undefined &&
       revisionOf(handle)?.incarnation === incarnation &&
-      !tentativeOf(first) &&
-      !tentativeOf(handle)
+      !tentativeOf(first.handle) &&
+      !tentativeOf(handle) &&
+      !first.changesCalls &&
+      !append.changesCalls
     );
   }
 
@@ -153,7 +163,8 @@ export class Appender {
         state: byScope(state.values()),
       };
       const encoded = options.codec ? await this.#encoded(batch, revision) : batch;
-      lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
+      // What calls wait is read and written under the session's lock.
+      if (!first.changesCalls) lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
     } catch (error) {
       // What one of several has caused is no error of the others; an outage is one of all.
       const isOfAll =

@@ -2,10 +2,18 @@ import type { Outcome } from '../database/calls/retry.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import type { Sql } from '../database/sql/sql.js';
 import { encodedBatch, keysIn } from '../database/stores/event-store.js';
+import type { UnderLock } from '../database/dialects/event-parts.js';
 import type { EventContent } from '../database/stores/session-reader.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import { EventConflictError, SessionNotFoundError, StaleSessionError, type Damage } from '../model/errors.js';
+import { WaitingCalls, effectsOf, type CallEffects } from '../conversation/open-calls.js';
+import {
+  CallAnsweredError,
+  EventConflictError,
+  SessionNotFoundError,
+  StaleSessionError,
+  type Damage,
+} from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, type StateEntry } from '../model/state.js';
@@ -25,15 +33,16 @@ export interface Appended {
   damaged?: Damage;
 }
 
-/** An event to append, and the state that it leaves. */
+/** An event to append, the state that it leaves, and what it does to the calls that wait. */
 export interface EventWrite {
   stored: StoredEvent;
   state: readonly StateEntry[];
+  calls: CallEffects | undefined;
 }
 
 /**
- * An append that cannot be one batch: an event is stored already, the session does not exist, or the handle is behind. It
- * locks the session and writes event by event.
+ * An append that cannot be one batch: an event is stored already, opens or answers a call, the session does not exist, or the
+ * handle is behind. It locks the session and writes event by event.
  */
 export class LockedAppend {
   readonly #calls: SessionCalls;
@@ -133,7 +142,27 @@ export class LockedAppend {
     };
     const seq = await this.#stores.events.append(sql, encodedBatch(sql.texts, batch, head.origin));
     if (seq !== lastSeq + 1) throw new Error(`The session's lock did not hold: ${seq} instead of ${lastSeq + 1}.`);
+    if (event.calls) await this.#openAndClose(sql, { seq, ...stored }, event.calls);
     return undefined;
+  }
+
+  /** @throws CallAnsweredError with `onAnsweredCall: 'reject'`. */
+  async #openAndClose(sql: Sql, event: { seq: number; timestamp: number }, effects: CallEffects): Promise<void> {
+    const { openCalls } = this.#stores;
+    const attempt = async (options?: UnderLock) => {
+      const before = await openCalls.of(sql, this.#session, options);
+      const calls = new WaitingCalls(before);
+      const [unasked] = calls.add(event, effects);
+      return { before, calls, unasked };
+    };
+    const { onAnsweredCall } = this.#calls.options;
+    let { before, calls, unasked } = await attempt();
+    if (onAnsweredCall === 'reject' && unasked !== undefined)
+      ({ before, calls, unasked } = await attempt({ isLocked: true }));
+    const areFound = await openCalls.replace(sql, this.#session, before, calls.open);
+    const [answered = ''] = unasked === undefined && areFound ? [] : effects.responds;
+    if (onAnsweredCall === 'reject' && answered)
+      throw new CallAnsweredError(this.#session.sessionId, unasked ?? answered);
   }
 
   /**
@@ -144,7 +173,7 @@ export class LockedAppend {
     sql: Sql,
     { origin }: SessionHead,
     existing: EventContent,
-    { stored, state }: EventWrite,
+    { stored, state, calls }: EventWrite,
     lastSeq: number,
   ): Promise<void> {
     if (existing.json === stored.json) return;
@@ -163,6 +192,7 @@ export class LockedAppend {
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
     await this.#stores.changes.record(sql, change);
     if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
+    if (calls || !event || effectsOf(event)) await this.#stores.openCalls.recount(sql, this.#session);
   }
 
   /** What has lost since the event was appended has lost to a later one, and was the value until then. */

@@ -1,4 +1,5 @@
 import type { Event, Session } from '@google/adk';
+import { areChanged, effectsOf, type CallEffects } from '../conversation/open-calls.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import { aRecord } from '../model/arguments.js';
 import { EventTooLargeError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
@@ -18,6 +19,8 @@ export interface PendingEvent {
   delta: StampedDelta;
   /** The delta as rows of the state tables. */
   writes: readonly StateEntry[];
+  /** What it does to the calls that wait for a person; undefined where it leaves them as they are. */
+  calls: CallEffects | undefined;
 }
 
 /**
@@ -55,8 +58,12 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
       // Frozen; it stays as the caller made it.
     }
   }
+  // Most events have neither, which their text shows at once.
+  const mayHaveCalls = json.includes('"functionResponse"') || json.includes('"longRunningToolIds":["');
+  const effects = mayHaveCalls ? effectsOf(copy) : undefined;
   return {
     event,
+    calls: effects && areChanged(effects, session.events) ? effects : undefined,
     stored: {
       id: event.id,
       timestamp: event.timestamp,

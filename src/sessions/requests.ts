@@ -15,6 +15,7 @@ import {
   aSession,
   aString,
   aTime,
+  aWait,
   aWholeNumber,
   anything,
   condition,
@@ -29,6 +30,7 @@ import {
 import type { SessionKey } from '../model/keys.js';
 import type { HistoryPoint } from './history.js';
 import type { ReadEventsRequest } from './pages.js';
+import type { FindOpenCallsRequest } from './open-calls.js';
 import type { FindSessionsRequest, SessionDescription } from './summaries.js';
 
 export interface AppendEventsRequest {
@@ -102,6 +104,14 @@ export const checkRequest = {
     after: aString,
     limit: aCount,
     order: oneOf('asc', 'desc'),
+  }),
+  findOpenCalls: object<FindOpenCallsRequest>({
+    appName: anything,
+    userId: condition(anything),
+    name: condition(aString),
+    openFor: condition(aWait),
+    after: aString,
+    limit: aCount,
   }),
   describeSession: object<SessionDescription>({ title: nullable(aString), labels: nullable(aPlainObject) }),
   appendEvent: object<AppendEventRequest>({ session: aSession, event: aRecord }, 'session', 'event'),

@@ -19,6 +19,7 @@ import { deleteSession, restoreSession } from './delete.js';
 import { forkSession, rewindSession, type HistoryPoint } from './history.js';
 import { listSessions } from './list.js';
 import { readEvents, type ReadEventsRequest } from './pages.js';
+import { findOpenCalls, type FindOpenCallsRequest, type FindOpenCallsResponse } from './open-calls.js';
 import { getSession, getState } from './read.js';
 import { checkRequest, type AppendEventsRequest, type ForkPoint, type UpdateStateRequest } from './requests.js';
 import { SessionCalls, type Within } from './session-calls.js';
@@ -159,6 +160,16 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
+   * Finds the calls that wait for a person (contract H5): of long-running tools, and ADK's questions for a confirmation, a
+   * credential or an input. The oldest come first, in pages by a cursor that stays right while calls are opened and answered.
+   *
+   * @throws InvalidArgumentError for a request that is not understood.
+   */
+  async findOpenCalls(request: FindOpenCallsRequest): Promise<FindOpenCallsResponse> {
+    return findOpenCalls(this.#calls, checkRequest.findOpenCalls(request, 'The request of findOpenCalls'));
+  }
+
+  /**
    * Sets what people call a session. That is no event: `lastUpdateTime` stays, and `Session` objects don't show it.
    *
    * @throws InvalidArgumentError for a title or labels that cannot be stored.
@@ -172,6 +183,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * Deletes a session with its events, state and lease, at once (contract D4); one that is not there is no error. With
    * `deletion: 'soft'` the session is soft-deleted, and `restoreSession` brings it back, without its lease.
    *
+   * @throws CallAnsweredError with `onAnsweredCall: 'reject'`, for an answer of the user to a call that has one.
    * @throws LeaseLostError on the service of a lease that is lost.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
    */

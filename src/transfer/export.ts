@@ -151,6 +151,8 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
     state: state.map((entry) => stateRecord(entry, key)),
     ...pastOf(key, history),
   };
+  const openCalls = record.bound ? await stores.openCalls.of(sql, key) : [];
+  if (openCalls.length > 0) record.openCalls = openCalls;
   const batches: Buffer[] = [];
   for (let after = firstSeq - 1; after < lastSeq;) {
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH };

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { WaitingCalls } from '../conversation/open-calls.js';
 import type { Run, Sql } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isEncoded, type KnownSession } from '../model/codec.js';
@@ -32,6 +33,8 @@ export class Import {
   readonly #done: ImportResult = { sessions: 0, events: 0, records: 0, refused: 0, annulled: 0 };
   #session: ImportedSession | undefined;
   #events: NumberedEvent[] = [];
+  /** Those that wait after the session's events so far. */
+  #calls = new WaitingCalls();
   /** The number of the session's newest event that a batch has written, or would have. */
   #lastSeq: number | undefined;
 
@@ -54,6 +57,7 @@ export class Import {
       this.#checkOrder(storable, number);
       if (this.#events.length >= this.#mode.batchSize) await this.#write(false);
       this.#events.push(storable.event);
+      if (storable.calls) this.#calls.add(storable.event, storable.calls);
     } else {
       await this.end();
       if (storable.type === 'session') this.#session = storable;
@@ -102,6 +106,7 @@ export class Import {
   drop(): void {
     this.#session = undefined;
     this.#events = [];
+    this.#calls = new WaitingCalls();
     this.#lastSeq = undefined;
   }
 
@@ -149,14 +154,17 @@ export class Import {
   }
 
   async #apply(sql: Sql, key: KnownSession, session: ImportedSession, plan: WritePlan): Promise<void> {
-    const { sessions, transfer, events } = this.#stores;
+    const { sessions, transfer, events, openCalls } = this.#stores;
     if (plan.start === 'replace') await sessions.deleteSoftDeleted(sql, key);
     if (plan.start !== 'keep') await this.#create(sql, key, session);
     await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, plan.events);
     if (plan.end.kind === 'leave') return;
     if (plan.end.kind === 'complete') await this.#setState(sql, key, session, { ...plan.end, isNew: plan.isNew });
     await transfer.describe(sql, plan.end.row);
-    if (plan.end.kind === 'complete') await this.#recordHistory(sql, key, session, plan.end);
+    if (plan.end.kind !== 'complete') return;
+    const before = plan.start === 'keep' ? await openCalls.of(sql, key) : [];
+    await openCalls.replace(sql, key, before, session.session.openCalls ?? this.#calls.open);
+    await this.#recordHistory(sql, key, session, plan.end);
   }
 
   /** Creates the session without its events. */

@@ -1,3 +1,4 @@
+import { effectsOf, type CallEffects, type WaitingCall } from '../conversation/open-calls.js';
 import type { StoredEvent } from '../database/dialects/dialect.js';
 import {
   aBoolean,
@@ -21,7 +22,7 @@ import { MOST_LEVELS, encode } from '../model/event-codec.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
-import { beginsTurn } from '../model/turn.js';
+import { beginsTurn, type LooseEvent } from '../model/turn.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 
 /** A value of the state. Its key has no prefix: the record says whose it is. */
@@ -89,6 +90,8 @@ export interface SessionRecord extends SessionKey {
   /** The same as a codec has stored it. */
   encodedCreated?: string;
   changes?: readonly StateChangeRecord[];
+  /** Of an export of texts as they are stored: the calls that wait for a person, which encoded events do not show. */
+  openCalls?: readonly WaitingCall[];
 }
 
 /** An event of the session whose record came before. */
@@ -112,7 +115,7 @@ export type TransferRecord = AppRecord | UserRecord | SessionRecord | EventRecor
 export type StorableRecord =
   | { type: 'app' | 'user'; owner: SessionKey; state: StateEntry[] }
   | { type: 'session'; owner: SessionKey; state: StateEntry[]; session: SessionRecord }
-  | { type: 'event'; owner: SessionKey; event: NumberedEvent };
+  | { type: 'event'; owner: SessionKey; event: NumberedEvent; calls: CallEffects | undefined };
 
 export type NumberedEvent = StoredEvent & { seq: number };
 
@@ -158,6 +161,7 @@ const CHECKS = {
       created: aRecord,
       encodedCreated: encoded,
       changes: objects,
+      openCalls: objects,
     },
     'createTime',
     'lastUpdateTime',
@@ -182,6 +186,10 @@ const checkChange = object<StateChangeRecord>(
   'seq',
   'kind',
   'removed',
+);
+const checkCall = object<WaitingCall>(
+  { seq, number: seq, name: aString, timestamp: aTime, id: aString, branch: aString, about: aString },
+  ...(['seq', 'number', 'name', 'timestamp', 'id'] as const),
 );
 /** A change holds an object of state, and that the values. */
 const RECORDED_LEVELS = MOST_LEVELS + 2;
@@ -278,6 +286,7 @@ function storable(record: TransferRecord): StorableRecord {
       const owner = ownerOf(record);
       if (record.firstSeq > record.lastSeq + 1) throw new InvalidArgumentError('firstSeq must be lastSeq + 1 at most.');
       if (record.created) encode(record.created, 'created', RECORDED_LEVELS);
+      for (const call of record.openCalls ?? []) checkCall(call, 'openCalls');
       for (const change of record.changes ?? []) {
         checkChange(change, 'changes');
         encode(change, 'changes', RECORDED_LEVELS);
@@ -286,7 +295,7 @@ function storable(record: TransferRecord): StorableRecord {
     }
     case 'event': {
       const { seq, superseded } = record;
-      const event: EventRecord['event'] & { author?: unknown; content?: unknown } = record.event;
+      const event: EventRecord['event'] & LooseEvent = record.event;
       aString(event.id, 'event.id');
       aTime(event.timestamp, 'event.timestamp');
       const owner = ownerOf(record);
@@ -296,7 +305,8 @@ function storable(record: TransferRecord): StorableRecord {
       const lost = superseded && { superseded: JSON.stringify(superseded) };
       const begins = record.encoded === undefined ? beginsTurn(event) : (record.beginsTurn ?? false);
       const { id, timestamp } = event;
-      return { type, owner, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins } };
+      const calls = record.encoded === undefined ? effectsOf(event) : undefined;
+      return { type, owner, calls, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins } };
     }
   }
 }

@@ -14,6 +14,7 @@ import { logFilterSuite } from './g-log-filters.js';
 import { logPushSuite } from './g-log-push.js';
 import { logSuite } from './g-log.js';
 import { leaseSuite } from './h-leases.js';
+import { openCallSuite } from './h-open-calls.js';
 import { damageSuite } from './i-damage.js';
 import { completeLogSuite } from './j-complete-log.js';
 import { projectionSuite } from './j-projections.js';
@@ -50,6 +51,7 @@ export const suites: readonly Suite[] = [
   logFilterSuite,
   logPushSuite,
   leaseSuite,
+  openCallSuite,
   damageSuite,
   completeLogSuite,
   projectionSuite,

@@ -45,6 +45,7 @@ export const TABLES = [
   'counters',
   'projections',
   'event_parts',
+  'open_calls',
   'events',
   'session_states',
   'user_states',

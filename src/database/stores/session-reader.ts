@@ -75,14 +75,20 @@ export class SessionReader {
   /**
    * Reads a session with the newest so many events, and back to the beginning of the oldest turn among them. If no turn begins so
    * early, since an agent began the session or a trim cut a turn, they begin with the first turn among them; without any turn,
-   * they are the newest so many.
+   * they are the newest so many. Before them come the turns whose calls wait for a person: a model wants the call of an answer, and
+   * what else was called with it.
    */
   async readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
     const rows = await sql.all<Row>(...this.#statements.turns(session, Math.min(newest, MOST)));
     const found = sorted(rows);
-    const [event] = rows.filter(({ kind }) => kind === 'event') as EventRow[];
-    const first = event ? numberOf(event.first_seq) : found ? found.head.lastSeq - newest + 1 : 0;
-    return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq, first) - 1));
+    if (!found) return decoding(session, found);
+    const { firstSeq, lastSeq } = found.head;
+    const asked = rows.flatMap((row) => (row.kind === 'event' ? numberOf(row.first_seq) : []));
+    const first = Math.max(firstSeq, asked.find((number) => number !== 0) ?? lastSeq - newest + 1);
+    const isBefore = ({ seq }: { seq: number }) => seq < first;
+    const before = found.events.filter((event, i) => isBefore(event) && event.seq !== found.events[i - 1]?.seq);
+    const read = withGaps({ ...found, events: found.events.filter((event) => !isBefore(event)) }, first - 1);
+    return decoding(session, { ...read, events: [...before, ...read.events] });
   }
 
   /** Reads a session with its events after a number. */
@@ -275,6 +281,17 @@ function newestOf(events: readonly FoundEvent[], newest: number | undefined): Fo
 
 const plainJoin = (table: string, alias: string, on: string) => `join ${table} as ${alias} on ${on}`;
 
+const turnOf = ({ events }: Tables, conditions: string) =>
+  `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1)`;
+
+/** A table of the turns whose calls wait, from `turn_begin` up to `turn_end`. Takes `sessionValues` three times. */
+function waitingTurns(tables: Tables): string {
+  const begin = turnOf(tables, 'b.seq <= o.seq order by b.seq desc');
+  const end = turnOf(tables, 'b.seq > o.seq order by b.seq');
+  return `(select distinct coalesce(${begin}, o.seq) as turn_begin, coalesce(${end}, ${MOST}) as turn_end
+    from ${tables.openCalls} as o where ${whereSession('o')})`;
+}
+
 /**
  * A table of one row, whose `first` is the number that `readTurns` begins with. It names no other table beside: MariaDB then
  * computes it before it plans, and reads the events from there on and no others. Searching back it reads the events of one turn,
@@ -282,13 +299,11 @@ const plainJoin = (table: string, alias: string, on: string) => `join ${table} a
  *
  * @returns its text, and its values, of which `newest` is how many events are asked for.
  */
-function firstOfTurns({ sessions, events }: Tables) {
-  const number = (column: string) => `(select ${column} from ${sessions} where ${SESSION_WHERE})`;
+function firstOfTurns(tables: Tables) {
+  const number = (column: string) => `(select ${column} from ${tables.sessions} where ${SESSION_WHERE})`;
   const [first, last] = [number('first_seq'), number('last_seq')];
-  const turn = (conditions: string) =>
-    `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1)`;
-  const before = turn(`b.seq >= ${first} and b.seq <= ${last} - ? + 1 order by b.seq desc`);
-  const after = turn(`b.seq > ${last} - ? order by b.seq`);
+  const before = turnOf(tables, `b.seq >= ${first} and b.seq <= ${last} - ? + 1 order by b.seq desc`);
+  const after = turnOf(tables, `b.seq > ${last} - ? order by b.seq`);
   return {
     text: `(select coalesce(${before}, case when ${last} - ? >= ${first} then ${after} end, ${last} - ? + 1) as first)`,
     values(session: SessionKey, newest: number): unknown[] {
@@ -352,9 +367,16 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables) {
     `${alias}.seq >= case when turn.first >= s.first_seq then turn.first else s.first_seq end`;
   const fromTurn = (table: string, alias: string) =>
     `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
+  const join = sql.joinByNumber ?? plainJoin;
+  const ofWaiting = (table: string, alias: string) => {
+    const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
+    return `from ${first.text} as turn cross join ${waitingTurns(tables)} as waiting ${join(table, alias, on)} where turn_begin < turn.first`;
+  };
+  const selectPart = "union all select 'part', '', text, seq, part, 0";
   const turns =
-    `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0 ${fromTurn(events, 'e')}` +
-    (limits ? ` union all select 'part', '', text, seq, part, 0 ${fromTurn(eventParts, 'p')}` : '');
+    `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0 ${fromTurn(events, 'e')}
+      union all select 'event', event_id, ${select.data}, seq, 0, 0 ${ofWaiting(events, 'e')}` +
+    (limits ? ` ${selectPart} ${fromTurn(eventParts, 'p')} ${selectPart} ${ofWaiting(eventParts, 'p')}` : '');
 
   // The column has no sign on MariaDB, which computes this also where no row is found.
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
@@ -376,7 +398,8 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables) {
     newest: byNumber(isAmongNewest),
     after: byNumber(isAfter),
     turns: (session: SessionKey, newest: number): Bound => {
-      const values = [...first.values(session, newest), ...sessionValues(session)];
+      const [key, turn] = [sessionValues(session), first.values(session, newest)];
+      const values = [...turn, ...key, ...turn, ...key, ...key, ...key, ...key];
       return [turns, [...ofHeadAndState(session), ...values, ...forParts(values)]];
     },
     since: (session: SessionKey, time: number): Bound => [

@@ -13,6 +13,7 @@ import { LeaseStore } from './lease-store.js';
 import { LeftoverStore } from './leftover-store.js';
 import { LogHistoryStore } from './log-history-store.js';
 import { LogStore } from './log-store.js';
+import { OpenCallStore } from './open-call-store.js';
 import { PositionStore } from './position-store.js';
 import { ProjectionStore } from './projection-store.js';
 import { RecodeStore } from './recode-store.js';
@@ -47,6 +48,7 @@ export class Stores {
   readonly health: HealthStore;
   readonly logHistory: LogHistoryStore;
   readonly completeLog: CompleteLogStore;
+  readonly openCalls: OpenCallStore;
   readonly positions: PositionStore;
   readonly summaries: SummaryStore;
   readonly transfer: TransferStore;
@@ -86,6 +88,7 @@ export class Stores {
     this.health = new HealthStore(dialect.sql, tables);
     this.logHistory = new LogHistoryStore(dialect, tables);
     this.completeLog = new CompleteLogStore(tables);
+    this.openCalls = new OpenCallStore(dialect, tables, this.reader, parts);
     this.positions = new PositionStore(dialect, tables, this.logHistory);
     this.summaries = new SummaryStore(dialect, tables);
     this.transfer = new TransferStore(dialect, tables);

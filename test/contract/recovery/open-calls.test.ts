@@ -26,6 +26,18 @@ import { ABORTED, NewerRunner } from '../../support/newer-runner.js';
 import { KEY, call, model, text, turn, useDatabase } from '../runner/support.js';
 
 describe('openLongRunningCalls', () => {
+  // Whatever happened to the session, its rows say the same as its events.
+  afterEach(async () => {
+    const { calls } = await host.service.findOpenCalls({ appName: KEY.appName });
+    const open = openLongRunningCalls(await read()).map(({ event, id, name, args }) => ({
+      eventId: event.id,
+      id,
+      name,
+      args,
+    }));
+    expect(calls.map(({ eventId, id, name, args }) => ({ eventId, id, name, args }))).toEqual(open);
+  });
+
   const host = useDatabase('better-sqlite');
 
   beforeEach(() => host.service.createSession(KEY));

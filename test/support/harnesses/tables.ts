@@ -9,6 +9,7 @@ export const TABLES = [
   'sessions',
   'events',
   'event_parts',
+  'open_calls',
   'session_states',
   'user_states',
   'app_states',

@@ -1,0 +1,49 @@
+import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
+import { CALL_NAME_LENGTH, KEY_LENGTHS } from '../src/model/keys.js';
+import { AdkSession } from './adk-session.js';
+import { json, key, time } from './columns.js';
+import { withCollatedType, withSharedClass } from './mikro-orm.js';
+import { naming, type Naming } from './naming.js';
+
+/** A long-running call, or a question of ADK's, that waits for the answer of a person. */
+export const adkOpenCall = ({ named, table }: Naming) =>
+  withSharedClass(
+    defineEntity({
+      name: 'AdkOpenCall',
+      ...table('open_calls'),
+      properties: {
+        session: () =>
+          withCollatedType(p.manyToOne(AdkSession))
+            .primary()
+            .joinColumns('app_name', 'user_id', 'session_id')
+            .foreignKeyName(named('open_calls_session'))
+            .index(false)
+            .deleteRule('cascade')
+            .updateRule('no action'),
+        // For the indexes alone: they begin with columns of the session's key, and MikroORM names columns by properties.
+        appName: key('app_name', KEY_LENGTHS.appName).persist(false),
+        userId: key('user_id', KEY_LENGTHS.userId).persist(false),
+        sessionId: key('session_id', KEY_LENGTHS.sessionId).persist(false),
+        /** The number of the event that made the call. */
+        seq: p.integer().fieldName('seq').primary().autoincrement(false),
+        /** Its place among the calls of that event, from 0. */
+        number: p.integer().fieldName('number').primary().autoincrement(false),
+        /** The tool, or the name of ADK's question; of a longer name the beginning. */
+        name: key('name', CALL_NAME_LENGTH),
+        /** That of the event. */
+        timestamp: time('timestamp'),
+        /** An object that says which response answers it: `id`, and where there is one `branch` and `about`. */
+        data: json('data'),
+      },
+      indexes: [
+        { name: named('open_calls_app'), properties: ['appName', 'timestamp', 'userId', 'sessionId', 'seq', 'number'] },
+        {
+          name: named('open_calls_user'),
+          properties: ['appName', 'userId', 'timestamp', 'sessionId', 'seq', 'number'],
+        },
+      ],
+    }),
+  );
+
+export const AdkOpenCall = adkOpenCall(naming());
+export type AdkOpenCall = InferEntity<typeof AdkOpenCall>;

@@ -1,0 +1,232 @@
+import { waitingCallsIn, type WaitingCall } from '../../conversation/open-calls.js';
+import { CALL_NAME_LENGTH, type SessionKey } from '../../model/keys.js';
+import { decode, decodeEvent } from '../../model/event-codec.js';
+import { isRecord } from '../../model/objects.js';
+import type { Undecoded } from '../../model/stored-texts.js';
+import type { Dialect } from '../dialects/dialect.js';
+import type { EventParts, UnderLock } from '../dialects/event-parts.js';
+import { packets } from '../dialects/session-rows.js';
+import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
+import { keysetAfter } from '../sql/keyset.js';
+import type { Sql } from '../sql/sql.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  isSameEvent,
+  isSameSession,
+  placeholderRows,
+  sessionColumnsOf,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+  type Tables,
+} from '../sql/tables.js';
+
+import { contentOf, type SessionReader } from './session-reader.js';
+
+/** Which calls to find; all conditions given must hold. */
+interface OpenCallFilter {
+  appName: string;
+  userId?: string | undefined;
+  name?: string | undefined;
+  /** At least so long, in ms by the database's clock. */
+  openFor?: number | undefined;
+}
+
+/** Where a page of calls ends. */
+export type OpenCallCursor = Omit<SessionKey, 'appName'> & Pick<WaitingCall, 'seq' | 'number' | 'timestamp'>;
+
+/** A call with its event, as far as that can be read. */
+export interface FoundCall extends SessionKey, WaitingCall {
+  eventId: string | undefined;
+  json: string | undefined;
+}
+
+/** The statements of the calls that wait for a person. */
+export class OpenCallStore {
+  readonly #dialect: Dialect;
+  readonly #reader: SessionReader;
+  readonly #parts: EventParts;
+  readonly #text: ReturnType<typeof texts>;
+
+  constructor(dialect: Dialect, tables: Tables, reader: SessionReader, parts: EventParts) {
+    this.#dialect = dialect;
+    this.#reader = reader;
+    this.#parts = parts;
+    this.#text = texts(dialect, tables);
+  }
+
+  /** @returns calls in the order of their times, from the one after a cursor. */
+  async find(
+    sql: Sql,
+    { appName, userId, name, openFor }: OpenCallFilter,
+    { after, limit }: { after: OpenCallCursor | undefined; limit: number },
+  ): Promise<Undecoded<FoundCall[]>> {
+    const order = ['timestamp', ...(userId === undefined ? ['user_id'] : []), 'session_id', 'seq', 'number'];
+    const place = after && [
+      after.timestamp,
+      ...(userId === undefined ? [after.userId] : []),
+      after.sessionId,
+      after.seq,
+      after.number,
+    ];
+    const keyset = place && keysetAfter(order, place);
+    const conditions: [text: string, values: readonly unknown[]][] = [
+      ['app_name = ?', [appName]],
+      ...(userId === undefined ? [] : [['user_id = ?', [userId]] as [string, string[]]]),
+      ...(name === undefined ? [] : [['name = ?', [searchedName(name)]] as [string, string[]]]),
+      ...(openFor === undefined ? [] : [[this.#text.isOpenFor, [openFor]] as [string, number[]]]),
+      ...(keyset ? [[keyset.where, keyset.values] as [string, unknown[]]] : []),
+    ];
+    const where = conditions.map(([text]) => text).join(' and ');
+    const values = [...conditions.flatMap((each) => each[1]), limit];
+    const rows = await sql.all<FoundRow>(this.#text.find(where, order.join(', ')), values);
+    const stored: { key: SessionKey; row: FoundRow; text: string | undefined }[] = [];
+    for (const row of rows) {
+      const key = sessionKeyOf(row);
+      const text = optionalTextOf(row.event_json) ?? (await this.#parts.read(sql, key, numberOf(row.seq))) ?? undefined;
+      stored.push({ key, row, text });
+    }
+    return (texts) =>
+      stored.map(({ key, row, text }) => {
+        const eventId = optionalTextOf(row.event_id) ?? undefined;
+        const session = { ...key, origin: textOf(row.origin) };
+        const { json } = eventId === undefined ? {} : contentOf(texts, session, eventId, text);
+        return { ...key, ...callOf(row), eventId, json };
+      });
+  }
+
+  /**
+   * @param options.isLocked whether to read what is committed now, for the caller that holds the session's lock. Otherwise InnoDB
+   *   shows a host's transaction what was there before; and it would lock the gap where another session's calls come.
+   * @returns the calls of a session in their order.
+   */
+  async of(sql: Sql, session: SessionKey, { isLocked = false }: UnderLock = {}): Promise<WaitingCall[]> {
+    const text = isLocked ? this.#text.select + this.#text.underLock : this.#text.select;
+    return (await sql.all<CallRow>(text, sessionValues(session))).map(callOf);
+  }
+
+  /** @returns the number of the first event with an open call; undefined where none is open. */
+  async firstSeq(sql: Sql, session: SessionKey): Promise<number | undefined> {
+    const [row] = await sql.all<{ seq: number }>(this.#text.selectFirst, sessionValues(session));
+    return row && numberOf(row.seq);
+  }
+
+  /** Has a session wait for the calls that are open by all of its events, for the caller that holds its lock. */
+  async recount(sql: Sql, session: SessionKey): Promise<void> {
+    const read = sql.texts.decoded(await this.#reader.read(sql, session));
+    const events = (read?.events ?? []).flatMap(({ seq, json }) => {
+      const event = decodeEvent(json);
+      return event ? [{ seq, event }] : [];
+    });
+    await this.set(sql, session, waitingCallsIn(events));
+  }
+
+  /** Forgets calls of events before a number, for the caller that holds the session's lock. */
+  async forgetBefore(sql: Sql, session: SessionKey, seq: number): Promise<void> {
+    const calls = await this.of(sql, session);
+    await this.replace(
+      sql,
+      session,
+      calls,
+      calls.filter((call) => call.seq >= seq),
+    );
+  }
+
+  /** Has a session wait for these calls and no others, for the caller that holds its lock. */
+  async set(sql: Sql, session: SessionKey, calls: readonly WaitingCall[]): Promise<void> {
+    await this.replace(sql, session, await this.of(sql, session), calls);
+  }
+
+  /**
+   * As `set`.
+   *
+   * @param before the calls that are stored.
+   * @returns false where one of those that go was gone already.
+   */
+  async replace(
+    sql: Sql,
+    session: SessionKey,
+    before: readonly WaitingCall[],
+    after: readonly WaitingCall[],
+  ): Promise<boolean> {
+    const has = (calls: readonly WaitingCall[]) => {
+      const known = new Set(calls.map(placeOf));
+      return (call: WaitingCall) => known.has(placeOf(call));
+    };
+    const [isKept, isKnown] = [has(after), has(before)];
+    let areFound = true;
+    for (const { seq, number } of before.filter((call) => !isKept(call))) {
+      const { affectedRows } = await sql.run(this.#text.delete, [...sessionValues(session), seq, number]);
+      areFound &&= affectedRows > 0;
+    }
+    const rows = after
+      .filter((call) => !isKnown(call))
+      .map(({ seq, number, name, timestamp, ...data }) => ({
+        ...{ seq, number, name: searchedName(name), timestamp },
+        data: JSON.stringify(data),
+      }));
+    for (const packet of packets(this.#dialect, session, rows)) {
+      const values = packet.flatMap((row) => [...sessionValues(session), ...Object.values(row)]);
+      await sql.run(`${this.#text.insert} ${placeholderRows(packet.length, values.length / packet.length)}`, values);
+    }
+    return areFound;
+  }
+}
+
+const placeOf = ({ seq, number }: WaitingCall) => `${seq} ${number}`;
+
+/** What can be in a column that is compared and sorted. */
+const searchedName = (name: string) =>
+  Array.from(Buffer.from(name).toString().replaceAll('\0', '')).slice(0, CALL_NAME_LENGTH).join('');
+
+interface CallRow {
+  seq: number | string;
+  number: number | string;
+  name: string;
+  timestamp: number | string;
+  call_json: string;
+}
+
+interface FoundRow extends CallRow, SessionKeyRow {
+  origin: string;
+  event_id: string | null;
+  event_json: string | null;
+}
+
+function callOf(row: CallRow): WaitingCall {
+  const data = decode(textOf(row.call_json))?.value;
+  const { id, branch, about } = isRecord(data) ? data : {};
+  return {
+    seq: numberOf(row.seq),
+    number: numberOf(row.number),
+    name: textOf(row.name),
+    timestamp: numberOf(row.timestamp),
+    id: typeof id === 'string' ? id : '',
+    ...(typeof branch === 'string' && { branch }),
+    ...(typeof about === 'string' && { about }),
+  };
+}
+
+function texts({ sql }: Dialect, { openCalls, sessions, events, select }: Tables) {
+  const columns = `seq, number, name, timestamp, ${select.data} as call_json`;
+  return {
+    underLock: sql.underLock,
+    select: `select ${columns} from ${openCalls} where ${SESSION_WHERE} order by seq, number`,
+    selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} order by seq limit 1`,
+    delete: `delete from ${openCalls} where ${SESSION_WHERE} and seq = ? and number = ?`,
+    insert: `insert into ${openCalls} (${SESSION_COLUMNS}, seq, number, name, timestamp, data) values`,
+    isOpenFor: `timestamp <= ${sql.now} - ?`,
+    find: (where: string, order: string) => `
+      select ${sessionColumnsOf('c')}, c.seq, c.number, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
+      from (select ${SESSION_COLUMNS}, ${columns} from ${openCalls} as o
+        where ${where} and exists (select 1 from ${sessions} as s where ${isSameSession('s', 'o')} and s.status = 'active')
+        order by ${order} limit ?) as c
+      join ${sessions} as s on ${isSameSession('s', 'c')}
+      left join ${events} as e on ${isSameEvent('e', 'c')}
+      order by ${order
+        .split(', ')
+        .map((column) => `c.${column}`)
+        .join(', ')}`,
+  };
+}

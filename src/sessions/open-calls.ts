@@ -1,0 +1,105 @@
+import type { FoundCall, OpenCallCursor } from '../database/stores/open-call-store.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import { decode, decodeEvent } from '../model/event-codec.js';
+import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
+import { isRecord } from '../model/objects.js';
+import { partsOf } from '../model/turn.js';
+import type { SessionCalls } from './session-calls.js';
+
+/** Which calls to find; all conditions given must hold. */
+export interface FindOpenCallsRequest {
+  appName: string;
+  userId?: string;
+  /** The tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
+  name?: string;
+  /** Only calls that have been open for so many ms or longer, by the database's clock. */
+  openFor?: number;
+  /** The `next` of the page before, found with the same other conditions. */
+  after?: string;
+  /** How many calls a page has at most; 50 by default. */
+  limit?: number;
+}
+
+export interface FindOpenCallsResponse {
+  /** The oldest first. */
+  calls: OpenCall[];
+  /** For `after` of the next page; absent on the last one. */
+  next?: string;
+}
+
+/** A call of a long-running tool, or a question of ADK's own, that waits for its answer. */
+export interface OpenCall extends SessionKey {
+  /** For the `id` of the function response that answers it. */
+  id: string;
+  name: string;
+  /** Absent where the event cannot be read. */
+  args?: Record<string, unknown>;
+  /** The number of the event that made the call. */
+  seq: number;
+  eventId?: string;
+  /** The time of that event, in ms since 1970. */
+  timestamp: number;
+}
+
+const DEFAULT_LIMIT = 50;
+
+export async function findOpenCalls(
+  calls: SessionCalls,
+  { after, limit = DEFAULT_LIMIT, ...filter }: FindOpenCallsRequest,
+): Promise<FindOpenCallsResponse> {
+  const { appName, userId } = filter;
+  const owner = userId === undefined ? { appName } : { appName, userId };
+  checkKeys(owner);
+  const page = { after: after === undefined ? undefined : parseCursor(after), limit: limit + 1 };
+  const found = await calls.readTexts('findOpenCalls', owner, (sql) => calls.stores.openCalls.find(sql, filter, page));
+  const shown = found.slice(0, limit);
+  const last = shown.at(-1);
+  return { calls: shown.map(openCallOf), ...(found.length > limit && last && { next: cursorText(last) }) };
+}
+
+function openCallOf({
+  appName,
+  userId,
+  sessionId,
+  id,
+  name,
+  seq,
+  number,
+  timestamp,
+  eventId,
+  json,
+}: FoundCall): OpenCall {
+  const event = decodeEvent(json);
+  const made =
+    event &&
+    partsOf(event)
+      .map(({ functionCall }) => functionCall)
+      .filter(isRecord)[number];
+  const { args = {} } = made ?? {};
+  return {
+    ...{ appName, userId, sessionId, id, seq, timestamp },
+    name: typeof made?.['name'] === 'string' ? made['name'] : name,
+    ...(made && { args: isRecord(args) ? args : {} }),
+    ...(eventId !== undefined && { eventId }),
+  };
+}
+
+function cursorText({ timestamp, userId, sessionId, seq, number }: OpenCallCursor): string {
+  return Buffer.from(JSON.stringify([timestamp, userId, sessionId, seq, number])).toString('base64url');
+}
+
+/** @throws InvalidArgumentError when it is none. */
+function parseCursor(text: string): OpenCallCursor {
+  const value = decode(Buffer.from(text, 'base64url').toString())?.value;
+  const parts: readonly unknown[] = Array.isArray(value) ? value : [];
+  const [timestamp, userId, sessionId, seq, number] = parts;
+  const areNumbers = [seq, number].every(
+    (each) => Number.isInteger(each) && Number(each) >= 0 && Number(each) < 2 ** 31,
+  );
+  if (typeof timestamp === 'number' && areNumbers && isKey('userId', userId) && isKey('sessionId', sessionId)) {
+    const cursor = { timestamp, userId, sessionId, seq: Number(seq), number: Number(number) };
+    // Nobody else writes one in another way, such as with a time that is infinite.
+    if (cursorText(cursor) === text) return cursor;
+  }
+  throw new InvalidArgumentError("after must be the 'next' of a response of findOpenCalls.");
+}
