@@ -10,7 +10,7 @@ import type {
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import {
   aFunction,
   aPlainObject,

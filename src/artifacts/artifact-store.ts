@@ -1,5 +1,5 @@
 import type { Event } from '@google/adk';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
 import { ARTIFACT_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../database/sql/tables.js';
 import type { Stores } from '../database/stores/stores.js';

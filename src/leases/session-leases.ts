@@ -1,3 +1,4 @@
+import { currentLease, nextToken, releaseLease, renewLease, takeLease } from '../database/stores/leases.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
 import type { Stores } from '../database/stores/stores.js';
@@ -156,17 +157,15 @@ export class SessionLeases {
   }
 
   async #current(key: SessionKey): Promise<LeaseInfo | undefined> {
-    const found = await this.#database.run((sql) => this.#stores.leases.current(sql, key));
+    const found = await this.#database.run((sql) => currentLease(sql, key));
     return found?.isHeld ? { holder: found.holder, token: found.token, expiresAt: found.expiresAt } : undefined;
   }
 
   async #take(key: SessionKey, holder: string): Promise<number | undefined> {
     // A statement of its own: in one transaction with `take`, a locked session row would make all leases wait for the
     // counter.
-    const token = await this.#database.statement((sql) => this.#stores.leases.nextToken(sql));
-    const taken = await this.#database.statement((sql) =>
-      this.#stores.leases.take(sql, key, { holder, token, ttlMs: this.#ttlMs }),
-    );
+    const token = await this.#database.statement(nextToken);
+    const taken = await this.#database.statement((sql) => takeLease(sql, key, { holder, token, ttlMs: this.#ttlMs }));
     return taken ? token : undefined;
   }
 
@@ -176,7 +175,6 @@ export class SessionLeases {
   }
 
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
-    const { leases } = this.#stores;
     // No retries: the next renewal is the retry, and the deadline ends the lease.
     const renewing = this.#database.with({ retry: { attempts: 1 }, timeoutMs: this.#ttlMs / RENEWALS_PER_TTL });
     // After that time the lease has expired, and need not be released.
@@ -194,12 +192,12 @@ export class SessionLeases {
       { ttlMs: this.#ttlMs, askedAt },
       {
         refuseTransaction: () => releasing.refuseTransaction(),
-        renew: () => renewing.statement((sql) => leases.renew(sql, session, token, this.#ttlMs)),
+        renew: () => renewing.statement((sql) => renewLease(sql, session, token, this.#ttlMs)),
         release: () =>
           releasing.call({ operation: 'release', key: session }, () =>
-            releasing.statement((sql) => leases.release(sql, session, token)),
+            releasing.statement((sql) => releaseLease(sql, session, token)),
           ),
-        releaseLost: () => renewing.statement((sql) => leases.release(sql, session, token)),
+        releaseLost: () => renewing.statement((sql) => releaseLease(sql, session, token)),
         report: (error, operation) => this.#database.report(error, { operation, key: session }),
         lost: () => this.#database.telemetry?.lostLease(this.#database.system),
       },

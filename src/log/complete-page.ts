@@ -1,5 +1,5 @@
-import type { Sql } from '../database/sql/sql.js';
 import { loggedChangeOf, type LoggedChange, type StoredLogChange } from '../database/stores/complete-log-store.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import type { LogColumns } from '../database/stores/log-columns.js';
 import { loggedEventOf, type LoggedEvent, type StoredLogEvent } from '../database/stores/log-store.js';
 import type { Stores } from '../database/stores/stores.js';

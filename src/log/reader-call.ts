@@ -1,7 +1,7 @@
 import { Aborted } from '../database/calls/connection.js';
 import type { Database } from '../database/calls/database.js';
 import type { Undecoded } from '../model/stored-texts.js';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import type { Stores } from '../database/stores/stores.js';
 import type { ErrorContext } from '../model/options.js';
 import { onAbort } from '../model/signals.js';

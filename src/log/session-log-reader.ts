@@ -1,5 +1,5 @@
-import type { Sql } from '../database/sql/sql.js';
 import { loggedEventOf, type LoggedEvent } from '../database/stores/log-store.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';

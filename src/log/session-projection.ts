@@ -1,7 +1,13 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { FromWork } from '../database/calls/public-error.js';
-import type { StoredProjection } from '../database/stores/projection-store.js';
+import {
+  advanceProjection,
+  createProjection,
+  readProjection,
+  readProjections,
+  type StoredProjection,
+} from './stored-projections.js';
 import { aFunction, anything, condition, object } from '../model/arguments.js';
 import { LogWentBackError } from '../model/errors.js';
 import { checkKeys, givenKey } from '../model/keys.js';
@@ -103,11 +109,8 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    */
   static async list(em: EntityManager): Promise<ProjectionStatus[]> {
     const database = new Database(em);
-    const { projections } = database.stores;
     const head = await new EventLog(em).complete().head();
-    const stored = await database.call({ operation: 'list', key: {} }, () =>
-      database.run((sql) => projections.all(sql)),
-    );
+    const stored = await database.call({ operation: 'list', key: {} }, () => database.run(readProjections));
     return stored.map(({ name, cursor: text, updateTime }) => {
       const cursor = cursorOf(text);
       const { position, change = 0 } = readerCursorOf(cursor);
@@ -203,14 +206,13 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   /** Reads the row of the projection; makes one where there is none. */
   async #stored(context: Context): Promise<StoredProjection> {
     const { name } = this.#options;
-    const { projections } = this.#database.stores;
-    const read = () => this.#database.run((sql) => projections.read(sql, name));
+    const read = () => this.#database.run((sql) => readProjection(sql, name));
     return this.#database.call(context, async () => {
       const found = await read();
       if (found) return found;
       const first = { name, version: 0, cursor: BEGINNING };
       try {
-        await this.#database.statement((sql) => projections.create(sql, first));
+        await this.#database.statement((sql) => createProjection(sql, first));
       } catch (error) {
         // Another process has made it since, or the answer to this one was lost.
         const made = this.#database.failureOf(error) === 'duplicate' ? await read() : undefined;
@@ -236,14 +238,13 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     work: (tx: Em) => Promise<void>,
   ): Promise<StoredProjection> {
     const database = this.#database;
-    const { projections } = database.stores;
     await database
       .call(context, () =>
         database.retried(() =>
           // Its tables are those of the `EntityManager` that was given, also inside of a request.
           this.#em.fork({ disableContextResolution: true }).transactional(async (tx) => {
             const joined = database.join(tx);
-            const isFirst = await joined.run((sql) => projections.advance(sql, stored, cursor));
+            const isFirst = await joined.run((sql) => advanceProjection(sql, stored, cursor));
             if (!isFirst) throw new FromWork(new Overtaken());
             await joined.whole(async () => {
               try {

@@ -4,7 +4,7 @@ import type { Database } from '../database/calls/database.js';
 import { AdkMikroOrmError, DatabaseError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
-import type { Run } from '../database/sql/sql.js';
+import type { Run } from '../database/dialects/dialect.js';
 
 /** A call that works in several transactions. Where it fails, its error says what those before have done (contract O1). */
 export class CallInParts {

@@ -1,7 +1,15 @@
 import type { Database } from '../database/calls/database.js';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import type { Stores } from '../database/stores/stores.js';
-import type { AppTable, KeptSession, Walk } from '../database/stores/walk-store.js';
+import {
+  keptSession,
+  lockKeptSession,
+  nextApp,
+  walkedSessions,
+  type AppTable,
+  type KeptSession,
+  type Walk,
+} from '../database/stores/walk.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { Batches } from './batches.js';
 import { CallInParts } from './call-in-parts.js';
@@ -62,7 +70,7 @@ export class DeletionRun extends CallInParts {
       yield appName;
       return;
     }
-    const next = (after: string) => this.read((sql) => this.stores.walk.nextApp(sql, after, table));
+    const next = (after: string) => this.read((sql) => nextApp(sql, after, table));
     for (let app = await next(''); app !== undefined; app = await next(app)) yield app;
   }
 
@@ -74,7 +82,7 @@ export class DeletionRun extends CallInParts {
   async #walkApp(deletion: Deletion, walk: Walk): Promise<void> {
     let after: KeptSession | undefined;
     for (;;) {
-      const page = await this.read((sql) => this.stores.walk.page(sql, walk, after, PAGE));
+      const page = await this.read((sql) => walkedSessions(sql, walk, after, PAGE));
       if (page.length === 0 || !(await this.batches.mayBegin())) return;
       await this.deleteOf(deletion, page);
       if (page.length < PAGE) return;
@@ -135,9 +143,8 @@ export class DeletionRun extends CallInParts {
    * @returns no session where it is skipped, or gone.
    */
   async lock(sql: Sql, { key }: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
-    const { walk } = this.stores;
-    const locked = await walk.lock(sql, key);
+    const locked = await lockKeptSession(sql, key);
     if (locked && (!locked.isLeased || this.batches.includesLeased)) return { locked, skipped: 0 };
-    return { skipped: (locked ?? (await walk.find(sql, key))) ? 1 : 0 };
+    return { skipped: (locked ?? (await keptSession(sql, key))) ? 1 : 0 };
   }
 }

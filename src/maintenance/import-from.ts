@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
-import { ForeignStore } from '../database/stores/foreign-store.js';
+import { ForeignStore } from '../transfer/foreign/foreign-store.js';
 import { aBoolean, aFunction, anything, condition, object } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';

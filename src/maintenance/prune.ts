@@ -1,4 +1,5 @@
-import type { KeptSession, Walk } from '../database/stores/walk-store.js';
+import { databaseTime } from '../database/stores/clock.js';
+import type { KeptSession, Walk } from '../database/stores/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
 import { removeLeftovers } from './leftovers.js';
@@ -8,7 +9,7 @@ import { WholeSessions } from './whole-sessions.js';
 /** See `SessionMaintenance.prune`. */
 export async function prune(run: DeletionRun, options: PruneOptions): Promise<MaintenanceResult> {
   const { appName, userId, idleFor, olderThan, deletedFor } = options;
-  const now = await run.read((sql) => run.stores.health.now(sql));
+  const now = await run.read(databaseTime);
   const before = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
   const [idleSince, createdUpTo, deletedUpTo] = [before(idleFor), before(olderThan), before(deletedFor)];
   const isMeant = ({ lastUpdateTime, createTime, deletedAt }: KeptSession) =>

@@ -1,5 +1,7 @@
+import { nextAppWithState } from '../transfer/transferred-sessions.js';
 import type { Database } from '../database/calls/database.js';
 import { RECODED_TABLES, type RecodedTable, type StoredText } from '../database/stores/recode-store.js';
+import { nextApp } from '../database/stores/walk.js';
 import { encodingOf } from '../model/codec.js';
 import { isPromise } from '../model/maybe-promise.js';
 import { givenKey } from '../model/keys.js';
@@ -51,15 +53,14 @@ class ReencodeRun {
       yield [appName, RECODED_TABLES];
       return;
     }
-    const { transfer, walk } = this.#database.stores;
     const known = new Set<string>();
-    const next = (after: string) => call.read((sql) => transfer.nextApp(sql, after));
+    const next = (after: string) => call.read((sql) => nextAppWithState(sql, after));
     for (let app = await next(''); app !== undefined; app = await next(app)) {
       known.add(app);
       yield [app, RECODED_TABLES];
     }
     // The log may have entries of a user or an app that has no state any more.
-    const nextOfLog = (after: string) => call.read((sql) => walk.nextApp(sql, after, 'changes'));
+    const nextOfLog = (after: string) => call.read((sql) => nextApp(sql, after, 'changes'));
     for (let app = await nextOfLog(''); app !== undefined; app = await nextOfLog(app))
       if (!known.has(app)) yield [app, ['changes']];
   }

@@ -1,7 +1,7 @@
+import { currentLease } from '../database/stores/leases.js';
 import { createEvent } from '@google/adk';
-import type { StoredEvent } from '../database/dialects/dialect.js';
+import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { Database } from '../database/calls/database.js';
-import type { Sql } from '../database/sql/sql.js';
 import { pastChangeOf } from '../database/stores/change-store.js';
 import { stateThen } from '../database/stores/past.js';
 import type { RawEvent, RawValue } from '../database/stores/repair-store.js';
@@ -114,10 +114,10 @@ export class Repair {
    */
   async apply(found: FoundDamage): Promise<RepairedSession> {
     const sql = this.#sql;
-    const { sessions, leases, repair, changes } = this.#stores;
+    const { sessions, repair, changes } = this.#stores;
     const head = await sessions.lock(sql, this.#key);
     if (!head) throw new SessionNotFoundError(this.#key.sessionId);
-    const lease = this.#options.includeLeased ? undefined : await leases.currentUnderLock(sql, this.#key);
+    const lease = this.#options.includeLeased ? undefined : await currentLease(sql, this.#key, { underLock: true });
     if (lease?.isHeld) throw new LeaseHeldError(this.#key.sessionId, lease.holder, lease.expiresAt);
 
     const session = { ...this.#key, origin: head.origin };

@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
-import type { Sql } from '../database/sql/sql.js';
+import type { Run, Sql } from '../database/dialects/dialect.js';
 import type { Stores } from '../database/stores/stores.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import type { LogCursor } from '../model/log-history.js';
@@ -12,6 +12,7 @@ import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
 import { CallInParts } from './call-in-parts.js';
 import { DeletionRun } from './deletion-run.js';
+import { countAll } from './counts.js';
 import { eraseUser } from './erase-user.js';
 import {
   checkErase,
@@ -152,9 +153,8 @@ export class SessionMaintenance {
   exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
     const checked = checkExport(options);
     const call: ErrorContext = { operation: 'exportSessions', key: givenKey(checked) };
-    const run = <T>(work: (sql: Sql) => Promise<T>) => this.#read(call, work);
-    const snapshot = <T>(work: (sql: Sql) => Promise<T>) =>
-      this.#database.call(call, () => this.#database.snapshot(work));
+    const run: Run = (work) => this.#read(call, work);
+    const snapshot: Run = (work) => this.#database.call(call, () => this.#database.snapshot(work));
     return exportRecords({ run, snapshot }, this.#stores, checked);
   }
 
@@ -213,7 +213,7 @@ export class SessionMaintenance {
   stats(options?: StatsOptions): Promise<SessionStats>;
   async stats(options: StatsOptions & { groupBy?: 'app' } = {}): Promise<SessionStats | AppStats[]> {
     const { groupBy, ...owner } = checkStats(options);
-    const counts = await this.#read({ operation: 'stats', key: owner }, (sql) => this.#stores.stats.count(sql, owner));
+    const counts = await this.#read({ operation: 'stats', key: owner }, (sql) => countAll(sql, owner));
     return groupBy === 'app' ? statsByApp(counts) : statsOf(counts);
   }
 

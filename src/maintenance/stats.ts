@@ -1,4 +1,4 @@
-import type { ByApp, Counts } from '../database/stores/stats-store.js';
+import type { ByApp, Counts } from './counts.js';
 
 /** What is stored, soft-deleted sessions included. */
 export interface SessionStats {

@@ -1,6 +1,7 @@
-import type { Run, Sql } from '../database/sql/sql.js';
 import { stateThen } from '../database/stores/past.js';
-import type { KeptSession } from '../database/stores/walk-store.js';
+import type { Run, Sql } from '../database/dialects/dialect.js';
+import { databaseTime } from '../database/stores/clock.js';
+import { keptSession, type KeptSession } from '../database/stores/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { trimmedSession, type TrimOptions } from './options.js';
@@ -8,9 +9,9 @@ import { trimmedSession, type TrimOptions } from './options.js';
 /** See `SessionMaintenance.trim`. */
 export async function trim(run: DeletionRun, options: TrimOptions): Promise<MaintenanceResult> {
   const { appName, userId, keepLast, olderThan = 0, dropOpenCalls } = options;
-  const { deletion, health, openCalls, walk } = run.stores;
+  const { deletion, openCalls } = run.stores;
   const key = trimmedSession(options);
-  const now = await run.read((sql) => health.now(sql));
+  const now = await run.read(databaseTime);
   const firstWanted: FirstKept = (session, before, read) => {
     if (keepLast !== undefined) return Math.min(before, session.lastSeq - keepLast + 1);
     return read(async (sql) => (await deletion.firstLater(sql, session, before, now - olderThan)) ?? before);
@@ -25,7 +26,7 @@ export async function trim(run: DeletionRun, options: TrimOptions): Promise<Main
     () => run.batches.result,
     async () => {
       if (!key) return run.walk(firstEvents, { appName, userId, by: 'key' });
-      const session = await run.read((sql) => walk.find(sql, key));
+      const session = await run.read((sql) => keptSession(sql, key));
       if (session) await run.deleteOf(firstEvents, [session]);
     },
   );

@@ -1,5 +1,5 @@
-import type { Sql } from '../database/sql/sql.js';
-import type { KeptSession } from '../database/stores/walk-store.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import type { KeptSession } from '../database/stores/walk.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 
 /** What one transaction did to a session that takes several. */

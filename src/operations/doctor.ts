@@ -1,11 +1,12 @@
 import { version as adkVersion } from '@google/adk';
 import { Utils, type EntityManager } from '@mikro-orm/core';
 import { migrationStatus } from '../../migrations/status.js';
-import type { Dialect } from '../database/dialects/dialect.js';
+import type { Dialect, Run } from '../database/dialects/dialect.js';
 import type { ServerSetting } from '../database/dialects/server-settings.js';
-import type { Run } from '../database/sql/sql.js';
 import type { Stores } from '../database/stores/stores.js';
 import { AdkMikroOrmError } from '../model/errors.js';
+import { databaseTime } from '../database/stores/clock.js';
+import { countPending, miscounted, serverSetting } from './health.js';
 import { readerOf } from './reader.js';
 import { schemaDifferences } from './schema-differences.js';
 import { packageVersion } from './version.js';
@@ -74,7 +75,7 @@ const checksOf = ({ connections }: Dialect, readsAll: boolean): [string, Check][
   ['versions', versions],
   ['connection', connection],
   ['pool', pool],
-  ...connections.serverSettings.map((setting): [string, Check] => ['settings', serverSetting(setting)]),
+  ...connections.serverSettings.map((setting): [string, Check] => ['settings', settingOf(setting)]),
   ['clock', clock],
   ['tables', tables],
   ['indexes, keys and collations', schema],
@@ -87,27 +88,27 @@ const versions: Check = () => {
   return { state: 'ok', found: `${ours}, Node.js ${process.versions.node}` };
 };
 
-const connection: Check = async ({ read, stores }) => {
+const connection: Check = async ({ read }) => {
   const began = performance.now();
-  await read((sql) => stores.health.now(sql));
+  await read(databaseTime);
   const took = performance.now() - began;
   return { state: 'ok', found: `answered in ${took.toFixed(took < 10 ? 1 : 0)} ms` };
 };
 
 const pool: Check = ({ poolMax }) => ({ state: 'ok', found: `${poolMax} connections at most` });
 
-const serverSetting =
+const settingOf =
   (setting: ServerSetting): Check =>
-  async ({ read, stores, poolMax }) => {
-    const found = await read((sql) => stores.health.serverSetting(sql, setting));
+  async ({ read, poolMax }) => {
+    const found = await read((sql) => serverSetting(sql, setting));
     const advice = setting.advice(found, poolMax);
     const state = advice === undefined ? 'ok' : setting.isRequired ? 'wrong' : 'advice';
     return { check: setting.name, state, found, advice };
   };
 
-const clock: Check = async ({ read, stores }) => {
+const clock: Check = async ({ read }) => {
   const before = Date.now();
-  const now = await read((sql) => stores.health.now(sql));
+  const now = await read(databaseTime);
   const ahead = Math.round(now - (before + Date.now()) / 2);
   const found = `the database's is ${Math.abs(ahead)} ms ${ahead < 0 ? 'behind' : 'ahead'}`;
   if (Math.abs(ahead) < CLOCK_MS) return { state: 'ok', found };
@@ -129,8 +130,8 @@ const schema: Check = async ({ em, dialect, read }) => {
   return { state: 'wrong', found: 'the tables lack what the entities have', advice };
 };
 
-const eventLog: Check = async ({ read, stores }) => {
-  const count = await read((sql) => stores.health.countPending(sql, MOST));
+const eventLog: Check = async ({ read }) => {
+  const count = await read((sql) => countPending(sql, MOST));
   return { state: 'ok', found: `${shown(count)} entries have no position yet; the next reader gives it to them` };
 };
 
@@ -144,8 +145,8 @@ const leftovers: Check = async ({ read, stores }) => {
   };
 };
 
-const sessions: Check = async ({ read, stores }) => {
-  const damaged = await read((sql) => stores.health.miscounted(sql, MOST_NAMED));
+const sessions: Check = async ({ read }) => {
+  const damaged = await read((sql) => miscounted(sql, MOST_NAMED));
   if (damaged.length === 0)
     return { state: 'ok', found: 'each has the events that its row counts (contents were not read)' };
   const commands = damaged.map(({ appName, userId, sessionId }) =>

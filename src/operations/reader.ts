@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { DatabaseOptions } from '../database/calls/connections.js';
 import { Database } from '../database/calls/database.js';
-import type { Run } from '../database/sql/sql.js';
+import type { Run } from '../database/dialects/dialect.js';
 
 /** The tables, for a command that reads what no public method returns. */
 export function readerOf(em: EntityManager, operation: string, options?: DatabaseOptions) {

@@ -1,8 +1,7 @@
 import type { EntityManager, EntityMetadata, EntityProperty, Platform } from '@mikro-orm/core';
 import { TRAITS, supportedDialect } from '../../entities/dialect-name.js';
 import { TABLES, locationFor, locationOf } from '../../migrations/tables.js';
-import type { Dialect, DialectRepairs } from '../database/dialects/dialect.js';
-import type { Run } from '../database/sql/sql.js';
+import type { Dialect, DialectRepairs, Run } from '../database/dialects/dialect.js';
 import { textOf } from '../database/sql/row-values.js';
 
 /** A column, an index or a foreign key that a table has. */

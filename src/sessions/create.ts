@@ -3,7 +3,7 @@ import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import type { SessionHead } from '../database/stores/session-store.js';
 import type { StateValue } from '../database/stores/state-store.js';
 import { SessionExistsError } from '../model/errors.js';

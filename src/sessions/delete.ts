@@ -1,6 +1,6 @@
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import type { SessionCalls } from './session-calls.js';

@@ -1,6 +1,5 @@
-import type { LeaseRule } from '../database/dialects/dialect.js';
-import type { Sql } from '../database/sql/sql.js';
-import type { LeaseStore } from '../database/stores/lease-store.js';
+import type { LeaseRule, Sql } from '../database/dialects/dialect.js';
+import { currentLease } from '../database/stores/leases.js';
 import { InvalidArgumentError, LeaseHeldError, LeaseLostError } from '../model/errors.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
@@ -15,17 +14,14 @@ export interface Fence {
 
 /** Whether a service may write to a session, as far as its lease is concerned (contract H2). */
 export class LeaseGuard {
-  readonly #store: LeaseStore;
   readonly #onUnleasedAppend: MikroOrmSessionServiceOptions['onUnleasedAppend'];
   /** Whether writes have a rule. */
   readonly isOn: boolean;
 
   constructor(
-    store: LeaseStore,
     onUnleasedAppend: MikroOrmSessionServiceOptions['onUnleasedAppend'],
     readonly fence: Fence | undefined,
   ) {
-    this.#store = store;
     this.#onUnleasedAppend = onUnleasedAppend;
     this.isOn = fence !== undefined || onUnleasedAppend === 'reject';
   }
@@ -62,7 +58,7 @@ export class LeaseGuard {
   async check(sql: Sql, session: SessionKey): Promise<void> {
     const rule = this.ruleFor(session);
     if (!rule) return;
-    const current = await this.#store.currentUnderLock(sql, session);
+    const current = await currentLease(sql, session, { underLock: true });
     if (rule === 'unleased') {
       if (current?.isHeld) throw new LeaseHeldError(session.sessionId, current.holder, current.expiresAt);
     } else if (current?.token !== rule.token) {

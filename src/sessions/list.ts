@@ -1,5 +1,5 @@
 import type { ListSessionsRequest, ListSessionsResponse } from '@google/adk';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import type { ListedSession } from '../database/stores/session-store.js';
 import { ownerKey, type StateValue } from '../database/stores/state-store.js';
 import { aWholeNumber } from '../model/arguments.js';

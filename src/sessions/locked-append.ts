@@ -1,6 +1,5 @@
 import type { Outcome } from '../database/calls/retry.js';
-import type { StoredEvent } from '../database/dialects/dialect.js';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import { encodedBatch, keysIn } from '../database/stores/event-store.js';
 import type { UnderLock } from '../database/dialects/event-parts.js';
 import type { EventContent } from '../database/stores/session-reader.js';

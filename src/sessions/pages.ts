@@ -1,7 +1,7 @@
 import { loggedEventOf } from '../database/stores/log-store.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import type { EventPage } from '../conversation/messages.js';
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import type { EventContent } from '../database/stores/session-reader.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';

@@ -2,8 +2,8 @@ import type { EntityManager } from '@mikro-orm/core';
 import { AppendQueue } from '../database/calls/append-queue.js';
 import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
-import type { Sql } from '../database/sql/sql.js';
 import type { Undecoded } from '../model/stored-texts.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import type { Stores } from '../database/stores/stores.js';
 import { Announcer } from '../log/watch/announcer.js';
 import type { Damage } from '../model/errors.js';
@@ -37,7 +37,7 @@ export class SessionCalls {
     this.stores = this.database.stores;
     this.queue = AppendQueue.of(this.stores);
     this.damage = new DamageReporter(this.stores, onDamage);
-    this.leases = new LeaseGuard(this.stores.leases, onUnleasedAppend, fence);
+    this.leases = new LeaseGuard(onUnleasedAppend, fence);
     this.announcer = new Announcer(this.database, postgresql?.notify ?? false);
   }
 

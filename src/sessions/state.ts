@@ -1,4 +1,4 @@
-import type { Sql } from '../database/sql/sql.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
 import { encode } from '../model/event-codec.js';
 import { givenKey, type SessionKey } from '../model/keys.js';

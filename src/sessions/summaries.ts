@@ -1,4 +1,4 @@
-import type { StoredSummary, SummaryCursor } from '../database/stores/summary-store.js';
+import { describeStored, findSummaries, type StoredSummary, type SummaryCursor } from './stored-summaries.js';
 import { checkLabels, checkTitle } from '../model/description.js';
 import { InvalidArgumentError, SessionNotFoundError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
@@ -76,7 +76,7 @@ export async function findSessions(calls: SessionCalls, request: FindSessionsReq
     isDescending: order !== 'asc',
     limit: limit + 1,
   };
-  const found = await calls.read('findSessions', key, (sql) => calls.stores.summaries.find(sql, filter, page));
+  const found = await calls.read('findSessions', key, (sql) => findSummaries(sql, filter, page));
   const sessions = found.slice(0, limit).map(summaryOf);
   const last = sessions.at(-1);
   return { sessions, ...(found.length > limit && last && { next: cursorText(last) }) };
@@ -94,7 +94,7 @@ export async function describeSession(
   const operation = 'describeSession';
   await calls.write(operation, key, () =>
     calls.once(operation, async (sql) => {
-      if (!(await calls.stores.summaries.describe(sql, key, texts))) throw new SessionNotFoundError(key.sessionId);
+      if (!(await describeStored(sql, key, texts))) throw new SessionNotFoundError(key.sessionId);
     }),
   );
 }

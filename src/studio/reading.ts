@@ -2,7 +2,7 @@ import { loggedEventsOf } from '../database/stores/log-store.js';
 import type { Event } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
-import type { Run, Sql } from '../database/sql/sql.js';
+import type { Run, Sql } from '../database/dialects/dialect.js';
 import {
   SAMPLED,
   type HeldLease,
@@ -10,10 +10,12 @@ import {
   type TimedChange,
   type WritingEvent,
 } from '../database/stores/browsing-store.js';
-import type { CheckedSessions } from '../database/stores/health-store.js';
-import type { StoredLease } from '../database/stores/lease-store.js';
 import { stateThen } from '../database/stores/past.js';
-import type { TransferredSession } from '../database/stores/transfer-store.js';
+import { miscountedAfter, type CheckedSessions } from '../operations/health.js';
+import { nextApp } from '../database/stores/walk.js';
+import { findSummaries } from '../sessions/stored-summaries.js';
+import { currentLease, type StoredLease } from '../database/stores/leases.js';
+import { transferredSession, type TransferredSession } from '../transfer/transferred-sessions.js';
 import { EventLog } from '../index.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
@@ -114,12 +116,12 @@ export class Reading {
   /** @returns a page of the apps that may be seen, and one more where there are more. */
   apps({ appName, userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
     return this.#read(async (sql) => {
-      const { browsing, walk } = this.database.stores;
+      const { browsing } = this.database.stores;
       if (appName !== undefined) return [await this.#update(sql, appName, { appName, userId })];
       if (userId === undefined) return browsing.apps(sql, after, PAGE + 1);
       const apps: NamedUpdate[] = [];
       for (let name = after; apps.length <= PAGE;) {
-        const next = await walk.nextApp(sql, name, 'sessions');
+        const next = await nextApp(sql, name, 'sessions');
         if (next === undefined) break;
         name = next;
         const app = await this.#update(sql, name, { appName: name, userId });
@@ -141,7 +143,7 @@ export class Reading {
 
   async #update(sql: Sql, name: string, of: { appName: string; userId: string | undefined }): Promise<NamedUpdate> {
     const page = { after: undefined, isDescending: true, limit: 1 };
-    const [newest] = await this.database.stores.summaries.find(sql, { ...of, isSoftDeleted: false, labels: [] }, page);
+    const [newest] = await findSummaries(sql, { ...of, isSoftDeleted: false, labels: [] }, page);
     return { name, lastUpdateTime: newest?.lastUpdateTime };
   }
 
@@ -164,7 +166,7 @@ export class Reading {
 
   /** @returns the row of a session, soft-deleted or not; undefined when there is none. */
   session(key: SessionKey): Promise<TransferredSession | undefined> {
-    return this.#read((sql) => this.database.stores.transfer.session(sql, key));
+    return this.#read((sql) => transferredSession(sql, key));
   }
 
   /** @returns one event as its JSON; undefined when it is not there. */
@@ -179,15 +181,15 @@ export class Reading {
   /** @returns a page of a conversation; undefined when there is no such session. */
   async conversation(key: SessionKey, scope: StudioScope, part: Part): Promise<Conversation | undefined> {
     const read = await this.#read(async (sql) => {
-      const { transfer, leases, browsing } = this.database.stores;
-      const session = await transfer.session(sql, key);
+      const { browsing } = this.database.stores;
+      const session = await transferredSession(sql, key);
       if (!session) return undefined;
       const { from, upTo } = rangeOf(session, part);
       const entries = await this.#entries(sql, session, from, upTo);
       // A change follows the event whose number it has; the first page has those before any event, too.
       const first = from <= session.firstSeq ? 0 : from;
       const changes = await browsing.changes(sql, key, { from: first, upTo, limit: CHANGES });
-      const lease = await leases.current(sql, key);
+      const lease = await currentLease(sql, key);
       return { session, lease, from, upTo, entries, changes };
     });
     if (!read) return undefined;
@@ -295,7 +297,7 @@ export class Reading {
 
   /** Looks at so many sessions behind one. @returns those whose row counts other events than there are. */
   miscounted(after: SessionKey | undefined): Promise<CheckedSessions> {
-    return this.#read((sql) => this.database.stores.health.miscountedAfter(sql, after));
+    return this.#read((sql) => miscountedAfter(sql, after));
   }
 }
 

@@ -1,9 +1,10 @@
+import { eventHeads, nextAppWithState, nextUserWithState, transferredSession } from './transferred-sessions.js';
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
-import type { Run, Sql } from '../database/sql/sql.js';
 import { pastChangeOf, type RecordedChange } from '../database/stores/change-store.js';
+import type { Run, Sql } from '../database/dialects/dialect.js';
 import { loggedEventsOf, type LoggedEvent } from '../database/stores/log-store.js';
-import type { KeptSession } from '../database/stores/walk-store.js';
+import { walkedSessions, type KeptSession } from '../database/stores/walk.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isEncoded, isWhole } from '../model/codec.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
@@ -51,7 +52,7 @@ export async function* exportRecords(
   { appName, userId, texts }: ExportOptions,
 ): AsyncGenerator<TransferRecord> {
   const reading = texts === 'asStored' ? { run: asStored(plain.run), snapshot: asStored(plain.snapshot) } : plain;
-  const nextApp = (after: string) => reading.run((sql) => stores.transfer.nextApp(sql, after));
+  const nextApp = (after: string) => reading.run((sql) => nextAppWithState(sql, after));
   for (let app = appName ?? (await nextApp('')); app !== undefined;) {
     yield* exportApp(reading, stores, app, userId);
     app = appName === undefined ? await nextApp(app) : undefined;
@@ -83,7 +84,7 @@ async function* exportApp(
     const found = await stateOf(app, 'app');
     if (found.state.length > 0) yield { type: 'app', appName, ...found };
   }
-  const nextUser = (after: string) => run((sql) => stores.transfer.nextUser(sql, appName, after));
+  const nextUser = (after: string) => run((sql) => nextUserWithState(sql, appName, after));
   for (let user = userId ?? (await nextUser('')); user !== undefined;) {
     const found = await stateOf({ ...app, userId: user }, 'user');
     if (found.state.length > 0) yield { type: 'user', appName, userId: user, ...found };
@@ -91,7 +92,7 @@ async function* exportApp(
   }
   let after: KeptSession | undefined;
   for (;;) {
-    const page = await run((sql) => stores.walk.page(sql, { appName, userId, by: 'key' }, after, PAGE));
+    const page = await run((sql) => walkedSessions(sql, { appName, userId, by: 'key' }, after, PAGE));
     for (const { key } of page) yield* exportSession(snapshot, stores, key);
     if (page.length < PAGE) return;
     after = page.at(-1);
@@ -132,7 +133,7 @@ async function* exportSession(
 
 /** @throws DamagedSessionError when it cannot be read whole. */
 async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<WholeSession | undefined> {
-  const session = await stores.transfer.session(sql, key);
+  const session = await transferredSession(sql, key);
   if (!session || session.status === 'ending') return undefined;
   const state = await stores.state.written(sql, key, 'session');
   const history = await stores.changes.history(sql, key);
@@ -178,7 +179,7 @@ async function eventContents(
   events: readonly LoggedEvent[],
 ): Promise<string[]> {
   const encoded = events.filter(({ json }) => typeof json === 'string' && isEncoded(json));
-  const heads = await stores.transfer.eventHeads(
+  const heads = await eventHeads(
     sql,
     key,
     encoded.map(({ seq }) => seq),

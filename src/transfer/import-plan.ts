@@ -1,4 +1,4 @@
-import type { DescribedSession, TransferredSession } from '../database/stores/transfer-store.js';
+import type { DescribedSession, TransferredSession } from './transferred-sessions.js';
 import { InvalidArgumentError, SessionExistsError } from '../model/errors.js';
 import type { NumberedEvent, StorableRecord } from './records.js';
 
@@ -85,13 +85,13 @@ export class ImportPlanner {
     this.#origin = here?.origin;
   }
 
-  /** The numbers of the events that are here already; `plan` needs the ids that they have here. */
+  /** The numbers of the events that are here already; `plan` needs what is stored of them. */
   get known(): number[] {
     return this.#batch.events.map(({ seq }) => seq).filter((seq) => seq <= this.#knownSeq);
   }
 
-  /** @param ids of the known events, by number; those that are missing here are not compared. */
-  plan(ids: ReadonlyMap<number, string>): ImportPlan {
+  /** @param stored the known events, by number; those that are missing here are not compared. */
+  plan(stored: ReadonlyMap<number, { id: string }>): ImportPlan {
     const { events, session } = this.#batch;
     const { sessionId } = session.owner;
     if (this.#row.createTime !== session.session.createTime)
@@ -102,7 +102,7 @@ export class ImportPlanner {
       const what = 'The records have texts as they are stored, which are bound to the other one.';
       return refusal(new SessionExistsError(sessionId, what));
     }
-    const other = events.find(({ seq, id }) => seq <= this.#knownSeq && (ids.get(seq) ?? id) !== id);
+    const other = events.find(({ seq, id }) => seq <= this.#knownSeq && (stored.get(seq)?.id ?? id) !== id);
     if (other) {
       const what = `Its event ${other.seq} has another id than the one that was to be written.`;
       return refusal(new SessionExistsError(sessionId, what));

@@ -1,6 +1,7 @@
+import { describeTransferred, eventHeads, lockTransferred, transferredSession } from './transferred-sessions.js';
 import { randomUUID } from 'node:crypto';
 import { WaitingCalls } from '../conversation/open-calls.js';
-import type { Run, Sql } from '../database/sql/sql.js';
+import type { Run, Sql } from '../database/dialects/dialect.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isEncoded, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
@@ -139,13 +140,12 @@ export class Import {
   /** @returns what was done, or with a dry run would have been. */
   async #writeBatch(sql: Sql, batch: SessionBatch): Promise<WritePlan> {
     const { isDryRun, isForeign } = this.#mode;
-    const { transfer } = this.#stores;
     const { owner: key } = batch.session;
-    const row = await (isDryRun ? transfer.session(sql, key) : transfer.lock(sql, key));
+    const row = await (isDryRun ? transferredSession(sql, key) : lockTransferred(sql, key));
     // What a dry run has not written is taken for written.
     const drySeq = isDryRun ? this.#lastSeq : undefined;
     const planner = new ImportPlanner(batch, { row, drySeq }, isForeign);
-    const plan = planner.plan(await transfer.eventIds(sql, key, planner.known));
+    const plan = planner.plan(await eventHeads(sql, key, planner.known));
     if (plan.kind === 'refuse') throw plan.error;
     const { bound } = batch.session.session;
     const origin = plan.start === 'keep' && row ? row.origin : (bound?.origin ?? randomUUID());
@@ -154,13 +154,13 @@ export class Import {
   }
 
   async #apply(sql: Sql, key: KnownSession, session: ImportedSession, plan: WritePlan): Promise<void> {
-    const { sessions, transfer, events, openCalls } = this.#stores;
+    const { sessions, events, openCalls } = this.#stores;
     if (plan.start === 'replace') await sessions.deleteSoftDeleted(sql, key);
     if (plan.start !== 'keep') await this.#create(sql, key, session);
     await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, plan.events);
     if (plan.end.kind === 'leave') return;
     if (plan.end.kind === 'complete') await this.#setState(sql, key, session, { ...plan.end, isNew: plan.isNew });
-    await transfer.describe(sql, plan.end.row);
+    await describeTransferred(sql, plan.end.row);
     if (plan.end.kind !== 'complete') return;
     const before = plan.start === 'keep' ? await openCalls.of(sql, key) : [];
     await openCalls.replace(sql, key, before, session.session.openCalls ?? this.#calls.open);

@@ -1,9 +1,11 @@
+import { keptSession, lockKeptSession } from '../../src/database/stores/walk.js';
+import { lockTransferred } from '../../src/transfer/transferred-sessions.js';
 import { randomUUID } from 'node:crypto';
 import type { Session } from '@google/adk';
 import { DeadlockException, LockMode } from '@mikro-orm/core';
 import { AdkSession } from '../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
-import type { Sql } from '../../src/database/sql/sql.js';
+import type { Sql } from '../../src/database/dialects/dialect.js';
 import { Stores } from '../../src/database/stores/stores.js';
 import { Database } from '../../src/database/calls/database.js';
 import type { SessionKey } from '../../src/model/keys.js';
@@ -74,12 +76,12 @@ concurrencySuite.own('E1', 'an append that fails takes no number', async ({ app,
 });
 
 /** What locks a session by its key: writes one by one and outside of events, maintenance, and an import. */
-const locksOf = ({ sessions, walk, transfer }: Stores) =>
+const locksOf = ({ sessions }: Stores) =>
   [
     (sql: Sql, key: SessionKey) => sessions.lock(sql, key),
     (sql: Sql, key: SessionKey) => sessions.restore(sql, key),
-    (sql: Sql, key: SessionKey) => walk.lock(sql, key),
-    (sql: Sql, key: SessionKey) => transfer.lock(sql, key),
+    lockKeptSession,
+    lockTransferred,
   ] as const;
 
 concurrencySuite.own(
@@ -113,7 +115,7 @@ concurrencySuite.own(
           );
           found.push(locked !== undefined);
           // Passes over a row that is locked.
-          const free = await theirs!.transaction((other) => stores.walk.lock(other, key));
+          const free = await theirs!.transaction((other) => lockKeptSession(other, key));
           expect([i, free === undefined]).toEqual([i, locked !== undefined]);
         },
         // Otherwise InnoDB would lock the gap where the session was, and the creation would wait.
@@ -145,7 +147,7 @@ concurrencySuite.own(
         await expect(query(create, [key.appName, key.userId, key.sessionId], other)).rejects.toMatchObject({
           message: expect.stringMatching(/locked/),
         });
-        expect(await stores.walk.find(sql, key)).toBeUndefined();
+        expect(await keptSession(sql, key)).toBeUndefined();
       });
     }
   },

@@ -101,7 +101,7 @@ describe('ImportPlanner', () => {
   test('L1 an event that has another id here is refused', () => {
     const planner = new ImportPlanner(batch(), here(2));
     expect(planner.known).toEqual([1, 2]);
-    expect(planner.plan(new Map([[2, 'other']]))).toMatchObject({
+    expect(planner.plan(new Map([[2, { id: 'other' }]]))).toMatchObject({
       kind: 'refuse',
       error: expect.any(SessionExistsError),
     });

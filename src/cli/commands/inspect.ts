@@ -1,3 +1,4 @@
+import { transferredSession } from '../../transfer/transferred-sessions.js';
 import type { EntityManager } from '@mikro-orm/core';
 import type { LogCursor } from '../../model/log-history.js';
 import { EventLog } from '../../log/event-log.js';
@@ -10,6 +11,7 @@ import { given } from '../../model/objects.js';
 import { revisionOf } from '../../sessions/handle.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import { changeLine, eventLines } from '../conversation.js';
+import { nextApp } from '../../database/stores/walk.js';
 import { readerOf } from '../../operations/reader.js';
 import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
@@ -78,9 +80,8 @@ interface ListOptions extends OwnerFlags {
 
 /** The names of the apps that have sessions. */
 async function appNames(em: EntityManager): Promise<string[]> {
-  const { database, read } = readerOf(em, 'list');
-  const { walk } = database.stores;
-  const next = (after: string) => read((sql) => walk.nextApp(sql, after, 'sessions'));
+  const { read } = readerOf(em, 'list');
+  const next = (after: string) => read((sql) => nextApp(sql, after, 'sessions'));
   const names: string[] = [];
   for (let name = await next(''); name !== undefined; name = await next(name)) names.push(name);
   return names;
@@ -123,9 +124,8 @@ export const show: SessionWork<{ last?: number }> = async ({ em, codec, terminal
   const { appName, userId, sessionId } = key;
   const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config: { numRecentEvents: last } });
   if (!session) throw new SessionNotFoundError(sessionId);
-  const { database, read } = readerOf(em, 'show');
-  const { transfer } = database.stores;
-  const title = (await read((sql) => transfer.session(sql, key)))?.title ?? undefined;
+  const { read } = readerOf(em, 'show');
+  const title = (await read((sql) => transferredSession(sql, key)))?.title ?? undefined;
   const first = (revisionOf(session)?.seq ?? session.events.length) - session.events.length + 1;
   await terminal.result({ ...session, title }, () => [
     ...(title === undefined ? [] : [terminal.bold(printable(title))]),

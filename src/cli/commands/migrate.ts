@@ -5,6 +5,7 @@ import { supportedDialect } from '../../../entities/dialect-name.js';
 import { passingOf } from '../../model/failures.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { migrationStatus, statementsOf } from '../../../migrations/status.js';
+import { databaseTime } from '../../database/stores/clock.js';
 import { readerOf } from '../../operations/reader.js';
 import { printableLines } from '../../operations/words.js';
 import type { Work } from '../run.js';
@@ -44,10 +45,9 @@ const OUTAGE_MS = 30_000;
  */
 async function throughOutages<T>(em: EntityManager, isReadOnly: boolean, work: () => Promise<T>): Promise<T> {
   const { database, read } = readerOf(em, 'migrate', { isForeign: isReadOnly });
-  const { health } = database.stores;
   let outageBegan: number | undefined;
   for (;;) {
-    await read((sql) => health.now(sql));
+    await read(databaseTime);
     try {
       return await work();
     } catch (error) {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Database } from './database.js';
 import type { Outcome } from './retry.js';
+import { removeRetryToken, setRetryToken } from './retry-tokens.js';
 
 /**
  * For a call that finds its work done by a try whose answer was lost: waits until that is where an acknowledged commit has
@@ -9,12 +10,11 @@ import type { Outcome } from './retry.js';
  */
 export async function confirm(database: Database, outcome: Outcome): Promise<void> {
   if (outcome.lostAnswer === undefined) return;
-  const { retryTokens } = database.stores;
   const token = randomBytes(16).toString('base64url');
   await database.transaction(
     async (sql) => {
-      await retryTokens.set(sql, token);
-      await retryTokens.remove(sql, token);
+      await setRetryToken(sql, token);
+      await removeRetryToken(sql, token);
     },
     { outcome },
   );

@@ -3,7 +3,7 @@ import { FAILURES } from '../../model/failures.js';
 import { onAbort } from '../../model/signals.js';
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import type { ReservedConnection } from '../orm/orm-connection.js';
-import type { Statements } from '../sql/sql.js';
+import type { Statements } from './sql.js';
 
 /** How long an attempt may still take when its signal has fired: a connection that answers is worth keeping. */
 const GRACE_MS = 1_000;

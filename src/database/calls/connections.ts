@@ -4,17 +4,18 @@ import { SchemaError } from '../../model/errors.js';
 import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
 import { PLAIN, type StoredTexts } from '../../model/stored-texts.js';
 import type { CommonOptions } from '../../model/options.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import { resolveDialect } from '../dialects/resolve.js';
 import { refuseSettings } from '../dialects/settings.js';
 import type { Driver } from '../drivers/driver.js';
 import { ormConnectionOf, type OrmConnection } from '../orm/orm-connection.js';
-import { sqlOf, type Sql } from '../sql/sql.js';
-import { Statements } from '../sql/sql.js';
 import { Aborted, AttemptConnection, Deadline, TimedOut } from './connection.js';
+import type { Tables } from '../sql/tables.js';
+import { Statements } from '../calls/sql.js';
 import { refuseDriver, refuseServer } from './driver-check.js';
 import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
+import { sqlOf } from './sql.js';
 
 /** What statements begin with, by the ORM's connection; see `clusterPrefix`. */
 const prefixes = new WeakMap<object, string>();
@@ -53,8 +54,9 @@ export class Connections {
   readonly timeoutMs: number;
   readonly #em: EntityManager;
   readonly #options: DatabaseOptions;
+  readonly #tables: () => Tables;
 
-  constructor(em: EntityManager, options: DatabaseOptions) {
+  constructor(em: EntityManager, options: DatabaseOptions, tables: () => Tables) {
     this.system = supportedDialect(em.getPlatform());
     this.dialect = resolveDialect(em.getPlatform());
     this.orm = ormConnectionOf(em);
@@ -62,6 +64,7 @@ export class Connections {
     this.#em = em;
     this.#options = options;
     this.timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    this.#tables = tables;
   }
 
   /**
@@ -112,14 +115,10 @@ export class Connections {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
+    const { dialect } = this;
+    const tables = this.#tables;
     return sqlOf(this.statements, driver, {
-      texts,
-      isInTransaction,
-      isInProcess,
-      mayPrepare,
-      isForeign,
-      prefix,
-      refuse,
+      ...{ texts, isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, dialect, tables },
     });
   }
 

@@ -9,8 +9,7 @@ import type { ErrorContext } from '../../model/options.js';
 import { onAbort } from '../../model/signals.js';
 import { Aborted, Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
 import { Connections, type DatabaseOptions } from './connections.js';
-import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
 import type { Driver } from '../drivers/driver.js';
 import { JoinedTransaction, transactionsAreDisabled } from './joined-transaction.js';
@@ -60,7 +59,7 @@ export class Database {
   constructor(em: EntityManager, options: DatabaseOptions = {}, { stores, joins = false }: Within = {}) {
     refuseOther(em);
     this.#em = em;
-    this.connections = new Connections(em, options);
+    this.connections = new Connections(em, options, () => this.stores.tables);
     this.#options = options;
     this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
     this.isJoined = joins;

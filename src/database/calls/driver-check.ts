@@ -1,7 +1,6 @@
 import { SchemaError } from '../../model/errors.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import type { Driver } from '../drivers/driver.js';
-import type { Sql } from '../sql/sql.js';
 
 /**
  * Refuses a driver by what a setting of the host's makes it report, before anything is written (contract O7).

@@ -1,10 +1,10 @@
+import type { Sql } from '../dialects/dialect.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { InvalidArgumentError, SchemaError } from '../../model/errors.js';
 import { passingOf } from '../../model/failures.js';
 import { Queues } from '../../model/queues.js';
 import type { Driver } from '../drivers/driver.js';
-import type { Sql } from '../sql/sql.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
 import { COMMAND, rolledBack } from './connection.js';

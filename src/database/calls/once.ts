@@ -1,10 +1,11 @@
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomBytes } from 'node:crypto';
+import type { Sql } from '../dialects/dialect.js';
 import type { ErrorContext } from '../../model/options.js';
 import { confirm } from './confirm.js';
-import type { Sql } from '../sql/sql.js';
 import type { Database, TransactionOptions } from './database.js';
 import type { Outcome } from './retry.js';
+import { removeRetryToken, setRetryToken } from './retry-tokens.js';
 
 type OnceOptions = Pick<TransactionOptions, 'locksRowsOnly'>;
 
@@ -27,7 +28,6 @@ export class Once {
   /** @returns what the try returned that was committed. */
   async run<T>(work: (sql: Sql) => Promise<T>, options: OnceOptions = {}): Promise<T> {
     const database = this.#database;
-    const { retryTokens } = database.stores;
     // In the host's transaction there is one try.
     if (database.isJoined) return database.transaction(work);
     const outcome: Outcome = {};
@@ -38,9 +38,9 @@ export class Once {
     const workWithToken = async (sql: Sql) => {
       // The token comes first: its insert waits for the try before, whose commit the server may still be at work on.
       isSettingToken = true;
-      await retryTokens.set(sql, token);
+      await setRetryToken(sql, token);
       isSettingToken = false;
-      if (last !== undefined) await retryTokens.remove(sql, last);
+      if (last !== undefined) await removeRetryToken(sql, last);
       const result = await work(sql);
       done = { result };
       return result;
@@ -66,7 +66,7 @@ export class Once {
     const call = this.#call;
     const last = this.#last;
     if (last === undefined) return;
-    const removed = database.run((sql) => database.stores.retryTokens.remove(sql, last), { retries: () => false });
+    const removed = database.run((sql) => removeRetryToken(sql, last), { retries: () => false });
     await removed.catch((error: unknown) => database.report(error, call));
   }
 }

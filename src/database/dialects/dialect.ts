@@ -2,10 +2,28 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
-import type { Sql } from '../sql/sql.js';
+import type { StoredTexts } from '../../model/stored-texts.js';
 import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
 import type { Setting } from './settings.js';
+
+/** Runs statements with bound values on the tables of one ORM and schema, in the transaction that it was made for, if any. */
+export interface Sql {
+  readonly dialect: Dialect;
+  readonly tables: Tables;
+  /** Decodes and encodes what the statements read and write. */
+  readonly texts: StoredTexts;
+  readonly isInTransaction: boolean;
+  /** Whether the transaction is a host's, which may have read before. */
+  readonly isJoined: boolean;
+  /** @returns the rows. */
+  all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
+  /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
+  run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
+}
+
+/** Runs statements, with the retries of the caller. */
+export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
 
 /** An event as it is stored. */
 export interface StoredEvent {

@@ -1,6 +1,5 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect } from './dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { Dialect, Sql } from './dialect.js';
 import { numberOf } from '../sql/row-values.js';
 import { SESSION_COLUMNS, SESSION_WHERE, sessionValues, type Tables } from '../sql/tables.js';
 

@@ -15,8 +15,7 @@ import {
 import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { optionalNumberOf } from '../sql/row-values.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
-import type { AppendBatch, Dialect } from './dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { AppendBatch, Dialect, Sql } from './dialect.js';
 import { appendsByRows } from './session-rows.js';
 import { mysql, mysqlServerSettings, mysqlSettings, MAX_TEXT_LENGTH, NEXT_SEQ } from './mysql.js';
 import { wrongServer } from './server-version.js';

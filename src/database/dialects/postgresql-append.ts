@@ -10,8 +10,7 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { numberOf } from '../sql/row-values.js';
-import type { Sql } from '../sql/sql.js';
-import type { AppendBatch, DialectAppends, DialectSql } from './dialect.js';
+import type { AppendBatch, DialectAppends, DialectSql, Sql } from './dialect.js';
 import { returningSql } from './returning.js';
 import { addToLastSeq, appendCondition, leaseIsFree } from './session-row.js';
 

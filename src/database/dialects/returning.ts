@@ -1,7 +1,6 @@
 import { numberOf } from '../sql/row-values.js';
 import { ARTIFACT_COLUMNS, insertIntoArtifacts, isFromNumber, isSameSession, SESSION_COLUMNS } from '../sql/tables.js';
-import type { DialectOperations, DialectSql, SessionLock } from './dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { DialectOperations, DialectSql, SessionLock, Sql } from './dialect.js';
 import { addToLastSeq } from './session-row.js';
 
 /** SQL that is the same on PostgreSQL and SQLite. */

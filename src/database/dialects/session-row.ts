@@ -1,6 +1,5 @@
 import { SESSION_WHERE, sessionValues } from '../sql/tables.js';
-import type { AppendBatch, DialectSql, SessionLock } from './dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { AppendBatch, DialectSql, SessionLock, Sql } from './dialect.js';
 
 /**
  * An `update` that locks a session's row and adds to its `last_seq`; its values are what to add, the time, and those of

@@ -1,6 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type StateEntries } from '../../model/state.js';
-import type { Sql } from '../sql/sql.js';
+import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from './dialect.js';
 import {
   STATE_KEYS,
   eventRow,
@@ -13,7 +13,6 @@ import {
   stateTable,
   type Tables,
 } from '../sql/tables.js';
-import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from './dialect.js';
 import { EventParts } from './event-parts.js';
 import { appendCondition } from './session-row.js';
 

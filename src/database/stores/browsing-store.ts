@@ -1,8 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { Scope } from '../../model/state.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,

@@ -5,8 +5,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
-import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import { numberOf, optionalTextOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,

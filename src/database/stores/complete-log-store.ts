@@ -1,6 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
-import type { Sql } from '../sql/sql.js';
+import type { Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   isSameSession,

@@ -1,7 +1,6 @@
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import type { Sql } from '../sql/sql.js';
 import { SESSION_WHERE, isFromNumber, placeholders, sessionValues, type Tables } from '../sql/tables.js';
 import type { EventParts } from '../dialects/event-parts.js';
 import type { StoredSession } from './stored-session.js';

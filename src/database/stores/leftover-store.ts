@@ -1,6 +1,6 @@
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { keysetAfter } from '../sql/keyset.js';
-import type { Sql } from '../sql/sql.js';
+import type { Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,

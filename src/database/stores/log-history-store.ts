@@ -8,8 +8,7 @@ import {
   type HistoryEnd,
   type LogBoundary,
 } from '../../model/log-history.js';
-import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import { placeholderRows, placeholders, type Tables } from '../sql/tables.js';
 import {
   FORMER_WRITER,

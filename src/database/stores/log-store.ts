@@ -2,8 +2,7 @@ import { ofEvent, type Undecodable } from '../../model/codec.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { SessionKey } from '../../model/keys.js';
 import { historyText, type CompleteLogPosition, type LogBoundary, type LogPosition } from '../../model/log-history.js';
-import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,

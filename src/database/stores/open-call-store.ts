@@ -3,12 +3,11 @@ import { CALL_NAME_LENGTH, type SessionKey } from '../../model/keys.js';
 import { decode, decodeEvent } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
 import type { Undecoded } from '../../model/stored-texts.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import type { EventParts, UnderLock } from '../dialects/event-parts.js';
 import { packets } from '../dialects/session-rows.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import { keysetAfter } from '../sql/keyset.js';
-import type { Sql } from '../sql/sql.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,

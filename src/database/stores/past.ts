@@ -2,7 +2,7 @@ import { decode, decodeEvent } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import { pastState, type PastEvent } from '../../model/past-state.js';
 import type { StateEntry } from '../../model/state.js';
-import type { Sql } from '../sql/sql.js';
+import type { Sql } from '../dialects/dialect.js';
 import { pastChangeOf } from './change-store.js';
 import { loggedEventsOf } from './log-store.js';
 import type { SessionHead } from './session-store.js';

@@ -1,6 +1,6 @@
 import { sessionIdentity } from '../../model/keys.js';
 import { inLogOrder } from '../../model/log-order.js';
-import type { Sql } from '../sql/sql.js';
+import type { Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   isSameSession,

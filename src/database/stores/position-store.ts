@@ -1,6 +1,5 @@
 import type { HistoryEnd } from '../../model/log-history.js';
-import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import type { Tables } from '../sql/tables.js';
 import { CHANGE, POSITION } from './log-counters.js';
 import type { LogHistoryStore, RecordedHistory } from './log-history-store.js';

@@ -1,9 +1,8 @@
 import { ofChange, ofEvent, ofState, type CodecContext } from '../../model/codec.js';
 import type { Scope } from '../../model/state.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import { keysetAfter } from '../sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import type { Sql } from '../sql/sql.js';
 import { STATE_KEYS, originOf, stateTable, type Tables } from '../sql/tables.js';
 import { WITH_CONTENT, type ChangeKind } from './change-store.js';
 import type { EventParts } from '../dialects/event-parts.js';

@@ -1,8 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { perScope, type Scope } from '../../model/state.js';
-import type { DialectSql } from '../dialects/dialect.js';
+import type { DialectSql, Sql } from '../dialects/dialect.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import type { Sql } from '../sql/sql.js';
 import { SESSION_WHERE, ownerValues, ownerWhere, sessionValues, stateTable, type Tables } from '../sql/tables.js';
 import type { EventParts } from '../dialects/event-parts.js';
 

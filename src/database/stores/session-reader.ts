@@ -3,8 +3,7 @@ import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import { gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES } from '../../model/state.js';
-import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
   SESSION_WHERE,
   isSameEvent,

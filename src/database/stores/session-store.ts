@@ -1,7 +1,6 @@
 import { StaleSessionError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,

@@ -2,9 +2,8 @@ import { ofState, type KnownSession, type Undecodable } from '../../model/codec.
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
-import type { Dialect } from '../dialects/dialect.js';
+import type { Dialect, Sql } from '../dialects/dialect.js';
 import { MOST_ROWS, packets, type SessionRows } from '../dialects/session-rows.js';
-import type { Sql } from '../sql/sql.js';
 import {
   STATE_KEYS,
   originOf,

@@ -8,24 +8,16 @@ import { ChangeStore } from './change-store.js';
 import { CompleteLogStore } from './complete-log-store.js';
 import { DeletionStore } from './deletion-store.js';
 import { EventStore } from './event-store.js';
-import { HealthStore } from './health-store.js';
-import { LeaseStore } from './lease-store.js';
 import { LeftoverStore } from './leftover-store.js';
 import { LogHistoryStore } from './log-history-store.js';
 import { LogStore } from './log-store.js';
 import { OpenCallStore } from './open-call-store.js';
 import { PositionStore } from './position-store.js';
-import { ProjectionStore } from './projection-store.js';
 import { RecodeStore } from './recode-store.js';
 import { RepairStore } from './repair-store.js';
-import { RetryTokenStore } from './retry-token-store.js';
 import { SessionReader } from './session-reader.js';
 import { SessionStore } from './session-store.js';
 import { StateStore } from './state-store.js';
-import { StatsStore } from './stats-store.js';
-import { SummaryStore } from './summary-store.js';
-import { TransferStore } from './transfer-store.js';
-import { WalkStore } from './walk-store.js';
 
 /** The statements on the tables of one ORM and schema. The text of each is built once. */
 export class Stores {
@@ -38,22 +30,14 @@ export class Stores {
   readonly events: EventStore;
   readonly state: StateStore;
   readonly changes: ChangeStore;
-  readonly leases: LeaseStore;
   readonly leftovers: LeftoverStore;
   readonly log: LogStore;
-  readonly walk: WalkStore;
   readonly deletion: DeletionStore;
   readonly repair: RepairStore;
-  readonly stats: StatsStore;
-  readonly health: HealthStore;
   readonly logHistory: LogHistoryStore;
   readonly completeLog: CompleteLogStore;
   readonly openCalls: OpenCallStore;
   readonly positions: PositionStore;
-  readonly summaries: SummaryStore;
-  readonly transfer: TransferStore;
-  readonly retryTokens: RetryTokenStore;
-  readonly projections: ProjectionStore;
   readonly browsing: BrowsingStore;
   readonly recode: RecodeStore;
 
@@ -78,22 +62,14 @@ export class Stores {
     this.sessions = new SessionStore(dialect, tables, this.changes);
     this.state = new StateStore(dialect, tables, rows);
     this.events = new EventStore(dialect, tables, rows, parts);
-    this.leases = new LeaseStore(dialect, tables);
     this.leftovers = new LeftoverStore(tables, this.changes);
     this.log = new LogStore(dialect, tables, parts);
-    this.walk = new WalkStore(dialect, tables);
     this.deletion = new DeletionStore(dialect, tables, parts);
     this.repair = new RepairStore(dialect.sql, tables, parts);
-    this.stats = new StatsStore(dialect.sql, tables);
-    this.health = new HealthStore(dialect.sql, tables);
     this.logHistory = new LogHistoryStore(dialect, tables);
     this.completeLog = new CompleteLogStore(tables);
     this.openCalls = new OpenCallStore(dialect, tables, this.reader, parts);
     this.positions = new PositionStore(dialect, tables, this.logHistory);
-    this.summaries = new SummaryStore(dialect, tables);
-    this.transfer = new TransferStore(dialect, tables);
-    this.retryTokens = new RetryTokenStore(tables);
-    this.projections = new ProjectionStore(dialect.sql, tables);
     this.browsing = new BrowsingStore(dialect, tables);
     this.recode = new RecodeStore(dialect, tables, parts);
   }

@@ -1,7 +1,7 @@
 import { SessionNotFoundError } from '../../model/errors.js';
 import { decode } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
-import type { TransferredSession } from '../../database/stores/transfer-store.js';
+import type { TransferredSession } from '../../transfer/transferred-sessions.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';

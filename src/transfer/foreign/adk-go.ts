@@ -1,4 +1,4 @@
-import type { ForeignRow } from '../../database/stores/foreign-store.js';
+import type { ForeignRow } from './foreign-store.js';
 import { decodeExactly } from '../../model/exact-json.js';
 import { UnreadableRow, utcTime, type ForeignKind } from './foreign-rows.js';
 import { filledActions } from './python-event.js';

@@ -1,4 +1,4 @@
-import type { ForeignRow } from '../../database/stores/foreign-store.js';
+import type { ForeignRow } from './foreign-store.js';
 import type { EventRecord } from '../records.js';
 import { toCamelCase } from './camel-case.js';
 import { UnreadableRow, checkedTime, jsonObject } from './foreign-rows.js';

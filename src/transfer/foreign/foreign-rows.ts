@@ -1,4 +1,4 @@
-import type { ForeignRow } from '../../database/stores/foreign-store.js';
+import type { ForeignRow } from './foreign-store.js';
 import { decodeExactly } from '../../model/exact-json.js';
 import type { EventRecord, SessionRecord } from '../records.js';
 import { isRecord } from '../../model/objects.js';

@@ -1,4 +1,4 @@
-import type { EventCursor, ForeignRow, ForeignStore } from '../../database/stores/foreign-store.js';
+import type { EventCursor, ForeignRow, ForeignStore } from './foreign-store.js';
 import { encode } from '../../model/event-codec.js';
 import { checkKeys, sessionIdentity, type SessionKey } from '../../model/keys.js';
 import { scopeOf } from '../../model/state.js';
@@ -13,7 +13,7 @@ import {
   type Refuse,
   type RefusedRow,
 } from './found-event.js';
-import type { Run } from '../../database/sql/sql.js';
+import type { Run } from '../../database/dialects/dialect.js';
 
 /** How many sessions are read at a time: what is known of their events is in memory meanwhile, without contents. */
 const SESSIONS = 100;

@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
-import type { Sql } from '../../database/sql/sql.js';
-import type { ForeignStore } from '../../database/stores/foreign-store.js';
+import type { Sql } from '../../database/dialects/dialect.js';
+import type { ForeignStore } from './foreign-store.js';
 import { SchemaError } from '../../model/errors.js';
 import { adkGo } from './adk-go.js';
 import { adkJs } from './adk-js.js';

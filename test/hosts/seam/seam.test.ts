@@ -1,10 +1,11 @@
 import { MikroORM, defineEntity, p, type EntityManager, type Options } from '@mikro-orm/core';
 import type { SqlEntityManager } from '@mikro-orm/postgresql';
 import { AdkSession, adkEntities } from '../../../entities/index.js';
+import { sqlOf, type Statements } from '../../../src/database/calls/sql.js';
+import type { Dialect } from '../../../src/database/dialects/dialect.js';
 import type { Driver } from '../../../src/database/drivers/driver.js';
 import { hasEnded } from '../../../src/database/orm/host-transaction.js';
-import { sqlOf } from '../../../src/database/sql/sql.js';
-import type { Statements } from '../../../src/database/sql/sql.js';
+import type { Tables } from '../../../src/database/sql/tables.js';
 import { MikroOrmSessionService, migrate } from '../../../src/index.js';
 import { TextCodec } from '../../../src/model/codec.js';
 import { StoredTexts } from '../../../src/model/stored-texts.js';
@@ -17,7 +18,7 @@ describe('a result of an unexpected shape is an error', () => {
   test('numbers of a change: none is 0, and none is rounded', async () => {
     const texts = new StoredTexts(new TextCodec([]));
     const context = {
-      ...{ texts, prefix: '' },
+      ...{ texts, prefix: '', dialect: {} as Dialect, tables: () => ({}) as Tables },
       ...{ isInTransaction: false, isInProcess: false, mayPrepare: false, isForeign: false },
     };
     const change = (result: object) => {

@@ -3,6 +3,7 @@ import { AdkChange, AdkEvent, AdkSession } from '../../../entities/index.js';
 import { encryption } from '../../../src/codecs/index.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionProjection } from '../../../src/index.js';
 import type { SessionKey } from '../../../src/model/keys.js';
+import { miscountedAfter } from '../../../src/operations/health.js';
 import { readerOf } from '../../../src/operations/reader.js';
 import { availableDatabases } from '../../support/servers.js';
 import { KEY, tellStory } from './conversation.js';
@@ -430,7 +431,7 @@ describe.each(availableDatabases())('on %s', (name) => {
   test('looks at some sessions at a time for what is damaged, and reads apps and users in one statement', async () => {
     const { orm, service } = served;
     const { database } = readerOf(orm.em, 'studio');
-    const { browsing, health } = database.stores;
+    const { browsing } = database.stores;
     const before: SessionKey[] = [];
     for (let i = 0; i < 9; i++) {
       const key = { appName: `damage ${i % 3}`, userId: `u${i % 2}`, sessionId: `d${i}` };
@@ -460,7 +461,7 @@ describe.each(availableDatabases())('on %s', (name) => {
         let [checked, pages] = [0, 0];
         let after: SessionKey | undefined;
         do {
-          const page = await health.miscountedAfter(counting, after, atOnce);
+          const page = await miscountedAfter(counting, after, atOnce);
           found.push(...page.miscounted);
           expect(page.checked).toBeLessThan(stored);
           checked += page.checked;

@@ -1,7 +1,6 @@
+import type { Dialect, Sql } from '../../database/dialects/dialect.js';
+import { placeholders } from '../../database/sql/tables.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect } from '../dialects/dialect.js';
-import type { Sql } from '../sql/sql.js';
-import { placeholders } from '../sql/tables.js';
 
 /** A row of another program, as the driver gives it, with JSON as text. */
 export type ForeignRow = Readonly<Record<string, unknown>>;

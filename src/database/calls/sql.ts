@@ -10,34 +10,27 @@ import type { Driver, DriverResult, StatementContext } from '../drivers/driver.j
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/objects.js';
 import type { StoredTexts } from '../../model/stored-texts.js';
-import { numberOf } from './row-values.js';
-
-/** Runs statements with bound values, in the transaction that it was made for, if any. */
-export interface Sql {
-  /** Decodes and encodes what the statements read and write. */
-  readonly texts: StoredTexts;
-  readonly isInTransaction: boolean;
-  /** Whether the transaction is a host's, which may have read before. */
-  readonly isJoined: boolean;
-  /** @returns the rows. */
-  all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
-  /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
-  run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
-}
-
-/** Runs statements, with the retries of the caller. */
-export type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
+import type { Dialect, Sql } from '../dialects/dialect.js';
+import { numberOf } from '../sql/row-values.js';
+import type { Tables } from '../sql/tables.js';
 
 /** What statements have to know of the call that sends them. */
 interface SqlContext extends Omit<SentContext, 'wants'> {
   texts: StoredTexts;
   /** What each statement begins with; see `clusterPrefix`. */
   prefix: string;
+  dialect: Dialect;
+  /** Asked for when a statement needs them: another program's database has none. */
+  tables: () => Tables;
 }
 
 export function sqlOf(statements: Statements, driver: Driver, context: SqlContext): Sql {
-  const { texts, isInTransaction, prefix, refuse } = context;
+  const { texts, isInTransaction, prefix, refuse, dialect, tables } = context;
   return {
+    dialect,
+    get tables() {
+      return tables();
+    },
     texts,
     isInTransaction,
     isJoined: refuse !== undefined,

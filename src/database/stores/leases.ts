@@ -1,0 +1,91 @@
+import type { SessionKey } from '../../model/keys.js';
+import { LEASE_IS_CURRENT, leaseIsFree } from '../dialects/session-row.js';
+import type { Sql } from '../dialects/dialect.js';
+import { numberOf, textOf } from '../sql/row-values.js';
+import { SESSION_WHERE, sessionValues } from '../sql/tables.js';
+
+/** The lease in a session's row. */
+export interface StoredLease {
+  holder: string;
+  token: number;
+  /** By the database's clock, in ms. */
+  expiresAt: number;
+  /** False once it has not been renewed in time. */
+  isHeld: boolean;
+}
+
+interface LeaseRow {
+  lease_holder: string;
+  lease_token: number | string;
+  expires: number | string;
+  now: number | string;
+}
+
+/** A lease that somebody wants. */
+interface NewLease {
+  holder: string;
+  token: number;
+  ttlMs: number;
+}
+
+// All statements use the database's clock (contract H1).
+
+const HELD = `${SESSION_WHERE} and ${LEASE_IS_CURRENT}`;
+
+/** @returns a number that no lease of any session has had (contract H2). */
+export function nextToken(sql: Sql): Promise<number> {
+  return sql.dialect.operations.increment(sql, sql.tables.counters, 'fencing token', 1);
+}
+
+/** @returns whether the lease was free, and is the holder's now. */
+export async function takeLease(sql: Sql, session: SessionKey, { holder, token, ttlMs }: NewLease): Promise<boolean> {
+  const { affectedRows } = await sql.run(
+    // A token that is smaller than the row's was given out earlier, and must not replace it. It equals the row's when this
+    // statement is a retry after a lost answer.
+    `update ${sql.tables.sessions} set lease_holder = ?, lease_token = ?, lease_expires = ${sql.dialect.sql.now} + ?
+      where ${SESSION_WHERE} and status = 'active'
+        and (${LEASE_IS_CURRENT} or lease_token < ? and ${leaseIsFree(sql.dialect.sql)})`,
+    [holder, token, ttlMs, ...sessionValues(session), token, token],
+  );
+  return affectedRows > 0;
+}
+
+/** @returns whether the lease is still the one with this token. */
+export async function renewLease(sql: Sql, session: SessionKey, token: number, ttlMs: number): Promise<boolean> {
+  const { affectedRows } = await sql.run(
+    `update ${sql.tables.sessions} set lease_expires = ${sql.dialect.sql.now} + ? where ${HELD}`,
+    [ttlMs, ...sessionValues(session), token],
+  );
+  return affectedRows > 0;
+}
+
+export async function releaseLease(sql: Sql, session: SessionKey, token: number): Promise<void> {
+  await sql.run(`update ${sql.tables.sessions} set lease_holder = null, lease_expires = null where ${HELD}`, [
+    ...sessionValues(session),
+    token,
+  ]);
+}
+
+/**
+ * @param options.underLock for a caller that holds the session's lock: reads the newest version of the row.
+ * @returns the newest lease of a session, held or expired; undefined when it was released or there was none.
+ */
+export async function currentLease(
+  sql: Sql,
+  session: SessionKey,
+  { underLock = false } = {},
+): Promise<StoredLease | undefined> {
+  const [row] = await sql.all<LeaseRow>(
+    `select lease_holder, lease_token, lease_expires as expires, ${sql.dialect.sql.now} as now from ${sql.tables.sessions}
+      where ${SESSION_WHERE} and lease_holder is not null${underLock ? sql.dialect.sql.underLock : ''}`,
+    sessionValues(session),
+  );
+  if (!row) return undefined;
+  const expiresAt = numberOf(row.expires);
+  return {
+    holder: textOf(row.lease_holder),
+    token: numberOf(row.lease_token),
+    expiresAt,
+    isHeld: expiresAt > numberOf(row.now),
+  };
+}

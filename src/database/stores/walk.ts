@@ -1,0 +1,127 @@
+import type { SessionKey } from '../../model/keys.js';
+import type { Sql } from '../dialects/dialect.js';
+import { keysetAfter } from '../sql/keyset.js';
+import { booleanOf, optionalTextOf } from '../sql/row-values.js';
+import { SESSION_WHERE, sessionValues } from '../sql/tables.js';
+import {
+  STORED_SESSION_COLUMNS,
+  storedSessionOf,
+  type StoredSession,
+  type StoredSessionRow,
+} from './stored-session.js';
+
+/** A session's row, as maintenance sees it. */
+export interface KeptSession extends StoredSession {
+  /** Whether somebody holds its lease, by the database's clock. */
+  isLeased: boolean;
+}
+
+/** A table in which apps are looked for. */
+export type AppTable = 'sessions' | 'userStates' | 'artifacts' | 'changes';
+
+/** A way through the sessions of an app, in the order of an index. */
+export interface Walk {
+  appName: string;
+  userId?: string | undefined;
+  /** The order; with `userId` it is `key`. */
+  by: 'key' | 'update';
+  /** With `update` only sessions that were updated then or before, in ms. */
+  upTo?: number;
+}
+
+const columnsOf = ({ dialect }: Sql) =>
+  `${STORED_SESSION_COLUMNS}, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
+
+/**
+ * Walks from app to app by the primary key, one search of the index each. An index by user alone, or by time alone, would
+ * be one more for each append to write.
+ *
+ * @returns the next app by name that has sessions, state of users, artifacts, or changes; undefined when there is none.
+ */
+export async function nextApp(sql: Sql, after: string, table: AppTable): Promise<string | undefined> {
+  const text = `select min(app_name) as name from ${sql.tables[table]} where app_name > ?`;
+  const [row] = await sql.all<{ name: string | null }>(text, [after]);
+  return row && (optionalTextOf(row.name) ?? undefined);
+}
+
+/** @returns the next sessions of a walk, soft-deleted ones included. */
+export async function walkedSessions(
+  sql: Sql,
+  walk: Walk,
+  after: KeptSession | undefined,
+  limit: number,
+): Promise<KeptSession[]> {
+  const { columns, where, values } = wayOf(walk);
+  const keyset =
+    after &&
+    keysetAfter(
+      columns,
+      columns.map((column) => columnOf(after, column)),
+    );
+  const rows = await sql.all<KeptRow>(
+    `select ${columnsOf(sql)} from ${sql.tables.sessions}
+      where ${where}${keyset ? ` and ${keyset.where}` : ''} order by ${columns.join(', ')} limit ?`,
+    [...values, ...(keyset?.values ?? []), limit],
+  );
+  return rows.map(keptSessionOf);
+}
+
+/** @returns a session's row; undefined when there is none. */
+export async function keptSession(sql: Sql, key: SessionKey): Promise<KeptSession | undefined> {
+  const text = `select ${columnsOf(sql)} from ${sql.tables.sessions} where ${SESSION_WHERE}`;
+  const [row] = await sql.all<KeptRow>(text, sessionValues(key));
+  return row && keptSessionOf(row);
+}
+
+/**
+ * Takes a session's lock. By its primary key alone: InnoDB would lock what is between the rows of a range, where others
+ * write.
+ *
+ * @returns undefined when there is no such session, or when somebody else has the lock.
+ */
+export async function lockKeptSession(sql: Sql, key: SessionKey): Promise<KeptSession | undefined> {
+  const row = await sql.dialect.operations.lockSession<KeptRow>(sql, {
+    table: sql.tables.sessions,
+    columns: columnsOf(sql),
+    where: SESSION_WHERE,
+    values: sessionValues(key),
+    skipsLocked: true,
+  });
+  return row && keptSessionOf(row);
+}
+
+/** The columns that walks are ordered by. */
+type Column = 'user_id' | 'session_id' | 'last_update_time';
+
+function wayOf({ appName, userId, by, upTo = 1e308 }: Walk): { columns: Column[]; where: string; values: unknown[] } {
+  if (userId !== undefined) {
+    return { columns: ['session_id'], where: 'app_name = ? and user_id = ?', values: [appName, userId] };
+  }
+  switch (by) {
+    case 'key':
+      return { columns: ['user_id', 'session_id'], where: 'app_name = ?', values: [appName] };
+    case 'update':
+      return {
+        columns: ['last_update_time', 'session_id', 'user_id'],
+        where: 'app_name = ? and last_update_time <= ?',
+        values: [appName, upTo],
+      };
+  }
+}
+
+function columnOf(session: KeptSession, column: Column): unknown {
+  switch (column) {
+    case 'user_id':
+      return session.key.userId;
+    case 'session_id':
+      return session.key.sessionId;
+    case 'last_update_time':
+      return session.lastUpdateTime;
+  }
+}
+
+interface KeptRow extends StoredSessionRow {
+  leased: number | boolean;
+}
+
+const keptSessionOf = (row: KeptRow): KeptSession => ({ ...storedSessionOf(row), isLeased: booleanOf(row.leased) });

@@ -1,0 +1,72 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { numberOf, textOf } from '../database/sql/row-values.js';
+
+/** How far a projection has read the log. */
+export interface StoredProjection {
+  name: string;
+  /** Another one after each transaction of the projection. */
+  version: number;
+  /** JSON of a cursor. */
+  cursor: string;
+  /** In ms since 1970, by the database's clock. */
+  updateTime: number;
+}
+
+const COLUMNS = 'name, version, log_cursor, update_time';
+
+export async function readProjection(sql: Sql, name: string): Promise<StoredProjection | undefined> {
+  const text = `select ${COLUMNS} from ${sql.tables.projections} where name = ?`;
+  const [row] = await sql.all<ProjectionRow>(text, [name]);
+  return row && projectionOf(row);
+}
+
+export async function readProjections(sql: Sql): Promise<StoredProjection[]> {
+  const rows = await sql.all<ProjectionRow>(`select ${COLUMNS} from ${sql.tables.projections} order by name`);
+  return rows.map(projectionOf);
+}
+
+/** Fails with the database's unique violation where there is one of this name. */
+export async function createProjection(
+  sql: Sql,
+  { name, version, cursor }: Omit<StoredProjection, 'updateTime'>,
+): Promise<void> {
+  const { projections } = sql.tables;
+  await sql.run(`insert into ${projections} (${COLUMNS}) values (?, ?, ?, ${sql.dialect.sql.now})`, [
+    ...[name, version, cursor],
+  ]);
+}
+
+/**
+ * Locks the projection until the end of the transaction, and sets its cursor. It comes first in its transaction: whoever
+ * comes second waits here, and then finds another version.
+ *
+ * @returns false when another transaction has been first: its version is not the one that was read.
+ */
+export async function advanceProjection(
+  sql: Sql,
+  { name, version }: StoredProjection,
+  cursor: string,
+): Promise<boolean> {
+  const { affectedRows } = await sql.run(
+    `update ${sql.tables.projections} set version = version + 1, log_cursor = ?, update_time = ${sql.dialect.sql.now}
+      where name = ? and version = ?`,
+    [cursor, name, version],
+  );
+  return affectedRows === 1;
+}
+
+interface ProjectionRow {
+  name: string;
+  version: number | string;
+  log_cursor: string;
+  update_time: number | string;
+}
+
+function projectionOf({ name, version, log_cursor, update_time }: ProjectionRow): StoredProjection {
+  return {
+    name: textOf(name),
+    version: numberOf(version),
+    cursor: textOf(log_cursor),
+    updateTime: numberOf(update_time),
+  };
+}

@@ -1,0 +1,97 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import type { ServerSetting } from '../database/dialects/server-settings.js';
+import { keysetAfter } from '../database/sql/keyset.js';
+import { numberOf } from '../database/sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_KEY,
+  isSameSession,
+  sessionColumnsOf,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+} from '../database/sql/tables.js';
+import type { SessionKey } from '../model/keys.js';
+
+/** Before all keys, none of which is empty. */
+const FIRST: SessionKey = { appName: '', userId: '', sessionId: '' };
+
+/** A piece of all sessions, by their keys. */
+export interface CheckedSessions {
+  miscounted: SessionKey[];
+  /** How many sessions were looked at. */
+  checked: number;
+  /** The last one that was looked at; undefined where there are no others after it. */
+  last: SessionKey | undefined;
+}
+
+/** How many sessions are looked at at once, and from how many of their events on no more: reading their keys takes time. */
+const AT_ONCE = { sessions: 500, events: 20_000 };
+
+interface CountedRow extends SessionKeyRow {
+  events: number | string;
+}
+
+/** @returns a setting of the server, as text. */
+export async function serverSetting(sql: Sql, { select }: ServerSetting): Promise<string> {
+  const [row] = await sql.all<{ value: unknown }>(select);
+  return String(row?.value);
+}
+
+/** @returns how many events and changes have no position yet; so many at most. */
+export async function countPending(sql: Sql, limit: number): Promise<number> {
+  const { events, changes } = sql.tables;
+  const text = `select (select count(*) from (select 1 as one from ${events} where position is null limit ?) as e)
+    + (select count(*) from (select 1 as one from ${changes} where number is null limit ?) as c) as total`;
+  const [row] = await sql.all<{ total: number | string }>(text, [limit, limit]);
+  return numberOf(row?.total);
+}
+
+/** The condition that a session's row counts other events than there are. */
+function isMiscounted({ dialect, tables }: Sql): string {
+  // For each session by the index. MariaDB would compare each session with each group of a join.
+  const ofEvents = (what: string) =>
+    `(select ${what} from ${tables.events} as e ${dialect.sql.fromIndex(tables.eventsById)} where ${isSameSession('e', 's')})`;
+  return `(${ofEvents('count(*)')} <> s.last_seq - s.first_seq + 1
+    or ${ofEvents('min(e.seq)')} <> s.first_seq or ${ofEvents('max(e.seq)')} <> s.last_seq)`;
+}
+
+/**
+ * Reads the keys of all events, and no contents.
+ *
+ * @returns sessions whose row counts other events than there are; so many at most.
+ */
+export async function miscounted(sql: Sql, limit: number): Promise<SessionKey[]> {
+  const text = `select ${sessionColumnsOf('s')} from ${sql.tables.sessions} as s where ${isMiscounted(sql)} limit ?`;
+  return (await sql.all<SessionKeyRow>(text, [limit])).map(sessionKeyOf);
+}
+
+/**
+ * The same of a bounded number of sessions, in two statements.
+ *
+ * @param after the session behind which it begins; undefined for the first ones.
+ */
+export async function miscountedAfter(
+  sql: Sql,
+  after: SessionKey | undefined,
+  atOnce = AT_ONCE,
+): Promise<CheckedSessions> {
+  const { sessions } = sql.tables;
+  const { where, values } = keysetAfter(SESSION_KEY, sessionValues(after ?? FIRST));
+  const page = (columns: string) =>
+    `select ${SESSION_COLUMNS}, ${columns} from ${sessions} where ${where} order by ${SESSION_COLUMNS} limit ?`;
+  const rows = await sql.all<CountedRow>(page('last_seq - first_seq + 1 as events'), [...values, atOnce.sessions + 1]);
+  let events = 0;
+  const few = rows.slice(0, atOnce.sessions).filter((row, i) => {
+    const isMore = i > 0 && events >= atOnce.events;
+    events += numberOf(row.events);
+    return !isMore;
+  });
+  const found = await sql.all<SessionKeyRow>(
+    `select ${SESSION_COLUMNS} from (${page('first_seq, last_seq')}) as s
+      where ${isMiscounted(sql)} order by ${SESSION_COLUMNS}`,
+    [...values, few.length],
+  );
+  const last = few.length < rows.length ? few.at(-1) : undefined;
+  return { miscounted: found.map(sessionKeyOf), checked: few.length, last: last && sessionKeyOf(last) };
+}

@@ -1,0 +1,150 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { keysetAfter } from '../database/sql/keyset.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+} from '../database/sql/tables.js';
+import { numberOf, optionalNumberOf, optionalTextOf } from '../database/sql/row-values.js';
+import type { SessionKey } from '../model/keys.js';
+
+/** Which sessions to find; all conditions given must hold. */
+interface SummaryFilter {
+  appName: string;
+  userId?: string | undefined;
+  isSoftDeleted: boolean;
+  /** The title has this in it. */
+  title?: string | undefined;
+  /** Pieces of JSON that the labels have in them, as `labelText` gives them. */
+  labels: readonly string[];
+  updatedAfter?: number | undefined;
+  updatedBefore?: number | undefined;
+}
+
+/** Where a page of sessions ends, by which the next page begins. */
+export interface SummaryCursor {
+  lastUpdateTime: number;
+  sessionId: string;
+  userId: string;
+}
+
+/** A page of the sessions that are found. */
+interface SummaryPage {
+  after: SummaryCursor | undefined;
+  isDescending: boolean;
+  limit: number;
+}
+
+/** A session without events and state. */
+export interface StoredSummary {
+  key: SessionKey;
+  title: string | null;
+  /** JSON, or null where it has none. */
+  labels: string | null;
+  eventCount: number;
+  createTime: number;
+  lastUpdateTime: number;
+  deletedAt: number | undefined;
+}
+
+/** How many sessions of an app are looked up through the index of their order, before all are read. */
+const WALKED = 1_000;
+
+/** @returns the sessions after a cursor, by the time of their last update, then by id and user. */
+export async function findSummaries(
+  sql: Sql,
+  filter: SummaryFilter,
+  { after, isDescending, limit }: SummaryPage,
+): Promise<StoredSummary[]> {
+  const { appName, userId, title, labels, updatedAfter, updatedBefore } = filter;
+  const columns = ['last_update_time', 'session_id', ...(userId === undefined ? ['user_id'] : [])];
+  const values = after && [after.lastUpdateTime, after.sessionId, ...(userId === undefined ? [after.userId] : [])];
+  const keyset = values && keysetAfter(columns, values, isDescending ? '<' : '>');
+  const bounds: Condition[] = [
+    ['app_name = ?', [appName]],
+    ...given('user_id = ?', userId),
+    // Soft-deleted sessions can be restored.
+    [filter.isSoftDeleted ? "status = 'deleted'" : "status = 'active'", []],
+    ...given('last_update_time > ?', updatedAfter),
+    ...given('last_update_time < ?', updatedBefore),
+    ...(keyset ? [[keyset.where, keyset.values] as Condition] : []),
+  ];
+  const { sessions, select: selected } = sql.tables;
+  const dialect = sql.dialect.sql;
+  const shown = `${SESSION_COLUMNS}, title, ${selected.labels} as labels_json, last_seq - first_seq + 1 as events,
+    create_time as created, last_update_time as updated, deleted_at as deleted`;
+  const searched: Condition[] = [
+    ...given(dialect.contains('title'), title),
+    ...labels.map((label): Condition => [dialect.contains('labels'), [label]]),
+  ];
+  const direction = isDescending ? ' desc' : '';
+  const order = `order by ${columns.map((column) => column + direction).join(', ')} limit ?`;
+  const select = async (from: string, values: readonly unknown[], conditions: readonly Condition[]) => {
+    const text = `select ${shown} from ${from} where ${textOf(conditions)} ${order}`;
+    const rows = await sql.all<SummaryRow>(text, [...values, ...valuesOf(conditions), limit]);
+    return rows.map(storedSummaryOf);
+  };
+  const isOfApp = userId === undefined && updatedAfter === undefined && updatedBefore === undefined;
+  if (dialect.inOrderOfKey && isOfApp && searched.length > 0) {
+    // What many sessions have is found soon by the index of the order.
+    const first = `(select * from ${sessions} where ${textOf(bounds)} ${order}) as first`;
+    const found = await select(first, [...valuesOf(bounds), WALKED], searched);
+    if (found.length === limit) return found;
+    return select(dialect.inOrderOfKey(sessions), [], [...bounds, ...searched]);
+  }
+  return select(sessions, [], [...bounds, ...searched]);
+}
+
+/** @returns whether there is such a session. A text that is undefined stays as it is. */
+export async function describeStored(
+  sql: Sql,
+  key: SessionKey,
+  texts: { title: string | null | undefined; labels: string | null | undefined },
+): Promise<boolean> {
+  const { sessions: table } = sql.tables;
+  const where = `${SESSION_WHERE} and status = 'active'`;
+  const lock = { table, columns: 'last_seq', where, values: sessionValues(key) };
+  // The number of rows that an update finds does not do: a host may have the driver count only those that it changes.
+  if (!(await sql.dialect.operations.lockSession(sql, lock))) return false;
+  const changes = Object.entries(texts).filter(([, text]) => text !== undefined);
+  const set = changes.map(([column]) => `${column} = ?`).join(', ');
+  if (set)
+    await sql.run(`update ${table} set ${set} where ${where}`, [
+      ...changes.map(([, text]) => text),
+      ...sessionValues(key),
+    ]);
+  return true;
+}
+
+type Condition = [text: string, values: readonly unknown[]];
+
+const textOf = (conditions: readonly Condition[]) => conditions.map(([text]) => text).join(' and ');
+
+const valuesOf = (conditions: readonly Condition[]) => conditions.flatMap(([, values]) => values);
+
+function given(text: string, value: unknown): Condition[] {
+  return value === undefined ? [] : [[text, [value]]];
+}
+
+interface SummaryRow extends SessionKeyRow {
+  title: string | null;
+  labels_json: string | null;
+  events: number | string;
+  created: number | string;
+  updated: number | string;
+  deleted: number | string | null;
+}
+
+function storedSummaryOf(row: SummaryRow): StoredSummary {
+  return {
+    key: sessionKeyOf(row),
+    title: optionalTextOf(row.title),
+    labels: optionalTextOf(row.labels_json),
+    eventCount: numberOf(row.events),
+    createTime: numberOf(row.created),
+    lastUpdateTime: numberOf(row.updated),
+    deletedAt: optionalNumberOf(row.deleted),
+  };
+}

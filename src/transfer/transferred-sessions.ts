@@ -1,0 +1,115 @@
+import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import { booleanOf, numberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
+import { SESSION_WHERE, placeholders, sessionValues } from '../database/sql/tables.js';
+import {
+  STORED_SESSION_COLUMNS,
+  storedSessionOf,
+  type StoredSession,
+  type StoredSessionRow,
+} from '../database/stores/stored-session.js';
+import type { SessionKey } from '../model/keys.js';
+
+/** A session's row, as it is exported. */
+export interface TransferredSession extends StoredSession {
+  title: string | null;
+  /** JSON, or null where it has none. */
+  labels: string | null;
+}
+
+/** What an import makes of a session's row. */
+export type DescribedSession = Omit<TransferredSession, 'incarnation' | 'origin' | 'status'>;
+
+const columnsOf = ({ tables }: Sql) => `${STORED_SESSION_COLUMNS}, title, ${tables.select.labels} as labels_json`;
+
+/** @returns the next app by name that has sessions or state; undefined when there is none. */
+export async function nextAppWithState(sql: Sql, after: string): Promise<string | undefined> {
+  const { sessions, userStates, appStates } = sql.tables;
+  const first = [sessions, userStates, appStates].map(
+    (table) => `select min(app_name) as name from ${table} where app_name > ?`,
+  );
+  const text = `select min(name) as name from (${first.join(' union all ')}) as apps`;
+  const [row] = await sql.all<{ name: string | null }>(text, [after, after, after]);
+  return row && (optionalTextOf(row.name) ?? undefined);
+}
+
+/** @returns the next user of an app by id that has `user:` state; undefined when there is none. */
+export async function nextUserWithState(sql: Sql, appName: string, after: string): Promise<string | undefined> {
+  const [row] = await sql.all<{ user_id: string }>(
+    `select user_id from ${sql.tables.userStates} where app_name = ? and user_id > ? order by user_id limit 1`,
+    [appName, after],
+  );
+  return row && textOf(row.user_id);
+}
+
+/** @returns a session's row, deleted or not. */
+export async function transferredSession(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
+  const text = `select ${columnsOf(sql)} from ${sql.tables.sessions} where ${SESSION_WHERE}`;
+  const [row] = await sql.all<SessionRow>(text, sessionValues(session));
+  return row && transferredSessionOf(row);
+}
+
+/** As `transferredSession`, and locks the row. */
+export async function lockTransferred(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
+  const row = await sql.dialect.operations.lockSession<SessionRow>(sql, {
+    table: sql.tables.sessions,
+    columns: columnsOf(sql),
+    where: SESSION_WHERE,
+    values: sessionValues(session),
+  });
+  return row && transferredSessionOf(row);
+}
+
+/** @returns the session's events with these numbers, by number, without their contents. */
+export async function eventHeads(
+  sql: Sql,
+  session: SessionKey,
+  numbers: readonly number[],
+): Promise<Map<number, Omit<StoredEvent, 'json'>>> {
+  if (numbers.length === 0) return new Map();
+  const rows = await sql.all<EventHeadRow>(
+    `select seq, event_id, timestamp, begins_turn from ${sql.tables.events}
+      where ${SESSION_WHERE} and seq in (${placeholders(numbers.length)})`,
+    [...sessionValues(session), ...numbers],
+  );
+  return new Map(
+    rows.map((row) => [
+      numberOf(row.seq),
+      { id: textOf(row.event_id), timestamp: numberOf(row.timestamp), beginsTurn: booleanOf(row.begins_turn) },
+    ]),
+  );
+}
+
+/** Makes a session's row what was exported; for the caller that holds its lock. */
+export async function describeTransferred(sql: Sql, { key, ...session }: DescribedSession): Promise<void> {
+  await sql.run(
+    `update ${sql.tables.sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,
+      status = ?, title = ?, labels = ? where ${SESSION_WHERE}`,
+    [
+      session.firstSeq,
+      session.lastSeq,
+      session.createTime,
+      session.lastUpdateTime,
+      session.deletedAt ?? null,
+      session.deletedAt === undefined ? 'active' : 'deleted',
+      session.title,
+      session.labels,
+      ...sessionValues(key),
+    ],
+  );
+}
+
+interface EventHeadRow {
+  seq: number;
+  event_id: string;
+  timestamp: number | string;
+  begins_turn: boolean | number;
+}
+
+interface SessionRow extends StoredSessionRow {
+  title: string | null;
+  labels_json: string | null;
+}
+
+function transferredSessionOf(row: SessionRow): TransferredSession {
+  return { ...storedSessionOf(row), title: optionalTextOf(row.title), labels: optionalTextOf(row.labels_json) };
+}
