@@ -204,6 +204,8 @@ schemaSuite.own(
     // Parts and changes of other sessions, as many as a planner needs to look for an index.
     await query(`insert into adk_event_parts (app_name, user_id, session_id, seq, part, text)
       select app_name, user_id, session_id, seq, 0, 'x' from adk_events where user_id <> '${userId}'`);
+    await query(`insert into adk_open_calls (app_name, user_id, session_id, seq, number, name, timestamp, data)
+      select app_name, user_id, session_id, seq, 0, 'ask', timestamp, '{}' from adk_events`);
     for (const i of range(20)) {
       await query(`insert into adk_changes (app_name, user_id, session_id, change_id, kind, seq, time, position, number)
       select 'elsewhere ${i}', user_id, session_id, change_id, 'state', 0, 0, 1000000, abs(change_id) % 1000 + ${10_000 * (i + 1)}
@@ -223,6 +225,8 @@ schemaSuite.own(
         const page = await service.findSessions({ appName, ...find, limit: 2 });
         if (page.next !== undefined) await service.findSessions({ appName, ...find, limit: 2, after: page.next });
       }
+      await service.findOpenCalls({ appName });
+      await service.findOpenCalls({ appName, userId, name: 'ask', openFor: 1 });
       await service.describeSession(key, { title: 'a title' });
       const fork = await service.forkSession(key, { at: 5 });
       await service.rewindSession({ ...key, sessionId: fork.id }, { at: 2 });

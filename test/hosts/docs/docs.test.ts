@@ -181,7 +181,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     });
   },
   'docs/recipes.md Several events at once': async ({ orm }) => expect(await orm.em.fork().count(AdkEvent)).toBe(3),
-  'docs/recipes.md Resume what paused on a long-running tool': async ({ orm }) => {
+  'docs/recipes.md Answer what waits for a person': async ({ orm }) => {
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
     expect(rows.map(({ data }) => (data as Event).content?.parts)).toMatchObject([
       [{ functionCall: { id: 'call-1' } }],
@@ -301,9 +301,9 @@ test('the picture of the tables has their columns', async () => {
   const orm = await MikroORM.init({ driver: SqliteDriver, dbName: ':memory:', entities: adkEntities() });
   const expected = [...orm.getMetadata()].map(({ tableName, props, primaryKeys }) => {
     const columns = new Map(
-      props.flatMap(({ name, fieldNames }) =>
-        fieldNames.map((column) => [column, primaryKeys.includes(name)] as const),
-      ),
+      props
+        .filter(({ persist }) => persist !== false)
+        .flatMap(({ name, fieldNames }) => fieldNames.map((column) => [column, primaryKeys.includes(name)] as const)),
     );
     return [tableName, [...columns].map(([column, isKey]) => (isKey ? `${column} PK` : column))];
   });
