@@ -1045,6 +1045,14 @@ maintenanceSuite.own(
       await query(`insert into adk_session_states (app_name, user_id, session_id, state_key, value)
       select app_name, user_id, session_id, 'key ${key}', '1' from adk_sessions where app_name like 'app %'`);
     }
+    await query(`insert into adk_artifacts (app_name, user_id, session_id, filename, last_version, update_time)
+    select app_name, user_id, session_id, 'a file', 0, 0 from adk_sessions`);
+    await query(`insert into adk_artifact_versions (app_name, user_id, session_id, filename, version, info, create_time)
+    select app_name, user_id, session_id, filename, 0, '{}', 0 from adk_artifacts`);
+    await query(`insert into adk_artifact_parts (app_name, user_id, session_id, filename, version, part, data)
+    select app_name, user_id, session_id, filename, 0, 0, 'x' from adk_artifacts`);
+    await query(`insert into adk_open_calls (app_name, user_id, session_id, seq, number, name, timestamp, data)
+    select app_name, user_id, session_id, 1, 0, 'ask', 0, '{}' from adk_sessions`);
     const { plan } = harness;
     await query(plan.analyze);
     const maintenance = maintain(store);
