@@ -1,7 +1,7 @@
 import { Command, CommanderError, Option } from 'commander';
 import { doctor } from './commands/doctor.js';
 import { fork } from './commands/fork.js';
-import { list, show, stats, tail } from './commands/inspect.js';
+import { list, show, stats, tail, waiting } from './commands/inspect.js';
 import { runMigrations } from './commands/migrate.js';
 import { eraseUser, prune, trim } from './commands/remove.js';
 import { reencode } from './commands/reencode.js';
@@ -78,6 +78,15 @@ function program(): Command {
     .option('--after <cursor>', 'the next page')
     .action(action(list));
 
+  command('waiting', 'lists the calls that wait for a person, the oldest first', 'waiting --app support --open-for 1h')
+    .requiredOption('--app <name>', 'the app')
+    .option('--user <id>', 'one user')
+    .option('--name <tool>', "one tool, or one of ADK's questions, such as adk_request_confirmation")
+    .option('--open-for <time>', 'open so long or longer, such as 30m', duration)
+    .option('--limit <n>', 'how many at most (default: 50)', wholeNumber)
+    .option('--after <cursor>', 'the next page')
+    .action(action(waiting));
+
   command('show', 'shows a conversation', 'show support ada 4711 --last 20')
     .argument('<app>')
     .argument('<user>')
@@ -114,6 +123,7 @@ function program(): Command {
     .option('--session <id>', 'one session; needs --app and --user')
     .option('--keep-last <n>', 'keep so many of the newest events', wholeNumber)
     .option('--older-than <time>', 'drop those that are older, such as 90d', duration)
+    .option('--drop-open-calls', 'also events with calls that wait for a person, and those after them')
     .action(action(trim));
 
   batches(command('erase-user', 'deletes all that a person has: sessions, events and state', 'erase-user ada'))

@@ -120,6 +120,42 @@ export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
   return undefined;
 };
 
+interface WaitingOptions extends OwnerFlags {
+  app: string;
+  name?: string;
+  openFor?: number;
+  limit?: number;
+  after?: string;
+}
+
+export const waiting: Work<[WaitingOptions]> = async ({ em, codec, terminal }, options) => {
+  const { app: appName, user: userId, name, openFor, limit, after } = options;
+  const page = await new MikroOrmSessionService(em, codec).findOpenCalls({
+    appName,
+    ...given({ userId, name, openFor, limit, after }),
+  });
+  const rows = page.calls.map((call) => [
+    shownTime(call.timestamp),
+    call.userId,
+    call.sessionId,
+    call.name,
+    call.args === undefined ? 'cannot be read' : cut(JSON.stringify(call.args)),
+    call.id,
+  ]);
+  await terminal.result(page, () =>
+    terminal.table([['since (UTC)', 'user', 'session', 'call', 'arguments', 'id'], ...rows]),
+  );
+  if (page.calls.length === 0) {
+    if ((await countOf(em, options)).sessions > 0) terminal.note('No call waits for a person.');
+    else noteNone(terminal, options);
+  }
+  if (page.next !== undefined) terminal.note(`There are more: --after ${quoted(page.next)}`);
+  return undefined;
+};
+
+const MOST_ARGUMENTS = 80;
+const cut = (text: string) => (text.length > MOST_ARGUMENTS ? `${text.slice(0, MOST_ARGUMENTS)}…` : text);
+
 export const show: SessionWork<{ last?: number }> = async ({ em, codec, terminal }, key, { last }) => {
   const { appName, userId, sessionId } = key;
   const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config: { numRecentEvents: last } });

@@ -30,10 +30,10 @@ export const prune: Work<[BatchFlags & OwnerFlags & Pick<PruneOptions, 'idleFor'
 };
 
 export const trim: Work<
-  [BatchFlags & OwnerFlags & { session?: string } & Pick<TrimOptions, 'keepLast' | 'olderThan'>]
+  [BatchFlags & OwnerFlags & { session?: string } & Pick<TrimOptions, 'keepLast' | 'olderThan' | 'dropOpenCalls'>]
 > = (context, flags) => {
-  const { app: appName, user: userId, session: sessionId, keepLast, olderThan } = flags;
-  const what = given({ appName, userId, sessionId, keepLast, olderThan });
+  const { app: appName, user: userId, session: sessionId, keepLast, olderThan, dropOpenCalls } = flags;
+  const what = given({ appName, userId, sessionId, keepLast, olderThan, dropOpenCalls });
   return remove(context, flags, (maintenance, options) => maintenance.trim({ ...what, ...options }));
 };
 

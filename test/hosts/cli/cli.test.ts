@@ -279,6 +279,40 @@ describe.each(databases)('on %s', (name) => {
     expect(await run(repair)).toMatchObject({ code: 0 });
   });
 
+  test('waiting lists the calls that wait for a person, and trim keeps them unless they are to go', async () => {
+    const { orm, url } = await open();
+    const service = new MikroOrmSessionService(orm.em);
+    const base = ['waiting', '--app', 'support', '--url', url];
+    expect(await run(base)).toMatchObject({ code: 0, err: 'No session of app support is stored.\n' });
+    const session = await service.createSession({ ...support, sessionId: 'asks' });
+    expect(await run(base)).toMatchObject({ code: 0, err: 'No call waits for a person.\n' });
+    const ask = (id: string, name: string, timestamp: number) =>
+      createEvent({
+        ...{ author: 'agent', timestamp, longRunningToolIds: [id] },
+        content: { role: 'model', parts: [{ functionCall: { id, name, args: { text: 'Really?\u001b' } } }] },
+      });
+    const said = createEvent({ author: 'user', content: { role: 'user', parts: [{ text: 'x' }] } });
+    await service.appendEvents({
+      session,
+      events: [ask('c1', 'ask_user', 1_000), ask('c2', 'other', Date.now()), said],
+    });
+    const all: { calls: object[]; next?: string } = await json([...base, '--limit', '1']);
+    expect(all.calls).toMatchObject([
+      { sessionId: 'asks', id: 'c1', name: 'ask_user', args: { text: 'Really?\u001b' } },
+    ]);
+    expect(await json([...base, '--after', all.next ?? ''])).toMatchObject({ calls: [{ id: 'c2' }] });
+    expect(await json([...base, '--open-for', '1d'])).toMatchObject({ calls: [{ id: 'c1' }] });
+    expect(await json([...base, '--name', 'other', '--user', 'ada'])).toMatchObject({ calls: [{ id: 'c2' }] });
+    const { out } = await run(base);
+    expect(out).toMatch(/1970-01-01 00:00:01 +ada +asks +ask_user +\{"text":"Really\?\\u001b"\} +c1/);
+    expect(await run(['waiting', '--url', url])).toMatchObject({ code: 2, err: expect.stringContaining('--app') });
+
+    const trim = ['trim', '--keep-last', '1', '--yes', '--url', url];
+    expect(await json(trim)).toMatchObject({ events: 0 });
+    expect(await json([...trim, '--drop-open-calls'])).toMatchObject({ events: 2 });
+    expect(await json(base)).toEqual({ calls: [] });
+  });
+
   test('reencode rewrites what is stored, and the others read it with the codec', async () => {
     const { orm, url } = await open();
     const session = await conversation(orm);
