@@ -104,7 +104,7 @@ function program(): Command {
   command('studio', 'shows sessions in a browser, until Ctrl-C', 'studio --port 4000')
     .option('--port <n>', 'where it listens (default: 4777)', port)
     .option('--host <address>', 'another address than 127.0.0.1; then it takes a token, which is in the printed link')
-    .option('--allow-changes', 'titles, deletion, forks and rewinds')
+    .option('--allow-changes', 'titles, deletion, forks, rewinds, and answers to calls that wait')
     .action(action(studio));
 
   batches(command('prune', 'deletes whole sessions', 'prune --idle-for 90d --dry-run'))

@@ -105,8 +105,8 @@ export class Reading {
     readonly em: EntityManager,
     readonly options: ReportingOptions & CodecOptions,
   ) {
-    // A page deletes what can be restored.
-    this.service = new MikroOrmSessionService(em, { ...options, deletion: 'soft' });
+    // A page deletes what can be restored, and of two visitors who answer a call one is told.
+    this.service = new MikroOrmSessionService(em, { ...options, deletion: 'soft', onAnsweredCall: 'reject' });
     this.log = new EventLog(em, options);
     const { database, read } = readerOf(em, 'studio', options);
     this.database = database;

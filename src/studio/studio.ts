@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { aBoolean, aFunction, condition, object, rule, strings } from '../model/arguments.js';
 import {
   AdkMikroOrmError,
+  CallAnsweredError,
   DamagedSessionError,
   InvalidArgumentError,
   InvalidKeyError,
@@ -21,6 +22,7 @@ import { conversationPage } from './pages/conversation.js';
 import { eventFile, eventPage, partFile } from './pages/event-page.js';
 import { errorPage } from './pages/layout.js';
 import { appsPage, sessionsPage, usersPage } from './pages/lists.js';
+import { waitingPage } from './pages/waiting.js';
 import { doctorPage, nowPage, repairPage, statsPage } from './pages/operations.js';
 import { Reading } from './reading.js';
 import { Visit, type LogReaders } from './visit.js';
@@ -43,8 +45,9 @@ export interface StudioOptions extends CodecOptions {
    */
   hosts?: readonly string[];
   /**
-   * Whether a visitor may change what is stored: title and labels, delete (softly) and restore, fork, rewind. False by
-   * default. Each is asked for again, and takes a form of the studio's own (contract K3, K4, K6).
+   * Whether a visitor may change what is stored: title and labels, delete (softly) and restore, fork, rewind, answer
+   * a call that waits for a person. False by
+   * default. Each is asked for again, and takes a form of the studio's own (contract H5, K3, K4, K6).
    */
   allowChanges?: boolean;
   /** The readers of the event log whose positions are shown, by name: where each of them is. */
@@ -78,6 +81,7 @@ const PAGES: Readonly<Record<string, Route>> = {
   '/': appsPage,
   '/users': usersPage,
   '/sessions': sessionsPage,
+  '/waiting': waitingPage,
   '/session': conversationPage,
   '/event': eventPage,
   '/event.json': eventFile,
@@ -150,14 +154,15 @@ function pathOf({ url }: Request, basePath: string): string {
   return pathname.slice(basePath.length);
 }
 
+const CONFLICTS = [SessionExistsError, LeaseHeldError, DamagedSessionError, CallAnsweredError];
+
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : '');
 
 function statusOf(error: unknown): [status: number, title: string] {
   if (error instanceof Refusal) return [error.status, error.status === 404 ? 'Not found' : 'Not answered'];
   if (error instanceof InvalidKeyError || error instanceof InvalidArgumentError) return [400, 'This cannot be read'];
   if (error instanceof SessionNotFoundError) return [404, 'Not found'];
-  if (error instanceof SessionExistsError || error instanceof LeaseHeldError || error instanceof DamagedSessionError)
-    return [409, 'Not possible now'];
+  if (CONFLICTS.some((conflict) => error instanceof conflict)) return [409, 'Not possible now'];
   // Its message has neither SQL nor credentials (contract A12).
   if (error instanceof AdkMikroOrmError) return [503, 'The database does not answer as expected'];
   return [500, 'Something has failed'];

@@ -1,6 +1,8 @@
-import { SessionNotFoundError } from '../../model/errors.js';
-import { decode } from '../../model/event-codec.js';
+import { REQUEST_CONFIRMATION_FUNCTION_CALL_NAME, createEvent } from '@google/adk';
+import { InvalidArgumentError, SessionNotFoundError } from '../../model/errors.js';
+import { decode, decodeEvent } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
+import { partsOf } from '../../model/turn.js';
 import type { TransferredSession } from '../../transfer/transferred-sessions.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
@@ -14,7 +16,7 @@ interface Change {
   /** Whether it is of a soft-deleted session. */
   isOfDeleted?: boolean;
   /** What will happen, and the fields of the form. */
-  fields: (session: TransferredSession, visit: Visit) => Content;
+  fields: (session: TransferredSession, visit: Visit) => Content | Promise<Content>;
   button: string;
   /** Whether something is lost. */
   isDangerous?: boolean;
@@ -50,6 +52,34 @@ const CHANGES: Readonly<Record<string, Change>> = {
         ...(title !== shown['title'] && { title: title === '' ? null : title }),
         ...(text !== shown['labels'] && { labels: Object.keys(labels).length === 0 ? null : labels }),
       });
+      return links.ofSession('/session', session);
+    },
+  },
+  '/answer': {
+    title: 'Answer in the place of the person',
+    async fields(_, visit) {
+      const { id, name, args } = await askedCall(visit);
+      const answer = name === REQUEST_CONFIRMATION_FUNCTION_CALL_NAME ? { confirmed: true } : { answer: '' };
+      return html`<p>
+          <code><bdi>${name}</bdi></code> was called with:
+        </p>
+        <pre>${JSON.stringify(args, undefined, 2)}</pre>
+        <input type="hidden" name="call" value="${fieldValue(id)}" />
+        <input type="hidden" name="name" value="${fieldValue(name)}" />
+        <label
+          >Response, as a JSON object<textarea name="response" rows="4">${fieldValue(JSON.stringify(answer))}</textarea>
+        </label>
+        <p>It is stored as an event of the user. The agent goes on when your application runs it next.</p>`;
+    },
+    button: 'Answer',
+    async apply({ reading, session, links }, form) {
+      const response = decode(form.get('response') ?? '')?.value;
+      if (!isRecord(response)) throw new InvalidArgumentError('The response must be a JSON object.');
+      const functionResponse = { id: form.get('call') ?? '', name: form.get('name') ?? '', response };
+      const handle = await reading.service.getSession({ ...session, config: { numRecentEvents: 1 } });
+      if (!handle) throw notFound();
+      const event = createEvent({ author: 'user', content: { role: 'user', parts: [{ functionResponse }] } });
+      await reading.service.appendEvent({ session: handle, event });
       return links.ofSession('/session', session);
     },
   },
@@ -109,6 +139,17 @@ const CHANGES: Readonly<Record<string, Change>> = {
   },
 };
 
+/** The call that the page is about. @throws Refusal of 404 if its event does not have it. */
+async function askedCall(visit: Visit) {
+  const { reading, session, params } = visit;
+  const json = await reading.eventJson(session, visit.number('at') ?? 0);
+  const event = decodeEvent(json);
+  const calls = (event ? partsOf(event) : []).map(({ functionCall }) => functionCall).filter(isRecord);
+  const found = calls.find(({ id }) => id === params.get('call'));
+  if (!found) throw new Refusal(404, 'There is no such call. It was answered, or its event is gone.');
+  return { id: String(found['id']), name: String(found['name']), args: found['args'] ?? {} };
+}
+
 /** The paths of the pages that change something. */
 export const isChange = (path: string) => Object.hasOwn(CHANGES, path);
 
@@ -139,7 +180,11 @@ async function apply(visit: Visit, change: Change): Promise<Response> {
   }
 }
 
-function formPage(visit: Visit, { title, fields, button, isDangerous }: Change, session: TransferredSession): Response {
+async function formPage(
+  visit: Visit,
+  { title, fields, button, isDangerous }: Change,
+  session: TransferredSession,
+): Promise<Response> {
   const { links, path } = visit;
   const { key } = session;
   const name = session.title ?? key.sessionId;
@@ -150,7 +195,7 @@ function formPage(visit: Visit, { title, fields, button, isDangerous }: Change, 
       <p>
         <strong><bdi>${name}</bdi></strong> <span class="id"><bdi>${key.sessionId}</bdi></span>
       </p>
-      ${fields(session, visit)}
+      ${await fields(session, visit)}
       <label class="check"><input type="checkbox" name="confirm" value="yes" required />Yes, change this session</label>
       <div class="actions">
         <button class="${isDangerous ? 'danger' : 'primary'}">${button}</button>

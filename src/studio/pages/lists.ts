@@ -120,7 +120,12 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
     : empty('No sessions', 'There is nothing to show here.');
   const body = html`<div class="heading">
       <h1>Sessions of <bdi>${appName}</bdi></h1>
-      <a class="button" href="${links.to('/users', { app: appName })}">Users</a>
+      <div class="actions">
+        <a class="button" href="${links.to('/users', { app: appName })}">Users</a>
+        <a class="button" href="${links.to('/waiting', { app: appName, user: params.get('user') ?? undefined })}"
+          >Waiting</a
+        >
+      </div>
     </div>
     ${searchForm(visit, appName)} ${sessions.length > 0 ? sessionsTable(visit, sessions, sizeOf) : none}
     <div class="pages">

@@ -489,6 +489,62 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(linksOf(later, '/repair')).toContain(query('/repair', { app: 'damage 1', user: 'u0', session: 'd4' }));
   });
 
+  test('lists what waits for a person, and of two who answer a call, the second is told', async () => {
+    const { service } = served;
+    const app = 'waiting';
+    expect(shown(await site.get(query('/waiting', { app })))).toContain('Nothing waits');
+    const key = { appName: app, userId: 'ada', sessionId: 's' };
+    const session = await service.createSession(key);
+    const ask = (id: string, name: string, args: object) =>
+      createEvent({
+        ...{ author: 'agent', longRunningToolIds: [id] },
+        content: { role: 'model', parts: [{ functionCall: { id, name, args: { ...args } } }] },
+      });
+    const events = [ask('c"1', 'ask_user', { text: '<Really>?' }), ask('c2', 'adk_request_confirmation', {})];
+    await service.appendEvents({ session, events });
+    const list = await site.get(query('/waiting', { app }));
+    expect(shown(list)).toMatch(/ask_user text: "<Really>\?" ada .* adk_request_confirmation ada/);
+    expect(linksOf(list, '/session?')).toEqual(
+      [1, 2].map((at) => `${query('/session', { app, user: 'ada', session: 's', at })}#e${at}`),
+    );
+    expect(linksOf(list, '/answer')).toEqual([]);
+    expect(shown(await site.get(query('/waiting', { app, name: 'ask_user' })))).not.toContain(
+      'adk_request_confirmation',
+    );
+    const ofBob = await served.studio({ authorize: () => ({ userId: 'bob' }) });
+    expect(shown(await ofBob.get(query('/waiting', { app })))).toContain('Nothing waits');
+    expect((await ofBob.get(query('/waiting', { app, user: 'ada' }))).status).toBe(404);
+
+    const changing = await served.studio({ allowChanges: true });
+    const [path = '', other = ''] = linksOf(await changing.get(query('/waiting', { app })), '/answer');
+    expect((await site.get(path)).status).toBe(403);
+    const send = async (path: string, response: string) => {
+      const asked = await changing.get(path);
+      const [cookie = ''] = (asked.headers['set-cookie']?.[0] ?? '').split(';');
+      const valueOf = (name: string) =>
+        shown({
+          ...asked,
+          body: `<main>${new RegExp(`name="${name}" value="([^"]*)"`).exec(asked.body)?.[1]}</main>`,
+        }).trim();
+      const form = { token: valueOf('token'), call: valueOf('call'), name: valueOf('name'), response, confirm: 'yes' };
+      return changing.get(path, { form, headers: { cookie, origin: changing.origin } });
+    };
+    expect(shown(await changing.get(path))).toMatch(
+      /ask_user was called with: \{ "text": "<Really>\?" \}.*\{"answer":""\}/,
+    );
+    expect(shown(await changing.get(other))).toContain('{"confirmed":true}');
+    expect((await send(path, '["no object"]')).status).toBe(400);
+    expect((await send(path, '{"answer":"yes"}')).status).toBe(303);
+    const rows = () => served.orm.em.fork().find(AdkEvent, { session: { appName: app } }, { orderBy: { seq: 'asc' } });
+    const answer = { functionResponse: { id: 'c"1', name: 'ask_user', response: { answer: 'yes' } } };
+    expect((await rows())[2]?.data).toMatchObject({ author: 'user', content: { parts: [answer] } });
+    const second = await send(path, '{"answer":"no"}');
+    expect(second.status).toBe(409);
+    expect(shown(second)).toContain('it has one already');
+    expect(await rows()).toHaveLength(3);
+    expect(shown(await changing.get(query('/waiting', { app })))).not.toContain('ask_user');
+  });
+
   test('changes title and labels, deletes, restores, forks and rewinds where that is allowed', async () => {
     const changing = await served.studio({ allowChanges: true });
     const key = { ...KEY, sessionId: 'changed' };
