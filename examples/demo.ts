@@ -2,7 +2,7 @@
  * A conversation that survives `kill -9`. Run it with `npm run demo`.
  *
  * One process lets an agent work until it has a question for the user, and is killed. A second process, which knows
- * nothing but the id of the session, brings the answer, and the agent continues where it was.
+ * nothing of it, finds the question in the database and brings the answer, and the agent continues where it was.
  */
 import { LogLevel, Runner, setLogLevel, type LlmRequest } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { databaseOptions } from '../mikro-orm.config.js';
-import { adkEntities, adkServices, migrate, openLongRunningCalls } from '../src/index.js';
+import { adkEntities, adkServices, migrate } from '../src/index.js';
 import * as print from './print.js';
 import type { Content } from './scripted-model.js';
 import { travelAgent } from './travel-agent.js';
@@ -34,7 +34,8 @@ async function openRunner() {
   await migrate(orm);
 
   // Step 3. The session service, and a Runner on it. Nothing else of an ADK program changes.
-  const { sessionService } = adkServices(orm.em);
+  // Of two who answer one question, the second is refused, so that the agent runs once.
+  const { sessionService } = adkServices(orm.em, { onAnsweredCall: 'reject' });
   const shown: Content[][] = [];
   const agent = travelAgent(({ contents }: LlmRequest) => shown.push(structuredClone(contents)));
   const runner = new Runner({ appName: APP.appName, agent, sessionService });
@@ -61,26 +62,26 @@ async function ask(): Promise<void> {
   await print.events(orm.em.fork(), session);
 
   // Step 5. The process could wait for the answer for days. It won't: who gets this message kills it.
-  process.send?.({ sessionId: session.id });
+  process.send?.('paused');
   await once(process, 'disconnect');
 }
 
 /** The second process: nothing of the first is left but the database. */
-async function answer(sessionId: string): Promise<void> {
+async function answer(): Promise<void> {
   const { orm, sessionService, run, shown } = await openRunner();
   print.heading(`PROCESS 2 (pid ${process.pid})`);
 
-  // Step 6. The question that is open is in the session: the call of a long-running tool that nobody has answered.
-  const session = await sessionService.getSession({ ...APP, sessionId });
-  const [call] = session ? openLongRunningCalls(session) : [];
-  if (!session || !call) throw new Error('The agent has not asked anything. A model may do that; try again.');
-  print.note(`read ${session.events.length} events of session ${sessionId}`);
-  print.said('asked', String(call.args['question']));
+  // Step 6. A question is open: the call of a long-running tool that nobody has answered, in whichever session.
+  const [call] = (await sessionService.findOpenCalls(APP)).calls;
+  const session = call && (await sessionService.getSession({ ...APP, sessionId: call.sessionId }));
+  if (!session) throw new Error('The agent has not asked anything. A model may do that; try again.');
+  print.note(`read ${session.events.length} events of session ${session.id}`);
+  print.said('asked', String(call.args?.['question']));
   print.said('user', ANSWER);
 
   // Step 7. The answer is the response to that call. The Runner reads the session, and the agent continues.
   const response = { id: call.id, name: call.name, response: { answer: ANSWER } };
-  await run(sessionId, { role: 'user', parts: [{ functionResponse: response }] });
+  await run(session.id, { role: 'user', parts: [{ functionResponse: response }] });
 
   print.modelRequest('WHAT THE MODEL WAS SHOWN FIRST IN THIS PROCESS', shown[0]);
   await print.events(orm.em.fork(), session, session.events.length);
@@ -104,17 +105,16 @@ async function main(): Promise<void> {
   const ended = once(first, 'exit');
   const paused = await Promise.race([once(first, 'message'), ended.then(() => undefined)]);
   if (!paused) throw new Error('The first process has ended early.');
-  const [{ sessionId }] = paused as [{ sessionId: string }];
 
   first.kill('SIGKILL');
   const [, signal] = (await ended) as [number | null, string | null];
   print.killed(first.pid, signal);
 
-  const [code] = (await once(fork(self, ['answer', sessionId]), 'exit')) as [number | null];
+  const [code] = (await once(fork(self, ['answer']), 'exit')) as [number | null];
   if (code !== 0) throw new Error('The second process has failed.');
 }
 
-const [role, sessionId = ''] = process.argv.slice(2);
+const [role] = process.argv.slice(2);
 if (role === 'ask') await ask();
-else if (role === 'answer') await answer(sessionId);
+else if (role === 'answer') await answer();
 else await main();
