@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { createEvent, type Session } from '@google/adk';
+import { LlmAgent, Runner, createEvent, type Session } from '@google/adk';
 import type { MikroORM } from '@mikro-orm/core';
 import { MikroOrmArtifactService, MikroOrmSessionService } from '../../../src/index.js';
 import type { DatabaseName } from '../../support/servers.js';
@@ -88,6 +88,23 @@ const commands = {
       }
     };
     await Promise.all([...orms].map(([name, orm]) => saveTo(name, orm)));
+  },
+
+  /** Answers a call as the recipe does. @returns how often the agent ran. @throws CallAnsweredError */
+  async answer({ name, sessionId, id }: { name: DatabaseName; sessionId: string; id: string }): Promise<number> {
+    const { appName, userId } = keyOf(sessionId);
+    const sessionService = new MikroOrmSessionService(orms.get(name)!.em, { onAnsweredCall: 'reject' });
+    let runs = 0;
+    const beforeAgentCallback = () => {
+      runs++;
+      return { role: 'model', parts: [{ text: 'Thank you.' }] };
+    };
+    const agent = new LlmAgent({ name: 'agent', model: 'none', beforeAgentCallback });
+    const runner = new Runner({ appName, agent, sessionService });
+    const answer = { functionResponse: { id, name: 'ask_user', response: { by: process.pid } } };
+    const newMessage = { role: 'user', parts: [answer] };
+    for await (const _ of runner.runAsync({ userId, sessionId, newMessage }));
+    return runs;
   },
 
   async create({ name, sessionId, label }: { name: DatabaseName; sessionId: string; label: string }): Promise<unknown> {
