@@ -255,16 +255,9 @@ export interface DialectSql {
 /** Operations for which the databases need different statements. */
 export interface DialectOperations {
   /**
-   * Locks the session's row and adds `count` to its `last_seq`. This is the first statement of its transaction: on SQLite
-   * a transaction that reads first fails when it writes and another one has written in between.
-   *
-   * @returns the new `last_seq`; undefined when `where` finds no session.
-   */
-  takeSeq(sql: Sql, update: SeqUpdate): Promise<number | undefined>;
-
-  /**
    * Locks a session's row and reads it, in one statement: between two, somebody could create a session that was not there,
-   * and it would be read without its lock. On SQLite it is a write, as `takeSeq` is.
+   * and it would be read without its lock. On SQLite it is a write: a
+   * transaction that reads first fails when it writes and another one has written in between.
    *
    * @returns undefined when `where` finds no session.
    */
@@ -288,14 +281,6 @@ export interface DialectOperations {
 
   /** How the database appends. */
   appends(tables: Tables): DialectAppends;
-}
-
-interface SeqUpdate {
-  table: string;
-  count: number;
-  lastUpdateTime: number;
-  where: string;
-  values: readonly unknown[];
 }
 
 export interface SessionLock {

@@ -4,7 +4,7 @@ import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { numberOf } from '../sql/row-values.js';
 import { insertIntoArtifacts, isSameSession, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
-import { addToLastSeq, lockBySelect } from './session-row.js';
+import { lockBySelect } from './session-row.js';
 import { appendsByRows } from './session-rows.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
 import { wrongServer } from './server-version.js';
@@ -163,9 +163,6 @@ const SETTINGS: readonly Setting[] = [
 /** @param isolationLevel the name of the variable, which differs between the servers. */
 export const mysqlSettings = (isolationLevel: string): Setting[] => [...SETTINGS, readUncommitted(isolationLevel)];
 
-/** The new `last_seq` in `takeSeq`; `last_insert_id(…)` also returns it to the client. */
-export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
-
 const MIN_PACKET = 16_000_000;
 
 /** What `doctor` checks on both servers. */
@@ -318,13 +315,6 @@ export const mysql: Dialect = {
   },
 
   operations: {
-    /** Neither server has `update … returning`; `last_insert_id(…)` returns the number with the same statement. */
-    async takeSeq(sql, { table, count, lastUpdateTime, where, values }) {
-      const text = addToLastSeq(table, where, NEXT_SEQ);
-      const { affectedRows, insertId } = await sql.run(text, [count, lastUpdateTime, ...values]);
-      return affectedRows === 0 ? undefined : insertId;
-    },
-
     // The servers group the commits of several connections by themselves, and its statements would come one after the other.
     appends: (tables) => appendsByRows(mysql, tables),
 

@@ -1,7 +1,6 @@
 import { numberOf } from '../sql/row-values.js';
 import { ARTIFACT_COLUMNS, insertIntoArtifacts, isFromNumber, isSameSession, SESSION_COLUMNS } from '../sql/tables.js';
 import type { DialectOperations, DialectSql, SessionLock, Sql } from './dialect.js';
-import { addToLastSeq } from './session-row.js';
 
 /** SQL that is the same on PostgreSQL and SQLite. */
 export const returningSql = {
@@ -30,15 +29,6 @@ export const returningSql = {
 
 /** Operations by `insert … returning` and `update … returning`. */
 export const returningOperations: Omit<DialectOperations, 'appends'> = {
-  async takeSeq(sql, { table, count, lastUpdateTime, where, values }) {
-    const rows = await sql.all<{ last_seq: number }>(`${addToLastSeq(table, where)} returning last_seq`, [
-      count,
-      lastUpdateTime,
-      ...values,
-    ]);
-    return rows[0] && numberOf(rows[0].last_seq);
-  },
-
   async lockSession<Row extends object>(
     sql: Sql,
     { table, columns, where, values }: SessionLock,

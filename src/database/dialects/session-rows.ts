@@ -14,7 +14,7 @@ import {
   type Tables,
 } from '../sql/tables.js';
 import { EventParts } from './event-parts.js';
-import { appendCondition } from './session-row.js';
+import { addToLastSeq, appendCondition } from './session-row.js';
 
 /** SQLite binds 32,766 values in a statement, a server 65,535. A row has nine at most. */
 export const MOST_ROWS = 3_500;
@@ -51,7 +51,6 @@ type EventRow = Omit<StoredEvent, 'json'> & { seq: number; json: string | null }
 /** Writes rows of a session, by statements that all databases have. */
 export class SessionRows {
   readonly #dialect: Dialect;
-  readonly #sessions: string;
   readonly #insertEvents: string;
   readonly #upsert: ReturnType<typeof upserts>;
   readonly #upsertOwn: ReturnType<typeof upserts>;
@@ -59,26 +58,10 @@ export class SessionRows {
 
   constructor(dialect: Dialect, tables: Tables) {
     this.#dialect = dialect;
-    this.#sessions = tables.sessions;
     this.#insertEvents = `${insertIntoEvents(tables)} values`;
     this.#upsert = upserts(dialect, tables, false);
     this.#upsertOwn = upserts(dialect, tables, true);
     this.#parts = new EventParts(dialect, tables);
-  }
-
-  /** Writes a batch in the transaction that `sql` is in. @returns as `DialectAppends.write`. */
-  async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
-    const { session, events, lastUpdateTime, state } = batch;
-    const lastSeq = await this.#dialect.operations.takeSeq(sql, {
-      table: this.#sessions,
-      count: events.length,
-      lastUpdateTime,
-      ...appendCondition(batch, this.#dialect.sql),
-    });
-    if (lastSeq === undefined) return undefined;
-    await this.insertEvents(sql, session, lastSeq - events.length + 1, events);
-    await this.setState(sql, session, state);
-    return lastSeq;
   }
 
   /** Inserts events from a number on, for the caller that holds the session's lock. */
@@ -131,16 +114,29 @@ const upserts = ({ sql }: Dialect, tables: Tables, ownOnly: boolean) =>
     onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
   }));
 
-/** Appends by several statements in a transaction. */
+/** The new `last_seq`. Neither MySQL nor MariaDB has `update … returning`; with this the same statement returns the number. */
+export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
+
+/** Appends by several statements in a transaction, on MySQL and MariaDB. */
 export function appendsByRows(dialect: Dialect, tables: Tables): DialectAppends {
   const rows = new SessionRows(dialect, tables);
+  const append = async (sql: Sql, batch: AppendBatch): Promise<number | undefined> => {
+    const { session, events, lastUpdateTime, state } = batch;
+    const { where, values } = appendCondition(batch, dialect.sql);
+    const take = addToLastSeq(tables.sessions, where, NEXT_SEQ);
+    const { affectedRows, insertId } = await sql.run(take, [events.length, lastUpdateTime, ...values]);
+    if (affectedRows === 0) return undefined;
+    await rows.insertEvents(sql, session, insertId - events.length + 1, events);
+    await rows.setState(sql, session, state);
+    return insertId;
+  };
   return {
     most: 1,
     shares: () => false,
     isStatement: () => false,
     async write(sql, batches) {
       const lastSeqs: (number | undefined)[] = [];
-      for (const batch of batches) lastSeqs.push(await rows.append(sql, batch));
+      for (const batch of batches) lastSeqs.push(await append(sql, batch));
       return lastSeqs;
     },
   };
