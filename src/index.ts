@@ -57,6 +57,7 @@ export {
   type ProjectionStatus,
   type SessionProjectionOptions,
 } from './log/session-projection.js';
+export type { WaitingCall } from './conversation/open-calls.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
 export type { RepairOptions, RepairedSession, TakenChange, TakenEvent, TakenValue } from './maintenance/repair.js';
 export type {

@@ -23,7 +23,6 @@ import {
 } from '../model/arguments.js';
 import { DamagedArtifactError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
-import type { MaybePromise } from '../model/maybe-promise.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import { newVersion, type Part } from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
@@ -41,7 +40,7 @@ export interface MikroOrmArtifactServiceOptions extends CommonOptions {
    * Gives the address under which the host serves a version, as `canonicalUri` of its metadata. An address of `https:` or `gs:` may reach
    * a model. By default, and where it returns undefined, the address begins with `artifact:`, which reaches none.
    */
-  canonicalUri?: (artifact: ArtifactAddress) => MaybePromise<string | undefined>;
+  canonicalUri?: (artifact: ArtifactAddress) => string | undefined | Promise<string | undefined>;
   /** The most bytes that an artifact may have; 104,857,600 (100 MB) by default. A larger one is refused with `ArtifactTooLargeError`. */
   maxBytes?: number;
 }
