@@ -49,7 +49,9 @@ test('H5 sixteen processes answer one call: one of them runs the agent', async (
     await service.appendEvent({ session, event });
     const outcomes = await Promise.all(
       children.map((child) =>
-        child.call('answer', { name, sessionId: 'asked', id: 'c1' }).catch(({ code }: ChildError) => code),
+        child
+          .call('answer', { name, sessionId: 'asked', id: 'c1' })
+          .catch((error: unknown) => (error as ChildError).code),
       ),
     );
     const refused = Array<string>(PROCESSES - 1).fill('ADK_CALL_ANSWERED');
