@@ -294,6 +294,26 @@ failureSuite.own(
   onServers,
 );
 
+failureSuite.own('O1', 'that an answer was lost is not forgotten by a lease either', async ({ orm, create, query }) => {
+  const takes = (text: string) => text.includes('lease_holder = ?');
+  const session = await create();
+  let isTaken = false;
+  const em = faulty(orm.em, {
+    answer: takes,
+    statement: (text) => isTaken && takes(text),
+    error: () => {
+      const error = isTaken ? deadlock() : lost();
+      isTaken = true;
+      return error;
+    },
+  });
+  const leases = new SessionLeases(em, { retry: { attempts: 2, baseDelayMs: 1 } });
+  const error = await errorOf(leases.acquire(keyOf(session), { holder: 'h' }));
+  expect(error).toMatchObject({ code: 'ADK_DATABASE', outcome: 'unknown' });
+  const row = 'select lease_holder from adk_sessions where session_id = ?';
+  expect(await query(row, [session.id])).toEqual([{ lease_holder: 'h' }]);
+});
+
 /** Fails on purpose, on an ORM of its own, and expects what the error says. */
 async function expectFailure(
   call: Promise<unknown>,
