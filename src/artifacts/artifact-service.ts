@@ -24,7 +24,7 @@ import {
 import { DamagedArtifactError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
-import { newVersion, type Part } from './artifact-content.js';
+import { newVersion } from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
 import { ArtifactStore, Damaged, type ArtifactKey, type StoredVersion } from './artifact-store.js';
 
@@ -142,7 +142,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    * @returns undefined when there is no such artifact or version. A failure of the database is an error.
    * @throws DamagedArtifactError when the version cannot be read as it was saved.
    */
-  async loadArtifact(request: LoadArtifactRequest): Promise<Part | undefined> {
+  async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of loadArtifact');
     const key = keyOf(names);
     const found = await this.#read('loadArtifact', key, (sql) => this.#store.load(sql, key, version ?? undefined));

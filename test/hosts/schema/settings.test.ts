@@ -2,6 +2,7 @@ import { MikroORM } from '@mikro-orm/core';
 import { Migrator } from '@mikro-orm/migrations';
 import { adkEntities, migrate } from '../../../src/index.js';
 import { adkMigrations } from '../../../migrations/index.js';
+import { TABLES } from '../../contract/tools.js';
 import { isChosen, serverUrl } from '../../support/run.js';
 import { createDatabase, type TestDatabase } from '../../support/servers.js';
 
@@ -63,7 +64,7 @@ describe.each(['mysql', 'mariadb'] as const)('%s', (name) => {
     // MikroORM's own table has a primary key as well.
     await execute(set);
     await migrate(orm);
-    expect(await tables()).toHaveLength(9);
+    expect(await tables()).toHaveLength(TABLES.length);
   });
 
   if (name === 'mariadb') {
@@ -81,6 +82,6 @@ describe.each(['mysql', 'mariadb'] as const)('%s', (name) => {
     const rows = await execute<{ options: string }>(
       "select create_options as options from information_schema.tables where table_schema = database() and table_name like 'adk%'",
     );
-    expect(rows.map(({ options }) => /row_format=dynamic/i.test(options))).toEqual(Array(9).fill(true));
+    expect(rows.map(({ options }) => /row_format=dynamic/i.test(options))).toEqual(Array(TABLES.length).fill(true));
   });
 });
