@@ -58,7 +58,7 @@ export interface StudioOptions extends CodecOptions {
 export interface Studio {
   /** Answers a request; for Next, Hono and whatever else has requests of the fetch standard. It never rejects. */
   fetch(this: void, request: Request): Promise<Response>;
-  /** The same for `http.createServer`, Express, and `request.raw` and `reply.raw` of Fastify. */
+  /** The same for `http.createServer` and Express. */
   listener(this: void, request: IncomingMessage, response: ServerResponse): void;
 }
 
