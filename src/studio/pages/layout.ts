@@ -125,3 +125,22 @@ export function hue(name: string): string {
   for (const character of name) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 9_973;
   return `hue-${sum % 8}`;
 }
+
+/** A list. @param head the columns; `#` begins those of numbers. */
+export function table(head: readonly string[], rows: readonly Html[]): Html {
+  const columns = head.map((name) =>
+    name.startsWith('#')
+      ? html`<th scope="col" class="number">${name.slice(1)}</th>`
+      : html`<th scope="col">${name}</th>`,
+  );
+  return html`<table class="list">
+    <thead>
+      <tr>
+        ${columns}
+      </tr>
+    </thead>
+    <tbody>
+      ${rows}
+    </tbody>
+  </table>`;
+}

@@ -4,7 +4,7 @@ import { LeaseHeldError } from '../../model/errors.js';
 import { bytes, counted, number } from '../../operations/words.js';
 import { html, type Content, type Html } from '../html.js';
 import { notFound, type Visit } from '../visit.js';
-import { ago, chip, empty, page } from './layout.js';
+import { ago, chip, empty, page, table } from './layout.js';
 
 /** How many leases, and how many damaged events and values of a session, are shown. */
 const MOST = 100;
@@ -270,22 +270,3 @@ const card = (name: string, value: Content) =>
     <dt>${name}</dt>
     <dd>${value}</dd>
   </div>`;
-
-/** @param head the columns; `#` begins those of numbers. */
-function table(head: readonly string[], rows: readonly Html[]): Html {
-  const columns = head.map((name) =>
-    name.startsWith('#')
-      ? html`<th scope="col" class="number">${name.slice(1)}</th>`
-      : html`<th scope="col">${name}</th>`,
-  );
-  return html`<table class="list">
-    <thead>
-      <tr>
-        ${columns}
-      </tr>
-    </thead>
-    <tbody>
-      ${rows}
-    </tbody>
-  </table>`;
-}

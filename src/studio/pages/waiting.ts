@@ -3,7 +3,7 @@ import { fieldValue, html, type Html } from '../html.js';
 import { PAGE } from '../reading.js';
 import { namesField, type Visit } from '../visit.js';
 import { inLine } from './event-view.js';
-import { ago, empty, page } from './layout.js';
+import { ago, empty, page, table } from './layout.js';
 
 /** The calls of an app that wait for a person, the oldest first. */
 export async function waitingPage(visit: Visit): Promise<Response> {
@@ -30,22 +30,10 @@ export async function waitingPage(visit: Visit): Promise<Response> {
       ${visit.mayChange && html`<td><a class="button" href="${links.ofSession('/answer', call, { at: seq, call: id })}">Answer</a></td>`}
     </tr>`;
   });
-  const table = html`<table class="list">
-    <thead>
-      <tr>
-        <th scope="col">Call</th>
-        <th scope="col">User</th>
-        <th scope="col" class="number">Open since</th>
-        ${visit.mayChange && html`<th scope="col">Answer</th>`}
-      </tr>
-    </thead>
-    <tbody>
-      ${rows}
-    </tbody>
-  </table>`;
+  const head = ['Call', 'User', '#Open since', ...(visit.mayChange ? ['Answer'] : [])];
   const body = html`<h1>Calls of <bdi>${appName}</bdi> that wait for a person</h1>
     ${searchForm(visit, appName)}
-    ${rows.length > 0 ? table : empty('Nothing waits', 'No call of a long-running tool, and no question of ADK’s, is open.')}
+    ${rows.length > 0 ? table(head, rows) : empty('Nothing waits', 'No call of a long-running tool, and no question of ADK’s, is open.')}
     ${next !== undefined && html`<a class="button" href="${links.to('/waiting', { ...filters, after: next })}" rel="next">Next page</a>`}`;
   const crumbs = [
     { text: 'Apps', href: links.to('/') },
