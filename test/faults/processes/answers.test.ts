@@ -1,41 +1,16 @@
 import { createEvent } from '@google/adk';
-import { MikroORM } from '@mikro-orm/core';
-import { AdkEvent, AdkOpenCall, adkEntities } from '../../../entities/index.js';
-import { MikroOrmSessionService, migrate } from '../../../src/index.js';
-import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
-import { Child, workerBundle, type ChildError } from './child.js';
+import { AdkEvent, AdkOpenCall } from '../../../entities/index.js';
+import { MikroOrmSessionService } from '../../../src/index.js';
+import type { ChildError } from './child.js';
+import { openDatabases } from './opened.js';
 import { keyOf } from './protocol.js';
 
 const PROCESSES = 16;
 
-const opened: { database: TestDatabase; orm: MikroORM }[] = [];
-const children: Child[] = [];
-
-beforeAll(async () => {
-  await workerBundle.build();
-  for (const name of availableDatabases()) {
-    const database = await createDatabase(name);
-    const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
-    opened.push({ database, orm });
-    await migrate(orm);
-  }
-});
-
-afterAll(async () => {
-  await Promise.all(children.map((child) => child.end()));
-  await workerBundle.remove();
-  for (const { database, orm } of opened) {
-    await orm.close(true);
-    await database.drop();
-  }
-});
+const { opened, openedChild } = openDatabases();
 
 test('H5 sixteen processes answer one call: one of them runs the agent', async () => {
-  for (let i = 0; i < PROCESSES; i++) {
-    const child = new Child();
-    children.push(child);
-    for (const { database } of opened) await child.call('open', { name: database.name, url: database.url });
-  }
+  const children = await Promise.all(Array.from({ length: PROCESSES }, openedChild));
   for (const { database, orm } of opened) {
     const { name } = database;
     const key = keyOf('asked');

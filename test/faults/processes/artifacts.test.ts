@@ -1,44 +1,15 @@
 import { setTimeout } from 'node:timers/promises';
-import { MikroORM } from '@mikro-orm/core';
-import { adkEntities } from '../../../entities/index.js';
-import { MikroOrmArtifactService, migrate } from '../../../src/index.js';
+import type { MikroORM } from '@mikro-orm/core';
+import { MikroOrmArtifactService } from '../../../src/index.js';
 import { randomOf } from '../../support/random-numbers.js';
-import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
-import { Child, workerBundle } from './child.js';
+import { openDatabases } from './opened.js';
 import { contentOf, keyOf } from './protocol.js';
 
 const PROCESSES = 16;
 const SAVES = 3;
 const KILLS = process.env['ADK_TEST_LONG'] ? 20 : 5;
 
-const opened: { database: TestDatabase; orm: MikroORM }[] = [];
-const children: Child[] = [];
-
-beforeAll(async () => {
-  await workerBundle.build();
-  for (const name of availableDatabases()) {
-    const database = await createDatabase(name);
-    const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
-    opened.push({ database, orm });
-    await migrate(orm);
-  }
-});
-
-afterAll(async () => {
-  await Promise.all(children.map((child) => child.end()));
-  await workerBundle.remove();
-  for (const { database, orm } of opened) {
-    await orm.close(true);
-    await database.drop();
-  }
-});
-
-async function openedChild(): Promise<Child> {
-  const child = new Child();
-  children.push(child);
-  for (const { database } of opened) await child.call('open', { name: database.name, url: database.url });
-  return child;
-}
+const { opened, openedChild } = openDatabases();
 
 /** The ids of all versions, by their numbers. @throws DamagedArtifactError where one is not whole. */
 async function idsOf(orm: MikroORM, filename: string): Promise<string[]> {
