@@ -32,7 +32,7 @@ export const adkOpenCall = ({ named, table }: Naming) =>
         name: key('name', CALL_NAME_LENGTH),
         /** That of the event. */
         timestamp: time('timestamp'),
-        /** An object that says which response answers it: `id`, and where there is one `branch` and `about`. */
+        /** By what its response is found: the call's `id`, and its `branch` and `about` if it has them. */
         data: json('data'),
       },
       indexes: [

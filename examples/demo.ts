@@ -2,7 +2,7 @@
  * A conversation that survives `kill -9`. Run it with `npm run demo`.
  *
  * One process lets an agent work until it has a question for the user, and is killed. A second process, which knows
- * nothing of it, finds the question in the database and brings the answer, and the agent continues where it was.
+ * nothing of the first one, finds the question in the database and answers it. The agent then continues.
  */
 import { LogLevel, Runner, setLogLevel, type LlmRequest } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';

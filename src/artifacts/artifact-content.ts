@@ -9,7 +9,7 @@ export type Part = SaveArtifactRequest['artifact'];
 /** The most bytes in one row; a multiple of three, so that each row is a piece of the base64 text. The largest packet of MySQL 5.7 is 4 MB. */
 const PART_BYTES = 491_520;
 
-/** What is stored of a version besides its content. */
+/** The metadata of a version. */
 export interface ArtifactInfo {
   /** With an empty text in the place of the content. */
   artifact: Part;

@@ -30,7 +30,7 @@ import { ArtifactStore, Damaged, type ArtifactKey, type StoredVersion } from './
 
 /** One version of an artifact, as its session has it. */
 export interface ArtifactAddress extends SessionKey {
-  /** With `user:` where it is a file of the user. */
+  /** Begins with `user:` if it is a file of the user. */
   filename: string;
   version: number;
 }

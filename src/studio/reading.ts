@@ -105,7 +105,7 @@ export class Reading {
     readonly em: EntityManager,
     readonly options: ReportingOptions & CodecOptions,
   ) {
-    // A page deletes what can be restored, and of two visitors who answer a call one is told.
+    // A page deletes what can be restored, and the second visitor who answers a call gets an error.
     this.service = new MikroOrmSessionService(em, { ...options, deletion: 'soft', onAnsweredCall: 'reject' });
     this.log = new EventLog(em, options);
     const { database, read } = readerOf(em, 'studio', options);

@@ -45,7 +45,7 @@ interface Member {
   readonly attempt: Attempt;
   /** Whether it has asked for a connection and does not have it yet. */
   isAsking: boolean;
-  /** Ends its wait: it was taken along, or is to ask for a connection itself. */
+  /** Ends its wait: another batch writes it, or it must ask for a connection itself. */
   proceed?: () => void;
   /** Done when the one that takes it along has written it. */
   written?: Promise<void>;
@@ -73,9 +73,9 @@ const MOST_LENGTH = 1_000_000;
  * Where the writes of a process wait (contract E9, O6). Those to one session wait for each other in memory: waiting for the lock of
  * its row, each would use a connection. Appends that wait for the same session are one batch, in the order of the calls (contract A9).
  *
- * Batches of several sessions share a statement or a commit if the database can. Whoever gets a connection takes along those that wait
- * for one at that moment. A batch asks for a connection itself unless those that have asked before can take it along, so that one
- * that is alone waits for nobody, and no timer is needed.
+ * Batches of several sessions share a statement or a commit if the database can. The batch that gets a
+ * connection also writes those that wait for one at that moment. A batch asks for a connection itself only if those already asking
+ * cannot write it, too. A lone batch never waits, so no timer is needed.
  */
 export class AppendQueue {
   static readonly #all = new WeakMap<Stores, AppendQueue>();
@@ -83,7 +83,7 @@ export class AppendQueue {
   readonly #appends: DialectAppends;
   /** The calls that wait, of each session to which a write is under way. */
   readonly #lines = new Map<string, Waiting[]>();
-  /** The batches that may be taken along. */
+  /** The batches that another one may write with its own. */
   readonly #waiting = new Set<Member>();
   /** How many batches have asked for a connection, and wait for it. */
   #asking = 0;
@@ -224,7 +224,7 @@ export class AppendQueue {
       await deadline.within(turn);
     } catch (error) {
       this.#waiting.delete(member);
-      // It may have been taken along just then.
+      // Another batch may have begun to write it just then.
       if (!member.written) throw error;
     }
   }

@@ -9,7 +9,7 @@ import { isOwn, noteUncertain } from './public-error.js';
 /** See `retry.forMs` of the options. */
 const DEFAULT_RETRY_MS = 30_000;
 
-/** How long a try waits for a lock of SQLite where the driver does not wait; where it does, see `BUSY_TIMEOUT_MS`. */
+/** How long a try waits for a lock of SQLite if the driver does not; if it does, `BUSY_TIMEOUT_MS` counts. */
 const LOCK_TIMEOUT_MS = 10_000;
 
 /** The longest pause between two checks whether the lock is free; each is of random length. */

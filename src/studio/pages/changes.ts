@@ -69,7 +69,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
         <label
           >Response, as a JSON object<textarea name="response" rows="4">${fieldValue(JSON.stringify(answer))}</textarea>
         </label>
-        <p>It is stored as an event of the user. The agent goes on when your application runs it next.</p>`;
+        <p>It is stored as an event of the user. The agent continues when your application runs it next.</p>`;
     },
     button: 'Answer',
     async apply({ reading, session, links }, form) {
