@@ -1,10 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
-import { MikroORM } from '@mikro-orm/core';
-import { adkEntities } from '../../../entities/index.js';
-import { MikroOrmSessionService, migrate } from '../../../src/index.js';
+import { MikroOrmSessionService } from '../../../src/index.js';
 import { randomOf } from '../../support/random-numbers.js';
-import { availableDatabases, createDatabase, type TestDatabase } from '../../support/servers.js';
-import { Child, workerBundle } from './child.js';
+import { openDatabases } from './opened.js';
 import { keyOf } from './protocol.js';
 import { readTables, upTo } from './tables.js';
 
@@ -14,47 +11,20 @@ const SESSION_ID = 'session';
 /** So many that they wait for the connections of a pool, and are written together. */
 const BESIDE = Array.from({ length: 16 }, (_, i) => `beside ${i}`);
 
-interface Opened {
-  database: TestDatabase;
-  orm: MikroORM;
-  /** By session. */
-  acknowledged: Map<string, string[]>;
-}
-
-const opened: Opened[] = [];
-const children: Child[] = [];
+const { opened, openedChild } = openDatabases();
 
 beforeAll(async () => {
-  await workerBundle.build();
-  for (const name of availableDatabases()) {
-    const database = await createDatabase(name);
-    const orm = await MikroORM.init({ ...database.options, entities: adkEntities() });
-    opened.push({ database, orm, acknowledged: new Map() });
-    await migrate(orm);
+  for (const { orm } of opened) {
     const service = new MikroOrmSessionService(orm.em);
     for (const id of [SESSION_ID, ...BESIDE]) await service.createSession(keyOf(id));
   }
 });
 
-afterAll(async () => {
-  await Promise.all(children.map((child) => child.end()));
-  await workerBundle.remove();
-  for (const { database, orm } of opened) {
-    await orm.close(true);
-    await database.drop();
-  }
-});
-
-async function openedChild(): Promise<Child> {
-  const child = new Child();
-  children.push(child);
-  for (const { database } of opened) await child.call('open', { name: database.name, url: database.url });
-  return child;
-}
-
 // The process appends to all databases at once, so that one kill is one on each of them.
 test(`a process that appends is killed ${KILLS} times: what it acknowledged is there once, and the state is what the events make of it`, async () => {
   const random = randomOf('kills');
+  /** By database and session. */
+  const acknowledged = new Map<string, string[]>();
   let next = openedChild();
   for (let round = 1; round <= KILLS; round++) {
     const child = await next;
@@ -71,11 +41,11 @@ test(`a process that appends is killed ${KILLS} times: what it acknowledged is t
     await child.kill();
     expect(await end).toBe('Error: The process has ended');
 
-    for (const { database, orm, acknowledged } of opened) {
+    for (const { database, orm } of opened) {
       const { name } = database;
       for (const sessionId of [SESSION_ID, ...BESIDE]) {
-        const known = acknowledged.get(sessionId) ?? [];
-        acknowledged.set(sessionId, known);
+        const known = acknowledged.get(`${name} ${sessionId}`) ?? [];
+        acknowledged.set(`${name} ${sessionId}`, known);
         const told = child.acknowledged.filter((event) => event.name === name && event.sessionId === sessionId);
         known.push(...told.map(({ id }) => id));
         // What the other lives have left shows in the end as well.
@@ -94,7 +64,8 @@ test(`a process that appends is killed ${KILLS} times: what it acknowledged is t
       }
     }
   }
-  for (const { acknowledged } of opened) {
-    expect([...acknowledged.values()].flat().length).toBeGreaterThanOrEqual(KILLS);
+  for (const { database } of opened) {
+    const known = [...acknowledged].filter(([key]) => key.startsWith(`${database.name} `));
+    expect(known.flatMap(([, ids]) => ids).length).toBeGreaterThanOrEqual(KILLS);
   }
 }, 1_200_000);
