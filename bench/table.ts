@@ -29,7 +29,15 @@ const COMPARED = {
   'newest-of-100000': 'read the newest 20 of 100,000',
 } as const;
 
-/** What the README shows of a run, as Markdown: our time, how many times as fast as the peer's, and against the floor's. */
+/** What the README shows of a run, as Markdown: our time and the speed relative to the peer. */
+export function excerptTable(results: Results): string {
+  return table(results, '', { append: SHOWN.append }, (found) => {
+    const { times, timesAsFast } = found ?? {};
+    return times && timesAsFast ? `${time(times.ours)}, ${number(timesAsFast.median)}× as fast` : '–';
+  });
+}
+
+/** The table of docs/benchmarks.md: our time, the speed relative to the peer, and our time divided by the floor's. */
 export function measurementsTable(results: Results): string {
   return table(results, titleOf(results), SHOWN, cell);
 }

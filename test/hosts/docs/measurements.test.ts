@@ -1,13 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { growthTables, type GrowthResults } from '../../../bench/growth/results.js';
 import type { Results } from '../../../bench/results.js';
-import { comparisonTable, measurementsTable } from '../../../bench/table.js';
+import { comparisonTable, excerptTable, measurementsTable } from '../../../bench/table.js';
 
 /** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/measurements` writes it anew, after `npm run bench`. */
-test('the measurements in the README and on the first page of the site are those of the last complete run', async () => {
+test('the measurements in README and docs are those of the last complete run', async () => {
   const results = await resultsOf<Results>('results.json');
   expect(results.isComplete).toBe(true);
-  await expectBetween('README.md', 'measurements', measurementsTable(results));
+  await expectBetween('README.md', 'excerpt', excerptTable(results));
+  await expectBetween('docs/benchmarks.md', 'measurements', measurementsTable(results));
   await expectBetween('docs/README.md', 'comparison', comparisonTable(results));
 });
 
