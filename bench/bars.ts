@@ -38,7 +38,7 @@ export interface Bars {
   /** What the values are. */
   hint: string;
   series: readonly Series[];
-  /** Each with a bar for each series, undefined where there is none. */
+  /** Each with a bar for each series, undefined if there is none. */
   groups: readonly { label: string; bars: readonly (Bar | undefined)[] }[];
   /** How a value is written on the scale. */
   tick(value: number): string;

@@ -4,10 +4,10 @@ import type { Series } from './statistics.js';
 
 /** What one contender does in a case. */
 export interface Lane {
-  /** Makes ready for so many operations; not timed. */
+  /** Prepares n operations; not timed. */
   prepare?(count: number): Promise<void>;
   run(count: number): Promise<void>;
-  /** What stands for the time of the last run, in ms, where that is not how long it took. */
+  /** The time of the last run in ms, if it is not the time that it took. */
   ms?(): number;
   /** The most memory that a run took, in MB, where that is a promise. */
   memoryMb?(): number;

@@ -20,7 +20,7 @@ export const adkChange = ({ named, table }: Naming) =>
         /** Empty where state of the app or the user was changed. */
         sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
         /**
-         * In the order in which a session's changes were made, counted by its row. Where there is no row, of state of user or app and,
+         * In the order in which a session's changes were made, counted by its row. If there is no row, of state of user or app and,
          * below 0, of a deletion, each process counts from a random number.
          */
         id: p.bigint('number').fieldName('change_id').primary().autoincrement(false).unsigned(false),

@@ -41,7 +41,7 @@ export type { AdkEntityOptions } from './naming.js';
  * @param options.tablePrefix what the table names begin with; `adk_` by default.
  * @throws InvalidArgumentError when an option is not known, or not a string.
  * @returns one entity for each table. Query and relate to them by name or by the exports `AdkSession`, `AdkEvent`, …,
- *   which stand for the same entities whatever the schema and prefix.
+ *   which name the same entities whatever the schema and prefix.
  */
 export function adkEntities(options?: AdkEntityOptions) {
   const names = naming(options);

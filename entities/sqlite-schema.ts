@@ -89,9 +89,9 @@ async function foreignKeysOf(
  * Corrects two faults of MikroORM on SQLite, by which hosts lost rows:
  *
  * - It reads a foreign key of several columns as one for each column, and no name of any. So every table that refers to a
- *   session or an event differs from its entity, and is made anew each time.
+ *   session or an event differs from its entity, and is rebuilt each time.
  * - MikroORM 6 turns foreign keys on after one table, and off before the next, in one line, of which only the first statement
- *   runs. So the next table is made anew with foreign keys, and `drop table` deletes the rows that refer to it with `on delete
+ *   runs. So the next table is rebuilt with foreign keys, and `drop table` deletes the rows that refer to it with `on delete
  *   cascade`.
  */
 export function correctSchemaHelper(platform: Platform): void {

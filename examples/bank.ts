@@ -9,7 +9,7 @@ export interface Payment {
 /** The worker that waits for it is killed meanwhile. */
 const CONFIRMATION_MS = 30_000;
 
-/** Stands for a system of somebody else's: what it has done stays done, whatever becomes of the process that asked. */
+/** Plays someone else's system: what it has done stays done, even if the process that asked dies. */
 export class Bank {
   readonly #file: string;
   readonly #onPaid: () => void;

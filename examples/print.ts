@@ -57,7 +57,7 @@ export interface Bar {
   value: number;
   /** How long the bar would be without what is missing; that is drawn light. */
   of?: number | undefined;
-  /** In the place of the number. */
+  /** Instead of the number. */
   shown?: string;
   more?: string;
 }

@@ -52,7 +52,7 @@ export function changeMethod<M extends Migrator>(
   });
 }
 
-/** The names of the migrations that are noted as done. Makes MikroORM's table for them where there is none. */
+/** The names of the migrations that are noted as done. Makes MikroORM's table for them if there is none. */
 export async function executedNames(migrator: Migrator): Promise<Set<string>> {
   await methodOf(migrator, METHODS.getExecuted).method.call(migrator);
   return new Set(await migrator.getStorage().executed());

@@ -4,7 +4,7 @@ const SEED = 20_261_122;
 
 const DAY = 24 * 3_600_000;
 
-/** Sessions were begun over so many days. */
+/** Over how many days sessions began. */
 export const DAYS = 400;
 
 /** How long people take for an event, in ms. */

@@ -13,7 +13,7 @@ import { count, lanes, type Scale, type Workload } from './workload.js';
 
 const NEWEST = 20;
 
-/** Sessions that are made anew before they have grown by half. */
+/** Sessions that are rebuilt before they have grown by half. */
 const SMALL_SIZES = [10, 1_000];
 
 /** Sessions that are kept, since filling them takes its time. */

@@ -32,7 +32,7 @@ function partLines({ text, thought, functionCall, functionResponse, inlineData, 
   return [json(other)];
 }
 
-/** A change that is no event, in a line. */
+/** A change that is not an event, in a line. */
 export function changeLine(terminal: Terminal, change: LogChange): string {
   return terminal.dim(`       ${change.change}${printable(changeDetail(change))}`);
 }

@@ -121,7 +121,7 @@ function program(): Command {
     .option('--app <name>', 'one app')
     .option('--user <id>', 'one user')
     .option('--session <id>', 'one session; needs --app and --user')
-    .option('--keep-last <n>', 'keep so many of the newest events', wholeNumber)
+    .option('--keep-last <n>', 'keep the newest n events', wholeNumber)
     .option('--older-than <time>', 'drop those that are older, such as 90d', duration)
     .option('--drop-open-calls', 'also events with calls that wait for a person, and those after them')
     .action(action(trim));
@@ -169,7 +169,7 @@ function program(): Command {
     .option('--dry-run', 'only count')
     .option('--adopt-plain', 'also encode what lacks a codec with required: for the first encryption alone')
     .option('--batch-size <n>', 'how many texts a transaction rewrites at most (default: 200)', wholeNumber)
-    .option('--max-batches <n>', 'end after so many transactions', wholeNumber)
+    .option('--max-batches <n>', 'end after n transactions', wholeNumber)
     .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
     .action(action(reencode));
 
@@ -197,7 +197,7 @@ function batches(command: Command): Command {
     .option('--dry-run', 'only count')
     .option('--yes', 'do not ask')
     .option('--batch-size <n>', 'how many rows a transaction deletes at most (default: 1000)', wholeNumber)
-    .option('--max-batches <n>', 'end after so many transactions', wholeNumber)
+    .option('--max-batches <n>', 'end after n transactions', wholeNumber)
     .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
     .option('--include-leased', 'also sessions whose lease somebody holds');
 }

@@ -9,7 +9,7 @@ export class Progress {
   readonly #bar: SingleBar | undefined;
   #lastLine = performance.now();
 
-  /** @param total undefined where it is not known: the bar is a text then. */
+  /** @param total undefined if it is not known: the bar is a text then. */
   constructor(total: number | undefined) {
     this.#total = total;
 

@@ -11,7 +11,7 @@ export type KeyUse = 'encrypt' | 'decrypt';
  * Gives the 32 bytes of a key.
  *
  * @param id the id of the key, as it is stored beside what it has encrypted.
- * @returns undefined where there is no such key any more. What it has encrypted is damaged then, and nothing else.
+ * @returns undefined if there is no such key any more. What it has encrypted is damaged then, and nothing else.
  * @throws whatever keeps it from finding out, such as a KMS that does not answer. The call fails with `CodecError`, and nothing is
  *   taken for damaged.
  */

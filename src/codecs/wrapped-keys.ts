@@ -9,7 +9,7 @@ export interface WrappedKeysOptions {
   wrap: (key: Uint8Array, id: string) => Uint8Array | Promise<Uint8Array>;
   /** Decrypts it again. */
   unwrap: (wrapped: Uint8Array, id: string) => Uint8Array | Promise<Uint8Array>;
-  /** @returns the wrapped key; undefined where there is none, or it was erased. */
+  /** @returns the wrapped key; undefined if there is none, or it was erased. */
   load: (id: string) => Uint8Array | undefined | Promise<Uint8Array | undefined>;
   /**
    * Stores a wrapped key, unless there is one: another process may have been first.

@@ -24,7 +24,7 @@ export interface AcquireOptions {
   /** How long to wait for a lease that somebody else holds, in ms; 0 by default. */
   waitMs?: number;
   /**
-   * Creates the session where there is none, without state, as `autoCreateSession` of newer Runners does. A lease is held of a
+   * Creates the session if there is none, without state, as `autoCreateSession` of newer Runners does. A lease is held of a
    * session that exists: such a Runner would come too late. False by default.
    */
   autoCreateSession?: boolean;

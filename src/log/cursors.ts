@@ -45,7 +45,7 @@ const checkSessionLogPosition = object<SessionLogCursor>(
 
 const NOTHING_READ: ReadHistory = { ends: [], rests: [] };
 
-/** @throws InvalidArgumentError when it is no cursor of the log. */
+/** @throws InvalidArgumentError when it is not a cursor of the log. */
 export function readerCursorOf(cursor: LogCursor | number): ReaderCursor {
   if (typeof cursor === 'object') {
     checkLogPosition(cursor, 'position');
@@ -56,7 +56,7 @@ export function readerCursorOf(cursor: LogCursor | number): ReaderCursor {
   return { position: cursor, read: NOTHING_READ };
 }
 
-/** @throws InvalidArgumentError when it is no cursor of a session's log. */
+/** @throws InvalidArgumentError when it is not a cursor of a session's log. */
 export function sessionPositionOf(cursor: SessionLogCursor | number): SessionLogCursor {
   if (typeof cursor === 'object') return checkSessionLogPosition(cursor, 'cursor');
   aWholeNumber(cursor, 'seq');

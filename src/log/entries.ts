@@ -8,7 +8,7 @@ export interface SessionLogCursor {
   seq: number;
   /**
    * Which history of the session the number belongs to: another one after a rewind, and when the session is deleted and
-   * created again. Empty where it is not known, as before the session is there.
+   * created again. Empty if it is not known, as before the session is there.
    */
   incarnation: string;
 }

@@ -209,7 +209,7 @@ export interface CompleteEventLog {
 /**
  * The log of one session; from `EventLog.session`. The cursor to go on from is an entry's `cursor`: its `seq`, and the
  * incarnation of the session that the number belongs to. Numbers begin again where a session is rewound, or deleted and created
- * under the same id. A reader with a cursor of before that gets one entry `{ change: 'reset' }`, drops what it keeps of the
+ * under the same id. A reader with an earlier cursor gets one entry `{ change: 'reset' }`, drops what it keeps of the
  * session, and gets the session from its first event. A `seq` alone is not enough for that: a reader that comes back with one
  * learns of it only where the session has fewer events now, by `LogWentBackError`.
  */
@@ -219,7 +219,7 @@ export interface SessionLog {
   /** @returns the cursor to begin at what comes next. */
   position(): Promise<SessionLogCursor>;
   /**
-   * Reads the events after a cursor, up to those that are committed when the reading begins; none where there is no such
+   * Reads the events after a cursor, up to those that are committed when the reading begins; none if there is no such
    * session.
    *
    * @param cursor the `cursor` of the last entry seen; 0 for the beginning; or a `seq`.

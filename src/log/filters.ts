@@ -16,7 +16,7 @@ export interface SessionLogFilter {
   invocationId?: string;
   /** Only events later than this, in ms since 1970. */
   afterTimestamp?: number;
-  /** End after so many entries. */
+  /** End after n entries. */
   limit?: number;
 }
 

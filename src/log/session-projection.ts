@@ -203,7 +203,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     }
   }
 
-  /** Reads the row of the projection; makes one where there is none. */
+  /** Reads the row of the projection; makes one if there is none. */
   async #stored(context: Context): Promise<StoredProjection> {
     const { name } = this.#options;
     const read = () => this.#database.run((sql) => readProjection(sql, name));

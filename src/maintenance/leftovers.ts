@@ -34,7 +34,7 @@ export async function removeLeftovers(run: DeletionRun, appName: string, userId:
   } while (after && (await batches.mayBegin()));
 }
 
-/** One transaction. @returns the sessions of which there is more. */
+/** One transaction. @returns the sessions that have more. */
 async function remove({ write, batches, stores }: DeletionRun, sessions: readonly SessionKey[]): Promise<SessionKey[]> {
   try {
     return await write(async (sql) => {

@@ -23,7 +23,7 @@ import type { RepairOptions } from './repair.js';
 export interface BatchOptions {
   /** How many rows of sessions and events one transaction deletes at most; 1,000 by default, and never more than 10,000. */
   batchSize?: number;
-  /** End after so many transactions; no limit by default. */
+  /** End after n transactions; no limit by default. */
   maxBatches?: number;
   /**
    * How long to wait between two transactions, in ms; 0 by default, on SQLite 125: another process that waits for the
@@ -52,7 +52,7 @@ export interface PruneOptions extends BatchOptions {
   deletedFor?: number;
 }
 
-/** Which events to drop: either those before the newest so many, or those before a time. */
+/** Which events to drop: either those before the newest n, or those before a time. */
 export interface TrimOptions extends BatchOptions {
   appName?: string;
   userId?: string;

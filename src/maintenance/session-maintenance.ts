@@ -146,7 +146,7 @@ export class SessionMaintenance {
    * database. Leases, positions and contents that were rewritten are not part of it. While others write, each session is whole and
    * as of one moment; one that is deleted before it is read is left out.
    *
-   * With `texts: 'asStored'` what a codec has encoded stays encoded (contract M4): no key is needed, and a lost key is no damage.
+   * With `texts: 'asStored'` what a codec has encoded stays encoded (contract M4): no key is needed, and a lost key is not damage.
    *
    * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` makes it readable.
    */

@@ -21,7 +21,7 @@ export type Known<T> = { readonly [K in keyof T]-?: Check };
  * Checks an object by the names that it may have. Without it a mistyped name would be ignored, and a filter without its
  * condition returns the events of all users. So would the names of an instance of a class be, which are not its own.
  *
- * @param required the names whose value may not be `undefined`, which stands for a name that is left out.
+ * @param required the names whose value may not be `undefined`, which means a name that is left out.
  * @returns what gives a copy of the object, as `Check` does.
  * @throws InvalidArgumentError when it has another name, also by inheritance, as an `AbortSignal` has, when it is no plain
  *   object, or when the value of a name is refused.

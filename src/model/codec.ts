@@ -10,7 +10,7 @@ export interface CodecContext extends SessionKey {
    * one, and a rewind keeps it. Empty, as the ids are, for state of a user or of an app.
    */
   origin: string;
-  /** An event; a value of the state; an entry of the log that is no event: it holds state; a version of an artifact. */
+  /** An event; a value of the state; an entry of the log that is not an event: it holds state; a version of an artifact. */
   kind: 'event' | 'state' | 'change' | 'artifact';
   /**
    * The event's id; the key of the state, with its prefix; the kind and the numbers of a change; the version of an artifact, what of it
@@ -90,7 +90,7 @@ interface Encoded {
 
 /**
  * What an encoded text begins with: JSON that `JSON.stringify` never writes, so that no value is taken for one. As a list it is
- * no event for those who know nothing of codecs.
+ * not an event for those who know nothing of codecs.
  */
 const MARK = '[ "adk-codec", ';
 

@@ -31,13 +31,13 @@ export class SessionExistsError extends AdkMikroOrmError {
   }
 }
 
-/** With `onRewrittenEvent: 'reject'`: an event is stored under this id with another content. Nothing was written. */
+/** With `onRewrittenEvent: 'reject'`: an event is stored under this id with other content. Nothing was written. */
 export class EventConflictError extends AdkMikroOrmError {
   readonly code = 'ADK_EVENT_CONFLICT';
   override name = 'EventConflictError';
 
   constructor(eventId: string) {
-    super(`Event ${eventId} is stored with another content. Append the new content as an event with an id of its own.`);
+    super(`Event ${eventId} is stored with other content. Append the new content as an event with an id of its own.`);
   }
 }
 

@@ -136,8 +136,8 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
    */
   deletion?: 'hard' | 'soft';
   /**
-   * What an append does with an event whose id is stored with another content (contract J4): `replace` (default) stores the
-   * new content, as ADK does; `reject` throws `EventConflictError`. The same content again is no conflict.
+   * What an append does with an event whose id is stored with other content (contract J4): `replace` (default) stores the
+   * new content, as ADK does; `reject` throws `EventConflictError`. The same content again is not a conflict.
    */
   onRewrittenEvent?: 'replace' | 'reject';
   /**

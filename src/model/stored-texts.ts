@@ -86,7 +86,7 @@ export class StoredTexts {
     return this.#result('encode', bytes, context, NO_BYTES, () => this.codec.encodeBytes(bytes, context));
   }
 
-  /** @param instead stands in the place of what is not there yet. */
+  /** @param instead is used until the value is there. */
   #result<T>(what: string, of: Stored, context: CodecContext, instead: T, work: () => MaybePromise<T>): T {
     const id = this.#results.size > 0 ? identity(what, of, context) : undefined;
     const known = id === undefined ? undefined : this.#results.get(id);

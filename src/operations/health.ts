@@ -21,7 +21,7 @@ export interface CheckedSessions {
   miscounted: SessionKey[];
   /** How many sessions were looked at. */
   checked: number;
-  /** The last one that was looked at; undefined where there are no others after it. */
+  /** The last one that was looked at; undefined if there are no others after it. */
   last: SessionKey | undefined;
 }
 
@@ -38,7 +38,7 @@ export async function serverSetting(sql: Sql, { select }: ServerSetting): Promis
   return String(row?.value);
 }
 
-/** @returns how many events and changes have no position yet; so many at most. */
+/** @returns how many events and changes have no position yet; at most n. */
 export async function countPending(sql: Sql, limit: number): Promise<number> {
   const { events, changes } = sql.tables;
   const text = `select (select count(*) from (select 1 as one from ${events} where position is null limit ?) as e)
@@ -59,7 +59,7 @@ function isMiscounted({ dialect, tables }: Sql): string {
 /**
  * Reads the keys of all events, and no contents.
  *
- * @returns sessions whose row counts other events than there are; so many at most.
+ * @returns sessions whose row counts other events than there are; at most n.
  */
 export async function miscounted(sql: Sql, limit: number): Promise<SessionKey[]> {
   const text = `select ${sessionColumnsOf('s')} from ${sql.tables.sessions} as s where ${isMiscounted(sql)} limit ?`;

@@ -31,7 +31,7 @@ export function bytes(count: number): string {
   return `${number(count / 1_000 ** unit)} ${UNITS[unit] ?? ''}`;
 }
 
-/** @returns a time as `2026-11-22 10:00:00`, in UTC; `–` where there is none. */
+/** @returns a time as `2026-11-22 10:00:00`, in UTC; `–` if there is none. */
 export function shownTime(ms: number | undefined): string {
   if (ms === undefined) return '–';
   const date = new Date(ms);

@@ -166,7 +166,7 @@ export class Appender {
       // What calls wait is read and written under the session's lock.
       if (!first.changesCalls) lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
     } catch (error) {
-      // What one of several has caused is no error of the others; an outage is one of all.
+      // What one of several has caused is not an error of the others; an outage is one of all.
       const isOfAll =
         appends.length === 1 || outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error));
       if (isOfAll && !(error instanceof UniqueConstraintViolationException)) throw error;

@@ -111,7 +111,7 @@ export class DamageReporter {
   }
 }
 
-/** @returns undefined where there is no damage. */
+/** @returns undefined if there is no damage. */
 export function damageError(key: SessionKey, ...damages: readonly Damage[]): DamagedSessionError | undefined {
   const events = damages.flatMap((damage) => damage.events);
   const stateKeys = damages.flatMap((damage) => damage.stateKeys);

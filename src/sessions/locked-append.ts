@@ -165,7 +165,7 @@ export class LockedAppend {
   }
 
   /**
-   * Gives a stored event its new content. Only what changed in its delta has an effect, and where it is not the
+   * Gives a stored event its new content. Only what changed in its delta has an effect, and if it is not the
    * session's newest event, only on what it wrote last (contract A5).
    */
   async #replace(

@@ -12,7 +12,7 @@ export interface FindOpenCallsRequest {
   userId?: string;
   /** The tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
   name?: string;
-  /** Only calls that have been open for so many ms or longer, by the database's clock. */
+  /** Only calls that have been open for at least n ms, by the database's clock. */
   openFor?: number;
   /** The `next` of the page before, found with the same other conditions. */
   after?: string;

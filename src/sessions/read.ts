@@ -12,7 +12,7 @@ export async function getSession(
   operation: string,
 ): Promise<Session | undefined> {
   const key = { appName, userId, sessionId };
-  // This is no error: the Runner reports the missing name itself when it gets no session.
+  // This is not an error: the Runner reports the missing name itself when it gets no session.
   if (isIncomplete(key)) return undefined;
   checkKeys(key);
   const given = config?.numRecentEvents ?? undefined;

@@ -99,7 +99,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   /**
    * Reads a session with its merged state and its events in append order.
    *
-   * @param request `config.numRecentEvents`: only the newest so many; 0 for all. Absent stands for `defaultNumRecentEvents`, or
+   * @param request `config.numRecentEvents`: only the newest n; 0 for all. Absent means `defaultNumRecentEvents`, or
    *   all. `config.afterTimestamp`: only events later than this, in ms. Both together: the newest of those.
    * @returns an object private to the caller; undefined when there is no such session.
    * @throws DamagedSessionError when rows of what is asked for are missing or cannot be read, unless `onDamagedEvent` is
@@ -170,7 +170,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Sets what people call a session. That is no event: `lastUpdateTime` stays, and `Session` objects don't show it.
+   * Sets what people call a session. That is not an event: `lastUpdateTime` stays, and `Session` objects don't show it.
    *
    * @throws InvalidArgumentError for a title or labels that cannot be stored.
    * @throws SessionNotFoundError when there is no such session.

@@ -134,7 +134,7 @@ function parseCursor(text: string): SummaryCursor {
   const value = decode(Buffer.from(text, 'base64url').toString())?.value;
   const parts: readonly unknown[] = Array.isArray(value) ? value : [];
   const [lastUpdateTime, sessionId, userId] = parts;
-  // A server may refuse a value that is no key in words that name something else.
+  // A server may refuse a value that is not a key in words that name something else.
   if (typeof lastUpdateTime === 'number' && isKey('sessionId', sessionId) && isKey('userId', userId)) {
     const cursor = { lastUpdateTime, sessionId, userId };
     // Nobody else writes one in another way, such as with a time that is infinite.

@@ -295,7 +295,7 @@ export class Reading {
     return this.#read((sql) => this.database.stores.browsing.heldLeases(sql, scope, limit));
   }
 
-  /** Looks at so many sessions behind one. @returns those whose row counts other events than there are. */
+  /** Looks at n sessions after one. @returns those whose row counts other events than there are. */
   miscounted(after: SessionKey | undefined): Promise<CheckedSessions> {
     return this.#read((sql) => miscountedAfter(sql, after));
   }

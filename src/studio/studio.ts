@@ -94,7 +94,7 @@ const PAGES: Readonly<Record<string, Route>> = {
 };
 
 /**
- * Makes pages of the sessions that are stored: lists, conversations with their state, and what goes on. They change no
+ * Makes pages of the sessions that are stored: lists, conversations with their state, and what is happening now. They change no
  * session, unless `allowChanges` is true.
  *
  * ```ts

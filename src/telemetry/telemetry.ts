@@ -39,7 +39,7 @@ const BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10];
 let loaded: Telemetry | undefined;
 
 /**
- * What `telemetry: true` stands for. The API of OpenTelemetry is loaded here, by whoever asks for it first.
+ * What `telemetry: true` means. The API of OpenTelemetry is loaded here, by whoever asks for it first.
  *
  * @throws InvalidArgumentError when it is not installed.
  */
@@ -168,7 +168,7 @@ export class Telemetry {
 
   #metrics(): Instruments {
     const of = this.#api.metrics.getMeterProvider();
-    // Instruments of before the host has registered its provider would record nothing for ever.
+    // Instruments made before the host registers its provider would never record anything.
     if (this.#instruments?.of !== of) this.#instruments = { of, all: this.#instrumentsOf(of) };
     return this.#instruments.all;
   }

@@ -49,7 +49,7 @@ export interface MatcherResult {
  * expect(session).toHaveEvents([{ author: 'user' }, { author: 'assistant', text: 'Yes' }]);
  * ```
  *
- * They throw InvalidArgumentError where the value is no session, also after `.not`.
+ * They throw InvalidArgumentError where the value is not a session, also after `.not`.
  */
 export const sessionMatchers = {
   toHaveState(this: MatcherContext, session: unknown, expected: Record<string, unknown>): MatcherResult {

@@ -64,7 +64,7 @@ const asStored =
   (work) =>
     run((sql) => work({ ...sql, texts: AS_STORED }));
 
-/** What the texts that are read are bound to; nothing where they are not as they are stored. */
+/** What the texts that are read are bound to; nothing if they are not as they are stored. */
 const boundIn = ({ texts }: Sql, owner: SessionKey, origin = ''): { bound?: TextBinding } =>
   texts === AS_STORED ? { bound: bindingOf(owner, origin) } : {};
 

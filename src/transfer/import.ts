@@ -26,7 +26,7 @@ interface ImportMode extends AcceptedTexts {
 type ImportedSession = SessionBatch['session'];
 type WritePlan = ImportPlan & { kind: 'write' };
 
-/** Writes records in their order, in transactions of at most so many events. */
+/** Writes records in their order, in transactions of at most n events. */
 export class Import {
   readonly #run: Run;
   readonly #stores: Stores;

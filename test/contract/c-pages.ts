@@ -98,7 +98,7 @@ const BETWEEN: Record<string, (store: OwnStore, key: ReturnType<typeof keyOf>) =
 for (const [name, change] of Object.entries(BETWEEN)) {
   pagesSuite.own(
     'C6',
-    `a ${name} while a page is read is no damage`,
+    `a ${name} while a page is read is not damage`,
     async (context) => {
       const { create, service, orm } = context;
       const session = await create();

@@ -28,7 +28,7 @@ sessionSuite.own('D4', 'a deleted session leaves no row', async ({ app, service,
   await append(session, { content: { parts: [{ text: 'x'.repeat(2_500_000) }] } });
   const statements = await recorded(() => service.deleteSession(keyOf(session)));
   const words = statements.map(({ text }) => text.split(' ')[0]);
-  // Its artifacts go. The log is told: what it had of the session goes, and its deletion comes.
+  // Its artifacts go. So does what the log had of the session, and its deletion is recorded.
   expect(words).toEqual(['select', 'begin', 'delete', 'delete', 'delete', 'insert', 'commit']);
   for (const table of ['adk_sessions', 'adk_events', 'adk_event_parts', 'adk_session_states']) {
     expect(await query(`select * from ${table} where app_name = ?`, [app])).toEqual([]);

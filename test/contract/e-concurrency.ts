@@ -193,7 +193,7 @@ concurrencySuite.own('E2', 'with reject a retry of the own event is not stale', 
 for (const events of [0, 1]) {
   concurrencySuite.own(
     'E2',
-    `a handle of a session that was made anew with ${events} events is behind`,
+    `a handle of a session that was created again with ${events} events is behind`,
     async (context) => {
       const { orm, service, create, append, fresh } = context;
       const old = await create({ sessionId: 's', state: { old: 1, both: 1 } });

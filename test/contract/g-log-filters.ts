@@ -233,7 +233,7 @@ logFilterSuite.own('G3', 'all conditions given must hold', async ({ scratch }) =
   ]);
 });
 
-logFilterSuite.own('G3', 'a limit ends since and watch after so many entries', async ({ scratch }) => {
+logFilterSuite.own('G3', 'a limit ends since and watch after that number of entries', async ({ scratch }) => {
   const { service, orm } = await scratch();
   const session = await service.createSession(NAMES);
   await service.appendEvents({ session, events: range(300).map((i) => eventOf({ author: i % 2 ? 'odd' : 'even' })) });

@@ -386,7 +386,7 @@ damageSuite.own('I1', 'what is nested 5,000 levels deep is damage of its row, an
     expect((await read(entries)).map((entry) => entry.error?.code)).toEqual(
       upTo(7).map((n) => (n === 3 ? 'ADK_DAMAGED_EVENT' : undefined)),
     );
-  // An entry of the log that is no event, too.
+  // An entry of the log that is not an event, too.
   await query(`update adk_changes set data = ? where app_name = ? and kind in ('created', 'state', 'rewritten')`, [
     `{"set":${text},"deep":${text}}`,
     app,

@@ -508,7 +508,7 @@ completeLogSuite.own(
 
 completeLogSuite.own(
   'J4',
-  'with reject an event with another content is refused, and the same is a no-op',
+  'with reject an event with other content is refused, and the same is a no-op',
   async (context) => {
     const { orm, create, stored } = context;
     const rejecting = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' });

@@ -308,7 +308,7 @@ projectionSuite.own('J5', 'entities of the host are written with the cursor', as
   ]);
 });
 
-projectionSuite.own('J5', 'when the log went back, the rows are cleared and made anew', async (context) => {
+projectionSuite.own('J5', 'when the log went back, the rows are cleared and rebuilt', async (context) => {
   const { store, ledger, projection } = await projecting(context);
   const session = await store.service.createSession({ appName: 'app', userId: 'alice', sessionId: 'a' });
   await count(store.service, session, 2);

@@ -18,7 +18,7 @@ async function lived({ service, create, append }: OwnContext) {
     await append(session, { ...event, delta: { ...delta, [`k${n}`]: [n] } });
     if (n === 2) await service.updateState({ ...key, set: { outside: 2, given: 2 }, remove: ['k1'] });
     if (n === 3) await service.updateState({ ...key, remove: ['outside', 'never'] });
-    // Appended again with another content, which counts at the place of the event.
+    // Appended again with other content, which counts at the place of the event.
     if (n === 2 || n === 3) await append(session, { ...event, delta: { ...delta, given: `rewritten ${n}` } });
   }
   const states: Record<string, unknown>[] = [

@@ -721,7 +721,7 @@ maintenanceSuite.own('K2', 'what is missing among the events that are kept is da
 
 maintenanceSuite.own(
   'K2',
-  'a trim between the reads of a session’s log is no damage',
+  'a trim between the reads of a session’s log is not damage',
   async (context) => {
     const { orm, peer } = context;
     const session = await old(context, 10);

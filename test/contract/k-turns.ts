@@ -122,7 +122,7 @@ turnsSuite.own('K7', 'what defaultNumRecentEvents gives begins with a turn, wher
   for (const newest of range(20).map((n) => n + 1)) {
     expect([newest, await given('lived', newest)]).toEqual([newest, turnsOf(LIVED, newest, 5)]);
   }
-  // A handle that has not read all of it goes on as any other.
+  // A handle that has not read all of it continues as any other.
   const bounded = new MikroOrmSessionService(orm.em, { defaultNumRecentEvents: 2, onStaleSession: 'reject' });
   const handle = (await bounded.getSession({ appName: app, userId: 'alice', sessionId: 'lived' }))!;
   await append(handle, { id: 'e23' }, bounded);

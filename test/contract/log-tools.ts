@@ -29,7 +29,7 @@ export async function read<Log extends AsyncIterable<unknown>>(entries: Log): Pr
   return all;
 }
 
-/** Reads so many entries, and leaves the loop. */
+/** Reads n entries, and leaves the loop. */
 export async function readSome<Log extends AsyncIterable<unknown>>(
   entries: Log,
   count: number,

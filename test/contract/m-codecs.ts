@@ -118,7 +118,7 @@ async function live(service: MikroOrmSessionService, maintenance: SessionMainten
     ],
   });
   await service.updateState({ ...key, set: { outside: SECRET, 'user:o': SECRET, 'app:o': SECRET }, remove: ['given'] });
-  // Again with another content, and again with the same.
+  // Again with other content, and again with the same.
   for (const _ of range(2))
     await service.appendEvent({ session, event: saying(`${SECRET}!`, { id: 'e2', timestamp: 2 }) });
   await service.forkSession(key, { at: 4, as: 'fork' });
@@ -193,30 +193,34 @@ codecSuite.own(
   },
 );
 
-codecSuite.own('M1', 'rows of before, of another codec and of another key are read side by side', async (context) => {
-  const { app, another } = context;
-  const keys = [undefined, [compression({ minBytes: 100 })], both('k1'), both('k2')];
-  const session = await another.createSession({ appName: app, userId: 'alice' });
-  for (const [i, codec] of keys.entries()) {
-    const service = codec ? serviceOf(context, { codec }) : another;
-    const handle = i === 0 ? session : (await again(serviceOf(context, { codec: both('k2') }), session))!;
-    const delta = { [`k${i}`]: SECRET, [`user:k${i}`]: 'x'.repeat(1_000) };
-    await service.appendEvent({
-      session: handle,
-      event: saying(SECRET.repeat(20), { actions: { stateDelta: delta } }),
-    });
-  }
-  const whole = (await again(serviceOf(context, { codec: both('k3') }), session))!;
-  expect(textsOf(whole)).toEqual(Array(4).fill(SECRET.repeat(20)));
-  expect(Object.keys(whole.state).sort()).toEqual(
-    range(4)
-      .flatMap((i) => [`k${i}`, `user:k${i}`])
-      .sort(),
-  );
-  const stored = await textsIn(context);
-  for (const named of ['"k1"', '"k2"', '"compression"', '"content"'])
-    expect(stored.some((text) => text.includes(named))).toBe(true);
-});
+codecSuite.own(
+  'M1',
+  'rows without a codec, with another codec and with another key can all be read',
+  async (context) => {
+    const { app, another } = context;
+    const keys = [undefined, [compression({ minBytes: 100 })], both('k1'), both('k2')];
+    const session = await another.createSession({ appName: app, userId: 'alice' });
+    for (const [i, codec] of keys.entries()) {
+      const service = codec ? serviceOf(context, { codec }) : another;
+      const handle = i === 0 ? session : (await again(serviceOf(context, { codec: both('k2') }), session))!;
+      const delta = { [`k${i}`]: SECRET, [`user:k${i}`]: 'x'.repeat(1_000) };
+      await service.appendEvent({
+        session: handle,
+        event: saying(SECRET.repeat(20), { actions: { stateDelta: delta } }),
+      });
+    }
+    const whole = (await again(serviceOf(context, { codec: both('k3') }), session))!;
+    expect(textsOf(whole)).toEqual(Array(4).fill(SECRET.repeat(20)));
+    expect(Object.keys(whole.state).sort()).toEqual(
+      range(4)
+        .flatMap((i) => [`k${i}`, `user:k${i}`])
+        .sort(),
+    );
+    const stored = await textsIn(context);
+    for (const named of ['"k1"', '"k2"', '"compression"', '"content"'])
+      expect(stored.some((text) => text.includes(named))).toBe(true);
+  },
+);
 
 codecSuite.own(
   'M1',
@@ -252,7 +256,7 @@ codecSuite.own(
 
 codecSuite.own(
   'M1',
-  'the same event appended again changes no row, and another content is a conflict',
+  'the same event appended again changes no row, and other content is a conflict',
   async (context) => {
     const { app } = context;
     const service = serviceOf(context, { codec: both(), onRewrittenEvent: 'reject' });
@@ -359,7 +363,7 @@ codecSuite.own(
   },
 );
 
-codecSuite.own('M1', 'a key function that fails is no damage, and nothing is written', async (context) => {
+codecSuite.own('M1', 'a key function that fails is not damage, and nothing is written', async (context) => {
   const { orm, app } = context;
   const session = await three(serviceOf(context, { codec: encrypting('k1') }), app);
   const before = await textsIn(context);
@@ -694,7 +698,7 @@ codecSuite.own('M2', 'a value of the state that was moved is damage', async (con
 
 codecSuite.own(
   'M2',
-  'a row of the session that had the id before is damage, and one of before a rewind is not',
+  'a row of the session that had the id before is damage, and one from before a rewind is not',
   async (context) => {
     const { query, app } = context;
     const service = serviceOf(context, { codec: encrypting('k1') });
@@ -1102,7 +1106,7 @@ codecSuite.own(
 
 codecSuite.own(
   'M3',
-  'reencode brings rows of before and of an old key to the current one, and changes nothing else',
+  'reencode brings plain rows and rows of an old key to the current one, and changes nothing else',
   async (context) => {
     const { orm, app, another, query } = context;
     await live(another, new SessionMaintenance(orm.em), app);
@@ -1222,7 +1226,7 @@ codecSuite.own(
   },
 );
 
-/** Random text of so many characters, which no codec makes shorter than the packets of a server. */
+/** Random text of n characters, which no codec makes shorter than the packets of a server. */
 const noise = (length: number) => [{ text: randomBytes(length / 2).toString('hex') }];
 
 /** Of a value that would be too long in the message of a failed test. */

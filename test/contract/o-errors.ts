@@ -94,7 +94,7 @@ failureSuite.own(
   },
 );
 
-failureSuite.own('O8', 'an attempt that is tried again is no error, the last one is', async ({ orm, create }) => {
+failureSuite.own('O8', 'an attempt that is tried again is not an error, the last one is', async ({ orm, create }) => {
   const reported = new ReportedErrors();
   let failures = 2;
   const em = faulty(orm.em, { statement: (text) => takesLock(text) && failures-- > 0, error: deadlock });

@@ -400,7 +400,7 @@ for (const [what, statement] of Object.entries(DAMAGE))
 
 artifactSuite.own(
   'P9',
-  'an artifact that is deleted and saved anew while it is read is no damage',
+  'an artifact that is deleted and saved anew while it is read is not damage',
   async (context) => {
     const old = png(randomBytes(LARGE));
     const { save, service, key } = filesOf(context);

@@ -63,7 +63,7 @@ class Stores {
 
   async close(stores: Iterable<Promise<OwnStore>> = this.#opened): Promise<void> {
     for (const store of stores) {
-      // What a test that goes on has left is closed with the others, and once.
+      // What a test that is still running has left is closed with the others, and once.
       if (!this.#opened.delete(store)) continue;
       const opened = await store.catch(() => undefined);
       await opened?.close();

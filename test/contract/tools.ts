@@ -159,7 +159,7 @@ export class LeaseClock {
   now = 0;
   #timers: Timer[] = [];
 
-  /** Runs a test with the clock in the place of the process's. */
+  /** Runs a test with the clock instead of the process's. */
   static async with(test: (time: LeaseClock) => Promise<void>): Promise<void> {
     const time = new LeaseClock();
     const replaced = [
@@ -181,7 +181,7 @@ export class LeaseClock {
     return this.#timers.map(({ at }) => at);
   }
 
-  /** Fires all timers that are due in the next so many ms, one after the other. */
+  /** Fires all timers that are due in the next n ms, one after the other. */
   advance(ms: number): void {
     const end = this.now + ms;
     for (;;) {

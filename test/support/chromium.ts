@@ -12,7 +12,7 @@ const PATHS = [
   '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
 ];
 
-/** The Chromium of this machine, or `ADK_TEST_CHROMIUM`; undefined where there is none. */
+/** The Chromium of this machine, or `ADK_TEST_CHROMIUM`; undefined if there is none. */
 export function chromiumPath(): string | undefined {
   return [process.env['ADK_TEST_CHROMIUM'] ?? '', ...PATHS].find((file) => existsSync(file));
 }
@@ -37,7 +37,7 @@ export function launchChromium(): Promise<Browser> {
 }
 
 /**
- * A `describe` of jest in a Chromium; skipped by its name where there is none, which `ADK_TEST_REQUIRE=all` makes a failure.
+ * A `describe` of jest in a Chromium; skipped by its name if there is none, which `ADK_TEST_REQUIRE=all` makes a failure.
  *
  * @param tests gets the browser, which its tests and hooks may call for.
  */

@@ -83,7 +83,7 @@ describe('isStorable', () => {
 });
 
 describe('the keys of one row', () => {
-  /** All four names filled up, with so many characters of four bytes; the others have three. */
+  /** All four names filled up, with n characters of four bytes; the others have three. */
   function filled(fourBytes: number) {
     const characters = [...Array<string>(fourBytes).fill('😀'), ...Array<string>(765 - fourBytes).fill('表')];
     const take = (kind: keyof typeof LENGTHS) => characters.splice(0, LENGTHS[kind]).join('');

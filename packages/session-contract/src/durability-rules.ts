@@ -39,7 +39,7 @@ export const DURABILITY_RULES: readonly DurableRule[] = [
     },
     {
       rule: 'O9',
-      title: `a session goes on after ${how}, also with a handle of before`,
+      title: `a session continues after ${how}, also with an earlier handle`,
       level: 'durable',
       async test({ create, append, reopen }) {
         const session = await create();

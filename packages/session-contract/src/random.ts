@@ -46,7 +46,7 @@ const ALPHABETS = { ascii: [0x61, 26], bmp: [0x4e00, 0x5000], emoji: [0x1f300, 0
 
 export type Alphabet = keyof typeof ALPHABETS;
 
-/** Of so many characters, which no compression shortens: PostgreSQL compresses what it indexes. */
+/** A text of n characters that no compression shortens: PostgreSQL compresses what it indexes. */
 export function randomName(random: Random, length: number, alphabet: Alphabet): string {
   const [first, size] = ALPHABETS[alphabet];
   return String.fromCodePoint(...range(length).map(() => first + random(size)));

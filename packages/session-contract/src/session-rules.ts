@@ -56,7 +56,7 @@ export const SESSION_RULES: readonly ServiceRule[] = [
   },
   {
     rule: 'D1',
-    title: 'ten that create the same new session: one wins, nine are told it exists',
+    title: 'of ten that create the same new session one wins, nine learn that it exists',
     level: 'shared',
     async test({ app, service, another, stored }) {
       const key = { appName: app, userId: 'alice', sessionId: 's' };

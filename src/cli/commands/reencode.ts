@@ -35,6 +35,6 @@ export const reencode: Work<[ReencodeFlags]> = async ({ em, codec, terminal, sig
       `Left: ${counted(result.skipped, 'text')} that somebody has written meanwhile; the same command again takes them up.`,
     );
   if (result.more) terminal.note('This is not all: run the same command again to continue.');
-  // Asked for with --max-batches it is no failure.
+  // Asked for with --max-batches it is not a failure.
   return result.unreadable > 0 || (result.more && signal.aborted) ? 'failed' : undefined;
 };

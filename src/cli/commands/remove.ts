@@ -91,7 +91,7 @@ async function remove(
     );
   if (!result.more) return undefined;
   terminal.note('This is not all: run the same command again to continue.');
-  // Asked for with --max-batches it is no failure.
+  // Asked for with --max-batches it is not a failure.
   return signal.aborted ? 'failed' : undefined;
 }
 

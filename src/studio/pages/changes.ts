@@ -56,7 +56,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
     },
   },
   '/answer': {
-    title: 'Answer in the place of the person',
+    title: 'Answer instead of the person',
     async fields(_, visit) {
       const { id, name, args } = await askedCall(visit);
       const answer = name === REQUEST_CONFIRMATION_FUNCTION_CALL_NAME ? { confirmed: true } : { answer: '' };

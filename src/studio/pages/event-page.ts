@@ -11,7 +11,7 @@ import { page } from './layout.js';
 /** How much of an event's JSON a page shows, in characters. */
 const MOST = 40_000;
 
-/** An event as it is stored, but for what ADK alone may know. */
+/** An event as it is stored, except what only ADK may know. */
 export async function eventPage(visit: Visit): Promise<Response> {
   const { links, session } = visit;
   const { seq, json } = await storedEvent(visit);

@@ -464,7 +464,7 @@ export class Pair {
 
   /**
    * Compares a handle that has caught up with a session as it is stored: its events and the session's state are equal
-   * (B4), but for what no event that the handle missed holds: that is what it was before, or as stored, and so is a
+   * (B4), except what no missed event holds: that is what it was before, or as stored, and so is a
    * shared key. What the events wrote is as stored.
    */
   async #compareCaughtUp(handle: Handle, before: Delta, fresh: Session, appended: readonly Event[]): Promise<void> {

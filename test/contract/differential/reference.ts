@@ -160,7 +160,7 @@ export class Reference extends InMemorySessionService {
     copy.trimmed = source.trimmed;
     copy.base = structuredClone(source.base);
     copy.outside = source.outside.filter((change) => change.at <= at);
-    // What an event left that was appended again with another content.
+    // What an event left that was appended again with other content.
     const explained = replayed(copy, at);
     const left = Object.entries(state).filter(([key, value]) => !isSame(explained[key], value));
     const gone = Object.keys(explained).filter((key) => !Object.hasOwn(state, key));

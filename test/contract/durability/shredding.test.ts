@@ -78,7 +78,7 @@ async function restored(database: TestDatabase, file: string): Promise<MikroORM>
 }
 
 test.each(availableDatabases())(
-  'M3 a dump of before shows nothing of a person whose data key is erased, on %s',
+  'M3 an earlier dump shows nothing of a person whose data key is erased, on %s',
   async (name) => {
     const folder = await mkdtemp(path.join(tmpdir(), 'dump-'));
     const [source, target] = [await createDatabase(name), await createDatabase(name)];

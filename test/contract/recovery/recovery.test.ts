@@ -177,7 +177,7 @@ describe('a run that was killed in a tool', () => {
     expect(refusals.at(-1)).toBeUndefined();
   });
 
-  /** Runs a turn until so many events with calls have come, and goes away as a process does. */
+  /** Runs a turn until n events with calls have come, and ends as a process does. */
   async function killed(agent: BaseAgent, callEvents: number, message: string): Promise<void> {
     const death = new Error('killed');
     let seen = 0;

@@ -10,7 +10,7 @@ const inTransaction = (...statements: string[]) => ['begin', ...statements, 'com
 function inShort(text: string): string {
   const [start = ''] = /^(begin not atomic|\w+)/i.exec(text.trim()) ?? [];
   if (!/^(select|insert|update|delete)$/i.test(start)) return start.toLowerCase();
-  // The table of a query in a query counts where there is no other.
+  // The table of a query in a query counts if there is no other.
   const table = tableIn(text.replace(/\(select [^()]*\)/gi, '')) ?? tableIn(text) ?? '';
   return `${start.toLowerCase()} ${table}`;
 }

@@ -19,7 +19,7 @@ const eventOf = (id: string, stateDelta: Record<string, unknown> = {}): Event =>
 /** The end of a message, since the checks of settings have the word, too. */
 const COMMIT = /commit\0?$/;
 
-// Jest refuses a describe.each of nothing, where there is no server.
+// Jest refuses a describe.each of nothing, if there is no server.
 (available.length > 0 ? describe : describe.skip)('under fire', () => {
   describe.each(available.length > 0 ? available : SERVERS)('%s', (name) => {
     const { server, statements } = DATABASES[name];
@@ -394,7 +394,7 @@ const COMMIT = /commit\0?$/;
 
     describe('O1 the error of a call of several transactions says what is stored', () => {
       const DAY = 24 * 3_600_000;
-      /** Each session in a transaction of its own; the state of the user, of which there is none, in none. */
+      /** Each session in its own transaction; the user has no state, so there is none for it. */
       const each = { batchSize: 3, pauseMs: 0 };
       const calls: Record<
         string,

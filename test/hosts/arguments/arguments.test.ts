@@ -262,7 +262,7 @@ test('what is no object is refused', async () => {
   await refusal(() => service.getSession(undefined as never));
 });
 
-test('a signal in the place of the options is refused, not passed over', async () => {
+test('a signal instead of the options is refused, not passed over', async () => {
   const { signal } = new AbortController();
   expect((await refusal(() => new EventLog(orm.em).watch(0, {}, signal as never))).message).toContain(
     'known are signal.',
@@ -483,7 +483,7 @@ describe('a name or an id that is missing', () => {
   });
 });
 
-describe('what stands in the place of the EntityManager or the ORM', () => {
+describe('a value that is not an EntityManager or an ORM', () => {
   test.each([MikroOrmSessionService, EventLog, SessionLeases, SessionMaintenance])('%p says orm.em', (Class) => {
     expect(() => new Class(orm as never)).toThrow(InvalidArgumentError);
     expect(() => new Class(orm as never)).toThrow('orm.em');

@@ -50,7 +50,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
   return statements.length;
 }
 
-// Jest refuses a describe.each of nothing, where there is no server.
+// Jest refuses a describe.each of nothing, if there is no server.
 (available.length > 0 ? describe : describe.skip)('connections', () => {
   describe.each(available.length > 0 ? available : SERVERS)('of %s', (name) => {
     const { server: harness } = DATABASES[name];

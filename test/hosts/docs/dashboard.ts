@@ -74,7 +74,7 @@ function drawPanel({ title, gridPos, fieldConfig, targets }: Panel, scrapes: rea
     const { legend, at: entry, row } = legends[i]!;
     const middle = bottom + 30 + row * 16;
     const stroke = `stroke="${COLOR[COLORS[i % COLORS.length]!]}" stroke-width="1.5"${i < COLORS.length ? '' : ' stroke-dasharray="4 2"'}`;
-    // With a gap where there is no value, as when nothing was called.
+    // With a gap if there is no value, as when nothing was called.
     const path = values
       .map(({ at, value }, j) => `${values[j - 1]?.at === at - 1 ? 'L' : 'M'}${px(x(at))} ${px(y(value))}`)
       .join('');
@@ -96,7 +96,7 @@ function drawPanel({ title, gridPos, fieldConfig, targets }: Panel, scrapes: rea
   ].join('\n');
 }
 
-/** Side by side, and below where there is no more room. */
+/** Side by side, and below if there is no more room. */
 function legendsOf(legends: readonly string[], width: number) {
   let [next, row] = [14, 0];
   return legends.map((legend) => {

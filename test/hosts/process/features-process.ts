@@ -32,7 +32,7 @@ async function watchOne(orm: MikroORM, options?: EventLogOptions): Promise<void>
 
 const FEATURES = {
   watch: (orm: MikroORM) => watchOne(orm),
-  /** Nobody goes on with its loop, and nobody ends it. */
+  /** Nobody continues its loop, and nobody ends it. */
   abandoned: async (orm: MikroORM) => {
     await new EventLog(orm.em).watch(0)[Symbol.asyncIterator]().next();
   },

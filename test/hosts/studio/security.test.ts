@@ -315,7 +315,7 @@ describe('a change', () => {
     expect(await isThere()).toBe(true);
   });
 
-  test('is refused where it is not allowed', async () => {
+  test('is refused if it is not allowed', async () => {
     const site = await served.studio();
     expect((await site.get(path)).status).toBe(403);
     expect(

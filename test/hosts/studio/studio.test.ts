@@ -454,7 +454,7 @@ describe.each(availableDatabases())('on %s', (name) => {
           return sql.all(text, values);
         },
       };
-      // So many sessions, or as many as have so many events.
+      // A number of sessions, or those with a number of events.
       for (const atOnce of [
         { sessions: 4, events: 1_000 },
         { sessions: 1_000, events: 3 },
@@ -491,7 +491,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect(linksOf(later, '/repair')).toContain(query('/repair', { app: 'damage 1', user: 'u0', session: 'd4' }));
   });
 
-  test('lists what waits for a person, and of two who answer a call, the second is told', async () => {
+  test('lists what waits for a person, and tells the second of two who answer a call', async () => {
     const { service } = served;
     const app = 'waiting';
     expect(shown(await site.get(query('/waiting', { app })))).toContain('Nothing waits');

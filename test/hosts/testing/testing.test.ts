@@ -165,7 +165,7 @@ describe('sessionMatchers', () => {
     expect(session).not.toHaveEvents([{ text: 'ab' }, { text: 'ab' }]);
   });
 
-  test('they say what differs, and refuse what is no session', async () => {
+  test('they say what differs, and refuse what is not a session', async () => {
     const session = await store.service.createSession({ ...key, state: { a: 1 } });
     expect(() => expect(session).toHaveState({ a: 2 })).toThrow(/other state:.*- +"a": 2,.*\+ +"a": 1,/s);
     expect(() => expect(session).not.toHaveState({ a: 1 })).toThrow('should not have the state that it has');

@@ -78,7 +78,7 @@ async function fill({ em }: MikroORM): Promise<void> {
         await service.appendEvent({ session, event });
         if (n === 2) await service.updateState({ ...key, set: { outside: odd }, remove: ['k1'] });
       }
-      // Another content for an event, which leaves a value that no event holds.
+      // Other content for an event, which leaves a value that no event holds.
       await service.appendEvent({ session, event: createEvent({ id: 'e2', timestamp: 1.5e12 }) });
       await service.describeSession(key, { title: odd, labels: { team: odd } });
       await service.forkSession(key, { at: 3, as: 'fork' });

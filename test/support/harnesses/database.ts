@@ -126,7 +126,7 @@ interface Schema {
   describe(query: Query): Promise<unknown[]>;
   /** Whether a foreign key needs its table when it is made, not only when a row is written. */
   checksForeignKeys: boolean;
-  /** Drops a schema, with what is in it; undefined where there are none. */
+  /** Drops a schema, with what is in it; undefined if there are none. */
   dropSchema?(name: string): string;
   /** Whether MikroORM's generator reads schemas beside that of the connection. */
   readsOtherSchemas: boolean;

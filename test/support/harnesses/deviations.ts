@@ -44,7 +44,7 @@ export const inMemoryDeviations: Deviations = {
   'C4 a filter by time takes every event that matches, in append order':
     'gives what follows the last event that is too old',
   'D1 an id that exists is refused, and the session stays as it is': 'replaces the session that exists',
-  'D1 ten that create the same new session: one wins, nine are told it exists': 'all win, and the last one stays',
+  'D1 of ten that create the same new session one wins, nine learn that it exists': 'all win, and the last one stays',
   'D2 ten that race for a new session all get the one': 'they get ten, and the last one stays',
   'D3 appending to a session that was never created fails': 'logs a warning, and loses the event',
   'D3 appending to a deleted session fails, and brings nothing back': 'logs a warning, and loses the event',
@@ -56,7 +56,7 @@ export const inMemoryDeviations: Deviations = {
   ...Object.fromEntries(
     ['its service was closed', 'its process was killed'].flatMap((how) => [
       [`O9 what was acknowledged is there after ${how}`, 'is gone with its process'],
-      [`O9 a session goes on after ${how}, also with a handle of before`, 'is gone with its process'],
+      [`O9 a session continues after ${how}, also with an earlier handle`, 'is gone with its process'],
     ]),
   ),
 };
@@ -109,7 +109,7 @@ export const databaseRaces: Deviations = {
   'A10 events of several instances that append at once are all there, each in its order': 'in any order',
   'B2 concurrent appends of other sessions lose no app: or user: key': 'loses most of the keys',
   'B2 concurrent creations lose no app: or user: key, nor do appends beside them': 'loses most of the keys',
-  'D1 ten that create the same new session: one wins, nine are told it exists': "nine fail with the driver's error",
+  'D1 of ten that create the same new session one wins, nine learn that it exists': "nine fail with the driver's error",
   'D1 concurrent first sessions of a new app and user are all created': "all but one fail with the driver's error",
   'D2 ten that race for a new session all get the one': "all but one fail with the driver's error",
   'D8 state and events that are read together belong together, whoever appends':
