@@ -1,7 +1,7 @@
+import { sessionHead } from '../database/stores/session-store.js';
 import { currentLease, nextToken, releaseLease, renewLease, takeLease } from '../database/stores/leases.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
-import type { Stores } from '../database/stores/stores.js';
 import { Database } from '../database/calls/database.js';
 import { aBoolean, aDuration, aWait, object, rule, type Known } from '../model/arguments.js';
 import { LeaseHeldError, LeaseLostError, SessionNotFoundError } from '../model/errors.js';
@@ -70,7 +70,6 @@ export class SessionLeases {
   readonly #options: MikroOrmSessionServiceOptions;
   readonly #ttlMs: number;
   readonly #database: Database;
-  readonly #stores: Stores;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
@@ -83,7 +82,6 @@ export class SessionLeases {
     this.#options = ofService;
     this.#ttlMs = ttlMs;
     this.#database = new Database(em, ofService);
-    this.#stores = this.#database.stores;
   }
 
   /**
@@ -170,7 +168,7 @@ export class SessionLeases {
   }
 
   async #checkExists(key: SessionKey): Promise<void> {
-    const head = await this.#database.run((sql) => this.#stores.sessions.head(sql, key));
+    const head = await this.#database.run((sql) => sessionHead(sql, key));
     if (!head) throw new SessionNotFoundError(key.sessionId);
   }
 

@@ -1,6 +1,6 @@
 import { loggedEventOf, type LoggedEvent } from '../database/stores/log-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { SessionHead } from '../database/stores/session-store.js';
+import { sessionHead, type SessionHead } from '../database/stores/session-store.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Undecoded } from '../model/stored-texts.js';
@@ -90,7 +90,7 @@ export class SessionLogReader {
   }
 
   async #readBatch(sql: Sql, { incarnation, lastSeq }: SessionHead, after: number): Promise<Undecoded<Batch>> {
-    const { log, sessions } = this.#call.stores;
+    const { log } = this.#call.stores;
     const { afterTimestamp } = this.#filter;
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
     const stored = await log.sessionEvents(sql, this.#session, range);
@@ -99,7 +99,7 @@ export class SessionLogReader {
     // A missing event has no time, so a filter by time passes over it.
     const gaps = afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [];
     // They are missing, or were deleted or trimmed since the head was read.
-    const head = gaps.length > 0 ? await sessions.head(sql, this.#session) : undefined;
+    const head = gaps.length > 0 ? await sessionHead(sql, this.#session) : undefined;
     const missing = head?.incarnation === incarnation ? notBefore(gaps, head.firstSeq) : [];
     return (texts) => ({ events: stored.map((event) => loggedEventOf(texts, event)), upTo, gaps: missing });
   }

@@ -1,3 +1,4 @@
+import { forgetChangesOfUser, recordChange } from '../database/stores/change-store.js';
 import { ArtifactStore } from '../artifacts/artifact-store.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';
@@ -67,14 +68,13 @@ class Erasure {
 
   /** Erases the user's entries of the log. What the user wrote to the app's state is emitted as the app's from now on. */
   async eraseChanges(appName: string): Promise<void> {
-    const { write, batches, stores } = this.#run;
-    const store = stores.changes;
+    const { write, batches } = this.#run;
     for (let erased = 0; !batches.isDryRun && (await batches.mayBegin());) {
       const isFirst = erased === 0;
       const forgotten = await write(async (sql) => {
-        const count = await store.forgetUser(sql, appName, this.#userId, batches.size);
+        const count = await forgetChangesOfUser(sql, appName, this.#userId, batches.size);
         if (count > 0 && isFirst)
-          await store.record(sql, {
+          await recordChange(sql, {
             session: { appName, userId: '', sessionId: '', origin: '' },
             kind: 'state',
             seq: 0,

@@ -1,4 +1,6 @@
+import { insertSession } from '../database/stores/session-store.js';
 import { randomUUID } from 'node:crypto';
+import { recordDeletion } from '../database/stores/change-store.js';
 import { DatabaseError } from '../model/errors.js';
 import { FAILURES } from '../model/failures.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -42,11 +44,11 @@ async function remove({ write, batches, stores }: DeletionRun, sessions: readonl
       const lock = { incarnation: origin, origin, firstSeq: 1, lastSeq: 0, lastUpdateTime: 0 };
       // The row is there for this transaction alone. It is the lock that whoever creates the session waits for: otherwise
       // the deletion could come after the creation in the log.
-      for (const session of sessions) await stores.sessions.create(sql, session, lock);
+      for (const session of sessions) await insertSession(sql, session, lock);
       const left = await stores.leftovers.forget(sql, sessions, batches.size);
       for (const session of sessions) {
         await stores.leftovers.unlock(sql, session, lock.incarnation);
-        if (!left.includes(session)) await stores.changes.recordDeletion(sql, session);
+        if (!left.includes(session)) await recordDeletion(sql, session);
       }
       return left;
     });

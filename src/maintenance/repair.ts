@@ -2,10 +2,21 @@ import { currentLease } from '../database/stores/leases.js';
 import { createEvent } from '@google/adk';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { Database } from '../database/calls/database.js';
-import { pastChangeOf } from '../database/stores/change-store.js';
+import {
+  emptyData,
+  forgetChangesAfter,
+  pastChangeOf,
+  recordChange,
+  recordChanges,
+  recordTrim,
+  recordedChanges,
+  setChangeData,
+  stateChanges,
+  trimChanges,
+} from '../database/stores/change-store.js';
 import { stateThen } from '../database/stores/past.js';
 import type { RawEvent, RawValue } from '../database/stores/repair-store.js';
-import type { SessionHead } from '../database/stores/session-store.js';
+import { lockSession, type SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { ofState, type KnownSession, type Undecodable } from '../model/codec.js';
 import { CodecError, LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
@@ -114,8 +125,8 @@ export class Repair {
    */
   async apply(found: FoundDamage): Promise<RepairedSession> {
     const sql = this.#sql;
-    const { sessions, repair, changes } = this.#stores;
-    const head = await sessions.lock(sql, this.#key);
+    const { repair } = this.#stores;
+    const head = await lockSession(sql, this.#key);
     if (!head) throw new SessionNotFoundError(this.#key.sessionId);
     const lease = this.#options.includeLeased ? undefined : await currentLease(sql, this.#key, { underLock: true });
     if (lease?.isHeld) throw new LeaseHeldError(this.#key.sessionId, lease.holder, lease.expiresAt);
@@ -128,7 +139,11 @@ export class Repair {
       this.#values.set(prefixed(scope, key), value);
       if (this.#options.dryRun) continue;
       await repair.deleteValue(sql, this.#key, scope, key);
-      await changes.recordState(sql, { session, seq: head.lastSeq }, byScope([]), [prefixed(scope, key)]);
+      const removed = [prefixed(scope, key)];
+      await recordChanges(
+        sql,
+        sql.texts.all(() => stateChanges(sql.texts, { session, seq: head.lastSeq }, byScope([]), removed)),
+      );
     }
     await this.#takeChanges(session);
     await this.#mendEvents(session, head, found);
@@ -146,14 +161,16 @@ export class Repair {
   /** Only forks and rewinds read them, so that nothing else has found out. */
   async #takeChanges(session: KnownSession): Promise<void> {
     const sql = this.#sql;
-    const { changes, repair } = this.#stores;
-    for (const { id, kind, seq, ...change } of await changes.history(sql, this.#key)) {
+    const { repair } = this.#stores;
+    for (const { id, kind, seq, ...change } of sql.texts.decoded(await recordedChanges(sql, this.#key))) {
       if (pastChangeOf({ id, kind, seq, ...change })) continue;
       refuseUnknown(change.undecodable);
       this.#changes.push({ kind, seq, content: await repair.rawChange(sql, this.#key, id) });
       const after = kind === 'state' ? seq : 0;
       this.#note([{ from: after, to: after }], 'change');
-      if (!this.#options.dryRun) await changes.empty(sql, session, { id, kind, seq });
+      if (this.#options.dryRun) continue;
+      const data = sql.texts.all(() => emptyData(sql.texts, session, { kind, seq }));
+      await setChangeData(sql, this.#key, id, data);
     }
   }
 
@@ -163,7 +180,7 @@ export class Repair {
    */
   async #mendEvents(session: KnownSession, head: SessionHead, found: FoundDamage): Promise<void> {
     const sql = this.#sql;
-    const { repair, events, changes, openCalls } = this.#stores;
+    const { repair, events, openCalls } = this.#stores;
     const rows = await repair.eventTimes(sql, this.#key);
     const unreadable = await this.#stillUnreadable(found);
     const lastSeq = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
@@ -192,7 +209,7 @@ export class Repair {
       this.#events.set(seq, raw);
       if (seq < newFirst || this.#options.dryRun) continue;
       await events.replace(sql, session, seq, emptyEvent(raw.timestamp, raw.eventId));
-      await changes.record(sql, { session, kind: 'rewritten', seq: lastSeq, eventSeq: seq });
+      await recordChange(sql, { session, kind: 'rewritten', seq: lastSeq, eventSeq: seq });
     }
     if (this.#options.dryRun) return;
     for (const gap of gaps.filter(({ from, to }) => from > newFirst && to <= newLast)) {
@@ -203,8 +220,11 @@ export class Repair {
     }
     if (newFirst !== head.firstSeq || newLast !== head.lastSeq)
       await repair.setBooks(sql, this.#key, newFirst, newLast);
-    if (newLast < head.lastSeq) await changes.forgetAfter(sql, session, newLast);
-    if (trimmed) await changes.recordTrim(sql, session, { firstSeq: newFirst, lastSeq: newLast, state: before });
+    if (newLast < head.lastSeq) await forgetChangesAfter(sql, this.#key, newLast);
+    if (trimmed) {
+      const recorded = sql.texts.all(() => trimChanges(sql.texts, { session, seq: newLast }, before));
+      await recordTrim(sql, this.#key, newFirst, recorded);
+    }
     // No event has what the lost events left in the state any more.
     if (this.#damage.size > 0) await this.#recordState(session, newLast);
     if (this.#damage.size > 0) await openCalls.recount(sql, this.#key);
@@ -212,11 +232,15 @@ export class Repair {
 
   /** Records all state that can be read. */
   async #recordState(session: KnownSession, seq: number): Promise<void> {
-    const { state, changes } = this.#stores;
+    const { state } = this.#stores;
     const stored = await state.ofOwners(this.#sql, [session]);
     const readable = this.#sql.texts.decoded(stored).filter(({ json }) => decode(json));
     const entries = readable.map(({ scope, key, json }) => ({ key: prefixed(scope, key), json, eventId: null }));
-    await changes.recordState(this.#sql, { session, seq }, byScope(entries));
+    const { texts } = this.#sql;
+    await recordChanges(
+      this.#sql,
+      texts.all(() => stateChanges(texts, { session, seq }, byScope(entries))),
+    );
   }
 
   /** Under the lock, which appends need that would replace an event. */

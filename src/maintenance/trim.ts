@@ -1,5 +1,6 @@
 import { stateThen } from '../database/stores/past.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
+import { recordTrim, trimChanges } from '../database/stores/change-store.js';
 import { databaseTime } from '../database/stores/clock.js';
 import { keptSession, type KeptSession } from '../database/stores/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
@@ -95,7 +96,7 @@ class FirstEvents implements Deletion {
     // Another session has another time of creation. One that was imported again has its first events again.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
 
-    const { deletion, changes, openCalls } = this.#run.stores;
+    const { deletion, openCalls } = this.#run.stores;
     const { size } = this.#run.batches;
     const { key, origin, lastSeq } = locked;
     // A session that was rewound has fewer events than it had.
@@ -107,7 +108,8 @@ class FirstEvents implements Deletion {
     const gone = numbers.filter((seq) => seq < firstSeq);
     // What cannot be read of these events adds nothing to it: the damage goes with them.
     const { state } = await stateThen(sql, this.#run.stores, locked, firstSeq - 1);
-    await changes.recordTrim(sql, { ...key, origin }, { firstSeq, lastSeq, state });
+    const recorded = sql.texts.all(() => trimChanges(sql.texts, { session: { ...key, origin }, seq: lastSeq }, state));
+    await recordTrim(sql, key, firstSeq, recorded);
     await deletion.trim(sql, key, firstSeq, gone);
     await openCalls.forgetBefore(sql, key, firstSeq);
     const isOver = firstSeq < before || before === most;

@@ -1,3 +1,4 @@
+import { beginDeletion, deleteSessionRow } from '../database/stores/session-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import type { KeptSession } from '../database/stores/walk.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
@@ -25,7 +26,7 @@ export class WholeSessions implements Deletion {
   async delete(sql: Sql, { session }: Task): Promise<Done> {
     const { locked, skipped } = await this.#lock(sql, session);
     if (!locked) return { ...NOTHING_DONE, skipped };
-    await this.#run.stores.sessions.delete(sql, locked.key, locked.incarnation);
+    await deleteSessionRow(sql, locked.key, locked.incarnation);
     return { sessions: 1, events: locked.lastSeq - locked.firstSeq + 1, skipped };
   }
 
@@ -44,18 +45,18 @@ export class WholeSessions implements Deletion {
     if (!locked) return { ...NOTHING_DONE, skipped, isOver: true };
     if (locked.status === 'ending') return this.#deleteSome(sql, locked);
     // This comes before the first event goes: nobody may see the session without it, also when this call is interrupted.
-    await this.#run.stores.sessions.beginDeletion(sql, locked);
+    await beginDeletion(sql, locked);
     return { ...NOTHING_DONE, isOver: false };
   }
 
   /** Deletes the first events of a session whose deletion has begun, and the session with its last ones. */
   async #deleteSome(sql: Sql, { key, incarnation, lastSeq }: KeptSession): Promise<PartDone> {
-    const { deletion, sessions } = this.#run.stores;
+    const { deletion } = this.#run.stores;
     const { size } = this.#run.batches;
     const numbers = await deletion.numbersBefore(sql, key, lastSeq + 1, size);
     const last = numbers.at(-1);
     const isOver = last === undefined || numbers.length < size;
-    if (isOver) await sessions.delete(sql, key, incarnation);
+    if (isOver) await deleteSessionRow(sql, key, incarnation);
     else await deletion.trim(sql, key, last + 1, numbers);
     return { sessions: isOver ? 1 : 0, events: numbers.length, skipped: 0, isOver };
   }

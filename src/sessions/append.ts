@@ -1,3 +1,4 @@
+import { sessionHead } from '../database/stores/session-store.js';
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { confirm } from '../database/calls/confirm.js';
@@ -320,7 +321,7 @@ export class Appender {
   async #locate({ handle, key }: Target): Promise<Revision> {
     const last = handle.events.at(-1);
     return this.#database.run(async (sql) => {
-      const head = await this.#stores.sessions.head(sql, key);
+      const head = await sessionHead(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const stored = last && (await this.#stores.events.find(sql, key, last.id));
       return { incarnation: head.incarnation, origin: head.origin, seq: stored?.seq ?? 0, eventCount: UNREAD };

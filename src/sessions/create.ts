@@ -4,7 +4,8 @@ import { randomUUID } from 'node:crypto';
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { SessionHead } from '../database/stores/session-store.js';
+import { creationChanges, recordChanges } from '../database/stores/change-store.js';
+import { deleteSoftDeleted, insertSession, type SessionHead } from '../database/stores/session-store.js';
 import type { StateValue } from '../database/stores/state-store.js';
 import { SessionExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
@@ -47,10 +48,13 @@ export async function createSession(
   const create = (deletesSoftDeleted: boolean) =>
     database.transaction(
       async (sql) => {
-        if (deletesSoftDeleted) await stores.sessions.deleteSoftDeleted(sql, key);
-        await stores.sessions.create(sql, key, head);
+        if (deletesSoftDeleted) await deleteSoftDeleted(sql, key);
+        await insertSession(sql, key, head);
         await stores.state.set(sql, session, entries);
-        await stores.changes.recordCreation(sql, session, entries);
+        await recordChanges(
+          sql,
+          sql.texts.all(() => creationChanges(sql.texts, session, entries)),
+        );
         return read(sql);
       },
       { outcome },

@@ -1,3 +1,10 @@
+import {
+  deleteSessionRow,
+  lockSession,
+  restoreRow,
+  sessionHead,
+  softDeleteRow,
+} from '../database/stores/session-store.js';
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
@@ -10,25 +17,24 @@ const DELETE = 'deleteSession';
 export async function deleteSession(calls: SessionCalls, { appName, userId, sessionId }: SessionKey): Promise<void> {
   const key = { appName, userId, sessionId };
   checkKeys(key);
-  const { database, leases, stores } = calls;
-  const { sessions } = stores;
+  const { database, leases } = calls;
   const isSoftDeletion = calls.options.deletion === 'soft';
   await calls.write(DELETE, key, async () => {
     // It is deleted by its incarnation: when the answer is lost, somebody may create the session anew before the next try. In a
     // host's transaction there is one try, and what it reads may be older than the lock.
-    const found = database.isJoined ? undefined : await database.run((sql) => sessions.head(sql, key));
+    const found = database.isJoined ? undefined : await database.run((sql) => sessionHead(sql, key));
     if (!found && !database.isJoined) return;
     const deleteUnderLock = async (sql: Sql) => {
-      const locked = await sessions.lock(sql, key);
+      const locked = await lockSession(sql, key);
       if (!locked || (found && locked.incarnation !== found.incarnation)) return;
       await leases.check(sql, key);
-      await (isSoftDeletion ? sessions.softDelete(sql, key, locked) : sessions.delete(sql, key, locked.incarnation));
+      await (isSoftDeletion ? softDeleteRow(sql, key, locked) : deleteSessionRow(sql, key, locked.incarnation));
     };
     // A session that somebody has restored since is the same one.
     if (isSoftDeletion) return calls.once(DELETE, deleteUnderLock);
     const outcome: Outcome = {};
     const isGuarded = !found || leases.ruleFor(key) !== undefined;
-    const work = isGuarded ? deleteUnderLock : (sql: Sql) => sessions.delete(sql, key, found.incarnation);
+    const work = isGuarded ? deleteUnderLock : (sql: Sql) => deleteSessionRow(sql, key, found.incarnation);
     await database.transaction(work, { outcome });
     await confirm(database, outcome);
   });
@@ -39,7 +45,7 @@ export async function restoreSession(calls: SessionCalls, session: SessionKey): 
   const operation = 'restoreSession';
   await calls.write(operation, key, () =>
     calls.once(operation, async (sql) => {
-      if (!(await calls.stores.sessions.restore(sql, key))) throw new SessionNotFoundError(key.sessionId);
+      if (!(await restoreRow(sql, key))) throw new SessionNotFoundError(key.sessionId);
     }),
   );
 }

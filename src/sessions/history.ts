@@ -4,7 +4,23 @@ import { randomUUID } from 'node:crypto';
 import { ArtifactStore, versionsNamedBy } from '../artifacts/artifact-store.js';
 import { waitingCallsIn } from '../conversation/open-calls.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
-import type { SessionHead } from '../database/stores/session-store.js';
+import {
+  copiedChanges,
+  copyChanges,
+  encodedChange,
+  forgetChangesAfter,
+  recordChange,
+  recordChanges,
+  recordedChanges,
+  stateChanges,
+} from '../database/stores/change-store.js';
+import {
+  deleteSoftDeleted,
+  insertSession,
+  lockSessionAsRead,
+  setRewound,
+  type SessionHead,
+} from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
@@ -71,7 +87,7 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
   const incarnation = randomUUID();
   const operation = 'rewindSession';
   const work = async (sql: Sql) => {
-    const head = await calls.stores.sessions.lockAsRead(sql, key);
+    const head = await lockSessionAsRead(sql, key);
     if (!head) throw new SessionNotFoundError(key.sessionId);
     await calls.leases.check(sql, key);
     await rewind(sql, calls.stores, head, { key, point, incarnation });
@@ -105,10 +121,10 @@ async function fork(
   stores: Stores,
   { source, key, point, incarnation }: NewHistory & { source: SessionKey },
 ): Promise<void> {
-  if (!(await stores.sessions.lockAsRead(sql, source))) throw new SessionNotFoundError(source.sessionId);
+  if (!(await lockSessionAsRead(sql, source))) throw new SessionNotFoundError(source.sessionId);
   const { seq, firstSeq, events, state, changes } = await readPast(sql, stores, source, point);
   // The id may be that of a soft-deleted session (contract K3).
-  await stores.sessions.deleteSoftDeleted(sql, key);
+  await deleteSoftDeleted(sql, key);
   const head = {
     incarnation,
     origin: incarnation,
@@ -116,7 +132,7 @@ async function fork(
     lastSeq: seq,
     lastUpdateTime: Date.now(),
   };
-  await stores.sessions.create(sql, key, head);
+  await insertSession(sql, key, head);
   const session = { ...key, origin: incarnation };
   // What is encoded is bound to its session.
   if (sql.texts.codec.isNone) await stores.events.copy(sql, source, key, seq);
@@ -125,15 +141,31 @@ async function fork(
   await stores.openCalls.replace(sql, key, [], waitingCallsIn(events));
   await stores.state.set(sql, session, { session: state, user: [], app: [] });
   const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
-  await stores.changes.record(sql, { session, kind: 'created', seq: 0, data: JSON.stringify(created) });
-  await stores.changes.copyHistory(sql, source, session, seq);
+  const creation = { session, kind: 'created', seq: 0, data: JSON.stringify(created) } as const;
+  await recordChange(
+    sql,
+    sql.texts.all(() => encodedChange(sql.texts, creation)),
+  );
+  if (sql.texts.codec.isNone) await copyChanges(sql, source, key, seq);
+  else {
+    const recorded = sql.texts.decoded(await recordedChanges(sql, source));
+    await recordChanges(
+      sql,
+      sql.texts.all(() => copiedChanges(sql.texts, recorded, session, seq)),
+    );
+  }
   // What no row explains since an event was rewritten.
   const replayed = pastState(changes, events, seq);
   const json = new Map(replayed.map((entry) => [entry.key, entry.json]));
   const left = state.filter((entry) => json.get(entry.key) !== entry.json);
   for (const { key: name } of state) json.delete(name);
   if (left.length + json.size > 0)
-    await stores.changes.recordState(sql, { session, seq }, { session: left, user: [], app: [] }, [...json.keys()]);
+    await recordChanges(
+      sql,
+      sql.texts.all(() =>
+        stateChanges(sql.texts, { session, seq }, { session: left, user: [], app: [] }, [...json.keys()]),
+      ),
+    );
 }
 
 const storedOf = ({ event, json, superseded }: PastSession['events'][number]): StoredEvent => ({
@@ -156,9 +188,9 @@ async function rewind(
   await stores.state.clear(sql, key);
   await stores.state.set(sql, session, { session: state, user: [], app: [] });
   const lastUpdateTime = events.at(-1)?.event.timestamp ?? head.lastUpdateTime;
-  await stores.sessions.rewind(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
-  await stores.changes.forgetAfter(sql, key, seq);
-  await stores.changes.record(sql, { session, kind: 'rewound', seq });
+  await setRewound(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
+  await forgetChangesAfter(sql, key, seq);
+  await recordChange(sql, { session, kind: 'rewound', seq });
 }
 
 /**
@@ -182,9 +214,9 @@ async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: Histor
     point,
   );
   const isNow = seq === lastSeq;
-  const recorded = (await stores.changes.history(sql, key)).filter(
-    (change) => change.seq <= seq || isNow || change.kind === 'trimmed',
-  );
+  const recorded = sql.texts
+    .decoded(await recordedChanges(sql, key))
+    .filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
   const { value: changes, damaged: lost } = readChanges(recorded);
   const needed = { ...damaged, events: damaged.events.filter(({ from }) => from <= seq || isNow) };
   const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];

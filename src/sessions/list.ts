@@ -1,6 +1,6 @@
 import type { ListSessionsRequest, ListSessionsResponse } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { ListedSession } from '../database/stores/session-store.js';
+import { countSessions, listedSessions, type ListedSession } from '../database/stores/session-store.js';
 import { ownerKey, type StateValue } from '../database/stores/state-store.js';
 import { aWholeNumber } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
@@ -20,14 +20,14 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   aWholeNumber(skipped, 'page times limit');
   const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
   const isWhole = limit === undefined && skipped === 0;
-  const { sessions: table, state } = calls.stores;
+  const { state } = calls.stores;
 
   const { listed, states, totalItems } = await calls.readTexts('listSessions', key, async (sql: Sql) => {
-    const listed = limit === 0 ? [] : await table.list(sql, range);
+    const listed = limit === 0 ? [] : await listedSessions(sql, range);
     const states = await state.ofSessions(sql, range, listed, isWhole);
     // A page that is not full is the last one: the total follows from it without a count.
     const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
-    const totalItems = isWhole || isLast ? skipped + listed.length : await table.count(sql, range);
+    const totalItems = isWhole || isLast ? skipped + listed.length : await countSessions(sql, range);
     return (texts) => ({ listed, states: states(texts), totalItems });
   });
 

@@ -1,9 +1,10 @@
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import { recordChange } from '../database/stores/change-store.js';
 import { encodedBatch, keysIn } from '../database/stores/event-store.js';
 import type { UnderLock } from '../database/dialects/event-parts.js';
 import type { EventContent } from '../database/stores/session-reader.js';
-import type { SessionHead } from '../database/stores/session-store.js';
+import { lockSession, setLastSeq, setLastUpdateTime, type SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { WaitingCalls, effectsOf, type CallEffects } from '../conversation/open-calls.js';
 import {
@@ -62,8 +63,8 @@ export class LockedAppend {
 
   /** For a transaction. @throws SessionNotFoundError, StaleSessionError, EventConflictError and those of the lease. */
   async write(sql: Sql, events: readonly EventWrite[]): Promise<Appended> {
-    const { sessions, events: table } = this.#stores;
-    const head = await sessions.lock(sql, this.#session);
+    const { events: table } = this.#stores;
+    const head = await lockSession(sql, this.#session);
     if (!head) throw new SessionNotFoundError(this.#session.sessionId);
     // What a try of this call has stored is not refused for what came after it (contract O1).
     const stored = events.map((event) => event.stored);
@@ -107,7 +108,7 @@ export class LockedAppend {
    */
   async #countRows(sql: Sql, { lastSeq }: SessionHead, highest: number) {
     if (highest <= lastSeq) return undefined;
-    await this.#stores.sessions.setLastSeq(sql, this.#session, highest);
+    await setLastSeq(sql, this.#session, highest);
     return { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
   }
 
@@ -189,8 +190,8 @@ export class LockedAppend {
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     await this.#stores.state.set(sql, session, byScope(changed), { ownOnly: !isNewest || !event });
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
-    await this.#stores.changes.record(sql, change);
-    if (isNewest) await this.#stores.sessions.setLastUpdateTime(sql, session, stored.timestamp);
+    await recordChange(sql, change);
+    if (isNewest) await setLastUpdateTime(sql, session, stored.timestamp);
     if (calls || !event || effectsOf(event)) await this.#stores.openCalls.recount(sql, this.#session);
   }
 

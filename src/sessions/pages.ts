@@ -1,3 +1,4 @@
+import { sessionHead } from '../database/stores/session-store.js';
 import { loggedEventOf } from '../database/stores/log-store.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import type { EventPage } from '../conversation/messages.js';
@@ -46,8 +47,8 @@ export async function readEvents(
   return { events: order === 'desc' ? events.reverse() : events, firstSeq, lastSeq };
 
   async function readPage(sql: Sql) {
-    const { sessions, log } = calls.stores;
-    let head = await sessions.head(sql, key);
+    const { log } = calls.stores;
+    let head = await sessionHead(sql, key);
     for (;;) {
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const { from, upTo } = rangeIn(head, { before, after, limit });
@@ -63,7 +64,7 @@ export async function readEvents(
       };
       if (events.length === Math.max(0, upTo - from + 1)) return decoding;
       // Damage, unless the session was trimmed, rewound or deleted in between.
-      const now = await sessions.head(sql, key);
+      const now = await sessionHead(sql, key);
       if (now?.incarnation === head.incarnation && now.firstSeq === head.firstSeq) return decoding;
       head = now;
     }

@@ -1,4 +1,6 @@
+import { lockSession } from '../database/stores/session-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { recordChanges, stateChanges } from '../database/stores/change-store.js';
 import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
 import { encode } from '../model/event-codec.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
@@ -33,7 +35,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
     let seq = 0;
     let origin = '';
     if (isOfSession) {
-      const head = await stores.sessions.lock(sql, key);
+      const head = await lockSession(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       await leases.check(sql, key);
       seq = head.lastSeq;
@@ -43,7 +45,10 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
     await stores.state.remove(sql, key, removed);
     if (isEmpty) return;
     const session = { ...owner, origin };
-    await stores.changes.recordState(sql, { session, seq }, entries, remove);
+    await recordChanges(
+      sql,
+      sql.texts.all(() => stateChanges(sql.texts, { session, seq }, entries, remove)),
+    );
   };
   const change = () => calls.once(operation, work);
   if (isOfSession) await calls.write(operation, key, change);

@@ -1,7 +1,7 @@
 import { eventHeads, nextAppWithState, nextUserWithState, transferredSession } from './transferred-sessions.js';
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
-import { pastChangeOf, type RecordedChange } from '../database/stores/change-store.js';
+import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/stores/change-store.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { loggedEventsOf, type LoggedEvent } from '../database/stores/log-store.js';
 import { walkedSessions, type KeptSession } from '../database/stores/walk.js';
@@ -136,7 +136,7 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
   const session = await transferredSession(sql, key);
   if (!session || session.status === 'ending') return undefined;
   const state = await stores.state.written(sql, key, 'session');
-  const history = await stores.changes.history(sql, key);
+  const history = sql.texts.decoded(await recordedChanges(sql, key));
   const { incarnation, origin, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
   const record: SessionRecord = {
     type: 'session',

@@ -1,7 +1,15 @@
+import { deleteSoftDeleted, insertSession } from '../database/stores/session-store.js';
 import { describeTransferred, eventHeads, lockTransferred, transferredSession } from './transferred-sessions.js';
 import { randomUUID } from 'node:crypto';
 import { WaitingCalls } from '../conversation/open-calls.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
+import {
+  creationChanges,
+  encodedChange,
+  recordChange,
+  recordChanges,
+  stateChanges,
+} from '../database/stores/change-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isEncoded, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
@@ -121,7 +129,7 @@ export class Import {
       if (fresh.length === 0) return;
       const known = { ...owner, origin: '' };
       await this.#stores.state.set(sql, known, byScope(fresh));
-      await this.#stores.changes.record(sql, { session: known, kind: 'state', seq: 0 });
+      await recordChange(sql, { session: known, kind: 'state', seq: 0 });
     });
   }
 
@@ -154,8 +162,8 @@ export class Import {
   }
 
   async #apply(sql: Sql, key: KnownSession, session: ImportedSession, plan: WritePlan): Promise<void> {
-    const { sessions, events, openCalls } = this.#stores;
-    if (plan.start === 'replace') await sessions.deleteSoftDeleted(sql, key);
+    const { events, openCalls } = this.#stores;
+    if (plan.start === 'replace') await deleteSoftDeleted(sql, key);
     if (plan.start !== 'keep') await this.#create(sql, key, session);
     await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, plan.events);
     if (plan.end.kind === 'leave') return;
@@ -171,10 +179,9 @@ export class Import {
   async #create(sql: Sql, key: KnownSession, { session, state }: ImportedSession): Promise<void> {
     const { firstSeq, lastUpdateTime, created, encodedCreated } = session;
     const head = { incarnation: randomUUID(), origin: key.origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
-    await this.#stores.sessions.create(sql, key, head);
-    const { changes } = this.#stores;
+    await insertSession(sql, key, head);
     if (encodedCreated !== undefined)
-      return changes.record(sql, { session: key, kind: 'created', seq: 0, data: encodedCreated });
+      return recordChange(sql, { session: key, kind: 'created', seq: 0, data: encodedCreated });
     const given = Object.entries(created ?? {}).map(([key, value]) => ({
       key,
       json: JSON.stringify(value),
@@ -182,7 +189,11 @@ export class Import {
     }));
     // Another store's session; what an event has written comes with it. A text as it is stored is no value.
     const unwritten = state.filter(({ json, eventId }) => eventId === null && !isEncoded(json));
-    await changes.recordCreation(sql, key, byScope(created ? given : unwritten));
+    const entries = byScope(created ? given : unwritten);
+    await recordChanges(
+      sql,
+      sql.texts.all(() => creationChanges(sql.texts, key, entries)),
+    );
   }
 
   async #setState(
@@ -191,7 +202,7 @@ export class Import {
     { session, state: entries }: ImportedSession,
     { isNew, isFirst }: { isNew: boolean; isFirst: boolean },
   ): Promise<void> {
-    const { state, changes } = this.#stores;
+    const { state } = this.#stores;
     const stored = isNew ? [] : await this.#stored(sql, key, 'session', entries);
     // The records explain this state. A change in the log would be taken for one that was made here.
     if (isFirst && stored.length === 0) return state.set(sql, key, byScope(entries));
@@ -201,9 +212,12 @@ export class Import {
     await state.clear(sql, key);
     await state.set(sql, key, byScope(entries));
     const plain = entries.filter(({ json }) => !isEncoded(json));
-    await changes.recordState(sql, { session: key, seq: session.lastSeq }, byScope(plain), removed);
+    await recordChanges(
+      sql,
+      sql.texts.all(() => stateChanges(sql.texts, { session: key, seq: session.lastSeq }, byScope(plain), removed)),
+    );
     if (plain.length < entries.length)
-      await changes.record(sql, { session: key, kind: 'imported', seq: session.lastSeq });
+      await recordChange(sql, { session: key, kind: 'imported', seq: session.lastSeq });
   }
 
   /** @returns the state that is here; of values that `entries` has encoded as it is stored, to be compared with these. */
@@ -224,15 +238,17 @@ export class Import {
     { session }: ImportedSession,
     { isFirst, wasDeleted, row: { lastSeq: seq, deletedAt } }: Extract<WritePlan['end'], { kind: 'complete' }>,
   ): Promise<void> {
-    const { changes } = this.#stores;
     for (const change of isFirst ? (session.changes ?? []) : []) {
       const { kind, seq, set = {}, removed, encoded } = change;
       const data = encoded ?? JSON.stringify(kind === 'state' ? { set, removed } : set);
-      await changes.record(sql, { session: key, kind, seq, data });
+      await recordChange(
+        sql,
+        sql.texts.all(() => encodedChange(sql.texts, { session: key, kind, seq, data })),
+      );
     }
     const isDeleted = deletedAt !== undefined;
     // Of a session in which an event was rewritten no entry explains some of the state.
-    if (isFirst || (wasDeleted && !isDeleted)) await changes.record(sql, { session: key, kind: 'imported', seq });
-    if (isDeleted && !wasDeleted) await changes.record(sql, { session: key, kind: 'soft-deleted', seq });
+    if (isFirst || (wasDeleted && !isDeleted)) await recordChange(sql, { session: key, kind: 'imported', seq });
+    if (isDeleted && !wasDeleted) await recordChange(sql, { session: key, kind: 'soft-deleted', seq });
   }
 }

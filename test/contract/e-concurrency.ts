@@ -5,10 +5,8 @@ import type { Session } from '@google/adk';
 import { DeadlockException, LockMode } from '@mikro-orm/core';
 import { AdkSession } from '../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
-import type { Sql } from '../../src/database/dialects/dialect.js';
-import { Stores } from '../../src/database/stores/stores.js';
+import { insertSession, lockSession, restoreRow } from '../../src/database/stores/session-store.js';
 import { Database } from '../../src/database/calls/database.js';
-import type { SessionKey } from '../../src/model/keys.js';
 import { CONCURRENCY_RULES } from '../../packages/session-contract/src/concurrency-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { createDatabase } from '../support/servers.js';
@@ -76,13 +74,7 @@ concurrencySuite.own('E1', 'an append that fails takes no number', async ({ app,
 });
 
 /** What locks a session by its key: writes one by one and outside of events, maintenance, and an import. */
-const locksOf = ({ sessions }: Stores) =>
-  [
-    (sql: Sql, key: SessionKey) => sessions.lock(sql, key),
-    (sql: Sql, key: SessionKey) => sessions.restore(sql, key),
-    lockKeptSession,
-    lockTransferred,
-  ] as const;
+const LOCKS = [lockSession, restoreRow, lockKeptSession, lockTransferred];
 
 concurrencySuite.own(
   'E1',
@@ -90,16 +82,15 @@ concurrencySuite.own(
   async ({ scratch }) => {
     const { orm, connect } = await scratch();
     const [ours, theirs] = [orm, await connect()].map(({ em }) => new Database(em));
-    const stores = Stores.of(orm.em, ours!.dialect);
     const found: boolean[] = [];
-    for (const [i, lock] of locksOf(stores).entries()) {
+    for (const [i, lock] of LOCKS.entries()) {
       const key = { appName: 'app', userId: 'alice', sessionId: `s${i}` };
       const head = { incarnation: randomUUID(), origin: '', firstSeq: 1, lastSeq: 0, lastUpdateTime: 1 };
       let isCreated = false;
       /** Between the first statement and the next one somebody else creates the session. */
       const thenCreate = async <T>(first: Promise<T>): Promise<T> => {
         const result = await first;
-        if (!isCreated) await theirs!.transaction((sql) => stores.sessions.create(sql, key, head));
+        if (!isCreated) await theirs!.transaction((sql) => insertSession(sql, key, head));
         isCreated = true;
         return result;
       };
@@ -136,9 +127,8 @@ concurrencySuite.own(
     const other = (await connect()).em.fork();
     await service.getSession({ appName: 'app', userId: 'alice', sessionId: 's' });
     const database = new Database(orm.em);
-    const stores = Stores.of(orm.em, database.dialect);
     await query('pragma busy_timeout = 0', [], other);
-    for (const [i, lock] of locksOf(stores).entries()) {
+    for (const [i, lock] of LOCKS.entries()) {
       const key = { appName: 'app', userId: 'alice', sessionId: `s${i}` };
       await database.transaction(async (sql) => {
         expect(await lock(sql, key)).toBeUndefined();

@@ -1,11 +1,11 @@
 import { randomInt } from 'node:crypto';
 import { decode } from '../../model/event-codec.js';
-import { Undecodable, ofChange, type KnownSession } from '../../model/codec.js';
+import { Undecodable, ofChange, type KnownSession, type TextCodec } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { PastChange } from '../../model/past-state.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import { SCOPES, byScope, prefixed, stateJson, type StateEntries, type StateEntry } from '../../model/state.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Sql } from '../dialects/dialect.js';
 import { numberOf, optionalTextOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
@@ -15,7 +15,6 @@ import {
   sessionKeyOf,
   sessionValues,
   type SessionKeyRow,
-  type Tables,
 } from '../sql/tables.js';
 import { isRecord } from '../../model/objects.js';
 
@@ -43,7 +42,7 @@ interface NewChange {
   seq: number;
   /** The number of the event that is rewritten. */
   eventSeq?: number;
-  /** JSON; by default null. Of `created` and `state`, null has a reader take the state from the tables. */
+  /** JSON, or as it is stored; by default null. Of `created` and `state`, null has a reader take the state from the tables. */
   data?: string | null;
 }
 
@@ -58,148 +57,203 @@ export interface ChangeKeyRow extends SessionKeyRow {
   change_id: number | string;
 }
 
-/** Records changes for the event log (contract J1). Appends record none: the rows of the events are their entries. */
-export class ChangeStore {
-  readonly #dialect: Dialect;
-  readonly #text: ReturnType<typeof texts>;
+// Appends record no change: the rows of the events are their entries in the event log (contract J1).
 
-  constructor(dialect: Dialect, tables: Tables) {
-    this.#dialect = dialect;
-    this.#text = texts(dialect, tables);
+/** Records a change with its data as it is stored. */
+export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
+  const { session, kind, seq, eventSeq = null, data = null } = change;
+  if (data !== null) await sql.dialect.limits?.refuseTooLarge(sql, data);
+  const { changes, sessions } = sql.tables;
+  const key = sessionValues(session);
+  const insert = (id: string) => `insert into ${changes}
+    (${SESSION_COLUMNS}, change_id, kind, seq, event_seq, time, data) values (?, ?, ?, ${id}, ?, ?, ?, ${sql.dialect.sql.now}, ?)`;
+  const id = uncountedId(change);
+  if (id !== undefined) {
+    await sql.run(insert('?'), [...key, id, kind, seq, eventSeq, data]);
+    return;
   }
+  // By the row that the caller has locked. On InnoDB to look for the last one would lock what comes after it.
+  if (kind !== 'created')
+    await sql.run(`update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE}`, key);
+  const counted = insert(`(select last_change from ${sessions} where ${SESSION_WHERE})`);
+  await sql.run(counted, [...key, ...key, kind, seq, eventSeq, data]);
+}
 
-  async record(sql: Sql, change: NewChange): Promise<void> {
-    const { session, kind, seq, eventSeq = null } = change;
-    const data = encodedData(sql, change);
-    if (data !== null) await this.#dialect.limits?.refuseTooLarge(sql, data);
-    const values = [kind, seq, eventSeq, data];
-    const key = sessionValues(session);
-    const id = uncountedId(change);
-    if (id !== undefined) {
-      await sql.run(this.#text.insert, [...key, id, ...values]);
-      return;
-    }
-    if (kind !== 'created') await sql.run(this.#text.count, key);
-    await sql.run(this.#text.insertCounted, [...key, ...key, ...values]);
-  }
+/** Records changes in their order. */
+export async function recordChanges(sql: Sql, changes: readonly NewChange[]): Promise<void> {
+  for (const change of changes) await recordChange(sql, change);
+}
 
-  /** Records a session that was created, and the state that it was given. */
-  async recordCreation(sql: Sql, session: KnownSession, entries: StateEntries): Promise<void> {
-    for (const [i, piece] of piecesOf(sql, entries).entries()) {
-      if (i === 0) await this.record(sql, { session, kind: 'created', seq: 0, data: stateJson(piece.set) });
-      else await this.record(sql, { session, kind: 'state', seq: 0, data: changeText(piece) });
-    }
-  }
+/** @returns the changes of a session that is created with this state. Within `texts.all`. */
+export function creationChanges(texts: StoredTexts, session: KnownSession, entries: StateEntries): NewChange[] {
+  return piecesOf(texts.codec, entries).map((piece, i) =>
+    i === 0
+      ? encodedChange(texts, { session, kind: 'created', seq: 0, data: stateJson(piece.set) })
+      : encodedChange(texts, { session, kind: 'state', seq: 0, data: changeText(piece) }),
+  );
+}
 
-  /**
-   * Records state that was set or removed outside of events.
-   *
-   * @param removed keys with their prefixes.
-   */
-  async recordState(
-    sql: Sql,
-    change: Pick<NewChange, 'session' | 'seq'>,
-    entries: StateEntries,
-    removed: readonly string[] = [],
-  ): Promise<void> {
-    for (const piece of piecesOf(sql, entries, removed))
-      await this.record(sql, { ...change, kind: 'state', data: changeText(piece) });
-  }
+/**
+ * Within `texts.all`.
+ *
+ * @param removed keys with their prefixes.
+ * @returns the changes of state that is set or removed outside of events.
+ */
+export function stateChanges(
+  texts: StoredTexts,
+  change: Pick<NewChange, 'session' | 'seq'>,
+  entries: StateEntries,
+  removed: readonly string[] = [],
+): NewChange[] {
+  return piecesOf(texts.codec, entries, removed).map((piece) =>
+    encodedChange(texts, { ...change, kind: 'state', data: changeText(piece) }),
+  );
+}
 
-  /** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
-  async recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
-    await sql.run(this.#text.deleteOfSession, sessionValues(session));
-    await this.record(sql, { session: { ...session, origin: '' }, kind: 'deleted', seq: 0 });
-  }
+/** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
+export async function recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
+  await sql.run(`${deleteOfSession(sql)} and kind <> 'deleted'`, sessionValues(session));
+  await recordChange(sql, { session: { ...session, origin: '' }, kind: 'deleted', seq: 0 });
+}
 
-  /**
-   * Records that the events before a number are gone. What was recorded before that goes as well.
-   *
-   * @param state the session's own state after the last of these events; its past begins with it (contract K4).
-   */
-  async recordTrim(
-    sql: Sql,
-    session: KnownSession,
-    { firstSeq, lastSeq, state }: { firstSeq: number; lastSeq: number; state: readonly StateEntry[] },
-  ): Promise<void> {
-    const key = sessionValues(session);
-    await sql.run(this.#text.deleteTrimmed, [...key, firstSeq, firstSeq]);
-    const nothing = encodedData(sql, { session, kind: 'created', seq: 0, data: '{}' });
-    await sql.run(this.#text.updateCreated, [nothing, ...key]);
-    for (const { set } of piecesOf(sql, byScope(state)))
-      await this.record(sql, { session, kind: 'trimmed', seq: lastSeq, data: stateJson(set) });
-  }
+/** What records a trim. */
+interface TrimChanges {
+  /** In place of what the session was given when it was created. */
+  created: string | null;
+  /** The session's own state after the last event that is gone; its past begins with it (contract K4). */
+  trimmed: NewChange[];
+}
 
-  /**
-   * @returns what was recorded of a session's state, in the order in which it was made; encoded only where `sql` reads it as stored,
-   *   and without data where it cannot be decoded.
-   */
-  async history(sql: Sql, session: SessionKey): Promise<RecordedChange[]> {
-    const rows = await sql.all<HistoryRow>(this.#text.selectHistory, sessionValues(session));
-    return sql.texts.all(() =>
-      rows.map(({ kind, data, ...row }) => {
-        const seq = numberOf(row.seq);
-        const known = { ...session, origin: row.origin ?? '' };
-        const text = optionalTextOf(data);
-        const json = text === null ? null : sql.texts.decode(text, () => ofChange(known, { kind, seq }));
-        const change = { id: numberOf(row.change_id), kind, seq };
-        return json instanceof Undecodable ? { ...change, data: null, undecodable: json } : { ...change, data: json };
-      }),
-    );
-  }
+/** Within `texts.all`. */
+export function trimChanges(
+  texts: StoredTexts,
+  { session, seq }: Pick<NewChange, 'session' | 'seq'>,
+  state: readonly StateEntry[],
+): TrimChanges {
+  const { data = null } = encodedChange(texts, { session, kind: 'created', seq: 0, data: '{}' });
+  const trimmed = piecesOf(texts.codec, byScope(state)).map(({ set }) =>
+    encodedChange(texts, { session, kind: 'trimmed', seq, data: stateJson(set) }),
+  );
+  return { created: data, trimmed };
+}
 
-  /** Records for a new session, behind its creation, what a past up to a number needs. */
-  async copyHistory(sql: Sql, from: SessionKey, to: KnownSession, upTo: number): Promise<void> {
-    if (sql.texts.codec.isNone) {
-      await sql.run(this.#text.copyHistory, [
-        ...[...sessionValues(to), ...sessionValues(to)],
-        ...[...sessionValues(from), upTo],
-      ]);
-      await sql.run(this.#text.countCopied, [...sessionValues(to), ...sessionValues(to)]);
-      return;
-    }
-    const changes = await this.history(sql, from);
-    const base = changes.filter(({ kind }) => kind === 'trimmed').map((change) => ({ ...change, seq: 0 }));
-    const later = changes.filter(({ kind, seq }) => kind === 'state' && seq <= upTo);
-    for (const change of [...base, ...later]) await this.record(sql, { ...change, session: to });
-  }
+/** Records that the events before a number are gone. What was recorded before that goes as well. */
+export async function recordTrim(
+  sql: Sql,
+  session: SessionKey,
+  firstSeq: number,
+  { created, trimmed }: TrimChanges,
+): Promise<void> {
+  const key = sessionValues(session);
+  const isBefore = `(seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`;
+  await sql.run(`${deleteOfSession(sql)} and ${isBefore}`, [...key, firstSeq, firstSeq]);
+  const update = sql.dialect.sql.updateThrough(sql.tables.changes, 'primary');
+  await sql.run(`${update} set data = ? where ${SESSION_WHERE} and kind = 'created'`, [created, ...key]);
+  await recordChanges(sql, trimmed);
+}
 
-  /** Takes out what was recorded of a session's state; the entry stays in the log. */
-  async empty(sql: Sql, session: KnownSession, { id, kind, seq }: Omit<RecordedChange, 'data'>): Promise<void> {
-    const data = kind === 'state' ? changeText({ set: [], removed: [] }) : '{}';
-    await sql.run(this.#text.updateData, [
-      encodedData(sql, { session, kind, seq, data }),
-      ...sessionValues(session),
-      id,
-    ]);
-  }
+/** @returns what was recorded of a session's state, in the order in which it was made. */
+export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Undecoded<RecordedChange[]>> {
+  const { changes, select } = sql.tables;
+  const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
+  const rows = await sql.all<HistoryRow>(
+    `select change_id, kind, seq, ${select.data} as data, ${originOf(sql.tables, 'c')} as origin from ${changes} as c
+      where ${SESSION_WHERE} and kind in (${kinds}) order by change_id`,
+    sessionValues(session),
+  );
+  return (texts) =>
+    rows.map(({ kind, data, ...row }) => {
+      const seq = numberOf(row.seq);
+      const known = { ...session, origin: row.origin ?? '' };
+      const text = optionalTextOf(data);
+      const json = text === null ? null : texts.decode(text, () => ofChange(known, { kind, seq }));
+      const change = { id: numberOf(row.change_id), kind, seq };
+      return json instanceof Undecodable ? { ...change, data: null, undecodable: json } : { ...change, data: json };
+    });
+}
 
-  /** Deletes what was recorded behind an event, and of later events: their numbers are used again. */
-  async forgetAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-    await sql.run(this.#text.deleteAfter, [...sessionValues(session), seq, seq]);
-  }
+/** Copies what a past up to a number needs behind the creation of a new session, where nothing is encoded. */
+export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
+  const { changes, sessions } = sql.tables;
+  const key = sessionValues(to);
+  // A trim's baseline comes before all events, whatever its number was.
+  await sql.run(
+    `insert into ${changes} (${SESSION_COLUMNS}, change_id, kind, seq, time, data)
+      select ?, ?, ?, (select last_change from ${sessions} where ${SESSION_WHERE}) + row_number() over (order by seq, change_id),
+        kind, seq, ${sql.dialect.sql.now}, data
+        from (select kind, case when kind = 'trimmed' then 0 else seq end as seq, change_id, data from ${changes}
+          where ${SESSION_WHERE} and kind in ('state', 'trimmed')) as c where seq <= ?`,
+    [...key, ...key, ...sessionValues(from), upTo],
+  );
+  await sql.run(
+    `update ${sessions} set last_change = (select max(change_id) from ${changes} where ${SESSION_WHERE})
+      where ${SESSION_WHERE}`,
+    [...key, ...key],
+  );
+}
 
-  /**
-   * Deletes what was recorded of a user in an app, except of sessions that still exist; so many rows at most.
-   *
-   * @returns how many there were.
-   */
-  async forgetUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
-    const rows = await sql.all<ChangeKeyRow>(this.#text.selectOfUser, [appName, userId, limit]);
-    await this.delete(sql, rows);
-    return rows.length;
-  }
+/** @returns the same for a session whose texts are bound to it. Within `texts.all`. */
+export function copiedChanges(
+  texts: StoredTexts,
+  changes: readonly RecordedChange[],
+  session: KnownSession,
+  upTo: number,
+): NewChange[] {
+  const base = changes.filter(({ kind }) => kind === 'trimmed').map((change) => ({ ...change, seq: 0 }));
+  const later = changes.filter(({ kind, seq }) => kind === 'state' && seq <= upTo);
+  return [...base, ...later].map(({ kind, seq, data }) => encodedChange(texts, { session, kind, seq, data }));
+}
 
-  /** Deletes rows by the primary key: a range would lock what is between its rows, where others write. */
-  async delete(sql: Sql, rows: readonly ChangeKeyRow[]): Promise<void> {
-    for (let start = 0; start < rows.length; start += DELETED_AT_ONCE) {
-      const some = rows.slice(start, start + DELETED_AT_ONCE);
-      const where = some.map(() => `(${SESSION_WHERE} and change_id = ?)`).join(' or ');
-      const values = some.flatMap((row) => [...sessionValues(sessionKeyOf(row)), numberOf(row.change_id)]);
-      await sql.run(`${this.#text.deleteById} ${where}`, values);
-    }
+/** Within `texts.all`. @returns data for a change that has nothing in it. */
+export function emptyData(
+  texts: StoredTexts,
+  session: KnownSession,
+  { kind, seq }: Pick<RecordedChange, 'kind' | 'seq'>,
+): string | null {
+  const data = kind === 'state' ? changeText({ set: [], removed: [] }) : '{}';
+  return encodedChange(texts, { session, kind, seq, data }).data ?? null;
+}
+
+/** Gives a recorded change other data; the entry stays in the log. */
+export async function setChangeData(sql: Sql, session: SessionKey, id: number, data: string | null): Promise<void> {
+  const text = `update ${sql.tables.changes} set data = ? where ${SESSION_WHERE} and change_id = ?`;
+  await sql.run(text, [data, ...sessionValues(session), id]);
+}
+
+/** Deletes what was recorded behind an event, and of later events: their numbers are used again. */
+export async function forgetChangesAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
+  const text = `${deleteOfSession(sql)} and (kind = 'state' and seq > ? or event_seq > ?)`;
+  await sql.run(text, [...sessionValues(session), seq, seq]);
+}
+
+/**
+ * Deletes what was recorded of a user in an app, except of sessions that still exist; so many rows at most.
+ *
+ * @returns how many there were.
+ */
+export async function forgetChangesOfUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
+  const { changes, sessions } = sql.tables;
+  const rows = await sql.all<ChangeKeyRow>(
+    `select ${SESSION_COLUMNS}, change_id from ${changes} as c where app_name = ? and user_id = ? and not exists
+      (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?`,
+    [appName, userId, limit],
+  );
+  await deleteChanges(sql, rows);
+  return rows.length;
+}
+
+/** Deletes rows by the primary key: a range would lock what is between its rows, where others write. */
+export async function deleteChanges(sql: Sql, rows: readonly ChangeKeyRow[]): Promise<void> {
+  for (let start = 0; start < rows.length; start += DELETED_AT_ONCE) {
+    const some = rows.slice(start, start + DELETED_AT_ONCE);
+    const where = some.map(() => `(${SESSION_WHERE} and change_id = ?)`).join(' or ');
+    const values = some.flatMap((row) => [...sessionValues(sessionKeyOf(row)), numberOf(row.change_id)]);
+    await sql.run(`${sql.dialect.sql.deleteThrough(sql.tables.changes, 'primary')} where ${where}`, values);
   }
 }
+
+const deleteOfSession = ({ dialect, tables }: Sql) =>
+  `${dialect.sql.deleteThrough(tables.changes, 'primary')} where ${SESSION_WHERE}`;
 
 /** @returns the id of a change that no session's row counts; undefined for the others. */
 function uncountedId({ session, kind }: Pick<NewChange, 'session' | 'kind'>): number | undefined {
@@ -221,8 +275,8 @@ interface Piece {
 }
 
 /** @returns what a codec and a packet of the server take at a time; one piece at least. */
-function piecesOf({ texts }: Sql, entries: StateEntries, removed: readonly string[] = []): Piece[] {
-  const most = Math.min(MOST_RECORDED, texts.codec.isNone ? Infinity : texts.codec.maxBytes);
+function piecesOf(codec: TextCodec, entries: StateEntries, removed: readonly string[] = []): Piece[] {
+  const most = Math.min(MOST_RECORDED, codec.isNone ? Infinity : codec.maxBytes);
   let piece: Piece = { set: [], removed: [] };
   const pieces = [piece];
   let length = 0;
@@ -243,9 +297,11 @@ function piecesOf({ texts }: Sql, entries: StateEntries, removed: readonly strin
 
 const changeText = ({ set, removed }: Piece) => `{"set":${stateJson(set)},"removed":${JSON.stringify(removed)}}`;
 
-function encodedData({ texts }: Sql, { session, kind, seq, eventSeq, data = null }: NewChange): string | null {
-  if (data === null || !WITH_CONTENT.has(kind)) return data;
-  return texts.all(() => texts.encode(data, () => ofChange(session, { kind, seq, eventSeq })));
+/** Within `texts.all`. @returns the change with its data as they are to be stored. */
+export function encodedChange(texts: StoredTexts, change: NewChange): NewChange {
+  const { session, kind, data = null } = change;
+  if (data === null || !WITH_CONTENT.has(kind)) return change;
+  return { ...change, data: texts.encode(data, () => ofChange(session, change)) };
 }
 
 /** Within `texts.all`. @returns the JSON; null where there is none, or it cannot be decoded. */
@@ -284,37 +340,4 @@ interface HistoryRow {
   seq: number;
   data: string | null;
   origin: string | null;
-}
-
-function texts({ sql }: Dialect, tables: Tables) {
-  const { changes, sessions, select } = tables;
-  const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
-  const insert = (id: string) => `insert into ${changes}
-    (${SESSION_COLUMNS}, change_id, kind, seq, event_seq, time, data) values (?, ?, ?, ${id}, ?, ?, ?, ${sql.now}, ?)`;
-  const deleteOfSession = `${sql.deleteThrough(changes, 'primary')} where ${SESSION_WHERE}`;
-  return {
-    selectHistory: `select change_id, kind, seq, ${select.data} as data, ${originOf(tables, 'c')} as origin from ${changes} as c
-      where ${SESSION_WHERE} and kind in (${kinds}) order by change_id`,
-    // A trim's baseline comes before all events, whatever its number was.
-    copyHistory: `insert into ${changes} (${SESSION_COLUMNS}, change_id, kind, seq, time, data)
-      select ?, ?, ?, (select last_change from ${sessions} where ${SESSION_WHERE}) + row_number() over (order by seq, change_id),
-        kind, seq, ${sql.now}, data
-        from (select kind, case when kind = 'trimmed' then 0 else seq end as seq, change_id, data from ${changes}
-          where ${SESSION_WHERE} and kind in ('state', 'trimmed')) as c where seq <= ?`,
-    countCopied: `update ${sessions} set last_change = (select max(change_id) from ${changes} where ${SESSION_WHERE})
-      where ${SESSION_WHERE}`,
-    // By the row that the caller has locked. On InnoDB to look for the last one would lock what comes after it.
-    count: `update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE}`,
-    insert: insert('?'),
-    insertCounted: insert(`(select last_change from ${sessions} where ${SESSION_WHERE})`),
-    deleteOfSession: `${deleteOfSession} and kind <> 'deleted'`,
-    deleteTrimmed: `${deleteOfSession}
-      and (seq < ? and kind not in ('created', 'deleted') or kind = 'trimmed' or event_seq < ?)`,
-    updateData: `update ${changes} set data = ? where ${SESSION_WHERE} and change_id = ?`,
-    updateCreated: `${sql.updateThrough(changes, 'primary')} set data = ? where ${SESSION_WHERE} and kind = 'created'`,
-    deleteAfter: `${deleteOfSession} and (kind = 'state' and seq > ? or event_seq > ?)`,
-    selectOfUser: `select ${SESSION_COLUMNS}, change_id from ${changes} as c where app_name = ? and user_id = ? and not exists
-      (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?`,
-    deleteById: `${sql.deleteThrough(changes, 'primary')} where`,
-  };
 }

@@ -10,7 +10,7 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
-import type { ChangeKeyRow, ChangeStore } from './change-store.js';
+import { deleteChanges, type ChangeKeyRow } from './change-store.js';
 
 /** Some sessions of a walk. */
 interface LeftoverPage {
@@ -25,11 +25,9 @@ interface LeftoverPage {
  * table has no foreign key to sessions, since a deletion is recorded when the session is gone.
  */
 export class LeftoverStore {
-  readonly #changes: ChangeStore;
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(tables: Tables, changes: ChangeStore) {
-    this.#changes = changes;
+  constructor(tables: Tables) {
     this.#text = texts(tables);
   }
 
@@ -78,7 +76,7 @@ export class LeftoverStore {
       ...sessions.flatMap(sessionValues),
       limit + 1,
     ]);
-    await this.#changes.delete(sql, rows.slice(0, limit));
+    await deleteChanges(sql, rows.slice(0, limit));
     if (rows.length <= limit) return [];
     const full = await sql.all<SessionKeyRow>(
       `${this.#text.selectKeys} and (${where})`,

@@ -3,7 +3,7 @@ import type { SessionKey } from '../../model/keys.js';
 import { pastState, type PastEvent } from '../../model/past-state.js';
 import type { StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
-import { pastChangeOf } from './change-store.js';
+import { pastChangeOf, recordedChanges } from './change-store.js';
 import { loggedEventsOf } from './log-store.js';
 import type { SessionHead } from './session-store.js';
 import type { Stores } from './stores.js';
@@ -44,7 +44,7 @@ export async function stateThen(sql: Sql, stores: Stores, session: PastSession, 
       if (event) events.push({ seq, event, superseded: superseded.get(seq) });
     }
   }
-  const recorded = await stores.changes.history(sql, key);
+  const recorded = sql.texts.decoded(await recordedChanges(sql, key));
   const changes = recorded.flatMap((change) => pastChangeOf(change) ?? []);
   const isWhole = events.length === seq - firstSeq + 1 && changes.length === recorded.length;
   return { state: pastState(changes, events, seq), isWhole };

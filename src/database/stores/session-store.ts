@@ -1,16 +1,9 @@
 import { StaleSessionError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
-import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  sessionKeyOf,
-  sessionValues,
-  type SessionKeyRow,
-  type Tables,
-} from '../sql/tables.js';
+import type { Sql } from '../dialects/dialect.js';
+import { SESSION_COLUMNS, SESSION_WHERE, sessionKeyOf, sessionValues, type SessionKeyRow } from '../sql/tables.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import type { ChangeStore } from './change-store.js';
+import { recordChange, recordDeletion } from './change-store.js';
 import {
   STORED_SESSION_COLUMNS,
   storedSessionOf,
@@ -46,21 +39,17 @@ interface SessionPage {
   offset: number;
 }
 
-/** The statements of sessions' rows. */
-export class SessionStore {
-  readonly #changes: ChangeStore;
-  readonly #dialect: Dialect;
-  readonly #text: ReturnType<typeof texts>;
+/** Of sessions that are not soft-deleted. The alias is not the column's name, or `order by` would sort by the text. */
+const HEAD = 'incarnation, origin, first_seq, last_seq, last_update_time as updated';
+const IS_THERE = `${SESSION_WHERE} and status = 'active'`;
 
-  constructor(dialect: Dialect, tables: Tables, changes: ChangeStore) {
-    this.#changes = changes;
-    this.#dialect = dialect;
-    this.#text = texts(dialect, tables);
-  }
-
-  /** Fails with the database's unique violation when the session exists. The caller records the creation. */
-  async create(sql: Sql, session: SessionKey, head: SessionHead): Promise<void> {
-    await sql.run(this.#text.insert, [
+/** Fails with the database's unique violation when the session exists. The caller records the creation. */
+export async function insertSession(sql: Sql, session: SessionKey, head: SessionHead): Promise<void> {
+  await sql.run(
+    `insert into ${sql.tables.sessions}
+      (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq, create_time, last_update_time)
+      values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    [
       ...sessionValues(session),
       head.incarnation,
       head.origin,
@@ -70,148 +59,195 @@ export class SessionStore {
       head.lastSeq,
       head.lastUpdateTime,
       head.lastUpdateTime,
-    ]);
-  }
+    ],
+  );
+}
 
-  async head(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
-    const [row] = await sql.all<HeadRow>(this.#text.selectHead, sessionValues(session));
-    return row && headOf(row);
-  }
+export async function sessionHead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+  const text = `select ${HEAD} from ${sql.tables.sessions} where ${IS_THERE}`;
+  const [row] = await sql.all<HeadRow>(text, sessionValues(session));
+  return row && headOf(row);
+}
 
-  /** @returns the rows of those sessions that exist. */
-  async heads(sql: Sql, sessions: readonly SessionKey[]): Promise<{ key: SessionKey; head: SessionHead }[]> {
-    const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
-    const rows = await sql.all<HeadRow & SessionKeyRow>(
-      `${this.#text.selectHeads} ${where})`,
-      sessions.flatMap(sessionValues),
-    );
-    return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
-  }
+/** @returns the rows of those sessions that exist. */
+export async function sessionHeads(
+  sql: Sql,
+  sessions: readonly SessionKey[],
+): Promise<{ key: SessionKey; head: SessionHead }[]> {
+  const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
+  const rows = await sql.all<HeadRow & SessionKeyRow>(
+    `select ${SESSION_COLUMNS}, ${HEAD} from ${sql.tables.sessions} where status = 'active' and (${where})`,
+    sessions.flatMap(sessionValues),
+  );
+  return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
+}
 
-  /** Takes the session's lock without a number. @returns undefined when the session is missing. */
-  async lock(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
-    const row = await this.#dialect.operations.lockSession<HeadRow>(sql, {
-      ...this.#text.lock,
-      values: sessionValues(session),
-    });
-    return row && headOf(row);
-  }
+/** Takes the session's lock without a number. @returns undefined when the session is missing. */
+export async function lockSession(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+  const row = await sql.dialect.operations.lockSession<HeadRow>(sql, {
+    ...{ table: sql.tables.sessions, columns: HEAD, where: IS_THERE },
+    values: sessionValues(session),
+  });
+  return row && headOf(row);
+}
 
-  /**
-   * Takes the lock as `lock` does, for a caller that writes from what it then reads. On InnoDB a host's transaction may read
-   * rows as they were before the lock; on the others it cannot lock what has changed since.
-   *
-   * @throws StaleSessionError when the session has changed since the transaction began to read.
-   */
-  async lockAsRead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
-    const head = await this.lock(sql, session);
-    if (!head || !sql.isJoined || this.#dialect.sql.underLock === '') return head;
-    const newest = async (end: string) => {
-      const [row] = await sql.all<{ last_change: unknown }>(this.#text.lastChange + end, sessionValues(session));
-      return String(row?.last_change);
-    };
-    const read = await this.head(sql, session);
-    const isSame = read?.incarnation === head.incarnation && read.lastSeq === head.lastSeq;
-    if (
-      !isSame ||
-      read.firstSeq !== head.firstSeq ||
-      (await newest('')) !== (await newest(this.#dialect.sql.underLock))
-    )
-      throw new StaleSessionError(session.sessionId);
-    return head;
-  }
+/**
+ * Takes the lock as `lockSession` does, for a caller that writes from what it then reads. On InnoDB a host's transaction may read
+ * rows as they were before the lock; on the others it cannot lock what has changed since.
+ *
+ * @throws StaleSessionError when the session has changed since the transaction began to read.
+ */
+export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+  const head = await lockSession(sql, session);
+  const { underLock } = sql.dialect.sql;
+  if (!head || !sql.isJoined || underLock === '') return head;
+  const read = await sessionHead(sql, session);
+  const isSame = read?.incarnation === head.incarnation && read.lastSeq === head.lastSeq;
+  if (
+    !isSame ||
+    read.firstSeq !== head.firstSeq ||
+    (await lastChange(sql, session)) !== (await lastChange(sql, session, underLock))
+  )
+    throw new StaleSessionError(session.sessionId);
+  return head;
+}
 
-  /** Takes a session back to an event. It becomes another one for the handles that were read before (contract E2). */
-  async rewind(sql: Sql, session: SessionKey, to: Omit<SessionHead, 'firstSeq' | 'origin'>): Promise<void> {
-    await sql.run(this.#text.rewind, [to.lastSeq, to.incarnation, to.lastUpdateTime, ...sessionValues(session)]);
-  }
+/** @returns what is another one after whatever changes the session and is no append. */
+async function lastChange(sql: Sql, session: SessionKey, end = ''): Promise<string> {
+  const text = `select last_change from ${sql.tables.sessions} where ${SESSION_WHERE}${end}`;
+  const [row] = await sql.all<{ last_change: unknown }>(text, sessionValues(session));
+  return String(row?.last_change);
+}
 
-  /** Sets `last_seq`. The caller holds the session's lock. */
-  async setLastSeq(sql: Sql, session: SessionKey, lastSeq: number): Promise<void> {
-    await sql.run(this.#text.updateLastSeq, [lastSeq, ...sessionValues(session)]);
-  }
+/** Takes a session back to an event. It becomes another one for the handles that were read before (contract E2). */
+export async function setRewound(
+  sql: Sql,
+  session: SessionKey,
+  to: Omit<SessionHead, 'firstSeq' | 'origin'>,
+): Promise<void> {
+  await sql.run(
+    `update ${sql.tables.sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,
+    [to.lastSeq, to.incarnation, to.lastUpdateTime, ...sessionValues(session)],
+  );
+}
 
-  async setLastUpdateTime(sql: Sql, session: SessionKey, time: number): Promise<void> {
-    await sql.run(this.#text.updateTime, [time, ...sessionValues(session)]);
-  }
+/** Sets `last_seq`. The caller holds the session's lock. */
+export async function setLastSeq(sql: Sql, session: SessionKey, lastSeq: number): Promise<void> {
+  const text = `update ${sql.tables.sessions} set last_seq = ? where ${SESSION_WHERE}`;
+  await sql.run(text, [lastSeq, ...sessionValues(session)]);
+}
 
-  /** The foreign keys' cascade deletes events, their parts and session state; artifacts have none to the session. */
-  async delete(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
-    await this.#deleteBy(sql, this.#text.delete, session, incarnation);
-  }
+export async function setLastUpdateTime(sql: Sql, session: SessionKey, time: number): Promise<void> {
+  const text = `update ${sql.tables.sessions} set last_update_time = ? where ${SESSION_WHERE}`;
+  await sql.run(text, [time, ...sessionValues(session)]);
+}
 
-  async #deleteBy(sql: Sql, text: string, session: SessionKey, ...incarnation: string[]): Promise<void> {
-    const { affectedRows } = await sql.run(text, [...sessionValues(session), ...incarnation]);
-    if (affectedRows === 0) return;
-    await sql.run(this.#text.deleteArtifacts, sessionValues(session));
-    await this.#changes.recordDeletion(sql, session);
-  }
+/** The foreign keys' cascade deletes events, their parts and session state; artifacts have none to the session. */
+export async function deleteSessionRow(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
+  await deleteWhere(sql, session, 'incarnation = ?', incarnation);
+}
 
-  /**
-   * Soft-deletes a session, and ends its lease.
-   * append compares it anyway, so that appends need not check whether their session is deleted (contract K3).
-   */
-  async softDelete(sql: Sql, session: SessionKey, { incarnation, origin, lastSeq }: SoftDeletedSession): Promise<void> {
-    const { affectedRows } = await sql.run(this.#text.softDelete, [...sessionValues(session), incarnation]);
-    if (affectedRows > 0)
-      await this.#changes.record(sql, {
-        session: { ...session, origin },
-        kind: 'soft-deleted',
-        seq: lastSeq,
-      });
-  }
+/** Deletes the rows of a soft-deleted session. */
+export async function deleteSoftDeleted(sql: Sql, session: SessionKey): Promise<void> {
+  await deleteWhere(sql, session, `status <> 'active'`);
+}
 
-  /**
-   * Begins a deletion that takes several transactions, for the caller that holds the session's lock: the session is
-   * soft-deleted, and cannot be restored.
-   */
-  async beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
-    const { key, origin, lastSeq: seq } = session;
-    await sql.run(this.#text.beginDeletion, sessionValues(key));
-    await this.#changes.record(sql, { session: { ...key, origin }, kind: 'ending', seq });
-  }
+async function deleteWhere(sql: Sql, session: SessionKey, condition: string, ...values: string[]): Promise<void> {
+  const { sessions, artifacts } = sql.tables;
+  const key = sessionValues(session);
+  const text = `delete from ${sessions} where ${SESSION_WHERE} and ${condition}`;
+  const { affectedRows } = await sql.run(text, [...key, ...values]);
+  if (affectedRows === 0) return;
+  await sql.run(`${sql.dialect.sql.deleteThrough(artifacts, 'primary')} where ${SESSION_WHERE}`, key);
+  await recordDeletion(sql, session);
+}
 
-  /**
-   * Undoes a soft deletion, where there is one.
-   *
-   * @returns undefined when there is no session, or its deletion has begun.
-   */
-  async restore(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
-    const row = await this.#dialect.operations.lockSession<StoredSessionRow>(sql, {
-      ...this.#text.lockStored,
-      values: sessionValues(session),
-    });
-    const stored = row && storedSessionOf(row);
-    if (!stored || stored.status === 'ending') return undefined;
-    if (stored.status === 'deleted') {
-      await sql.run(this.#text.restore, sessionValues(session));
-      const { origin, lastSeq: seq } = stored;
-      await this.#changes.record(sql, { session: { ...session, origin }, kind: 'restored', seq });
-    }
-    return stored;
-  }
+/**
+ * Soft-deletes a session, and ends its lease. An append compares the status anyway, with the incarnation, so that it need not
+ * check whether its session is deleted (contract K3).
+ */
+export async function softDeleteRow(
+  sql: Sql,
+  session: SessionKey,
+  { incarnation, origin, lastSeq: seq }: SoftDeletedSession,
+): Promise<void> {
+  const { affectedRows } = await sql.run(
+    `update ${sql.tables.sessions} set deleted_at = ${sql.dialect.sql.now}, status = 'deleted', lease_holder = null, lease_expires = null
+      where ${IS_THERE} and incarnation = ?`,
+    [...sessionValues(session), incarnation],
+  );
+  if (affectedRows > 0) await recordChange(sql, { session: { ...session, origin }, kind: 'soft-deleted', seq });
+}
 
-  /** Deletes the rows of a soft-deleted session. */
-  async deleteSoftDeleted(sql: Sql, session: SessionKey): Promise<void> {
-    await this.#deleteBy(sql, this.#text.deleteSoftDeleted, session);
-  }
+/**
+ * Begins a deletion that takes several transactions, for the caller that holds the session's lock: the session is
+ * soft-deleted, and cannot be restored.
+ */
+export async function beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
+  const { key, origin, lastSeq: seq } = session;
+  await sql.run(
+    // The time of the last update has each `prune` find it first, and finish what was begun.
+    `update ${sql.tables.sessions} set deleted_at = coalesce(deleted_at, ${sql.dialect.sql.now}), status = 'ending',
+      last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
+    sessionValues(key),
+  );
+  await recordChange(sql, { session: { ...key, origin }, kind: 'ending', seq });
+}
 
-  async count(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
-    const text = this.#text.count[userId === undefined ? 'ofApp' : 'ofUser'];
-    const owner = userId === undefined ? [appName] : [appName, userId];
-    const [row] = await sql.all<{ total: number | string | bigint }>(text, owner);
-    return numberOf(row?.total);
+/**
+ * Undoes a soft deletion, where there is one.
+ *
+ * @returns undefined when there is no session, or its deletion has begun.
+ */
+export async function restoreRow(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
+  const values = sessionValues(session);
+  const { sessions } = sql.tables;
+  const row = await sql.dialect.operations.lockSession<StoredSessionRow>(sql, {
+    ...{ table: sessions, columns: STORED_SESSION_COLUMNS, where: SESSION_WHERE, values },
+  });
+  const stored = row && storedSessionOf(row);
+  if (!stored || stored.status === 'ending') return undefined;
+  if (stored.status === 'deleted') {
+    await sql.run(`update ${sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`, values);
+    const { origin, lastSeq: seq } = stored;
+    await recordChange(sql, { session: { ...session, origin }, kind: 'restored', seq });
   }
+  return stored;
+}
 
-  async list(sql: Sql, { appName, userId, descending, limit, offset }: SessionPage): Promise<ListedSession[]> {
-    const owner = userId === undefined ? [appName] : [appName, userId];
-    const text = this.#text.list[userId === undefined ? 'ofApp' : 'ofUser'][descending ? 'newestFirst' : 'oldestFirst'];
-    // MySQL and SQLite take an offset only with a limit. This one is larger than any table.
-    const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
-    const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
-    const rows = await sql.all<ListRow>(text, [...values, most, offset]);
-    return rows.map((row) => ({ ...headOf(row), userId: textOf(row.user_id), id: textOf(row.session_id) }));
-  }
+export async function countSessions(sql: Sql, { appName, userId }: SessionPage): Promise<number> {
+  const { where, owner } = ofOwner(appName, userId);
+  const text = `select count(*) as total from ${sql.tables.sessions} where ${where}`;
+  const [row] = await sql.all<{ total: number | string | bigint }>(text, owner);
+  return numberOf(row?.total);
+}
+
+export async function listedSessions(
+  sql: Sql,
+  { appName, userId, descending, limit, offset }: SessionPage,
+): Promise<ListedSession[]> {
+  const { where, owner } = ofOwner(appName, userId);
+  const from = `from ${sql.tables.sessions} where ${where}`;
+  // Equal times go by id upwards in both directions, as in ADK, which no index has: MySQL and MariaDB would sort all
+  // sessions for a page of the newest. The time of the page's last one leaves them, and any other, few to sort.
+  const last = `select last_update_time ${from} order by last_update_time desc limit 1 offset ?`;
+  const [rows, order] = descending
+    ? [` and last_update_time >= coalesce((${last}), -1e308)`, 'last_update_time desc']
+    : ['', 'last_update_time'];
+  // MySQL and SQLite take an offset only with a limit. This one is larger than any table.
+  const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
+  const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
+  const found = await sql.all<ListRow>(
+    `select user_id, session_id, ${HEAD} ${from}${rows} order by ${order}, session_id, user_id limit ? offset ?`,
+    [...values, most, offset],
+  );
+  return found.map((row) => ({ ...headOf(row), userId: textOf(row.user_id), id: textOf(row.session_id) }));
+}
+
+function ofOwner(appName: string, userId: string | undefined) {
+  return userId === undefined
+    ? { where: `app_name = ? and status = 'active'`, owner: [appName] }
+    : { where: `app_name = ? and user_id = ? and status = 'active'`, owner: [appName, userId] };
 }
 
 interface HeadRow {
@@ -235,54 +271,5 @@ function headOf(row: HeadRow): SessionHead {
     firstSeq: numberOf(row.first_seq),
     lastSeq: numberOf(row.last_seq),
     lastUpdateTime: numberOf(row.updated),
-  };
-}
-
-function texts({ sql }: Dialect, tables: Tables) {
-  const { sessions, artifacts } = tables;
-  // The alias is not the column's name, or `order by` would sort by the text.
-  const head = `incarnation, origin, first_seq, last_seq, last_update_time as updated`;
-  const there = `${SESSION_WHERE} and status = 'active'`;
-  const list = (ofUser: string) => {
-    const where = `where app_name = ?${ofUser} and status = 'active'`;
-    const page = (rows: string, order: string) => `select user_id, session_id, ${head} from ${sessions} ${where}${rows}
-      order by ${order} limit ? offset ?`;
-    // Equal times go by id upwards in both directions, as in ADK, which no index has: MySQL and MariaDB would sort all
-    // sessions for a page of the newest. The time of the page's last one leaves them, and any other, few to sort.
-    const last = `select last_update_time from ${sessions} ${where} order by last_update_time desc limit 1 offset ?`;
-    return {
-      oldestFirst: page('', 'last_update_time, session_id, user_id'),
-      newestFirst: page(
-        ` and last_update_time >= coalesce((${last}), -1e308)`,
-        'last_update_time desc, session_id, user_id',
-      ),
-    };
-  };
-  const count = (ofUser: string) =>
-    `select count(*) as total from ${sessions} where app_name = ?${ofUser} and status = 'active'`;
-
-  return {
-    insert: `insert into ${sessions}
-      (${SESSION_COLUMNS}, incarnation, origin, last_change, first_seq, last_seq, create_time, last_update_time)
-      values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-    selectHead: `select ${head} from ${sessions} where ${there}`,
-    selectHeads: `select ${SESSION_COLUMNS}, ${head} from ${sessions} where status = 'active' and (`,
-    lock: { table: sessions, columns: head, where: there },
-    lockStored: { table: sessions, columns: STORED_SESSION_COLUMNS, where: SESSION_WHERE },
-    // Whatever changes a session and is no append is counted.
-    lastChange: `select last_change from ${sessions} where ${SESSION_WHERE}`,
-    rewind: `update ${sessions} set last_seq = ?, incarnation = ?, last_update_time = ? where ${SESSION_WHERE}`,
-    updateLastSeq: `update ${sessions} set last_seq = ? where ${SESSION_WHERE}`,
-    updateTime: `update ${sessions} set last_update_time = ? where ${SESSION_WHERE}`,
-    deleteArtifacts: `${sql.deleteThrough(artifacts, 'primary')} where ${SESSION_WHERE}`,
-    delete: `delete from ${sessions} where ${SESSION_WHERE} and incarnation = ?`,
-    softDelete: `update ${sessions} set deleted_at = ${sql.now}, status = 'deleted', lease_holder = null, lease_expires = null where ${there} and incarnation = ?`,
-    // The time of the last update has each `prune` find it first, and finish what was begun.
-    beginDeletion: `update ${sessions} set deleted_at = coalesce(deleted_at, ${sql.now}), status = 'ending',
-      last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
-    restore: `update ${sessions} set deleted_at = null, status = 'active' where ${SESSION_WHERE}`,
-    deleteSoftDeleted: `delete from ${sessions} where ${SESSION_WHERE} and status <> 'active'`,
-    list: { ofApp: list(''), ofUser: list(' and user_id = ?') },
-    count: { ofApp: count(''), ofUser: count(' and user_id = ?') },
   };
 }

@@ -4,7 +4,6 @@ import { EventParts } from '../dialects/event-parts.js';
 import { SessionRows } from '../dialects/session-rows.js';
 import { tablesOf, type Tables } from '../sql/tables.js';
 import { BrowsingStore } from './browsing-store.js';
-import { ChangeStore } from './change-store.js';
 import { CompleteLogStore } from './complete-log-store.js';
 import { DeletionStore } from './deletion-store.js';
 import { EventStore } from './event-store.js';
@@ -16,7 +15,6 @@ import { PositionStore } from './position-store.js';
 import { RecodeStore } from './recode-store.js';
 import { RepairStore } from './repair-store.js';
 import { SessionReader } from './session-reader.js';
-import { SessionStore } from './session-store.js';
 import { StateStore } from './state-store.js';
 
 /** The statements on the tables of one ORM and schema. The text of each is built once. */
@@ -26,10 +24,8 @@ export class Stores {
   /** What is called after a write to sessions was committed in this process. */
   readonly onCommit = new Set<() => void>();
   readonly reader: SessionReader;
-  readonly sessions: SessionStore;
   readonly events: EventStore;
   readonly state: StateStore;
-  readonly changes: ChangeStore;
   readonly leftovers: LeftoverStore;
   readonly log: LogStore;
   readonly deletion: DeletionStore;
@@ -57,12 +53,10 @@ export class Stores {
   ) {
     const parts = new EventParts(dialect, tables);
     const rows = new SessionRows(dialect, tables);
-    this.changes = new ChangeStore(dialect, tables);
     this.reader = new SessionReader(dialect, tables);
-    this.sessions = new SessionStore(dialect, tables, this.changes);
     this.state = new StateStore(dialect, tables, rows);
     this.events = new EventStore(dialect, tables, rows, parts);
-    this.leftovers = new LeftoverStore(tables, this.changes);
+    this.leftovers = new LeftoverStore(tables);
     this.log = new LogStore(dialect, tables, parts);
     this.deletion = new DeletionStore(dialect, tables, parts);
     this.repair = new RepairStore(dialect.sql, tables, parts);

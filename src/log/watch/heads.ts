@@ -1,6 +1,6 @@
 import { Aborted } from '../../database/calls/connection.js';
 import type { Database } from '../../database/calls/database.js';
-import type { SessionHead } from '../../database/stores/session-store.js';
+import { sessionHead, type SessionHead } from '../../database/stores/session-store.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';
 import type { NotificationClient } from '../../model/options.js';
@@ -33,7 +33,7 @@ export class Heads {
 
   /** @returns how far a session goes; undefined when there is no such session. */
   ofSession(call: ReaderCall, session: SessionKey): Promise<SessionHead | undefined> {
-    return call.run((sql) => call.stores.sessions.head(sql, session));
+    return call.run((sql) => sessionHead(sql, session));
   }
 
   watchLog(call: ReaderCall): HeadWatch<CompleteLogPosition> {

@@ -1,5 +1,4 @@
-import type { SessionHead } from '../../database/stores/session-store.js';
-import type { Stores } from '../../database/stores/stores.js';
+import { sessionHeads, type SessionHead } from '../../database/stores/session-store.js';
 import type { Database } from '../../database/calls/database.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 
@@ -16,13 +15,11 @@ const SESSIONS_AT_ONCE = 200;
 
 /** The sessions that are watched one by one, and how far each of them goes. */
 export class WatchedSessions {
-  readonly #stores: Stores;
   readonly #database: Database;
   readonly #sessions = new Map<string, WatchedSession>();
   #added = 0;
 
   constructor(database: Database) {
-    this.#stores = database.stores;
     this.#database = database;
   }
 
@@ -50,7 +47,7 @@ export class WatchedSessions {
     for (let i = 0; i < watched.length; i += SESSIONS_AT_ONCE) {
       const some = watched.slice(i, i + SESSIONS_AT_ONCE);
       const keys = some.map(({ key }) => key);
-      const found = await this.#database.run((sql) => this.#stores.sessions.heads(sql, keys), { signal });
+      const found = await this.#database.run((sql) => sessionHeads(sql, keys), { signal });
       const heads = new Map(found.map(({ key, head }) => [sessionIdentity(key), head]));
       for (const session of some) {
         const head = heads.get(sessionIdentity(session.key));
