@@ -204,7 +204,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     const service = (logged as api.AdkServices).sessionService;
     expect(await service.getAppState({ appName: 'support' })).toEqual({});
   },
-  'docs/production.md What a caller sees in an outage': async (_given, { patient }) => {
+  'docs/production.md Production: pools, time-outs, outages': async (_given, { patient }) => {
     const service = (patient as api.AdkServices).sessionService;
     expect((await service.listSessions({ appName: 'support' })).totalItems).toBe(1);
   },
