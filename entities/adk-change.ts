@@ -15,9 +15,9 @@ export const adkChange = ({ named, table }: Naming) =>
       ...table('changes'),
       properties: {
         appName: key('app_name', KEY_LENGTHS.appName).primary(),
-        /** Empty where state of the app alone was changed. */
+        /** Empty if state of the app alone was changed. */
         userId: key('user_id', KEY_LENGTHS.userId).primary(),
-        /** Empty where state of the app or the user was changed. */
+        /** Empty if state of the app or the user was changed. */
         sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
         /**
          * In the order in which a session's changes were made, counted by its row. If there is no row, of state of user or app and,

@@ -8,13 +8,13 @@ interface ColumnTypes {
   key(length: number): string;
   /** Of JSON as the text that was written. */
   json: string;
-  /** Selects it as that text; left out where the driver gives it as it is. */
+  /** Selects it as that text; left out if the driver gives it as it is. */
   selectJson?(column: string): string;
   /** Of text of any length. */
   text: string;
   /** Of bytes of any length. */
   bytes: string;
-  /** Selects them in a form that no setting changes; left out where the driver gives the bytes. */
+  /** Selects them in a form that no setting changes; left out if the driver gives the bytes. */
   selectBytes?(column: string): string;
 }
 
@@ -111,7 +111,7 @@ class BytesType extends Type<Uint8Array, unknown> {
   }
 }
 
-// `fieldName`, not its alias `name`: where `name` equals the name of the property, MikroORM ignores it and uses the host's
+// `fieldName`, not its alias `name`: if `name` equals the name of the property, MikroORM ignores it and uses the host's
 // naming strategy.
 export const key = (column: string, length: number) =>
   withCollatedType(p.type(KeyType)).fieldName(column).length(length).$type<string>();

@@ -42,7 +42,7 @@ function compareRelationsAsOurs(metadata: MetadataStorage): void {
  * made before, and `migration:check` when a table is missing.
  */
 export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
-  /** Where no extension has this name, MikroORM 7 registers its own migrator over this one. */
+  /** If no extension has this name, MikroORM 7 registers its own migrator over this one. */
   static override readonly name = 'Migrator';
   readonly [LEAVES_OUT_ADK_TABLES] = true;
   readonly #em: MigratorEntityManager;
@@ -127,7 +127,7 @@ export const AdkMigrator: typeof Migrator = class AdkMigrator extends Migrator {
     );
   }
 
-  /** @throws SchemaError when a table of ours is missing, or another program's; not where the database can't be reached. */
+  /** @throws SchemaError when a table of ours is missing, or another program's; not if the database can't be reached. */
   async #refuseMissing(): Promise<void> {
     // `checkConnection` does not do: on MikroORM 7 it does not connect, and reports that there is no connection.
     const isReached = await this.#em

@@ -92,7 +92,7 @@ export class MigrationLease {
     this.#end++;
   }
 
-  /** Where that fails, the lease ends by itself. */
+  /** If that fails, the lease ends by itself. */
   async release(): Promise<void> {
     const sql = `delete from ${this.#counters} where ${ROW} and value = ${this.#end}`;
     await this.#database.statement((connection) => connection.run(sql)).catch(() => undefined);

@@ -16,7 +16,7 @@ const ATTEMPTS = 10;
 /** Errors of MySQL and MariaDB: the table of MikroORM's notes, or its database, does not exist. */
 const NOT_MADE: ReadonlySet<string | undefined> = new Set(['ER_NO_SUCH_TABLE', 'ER_BAD_DB_ERROR']);
 
-/** @returns a migration with its statements, none of which has been run. @throws SchemaError where they would do harm. */
+/** @returns a migration with its statements, none of which has been run. @throws SchemaError if they would do harm. */
 export async function readyToRun(
   { class: Class }: AdkMigration,
   em: EntityManager,
@@ -68,7 +68,7 @@ export class PendingMigrations {
     }
   }
 
-  /** Fails where another process creates the schema or the table at the same time; the next try finds it. */
+  /** Fails if another process creates the schema or the table at the same time; the next try finds it. */
   async #ensureNotes(): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -121,7 +121,7 @@ export class PendingMigrations {
         }
         const lease = await MigrationLease.take(database, counters);
         try {
-          // Before a connection is had, since both ask for one. MikroORM creates its table without `if not exists`: where
+          // Before a connection is had, since both ask for one. MikroORM creates its table without `if not exists`: if
           // two servers of one group do that at once, none can apply the other's transaction, and all leave the group.
           await this.#ensureNotes();
           const migrations = await this.list();

@@ -10,7 +10,7 @@ import { checkTables, locationFor, locationOf, refuseDifferent, refuseGone, refu
 interface MigrationStatus {
   /** The names of the migrations of this package that are not noted as done, oldest first. */
   pending: string[];
-  /** What is wrong with the tables, and what to do; absent where they are as this version needs them. */
+  /** What is wrong with the tables, and what to do; absent if they are as this version needs them. */
   problem?: string;
 }
 
@@ -52,7 +52,7 @@ export async function migrationStatus({ em }: { em: EntityManager }): Promise<Mi
  *
  * @param names those of the migrations, as `MigrationStatus` has them.
  * @returns the statements that `migrate` would run for them.
- * @throws SchemaError where it would refuse to.
+ * @throws SchemaError if it would refuse to.
  */
 export async function statementsOf(em: EntityManager, names: readonly string[]): Promise<string[]> {
   const all = adkMigrations(supportedDialect(em.getPlatform()), locationOf(em.getMetadata()));

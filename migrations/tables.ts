@@ -58,7 +58,7 @@ export function locationFor(config: Configuration, location: TableLocation): Tab
 /** The columns of a table; none when there is no such table. */
 const COLUMNS: Record<DialectName, (query: Query, table: string, schema?: string) => ReturnType<Query>> = {
   sqlite: (query, table) => query('select name from pragma_table_info(?)', [table]),
-  // Found along the search path where no schema is given, as in every other statement.
+  // Found along the search path if no schema is given, as in every other statement.
   postgresql: (query, table, schema) =>
     query(
       `select attname as name from pg_attribute where attrelid = to_regclass(?) and attnum > 0 and not attisdropped`,

@@ -19,7 +19,7 @@ interface MikroOrmCli {
 }
 
 /**
- * What MikroORM says if there is none: beside a package.json, where environment variables give a part of it, and in any
+ * What MikroORM says if there is none: beside a package.json, when environment variables give a part of it, and in any
  * other folder.
  */
 const NO_CONFIG = /config file .*not found|No driver specified|needs to be installed as a local dependency/;

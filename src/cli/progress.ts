@@ -1,6 +1,6 @@
 import { SingleBar } from 'cli-progress';
 
-/** How often a line is written where nobody looks at a terminal. */
+/** How often a line is written if nobody looks at a terminal. */
 const LINE_MS = 5_000;
 
 /** How far a command is: a bar on a terminal, elsewhere a line every few seconds. On stderr. */

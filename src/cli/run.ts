@@ -38,7 +38,7 @@ export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => 
 /**
  * @param mayCreate whether the command makes a SQLite file that does not exist.
  * @returns an action for commander: opens the database, runs the work, closes the database. It sets the exit code of the
- *   process: 0, 1 where something failed, 2 where the command line was wrong.
+ *   process: 0, 1 if something failed, 2 if the command line was wrong.
  */
 export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
   return async function (this: Command, ...args: unknown[]): Promise<void> {
@@ -76,7 +76,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
 /** What a command does with the session that its arguments name, and its options. */
 export type SessionWork<Flags> = (context: Context, key: SessionKey, flags: Flags) => Promise<CommandResult>;
 
-/** As `action`, where the arguments are an app, a user and a session. */
+/** As `action`, when the arguments are an app, a user and a session. */
 export function sessionAction<Flags>(work: SessionWork<Flags>) {
   const workOn: Work<[string, string, string, Flags]> = (context, ...[appName, userId, sessionId, flags]) =>
     work(context, { appName, userId, sessionId }, flags);

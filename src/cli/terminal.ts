@@ -55,7 +55,7 @@ export class Terminal {
 
   /**
    * @returns whether the answer is yes.
-   * @throws UsageError where nobody can answer.
+   * @throws UsageError if nobody can answer.
    */
   async confirm(question: string, signal: AbortSignal): Promise<boolean> {
     if (!process.stdin.isTTY) throw new UsageError(`${question} Nobody is there to answer; say --yes.`);

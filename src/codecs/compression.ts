@@ -8,7 +8,7 @@ export type CompressionAlgorithm = 'zstd' | 'brotli' | 'gzip';
 
 export interface CompressionOptions {
   /**
-   * What to write with: by default `zstd` where Node.js has it (22.15 and later), otherwise `gzip`. All of them are read. Where
+   * What to write with: by default `zstd` if Node.js has it (22.15 and later), otherwise `gzip`. All of them are read. If
    * an older Node.js is to read the same tables, name `gzip` or `brotli`.
    */
   algorithm?: CompressionAlgorithm;
@@ -58,7 +58,7 @@ interface Zstd {
   zstdDecompressSync(data: Uint8Array, options: zlib.ZlibOptions): Buffer;
 }
 
-/** @returns undefined where Node.js does not have it. */
+/** @returns undefined if Node.js does not have it. */
 function zstd(): Algorithm | undefined {
   const { zstdCompressSync, zstdDecompressSync } = zlib as Partial<Zstd>;
   if (!zstdCompressSync || !zstdDecompressSync) return undefined;
@@ -71,7 +71,7 @@ function zstd(): Algorithm | undefined {
 
 /**
  * A codec that makes large texts smaller. Put it before `encryption`: what is encrypted cannot be compressed. What is stored then
- * has a length that depends on the content; do not compress where somebody who sees the lengths may choose a part of it.
+ * has a length that depends on the content; do not compress if somebody who sees the lengths may choose a part of it.
  *
  * @throws InvalidArgumentError for an option that is not known, or an algorithm that this Node.js does not have.
  */

@@ -7,7 +7,7 @@ export interface MessageToolCall {
   /** The id that its response has, too. ADK gives one to every call of a model. */
   id?: string;
   name: string;
-  /** Empty where the call itself is not among the events. */
+  /** Empty if the call itself is not among the events. */
   args: Record<string, unknown>;
   /** What the tool answered, of several responses the last; absent as long as there is none. */
   response?: Record<string, unknown>;
@@ -15,7 +15,7 @@ export interface MessageToolCall {
   isLongRunning: boolean;
   /** True if the response may be in a later page: the events end before the session does. */
   isResponseMissing?: true;
-  /** True where there is a response only: no call with its id is among the events before it. */
+  /** True if there is a response only: no call with its id is among the events before it. */
   isCallMissing?: true;
 }
 
@@ -28,16 +28,16 @@ export interface Message {
   author: string;
   /** The time of the event, in ms since 1970. */
   timestamp: number;
-  /** The written or spoken text; empty where the event has none. */
+  /** The written or spoken text; empty if the event has none. */
   text: string;
-  /** The model's reasoning, where it gave any. */
+  /** The model's reasoning, if it gave any. */
   thoughts?: string;
   toolCalls: MessageToolCall[];
   /** Files, code that the model ran and its results, as they are in the event. */
   attachments: NonNullable<NonNullable<Event['content']>['parts']>;
-  /** What went wrong, where the event reports an error. */
+  /** What went wrong, if the event reports an error. */
   error?: string;
-  /** True where the run was aborted here; there is one such message for a run. */
+  /** True if the run was aborted here; there is one such message for a run. */
   isAborted?: true;
 }
 

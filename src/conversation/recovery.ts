@@ -43,7 +43,7 @@ export interface OpenLongRunningCall {
   args: Record<string, unknown>;
   /** The event that made the call. */
   event: Event;
-  /** What the tool itself has returned, such as `{ status: 'pending' }`; absent where it has returned nothing. */
+  /** What the tool itself has returned, such as `{ status: 'pending' }`; absent if it has returned nothing. */
   result?: Record<string, unknown>;
 }
 
@@ -94,7 +94,7 @@ function callsOf({ events }: Session) {
  * There is one event for each event that made calls, as there would be without the crash. ADK 2.0.0 cannot pair one
  * event with the calls of several (tried with its content building): it puts the whole event behind each of them, so
  * that responses stand where nothing was called. Of a killed `ParallelAgent`, each agent would also be shown the
- * responses to the other's calls, or none at all where the author is the other agent. Models refuse that too.
+ * responses to the other's calls, or none at all if the author is the other agent. Models refuse that too.
  *
  * @param session a session with its full history.
  * @returns the events, in the order of the calls; none when every call is answered.

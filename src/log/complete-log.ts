@@ -9,7 +9,7 @@ import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 import { wentBack } from './went-back.js';
 
-/** Entries that were read together, and where to go on from: also behind entries that the filter left out. */
+/** Entries that were read together, and where to continue: also behind entries that the filter left out. */
 export interface LogPage {
   entries: CompleteLogEntry[];
   cursor: CompleteLogPosition;

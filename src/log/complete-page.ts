@@ -14,7 +14,7 @@ import type { LogChange, LogEntryPosition } from './entries.js';
 /** A piece of the complete log. */
 interface CompletePage {
   entries: CompleteEntry[];
-  /** Where to go on from. */
+  /** Where to continue. */
   after: LogBoundary;
 }
 
@@ -113,7 +113,7 @@ async function readRows(
 
 /**
  * @param rewritten the event that was rewritten, as it is now.
- * @returns undefined where the session is gone; an entry of that follows.
+ * @returns undefined if the session is gone; an entry of that follows.
  */
 function changeOf(
   { session, kind, seq, firstSeq, eventSeq, position, data }: LoggedChange,

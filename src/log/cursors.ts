@@ -16,9 +16,9 @@ import type { SessionLogCursor } from './entries.js';
 /** Where a reader is, and in which history. */
 export interface ReaderCursor {
   position: number;
-  /** Undefined where the reader has read events alone. */
+  /** Undefined if the reader has read events alone. */
   change?: number | undefined;
-  /** Undefined where the reader keeps positions alone. */
+  /** Undefined if the reader keeps positions alone. */
   epoch?: number | undefined;
   read: ReadHistory;
 }

@@ -94,7 +94,7 @@ export class EventLog {
   }
 
   /**
-   * Reads the events after a position, and then those that come, until the signal fires or the loop is left. Where
+   * Reads the events after a position, and then those that come, until the signal fires or the loop is left. If
    * nothing happens, all watchers of a process share one query an interval.
    *
    * @param cursor as for `since`.
@@ -208,10 +208,10 @@ export interface CompleteEventLog {
 
 /**
  * The log of one session; from `EventLog.session`. The cursor to go on from is an entry's `cursor`: its `seq`, and the
- * incarnation of the session that the number belongs to. Numbers begin again where a session is rewound, or deleted and created
+ * incarnation of the session that the number belongs to. Numbers begin again if a session is rewound, or deleted and created
  * under the same id. A reader with an earlier cursor gets one entry `{ change: 'reset' }`, drops what it keeps of the
  * session, and gets the session from its first event. A `seq` alone is not enough for that: a reader that comes back with one
- * learns of it only where the session has fewer events now, by `LogWentBackError`.
+ * learns of it only if the session has fewer events now, by `LogWentBackError`.
  */
 export interface SessionLog {
   /** @returns the number of the newest event; 0 when there is none, or no such session. */

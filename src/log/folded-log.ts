@@ -95,7 +95,7 @@ export class FoldedLog {
     }
   }
 
-  /** Sets all state of user and app, and of the session where it exists. */
+  /** Sets all state of user and app, and of the session if it exists. */
   #replace(key: SessionKey, state: Record<string, unknown>): void {
     this.#valuesOf(key, 'app:').clear();
     this.#valuesOf(key, 'user:').clear();

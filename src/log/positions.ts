@@ -35,7 +35,7 @@ export class Positions {
   }
 
   /**
-   * Gives positions to all events that are committed now, where this account may write.
+   * Gives positions to all events that are committed now, if this account may write.
    *
    * @param report is called, once until a write succeeds, that a write was refused: then other readers give the positions.
    * @param signal ends it, with `Aborted`.

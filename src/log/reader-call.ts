@@ -59,7 +59,7 @@ export class ReaderCall {
     }
   }
 
-  /** Measures how far the reader is behind, where calls are observed. @returns what ends that. */
+  /** Measures how far the reader is behind, if calls are observed. @returns what ends that. */
   follow(lag: () => number): (() => void) | undefined {
     const { telemetry, system } = this.#database;
     return telemetry?.follow({ system, lag });

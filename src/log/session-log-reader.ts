@@ -64,7 +64,7 @@ export class SessionLogReader {
   }
 
   /**
-   * Reads on, up to a head: from the start, after an entry that says so, where what was read is of another history.
+   * Reads on, up to a head: from the start, after an entry that says so, if what was read is of another history.
    *
    * @throws LogWentBackError when the cursor is ahead of the session.
    */

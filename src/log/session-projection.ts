@@ -154,7 +154,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * Deletes rows of the host's in a transaction that no entries are applied beside. Entries that were read before it are read again,
    * so that what is gone from the log by now is not applied after it. After `eraseUser` delete the person's rows with it.
    *
-   * @param work may be called again, also after its transaction was committed, where the answer to that was lost.
+   * @param work may be called again, also after its transaction was committed, if the answer to that was lost.
    * @throws InsideTransactionError, DatabaseError as `catchUp`; and what `work` throws.
    */
   async transactional(work: (tx: Em) => Promise<void>): Promise<void> {

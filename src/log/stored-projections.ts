@@ -25,7 +25,7 @@ export async function readProjections(sql: Sql): Promise<StoredProjection[]> {
   return rows.map(projectionOf);
 }
 
-/** Fails with the database's unique violation where there is one of this name. */
+/** Fails with the database's unique violation if there is one of this name. */
 export async function createProjection(
   sql: Sql,
   { name, version, cursor }: Omit<StoredProjection, 'updateTime'>,

@@ -16,7 +16,7 @@ import type { ReaderCall } from './reader-call.js';
  *
  * @param options.isComplete whether it reads the complete log: there entries in front of its cursor may be others, when something is
  *   lost that came later (`ReadHistory`).
- * @returns the error with the cursor to continue from; undefined where the log is the one that the reader has read so far.
+ * @returns the error with the cursor to continue from; undefined if the log is the one that the reader has read so far.
  */
 export async function wentBack(
   call: ReaderCall,

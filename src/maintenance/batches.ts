@@ -25,7 +25,7 @@ export class Batches {
   readonly #pauseMs: number;
   #isPauseDue = false;
 
-  /** @param turnMs the pause where the options give none. */
+  /** @param turnMs the pause if the options give none. */
   constructor(options: BatchOptions, size: number, turnMs = 0) {
     this.#options = options;
     this.#pauseMs = options.pauseMs ?? turnMs;

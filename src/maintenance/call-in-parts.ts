@@ -6,7 +6,7 @@ import type { ErrorContext } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import type { Run } from '../database/dialects/dialect.js';
 
-/** A call that works in several transactions. Where it fails, its error says what those before have done (contract O1). */
+/** A call that works in several transactions. If it fails, its error says what those before have done (contract O1). */
 export class CallInParts {
   readonly #database: Database;
   readonly #call: ErrorContext;
@@ -52,7 +52,7 @@ export class CallInParts {
     try {
       await work();
     } catch (error) {
-      // Where the database has failed this is left out: the caller would wait for it once more.
+      // If the database has failed this is left out: the caller would wait for it once more.
       if (!(error instanceof DatabaseError)) await this.#once.end();
       if (!this.#isStored || !(error instanceof AdkMikroOrmError)) throw error;
       if (error instanceof DatabaseError) throw error.after(done());

@@ -138,7 +138,7 @@ export class DeletionRun extends CallInParts {
   }
 
   /**
-   * Locks a session. It is left as it is, and counts as skipped, where somebody else has locked it or holds its lease.
+   * Locks a session. It is left as it is, and counts as skipped, if somebody else has locked it or holds its lease.
    *
    * @returns no session where it is skipped, or gone.
    */

@@ -32,7 +32,7 @@ export async function removeLeftovers(run: DeletionRun, appName: string, userId:
       batches.add();
     }
     after = page.last;
-    // A signal ends the walk, also where nothing is left of any session.
+    // A signal ends the walk, also if nothing is left of any session.
   } while (after && (await batches.mayBegin()));
 }
 

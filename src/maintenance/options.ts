@@ -27,7 +27,7 @@ export interface BatchOptions {
   maxBatches?: number;
   /**
    * How long to wait between two transactions, in ms; 0 by default, on SQLite 125: another process that waits for the
-   * file's lock looks each 100 ms whether it is free. 0 is faster there where nobody else writes.
+   * file's lock looks each 100 ms whether it is free. 0 is faster there if nobody else writes.
    */
   pauseMs?: number;
   /** Ends the work before the next transaction when it fires. Nothing is thrown; `more` of the result is true. */

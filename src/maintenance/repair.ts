@@ -31,7 +31,7 @@ export interface TakenEvent {
   eventId: string;
   /** In ms since 1970. */
   timestamp: number;
-  /** Null where the row had none. */
+  /** Null if the row had none. */
   content: Buffer | null;
   /** What it had in `adk_event_parts`. */
   parts: readonly { part: number; content: Buffer }[];
@@ -53,7 +53,7 @@ export interface TakenChange {
   content: Buffer;
 }
 
-/** What `repair` found and took out. Nothing was wrong where all lists are empty. */
+/** What `repair` found and took out. Nothing was wrong if all lists are empty. */
 export interface RepairedSession {
   /** As `DamagedSessionError` names them. */
   damage: readonly DamagedEvents[];

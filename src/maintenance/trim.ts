@@ -57,7 +57,7 @@ class FirstEvents implements Deletion {
     return { session, events, rows: events };
   }
 
-  /** @returns undefined where no event goes. */
+  /** @returns undefined if no event goes. */
   async #firstKeptOf(session: KeptSession, before: number, read: Run): Promise<number | undefined> {
     if (session.deletedAt !== undefined) return undefined;
     const firstKept = await this.#firstKept(session, before, read);

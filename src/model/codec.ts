@@ -22,7 +22,7 @@ export interface CodecContext extends SessionKey {
 /** What a codec makes of bytes. */
 export interface CodecData {
   data: Uint8Array;
-  /** The id of the key that is needed to read them, where there is one. It is stored as it is. */
+  /** The id of the key that is needed to read them, if there is one. It is stored as it is. */
   key?: string | undefined;
 }
 
@@ -99,7 +99,7 @@ export const isEncoded = (text: string): boolean => text.startsWith(MARK);
 /** @returns the part of a text that names its codecs and keys; empty for a text that is not encoded. */
 export const encodingOf = (text: string): string => (isEncoded(text) ? text.slice(0, text.lastIndexOf(', "')) : '');
 
-/** @returns undefined where somebody has changed it. */
+/** @returns undefined if somebody has changed it. */
 function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | undefined {
   try {
     const [, steps, data] = JSON.parse(text) as [mark: string, steps: readonly Step[], data: string];
@@ -112,7 +112,7 @@ function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | un
 
 const LINE_END = 0x0a;
 
-/** @param line the first one of bytes that are encoded. @returns undefined where somebody has changed it. */
+/** @param line the first one of bytes that are encoded. @returns undefined if somebody has changed it. */
 function stepsOf(line: string): readonly Step[] | undefined {
   try {
     const steps = JSON.parse(line) as readonly Step[];

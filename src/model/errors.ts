@@ -16,7 +16,7 @@ export abstract class AdkMikroOrmError extends Error {
 
   /**
    * What the call had done in earlier transactions, which are stored: of the calls of
-   * `SessionMaintenance`, and of `importFrom`. Undefined where it had none.
+   * `SessionMaintenance`, and of `importFrom`. Undefined if it had none.
    */
   done?: MaintenanceResult | ImportResult;
 }
@@ -203,7 +203,7 @@ export class DamagedEventError extends AdkMikroOrmError {
 
   /**
    * @param to the last of several numbers that have no row.
-   * @param encoding the codecs and keys that it names, where it cannot be decoded.
+   * @param encoding the codecs and keys that it names, if it cannot be decoded.
    */
   constructor(sessionId: string, seq: number, to = seq, encoding?: string) {
     super(
@@ -281,7 +281,7 @@ export interface DamagedEvents {
 export interface Damage {
   events: readonly DamagedEvents[];
   stateKeys: readonly string[];
-  /** The codecs and keys that what cannot be decoded names, where there is any. */
+  /** The codecs and keys that what cannot be decoded names, if there is any. */
   encodings?: readonly string[];
 }
 
@@ -293,9 +293,9 @@ export class DamagedSessionError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_SESSION';
   override name = 'DamagedSessionError';
   readonly appName: string;
-  /** Empty where only the state of the app was read. */
+  /** Empty if only the state of the app was read. */
   readonly userId: string;
-  /** Empty where only the state of the app or of a user was read. */
+  /** Empty if only the state of the app or of a user was read. */
   readonly sessionId: string;
 
   /** Which of its events are damaged, in order. */
@@ -303,7 +303,7 @@ export class DamagedSessionError extends AdkMikroOrmError {
   /** The keys whose values are not JSON; with their prefixes, `user:` and `app:`. */
   readonly stateKeys: readonly string[];
 
-  /** The codecs and keys that what cannot be decoded names; empty where nothing is encoded. */
+  /** The codecs and keys that what cannot be decoded names; empty if nothing is encoded. */
   readonly encodings: readonly string[];
 
   constructor(
@@ -359,7 +359,7 @@ export class DatabaseError extends AdkMikroOrmError {
    * @param driverCode the driver's code, such as `40P01` or `ER_LOCK_DEADLOCK`.
    * @param outcome what is stored of the whole call (contract O1). `none`: nothing. `partial`: earlier transactions are, as
    *   `done` says, and the one that failed is not. `unknown`: the one that failed may be, because the answer to a write was
-   *   lost; and earlier ones are where there is `done`.
+   *   lost; if there is `done`, earlier ones are stored.
    */
   constructor(
     kind: { what: string; advice: string },

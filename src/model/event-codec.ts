@@ -166,7 +166,7 @@ function tagOf(value: object): string {
 /**
  * Reads a stored event back, with ADK's brand.
  *
- * @param json undefined where the content of its row is lost.
+ * @param json undefined if the content of its row is lost.
  * @returns undefined when there is no text, or it is not the JSON of an object.
  */
 export function decodeEvent(json: string | undefined): Event | undefined {

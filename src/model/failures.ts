@@ -244,7 +244,7 @@ export const FAILURES = {
 
 export type Failure = keyof typeof FAILURES;
 
-/** @returns undefined where the same will fail again. */
+/** @returns undefined if the same will fail again. */
 export function passingOf(failure: Failure): FailureKind['passing'] {
   const kind: FailureKind = FAILURES[failure];
   return kind.passing;

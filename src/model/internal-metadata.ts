@@ -5,7 +5,7 @@ type EventData = Readonly<Record<string, unknown>>;
 /** How keys of `customMetadata` begin that ADK's own parts write, and trust. */
 export const INTERNAL_PREFIX = '__adk_internal_';
 
-/** @returns an event without such keys; the same object where it has none. */
+/** @returns an event without such keys; the same object if it has none. */
 export function withoutInternalMetadata(event: EventData): EventData {
   const { customMetadata, ...rest } = event;
   if (!isRecord(customMetadata)) return event;

@@ -146,7 +146,7 @@ export function historyText(ends: readonly HistoryEnd[], rests: readonly LogBoun
   return rests.length === 0 ? text : `${text}~~${rests.map(boundaryText).join('~')}`;
 }
 
-/** @returns undefined where the text is not one of `historyText`. */
+/** @returns undefined if the text is not one of `historyText`. */
 export function historyOf(text: string): ReadHistory | undefined {
   if (text.length > MAX_LENGTH || !HISTORY.test(text)) return undefined;
   const [ends = '', rests = ''] = text.split('~~');

@@ -147,7 +147,7 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
    */
   onAnsweredCall?: 'allow' | 'reject';
   /**
-   * How many of the newest events `getSession` and `getOrCreateSession` give where the caller names no number, and back to the
+   * How many of the newest events `getSession` and `getOrCreateSession` give if the caller names no number, and back to the
    * beginning of the oldest turn among them (contract K7); all by default. A caller gets all with `numRecentEvents: 0`.
    */
   defaultNumRecentEvents?: number;

@@ -17,7 +17,7 @@ export const SESSION_TREE_SEPARATOR = ':sub:';
  */
 export function deriveSessionId(parent: string, branch: string): string {
   checkKeys({ sessionId: parent });
-  // Also where the branch is hashed: UTF-8 encodes every half of a surrogate pair alike, so two branches would get one
+  // Also if the branch is hashed: UTF-8 encodes every half of a surrogate pair alike, so two branches would get one
   // hash.
   if (typeof branch !== 'string' || branch === '' || !isStorable(branch)) {
     throw new InvalidKeyError('The branch must not be empty, or hold NUL or half of a surrogate pair.');

@@ -44,7 +44,7 @@ export class StoredTexts {
     } finally {
       if (this.#awaited.length > 0) {
         ready = Promise.all(this.#awaited);
-        // Whoever catches the error waits for it; where `work` has thrown nobody does.
+        // Whoever catches the error waits for it; if `work` has thrown nobody does.
         ready.catch(() => undefined);
         this.#awaited = [];
       }

@@ -31,7 +31,7 @@ interface Subject {
   poolMax: number;
 }
 
-/** Finds out one thing. @returns the name of the check, too, where it has one of its own. */
+/** Finds out one thing. @returns the name of the check, too, if it has one of its own. */
 type Check = (subject: Subject) => Promise<Found> | Found;
 type Found = Omit<Finding, 'check'> & Partial<Pick<Finding, 'check'>>;
 
@@ -70,7 +70,7 @@ export async function* examine(
   }
 }
 
-/** In their order, by the name that a check has where it fails. */
+/** In their order, by the name that a check has if it fails. */
 const checksOf = ({ connections }: Dialect, readsAll: boolean): [string, Check][] => [
   ['versions', versions],
   ['connection', connection],

@@ -15,11 +15,11 @@ interface Part {
 /** What the table of an entity must have, with the statement that brings it back. */
 interface Needed {
   kind: Part['kind'];
-  /** Undefined where any name will do. */
+  /** Undefined if any name will do. */
   name: string | undefined;
   detail: string;
   statement: string;
-  /** Comes first where another one has the name. */
+  /** Comes first if another one has the name. */
   drop?: string;
 }
 

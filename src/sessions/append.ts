@@ -50,7 +50,7 @@ interface Append {
   readonly pending: NonEmpty<PendingEvent>;
   /** Whether calls wait for a person after it that did not before, or the other way round. */
   readonly changesCalls: boolean;
-  /** The call, where calls are observed. */
+  /** The call, if calls are observed. */
   readonly observed: ObservedCall | undefined;
   /** Ends its wait for its turn. */
   readonly waited: (() => void) | undefined;

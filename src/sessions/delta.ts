@@ -90,7 +90,7 @@ export function forgetWrites(state: Record<string, unknown>): void {
 }
 
 /**
- * Takes the `temp:` keys out of the delta of an event, and gives each write in it a stamp of now where ADK's `State`
+ * Takes the `temp:` keys out of the delta of an event, and gives each write in it a stamp of now if ADK's `State`
  * has not given it one. The base class stamps a bare delta only when it applies it, which here is after the commit:
  * a later write of a parallel branch would lose to it.
  *
@@ -156,7 +156,7 @@ export function winningKeys(state: Record<string, unknown>): (delta: StampedDelt
   };
 }
 
-/** Compares stamps, which ADK does only where it applies a delta to a state. */
+/** Compares stamps, which ADK does only when it applies a delta to a state. */
 class Probe {
   readonly #state = withoutPrototype();
   readonly #applied = new Set<StampedDelta>();

@@ -112,7 +112,7 @@ export class LockedAppend {
     return { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
   }
 
-  /** @returns what was stored under the event's id before; undefined where the event is new. */
+  /** @returns what was stored under the event's id before; undefined if the event is new. */
   async #appendOrReplace(
     sql: Sql,
     head: SessionHead,

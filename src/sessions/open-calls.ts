@@ -32,7 +32,7 @@ export interface OpenCall extends SessionKey {
   /** For the `id` of the function response that answers it. */
   id: string;
   name: string;
-  /** Absent where the event cannot be read. */
+  /** Absent if the event cannot be read. */
   args?: Record<string, unknown>;
   /** The number of the event that made the call. */
   seq: number;

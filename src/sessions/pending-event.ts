@@ -19,7 +19,7 @@ export interface PendingEvent {
   delta: StampedDelta;
   /** The delta as rows of the state tables. */
   writes: readonly StateEntry[];
-  /** What it does to the calls that wait for a person; undefined where it leaves them as they are. */
+  /** What it does to the calls that wait for a person; undefined if it leaves them as they are. */
   calls: CallEffects | undefined;
 }
 

@@ -57,7 +57,7 @@ export interface ForkPoint extends HistoryPoint {
   as?: string;
 }
 
-/** `null` is accepted where ADK's own services treat it as absent: requests may come from JSON. */
+/** `null` is accepted if ADK's own services treat it as absent: requests may come from JSON. */
 const config: Known<GetSessionConfig> = {
   numRecentEvents: nullable(aWholeNumber),
   afterTimestamp: nullable(aTime),

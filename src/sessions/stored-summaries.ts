@@ -41,7 +41,7 @@ interface SummaryPage {
 export interface StoredSummary {
   key: SessionKey;
   title: string | null;
-  /** JSON, or null where it has none. */
+  /** JSON, or null if it has none. */
   labels: string | null;
   eventCount: number;
   createTime: number;

@@ -100,7 +100,7 @@ export async function describeSession(
 }
 
 /**
- * The piece of JSON that an object has where it has this label. Nothing else gives the same text: in a value the quotes are
+ * The piece of JSON that an object has if it has this label. Nothing else gives the same text: in a value the quotes are
  * escaped, and names have none.
  */
 function labelText(name: string, value: string): string {

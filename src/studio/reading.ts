@@ -43,7 +43,7 @@ const KEYS = 200;
 /** How many events are read at most for the state as of one of them. */
 export const MOST_REPLAYED = 10_000;
 
-/** What is measured of a session, of its newest events where it has many. */
+/** What is measured of a session, of its newest events if it has many. */
 export interface Size {
   bytes: number;
   isEstimate: boolean;
@@ -90,7 +90,7 @@ interface Part {
   before?: number | undefined;
   /** The events after this number. */
   after?: number | undefined;
-  /** The event whose state is shown; its page is read where neither of the others is given. */
+  /** The event whose state is shown; its page is read if neither of the others is given. */
   at?: number | undefined;
 }
 
@@ -113,7 +113,7 @@ export class Reading {
     this.#read = read;
   }
 
-  /** @returns a page of the apps that may be seen, and one more where there are more. */
+  /** @returns a page of the apps that may be seen, and one more if there are more. */
   apps({ appName, userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
     return this.#read(async (sql) => {
       const { browsing } = this.database.stores;
@@ -132,7 +132,7 @@ export class Reading {
     });
   }
 
-  /** @returns a page of the users of an app, and one more where there are more. */
+  /** @returns a page of the users of an app, and one more if there are more. */
   users(appName: string, { userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
     return this.#read(async (sql) =>
       userId === undefined
@@ -324,7 +324,7 @@ function rangeOf(
     const from = Math.max(firstSeq, after + 1);
     return { from, upTo: Math.min(lastSeq, from + EVENTS - 1) };
   }
-  // Where the event is among the newest, its page is the one that people know.
+  // If the event is among the newest, its page is the one that people know.
   if (at !== undefined && at <= lastSeq - EVENTS) return rangeOf(session, { after: at - EVENTS / 2 });
   return ending(lastSeq);
 }

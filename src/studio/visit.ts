@@ -24,7 +24,7 @@ export class Visit {
     readonly reading: Reading,
     /** Where the host's readers of the event log are. */
     readonly readers: () => LogReaders | Promise<LogReaders>,
-    /** Undefined where nothing may be changed. */
+    /** Undefined if nothing may be changed. */
     readonly cookie: string | undefined,
   ) {
     this.params = paramsOf(request);

@@ -4,7 +4,7 @@ import type { SessionKey } from '../model/keys.js';
 /** Whether records have contents as they are read, or as a codec has stored them. */
 export type TransferTexts = 'plain' | 'asStored';
 
-/** What a record's texts, and those of its events, are bound to where they are as a codec has stored them (contract M4). */
+/** What a record's texts, and those of its events, are bound to if they are as a codec has stored them (contract M4). */
 export interface TextBinding {
   /** The session's; empty for state of a user or of an app. */
   origin: string;

@@ -67,7 +67,7 @@ export class ImportPlanner {
   /** The number of the newest event that is here. */
   readonly #knownSeq: number;
   readonly #isForeign: boolean;
-  /** What encoded texts that are written must be bound to; undefined where the session is made for them. */
+  /** What encoded texts that are written must be bound to; undefined if the session is made for them. */
   readonly #origin: string | undefined;
 
   /** @param isForeign see `ImportMode`. */

@@ -73,9 +73,9 @@ export interface SessionRecord extends SessionKey {
   /** In ms since 1970, like the other times. */
   createTime: number;
   lastUpdateTime: number;
-  /** The number of the oldest event that is kept; 1 where none was trimmed. */
+  /** The number of the oldest event that is kept; 1 if none was trimmed. */
   firstSeq: number;
-  /** The number of the newest event; 0 where there was none. */
+  /** The number of the newest event; 0 if there was none. */
   lastSeq: number;
   /** When it was deleted with `deletion: 'soft'`. */
   deletedAt?: number;
@@ -111,7 +111,7 @@ export interface EventRecord extends SessionKey {
 /** A line of an export. */
 export type TransferRecord = AppRecord | UserRecord | SessionRecord | EventRecord;
 
-/** A record that can be stored. `owner` has empty names where the state is not a session's. */
+/** A record that can be stored. `owner` has empty names if the state is not a session's. */
 export type StorableRecord =
   | { type: 'app' | 'user'; owner: SessionKey; state: StateEntry[] }
   | { type: 'session'; owner: SessionKey; state: StateEntry[]; session: SessionRecord }

@@ -12,7 +12,7 @@ import type { SessionKey } from '../model/keys.js';
 /** A session's row, as it is exported. */
 export interface TransferredSession extends StoredSession {
   title: string | null;
-  /** JSON, or null where it has none. */
+  /** JSON, or null if it has none. */
   labels: string | null;
 }
 

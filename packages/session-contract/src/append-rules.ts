@@ -20,7 +20,7 @@ const REFUSED: [title: string, params: EventParams][] = [
 /**
  * The state deltas of two branches that write the same keys, one after the other.
  *
- * @throws CannotJudge where the service extends the base class of another copy of ADK, as CommonJS beside ES modules is: each copy
+ * @throws CannotJudge if the service extends the base class of another copy of ADK, as CommonJS beside ES modules is: each copy
  * knows the order of its own writes alone.
  */
 function twoWrites({ service }: RuleContext, { state }: Session, keys: readonly string[]) {

@@ -5,7 +5,7 @@ import { inspect, isDeepStrictEqual } from 'node:util';
  * Compares what JSON makes of two values.
  *
  * @param what the value is, for the error.
- * @throws Error with both, where they differ.
+ * @throws Error with both, if they differ.
  */
 export function same(actual: unknown, expected: unknown, what: string): void {
   const [is, shouldBe] = [plain(actual), plain(expected)];
@@ -27,7 +27,7 @@ export class CannotJudge extends Error {}
 /**
  * @param call what should fail.
  * @param what the call is, for the error.
- * @throws Error unless it fails, with such a message where one is given.
+ * @throws Error unless it fails, with such a message if one is given.
  */
 export async function refuses(call: Promise<unknown>, what: string, message = /^/): Promise<void> {
   const [outcome] = await Promise.allSettled([call]);
@@ -41,7 +41,7 @@ export function fails(error: unknown, what: string, message: RegExp): void {
   holds(message.test(is), `${what} should fail with ${String(message)}, and failed with: ${is}`);
 }
 
-/** @throws Error where what a caller could print of an error contains one of the secrets, or a statement of SQL. */
+/** @throws Error if what a caller could print of an error contains one of the secrets, or a statement of SQL. */
 export function discreet(error: unknown, secrets: readonly string[]): void {
   const printed = [messageOf(error), String(error), inspect(Object.entries(error ?? {}), { depth: 6 })].join('\n');
   const found = secrets.filter((secret) => printed.includes(secret));

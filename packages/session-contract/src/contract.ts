@@ -68,7 +68,7 @@ export interface Verdict {
 
 /**
  * Defines a test for each rule that a session service of ADK must keep. A rule of the level `shared`
- * or `durable` passes where the store has no `another` or no `reopen`.
+ * or `durable` passes if the store has no `another` or no `reopen`.
  *
  * ```ts
  * import { after, before, describe, test } from 'node:test';
@@ -140,7 +140,7 @@ export async function checkSessionService(harness: ServiceHarness, { level }: Ch
   }
 }
 
-/** @param test left out where the rule is not judged. */
+/** @param test left out if the rule is not judged. */
 export async function verdictOf(
   { rule, title, level }: CommonRule & { level: Level },
   test?: () => Promise<void>,

@@ -10,7 +10,7 @@ export class Announcer {
   #sending: Promise<void> | undefined;
   #next: Promise<void> | undefined;
 
-  /** @param notifies whether watchers in other processes are notified, too, where the database can. */
+  /** @param notifies whether watchers in other processes are notified, too, if the database can. */
   constructor(database: Database, notifies: boolean) {
     this.#stores = database.stores;
     this.#database = database;

@@ -13,7 +13,7 @@ export class Heads {
   readonly #poller: LogPoller;
   readonly #listener: LogListener | undefined;
 
-  /** @param listen makes the client of a listener, where the database notifies of commits. */
+  /** @param listen makes the client of a listener, if the database notifies of commits. */
   constructor(database: Database, pollIntervalMs: number, listen: (() => NotificationClient) | undefined) {
     this.#poller = LogPoller.of(database, pollIntervalMs);
     const { channel } = database.stores.log;
@@ -26,7 +26,7 @@ export class Heads {
     );
   }
 
-  /** Gives positions to all events that are committed now, where this account may. @returns how far the log goes. */
+  /** Gives positions to all events that are committed now, if this account may. @returns how far the log goes. */
   ofLog(call: ReaderCall): Promise<CompleteLogPosition> {
     return call.waitOrAbort(() => this.#poller.head(call.report, call.signal));
   }

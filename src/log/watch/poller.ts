@@ -29,7 +29,7 @@ export interface Watch<Head> {
  * watcher begins. There is one poll at a time. What becomes due during a poll makes it poll once more, since that poll
  * may have read the tables before the commit. A poll
  *
- * 1. asks for the database's change counter, where it has one, and ends if the counter and the watched sessions are as before;
+ * 1. asks for the database's change counter, if it has one, and ends if the counter and the watched sessions are as before;
  * 2. gives positions to the events that are committed (`Positions`);
  * 3. reads the heads of the sessions that are watched one by one (`WatchedSessions`);
  * 4. wakes the watchers that wait (`Waiters`), if one of these has moved.
@@ -76,7 +76,7 @@ export class LogPoller {
     this.#sessions = new WatchedSessions(database);
   }
 
-  /** Gives positions to all events that are committed now, where this account may. @returns how far the log goes. */
+  /** Gives positions to all events that are committed now, if this account may. @returns how far the log goes. */
   async head(report: Report, signal?: AbortSignal): Promise<CompleteLogPosition> {
     const { position, epoch, change, history } = await this.#positions.assign(report, signal);
     return { position, epoch, change, history };
@@ -144,7 +144,7 @@ export class LogPoller {
     else this.#pollUnasked();
   };
 
-  /** A failure goes to whoever waits; where nobody does, to the hosts' logs. The next poll tries again. */
+  /** A failure goes to whoever waits; if nobody does, to the hosts' logs. The next poll tries again. */
   #pollUnasked(): void {
     this.#poll().catch((error: unknown) => {
       if (!this.#wasHeard && !(error instanceof Aborted)) this.#report(error, 'poll');

@@ -20,7 +20,7 @@ interface Change {
   button: string;
   /** Whether something is lost. */
   isDangerous?: boolean;
-  /** @returns where to go on. */
+  /** @returns where to continue. */
   apply(visit: Visit, form: URLSearchParams): Promise<string>;
 }
 

@@ -108,7 +108,7 @@ export function ago(ms: number | undefined): Html {
 
 export const size = (count: number, isEstimate = false): Html => html`${isEstimate && '≈ '}${bytes(count)}`;
 
-/** Where there is nothing to show. */
+/** Shown if there is nothing to show. */
 export function empty(title: string, ...text: readonly Content[]): Html {
   return html`<section class="empty">
     <h2>${title}</h2>

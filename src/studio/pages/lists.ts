@@ -209,7 +209,7 @@ const nextLink = (href: string) => html`<a class="button" href="${href}" rel="ne
 
 const code = (text: string) => html`<code>${text}</code>`;
 
-/** @returns a day's beginning in UTC, in ms; undefined where none is named. */
+/** @returns a day's beginning in UTC, in ms; undefined if none is named. */
 function dayOf(text: string | null, later = 0): number | undefined {
   if (!text) return undefined;
   const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : NaN;

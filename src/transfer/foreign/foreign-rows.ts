@@ -12,7 +12,7 @@ export interface ForeignKind {
   /**
    * The times of a session's row, in ms since 1970. @throws UnreadableRow
    *
-   * @param lastEvent the time of its last event; undefined where it has none.
+   * @param lastEvent the time of its last event; undefined if it has none.
    */
   times(row: ForeignRow, lastEvent: number | undefined): Pick<SessionRecord, 'createTime' | 'lastUpdateTime'>;
 }

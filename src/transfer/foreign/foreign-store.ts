@@ -65,7 +65,7 @@ export class ForeignStore {
     return sql.all('select * from adk_internal_metadata');
   }
 
-  /** @returns the actions of some event; undefined where no event has any. */
+  /** @returns the actions of some event; undefined if no event has any. */
   async someActions(sql: Sql): Promise<unknown> {
     const [row] = await sql.all<ForeignRow>('select actions from events where actions is not null limit 1');
     return row?.['actions'];

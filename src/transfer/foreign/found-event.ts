@@ -14,7 +14,7 @@ export interface RefusedRow {
   userId?: string;
   /** Absent for state of a user or an app. */
   sessionId?: string;
-  /** Absent where the session itself or its state is meant. */
+  /** Absent if the session itself or its state is meant. */
   eventId?: string;
   reason: string;
 }

@@ -44,7 +44,7 @@ export class ForeignReader {
   readonly #store: ForeignStore;
   readonly #kind: ForeignKind;
   readonly #refuse: Refuse;
-  /** Called with how many events of a session do not count any more; undefined where they are taken, too. */
+  /** Called with how many events of a session do not count any more; undefined if they are taken, too. */
   readonly #onAnnulled: ((count: number) => void) | undefined;
   /** By app and user, of the sessions that are being read. */
   #shared = new Map<string, Shared>();
