@@ -175,6 +175,8 @@ function errorsOf(connection: LoggingConnection, converter: ExceptionConverter):
   noted.set(connection, errors);
   const convert = converter.convertException.bind(converter);
   converter.convertException = (error) => {
+    // MikroORM's exceptions read it, and the errors of sqlite3's native code have none on Bun.
+    error.stack ??= '';
     const converted = convert(error);
     errors.add(converted);
     return converted;
