@@ -1,7 +1,9 @@
 import { MikroORM } from '@mikro-orm/postgresql';
 import { adkServices } from 'adk-mikro-orm';
 import express from 'express';
+import path from 'node:path';
 import { appName, ask } from './agent.js';
+import { chatPart } from './chat.js';
 import { eventStream, stopping } from './event-stream.js';
 import config from './mikro-orm.config.js';
 import { send } from './send.js';
@@ -12,6 +14,22 @@ const { sessionService, log } = adkServices(orm.em);
 
 /** The user from your login, never from the URL. */
 const keyOf = (sessionId: string) => ({ appName, userId: 'ada', sessionId });
+
+const PAGE = `<!doctype html>
+<html lang="en">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Support</title>
+<body style="margin: 0">
+<main id="chat"></main>
+<script type="module">
+  import { showChat } from '/chat-page.js';
+  showChat(document.getElementById('chat'), location.pathname);
+</script>
+`;
+
+const queryOf = (url: string) => new URL(url, 'http://localhost').searchParams;
+/** The event after which a page begins to follow; later the browser sends the last id that it has got. */
+const after = (url: string) => queryOf(url).get('after') ?? undefined;
 
 const app = express();
 app.use(express.json());
@@ -25,8 +43,15 @@ app.post('/sessions/:id/messages', async (request, response) => {
   response.json(await ask(sessionService, keyOf(request.params.id), text));
 });
 app.get('/sessions/:id/events', (request, response) =>
-  send(eventStream(log, keyOf(request.params.id), request.get('last-event-id')), response),
+  send(eventStream(log, keyOf(request.params.id), request.get('last-event-id') ?? after(request.url)), response),
 );
+app.get('/sessions/:id/part', async (request, response) => {
+  const part = await chatPart(sessionService, keyOf(request.params.id), queryOf(request.url));
+  response.status(part ? 200 : 400).json(part ?? null);
+});
+// A chat page without end, by these routes.
+app.get('/sessions/:id', (_request, response) => void response.type('html').send(PAGE));
+app.get('/chat-page.js', (_request, response) => response.sendFile(path.join(import.meta.dirname, 'chat-page.js')));
 
 const server = app.listen(Number(process.env.PORT ?? 8080), () => console.log('listening', server.address()));
 // Runs that are under way end first.

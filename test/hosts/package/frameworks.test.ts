@@ -1,3 +1,4 @@
+import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -6,7 +7,8 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { AdkEvent, AdkSession, adkEntities } from '../../../entities/index.js';
-import { EventLog, MikroOrmSessionService, type Message } from '../../../src/index.js';
+import { EventLog, MikroOrmSessionService, adkServices, type Message } from '../../../src/index.js';
+import { accessibilityProblems, describeInChromium } from '../../support/chromium.js';
 import { connection, idsOf, take } from '../../support/event-source.js';
 import { createMigrated } from '../../support/migrated.js';
 import { isMikroOrm7 } from '../../support/mikro-orm.js';
@@ -300,6 +302,76 @@ class Program {
         expect(events).toHaveLength(12);
       });
     }
+  });
+
+  describeInChromium('the chat page of express', (browser) => {
+    const message = (author: string, part: Message['attachments'][number]) =>
+      createEvent({ author, content: { parts: [part] } });
+    const call = { id: 'c', name: 'find_order' };
+    const key = { appName: 'support', userId: 'ada' };
+
+    test.each([1280, 390])(
+      'reads what is older and shows what is new, each message once, %i pixels wide',
+      async (width) => {
+        const { sessionService } = adkServices(orm.em);
+        const session = await sessionService.createSession({ ...key, sessionId: 'long' });
+        // A call is the last event of a page, and its response the first of the next one.
+        for (let i = 1; i < 70; i++)
+          await sessionService.appendEvent({ session, event: message('user', { text: `No. ${i}.` }) });
+        await sessionService.appendEvent({
+          session,
+          event: message('support', { functionCall: { ...call, args: { order: 1 } } }),
+        });
+        const response = { functionResponse: { ...call, response: { status: 'lost' } } };
+        await sessionService.appendEvent({ session, event: message('support', response) });
+        for (let i = 72; i <= 100; i++)
+          await sessionService.appendEvent({ session, event: message('user', { text: `No. ${i}.` }) });
+
+        const page = await browser().newPage({ viewport: { width, height: 800 } });
+        const problems: string[] = [];
+        page.on('pageerror', (error) => problems.push(String(error)));
+        try {
+          await page.goto(await start('express').url('/sessions/long'));
+          await page.getByText('No. 100.').waitFor();
+          expect(
+            await page
+              .getByText('No. 100.')
+              .evaluate('(element) => element.getBoundingClientRect().bottom <= innerHeight'),
+          ).toBe(true);
+          expect(await page.getByText('No. 1.').count()).toBe(0);
+          expect(await accessibilityProblems(page)).toEqual([]);
+
+          await page.locator('ol').focus();
+          while ((await page.getByText('No. 1.').count()) === 0) {
+            await page.keyboard.press('Home');
+            // It resolves when the page has drawn what it has got.
+            await page.evaluate('new Promise((drawn) => requestAnimationFrame(drawn))');
+          }
+          const answer = 'find_order({"order":1}) → {"status":"lost"}';
+          const all = [...Array.from({ length: 69 }, (_, i) => `No. ${i + 1}.`), answer];
+          all.push(...Array.from({ length: 29 }, (_, i) => `No. ${i + 72}.`));
+          expect(await page.locator('li[data-id]').allTextContents()).toEqual(all);
+
+          await page.getByLabel('Your message').fill('Where is order 17?');
+          await page.keyboard.press('Enter');
+          await page.getByText('Your order is on its way.').waitFor();
+          // Another process writes as well.
+          await sessionService.appendEvent({ session, event: message('support', { text: 'Here it is.' }) });
+          await page.getByText('Here it is.').waitFor();
+          all.push('Where is order 17?', 'find_order({"order":17}) → {"order":17,"status":"on its way"}');
+          all.push('Your order is on its way.', 'Here it is.');
+          expect(await page.locator('li[data-id]').allTextContents()).toEqual(all);
+
+          await sessionService.rewindSession({ ...key, sessionId: 'long' }, { at: 2 });
+          await page.getByText('Here it is.').waitFor({ state: 'detached' });
+          expect(await page.locator('li[data-id]').allTextContents()).toEqual(all.slice(0, 2));
+          expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBe(0);
+          expect(problems).toEqual([]);
+        } finally {
+          await page.close();
+        }
+      },
+    );
   });
 
   describe('the worker', () => {

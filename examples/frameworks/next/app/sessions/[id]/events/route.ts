@@ -1,7 +1,12 @@
 import { eventStream } from '../../../../../event-stream';
 import { keyOf, sessions } from '../../../../sessions';
 
-export async function GET({ headers }: Request, { params }: RouteContext<'/sessions/[id]/events'>): Promise<Response> {
+export async function GET(
+  { headers, url }: Request,
+  { params }: RouteContext<'/sessions/[id]/events'>,
+): Promise<Response> {
   const [{ id }, { log }] = await Promise.all([params, sessions()]);
-  return eventStream(log, keyOf(id), headers.get('last-event-id') ?? undefined);
+  // The event after which a page begins to follow; later the browser sends the last id that it has got.
+  const after = new URL(url).searchParams.get('after') ?? undefined;
+  return eventStream(log, keyOf(id), headers.get('last-event-id') ?? after);
 }
