@@ -5,7 +5,7 @@ import { json, key, time } from './columns.js';
 import { withCollatedType, withSharedClass } from './mikro-orm.js';
 import { naming, type Naming } from './naming.js';
 
-/** A long-running call, or a question of ADK's, that waits for the answer of a person. */
+/** A long-running call, or a question of ADK's, that waits for the answer of a person or has got it. */
 export const adkOpenCall = ({ named, table }: Naming) =>
   withSharedClass(
     defineEntity({
@@ -24,6 +24,8 @@ export const adkOpenCall = ({ named, table }: Naming) =>
         appName: key('app_name', KEY_LENGTHS.appName).persist(false),
         userId: key('user_id', KEY_LENGTHS.userId).persist(false),
         sessionId: key('session_id', KEY_LENGTHS.sessionId).persist(false),
+        /** The number of the last event that answers it; `MAX_SEQ` while there is none. In the key, by which a session's are found. */
+        openUntil: p.integer().fieldName('open_until').primary().autoincrement(false),
         /** The number of the event that made the call. */
         seq: p.integer().fieldName('seq').primary().autoincrement(false),
         /** Its place among the calls of that event, from 0. */
@@ -36,10 +38,13 @@ export const adkOpenCall = ({ named, table }: Naming) =>
         data: json('data'),
       },
       indexes: [
-        { name: named('open_calls_app'), properties: ['appName', 'timestamp', 'userId', 'sessionId', 'seq', 'number'] },
+        {
+          name: named('open_calls_app'),
+          properties: ['appName', 'openUntil', 'timestamp', 'userId', 'sessionId', 'seq', 'number'],
+        },
         {
           name: named('open_calls_user'),
-          properties: ['appName', 'userId', 'timestamp', 'sessionId', 'seq', 'number'],
+          properties: ['appName', 'userId', 'openUntil', 'timestamp', 'sessionId', 'seq', 'number'],
         },
       ],
     }),

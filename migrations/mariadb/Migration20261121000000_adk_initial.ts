@@ -77,14 +77,15 @@ export class Migration20261121000000_adk_initial extends Migration {
       app_name varchar(128) collate utf8mb4_nopad_bin not null,
       user_id varchar(191) collate utf8mb4_nopad_bin not null,
       session_id varchar(191) collate utf8mb4_nopad_bin not null,
+      open_until int unsigned not null,
       seq int unsigned not null,
       number int unsigned not null,
       name varchar(191) collate utf8mb4_nopad_bin not null,
       timestamp double not null,
       data longtext not null,
-      primary key (app_name, user_id, session_id, seq, number),
-      index adk_open_calls_app (app_name, timestamp, user_id, session_id, seq, number),
-      index adk_open_calls_user (app_name, user_id, timestamp, session_id, seq, number),
+      primary key (app_name, user_id, session_id, open_until, seq, number),
+      index adk_open_calls_app (app_name, open_until, timestamp, user_id, session_id, seq, number),
+      index adk_open_calls_user (app_name, user_id, open_until, timestamp, session_id, seq, number),
       constraint adk_open_calls_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);

@@ -83,19 +83,20 @@ export class Migration20261121000000_adk_initial extends Migration {
       app_name varchar(128) collate "C" not null,
       user_id varchar(191) collate "C" not null,
       session_id varchar(191) collate "C" not null,
+      open_until int not null,
       seq int not null,
       number int not null,
       name varchar(191) collate "C" not null,
       timestamp double precision not null,
       data json not null,
-      constraint adk_open_calls_pkey primary key (app_name, user_id, session_id, seq, number),
+      constraint adk_open_calls_pkey primary key (app_name, user_id, session_id, open_until, seq, number),
       constraint adk_open_calls_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
     )`);
     this.addSql(`create index if not exists adk_open_calls_app
-      on adk_open_calls (app_name, timestamp, user_id, session_id, seq, number)`);
+      on adk_open_calls (app_name, open_until, timestamp, user_id, session_id, seq, number)`);
     this.addSql(`create index if not exists adk_open_calls_user
-      on adk_open_calls (app_name, user_id, timestamp, session_id, seq, number)`);
+      on adk_open_calls (app_name, user_id, open_until, timestamp, session_id, seq, number)`);
 
     this.addSql(`create table if not exists adk_session_states (
       app_name varchar(128) collate "C" not null,

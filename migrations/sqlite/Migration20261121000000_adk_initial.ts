@@ -78,19 +78,20 @@ export class Migration20261121000000_adk_initial extends Migration {
       app_name text not null,
       user_id text not null,
       session_id text not null,
+      open_until integer not null,
       seq integer not null,
       number integer not null,
       name text not null,
       timestamp double not null,
       data text not null,
-      primary key (app_name, user_id, session_id, seq, number),
+      primary key (app_name, user_id, session_id, open_until, seq, number),
       constraint adk_open_calls_session foreign key (app_name, user_id, session_id)
         references adk_sessions (app_name, user_id, session_id) on update no action on delete cascade
     )`);
     this.addSql(`create index if not exists adk_open_calls_app
-      on adk_open_calls (app_name, timestamp, user_id, session_id, seq, number)`);
+      on adk_open_calls (app_name, open_until, timestamp, user_id, session_id, seq, number)`);
     this.addSql(`create index if not exists adk_open_calls_user
-      on adk_open_calls (app_name, user_id, timestamp, session_id, seq, number)`);
+      on adk_open_calls (app_name, user_id, open_until, timestamp, session_id, seq, number)`);
 
     this.addSql(`create table if not exists adk_session_states (
       app_name text not null,

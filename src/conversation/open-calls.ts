@@ -3,7 +3,7 @@ import { isRecord } from '../model/objects.js';
 import { partsOf, type LooseEvent } from '../model/turn.js';
 import { isAbortEvent } from './aborted.js';
 
-/** A long-running call, or a question of ADK's, that waits for its answer; the parts of `PairedCall` by which that is found. */
+/** A long-running call, or a question of ADK's, that waits for its answer or has got it; the parts of `PairedCall` by which that is found. */
 export interface WaitingCall {
   /** The number of the event that made the call. */
   seq: number;
@@ -16,7 +16,11 @@ export interface WaitingCall {
   branch?: string;
   /** The id of the call that ADK asks whether to run. */
   about?: string;
+  /** The number of the last event that answers it; absent while it waits. */
+  openUntil?: number;
 }
+
+const isWaiting = ({ openUntil }: WaitingCall): boolean => openUntil === undefined;
 
 /** What an event does to the calls that wait. */
 export interface CallEffects {
@@ -63,16 +67,17 @@ export function areChanged({ opens, responds, answers }: CallEffects, events: re
   );
 }
 
-/** The calls of a session that wait, as `openLongRunningCalls` finds them in its events. */
+/** The long-running calls of a session, of which those wait that `openLongRunningCalls` finds in its events. */
 export class WaitingCalls {
-  #open: WaitingCall[];
+  #all: readonly WaitingCall[];
 
-  constructor(open: readonly WaitingCall[] = []) {
-    this.#open = [...open];
+  constructor(all: readonly WaitingCall[] = []) {
+    this.#all = all;
   }
 
-  get open(): readonly WaitingCall[] {
-    return this.#open;
+  /** Those that have their answer among them. */
+  get all(): readonly WaitingCall[] {
+    return this.#all;
   }
 
   /**
@@ -83,36 +88,39 @@ export class WaitingCalls {
   add({ seq, timestamp }: { seq: number; timestamp: number }, effects: CallEffects): string[] {
     const { opens, responds, answers, branch } = effects;
     const unasked = responds.filter((id) => {
-      const call = answers ? this.#find(id, branch) : undefined;
-      this.#close((each) => each === call || (each.about === id && isOfBranch(each, branch)));
-      return answers && !call;
+      const waiting = answers ? this.#find(id, branch, isWaiting) : undefined;
+      // A further answer: ADK takes each of them to the call.
+      const answered = answers ? (waiting ?? this.#find(id, branch)) : undefined;
+      this.#all = this.#all.map((call) => {
+        const isAnswered = call === answered || (isWaiting(call) && call.about === id && isOfBranch(call, branch));
+        return isAnswered ? { ...call, openUntil: seq } : call;
+      });
+      return answers && !waiting;
     });
     // In one branch, ADK gives each answer to the newest call of the id, so nothing can answer the one before it.
-    this.#close((each) => each.seq !== seq && opens.some((call) => call.id === each.id && call.branch === each.branch));
-    this.#open.push(...opens.map((call) => ({ ...call, seq, timestamp })));
+    const isReplaced = (call: WaitingCall) =>
+      isWaiting(call) && call.seq !== seq && opens.some(({ id, branch }) => id === call.id && branch === call.branch);
+    const opened = opens.map((call) => ({ ...call, seq, timestamp }));
+    this.#all = [...this.#all.filter((call) => !isReplaced(call)), ...opened];
     return unasked;
   }
 
-  #find(id: string, branch: string | undefined): WaitingCall | undefined {
-    const calls = this.#open.filter((call) => call.id === id);
+  #find(id: string, branch: string | undefined, fits = (_: WaitingCall) => true): WaitingCall | undefined {
+    const calls = this.#all.filter((call) => call.id === id && fits(call));
     const newest =
       calls.findLast((call) => call.branch === (branch || undefined)) ??
       calls.findLast((call) => isOfBranch(call, branch));
     return calls.find(({ seq }) => seq === newest?.seq);
   }
-
-  #close(isClosed: (call: WaitingCall) => boolean): void {
-    this.#open = this.#open.filter((call) => !isClosed(call));
-  }
 }
 
 const isOfBranch = (call: WaitingCall, branch: string | undefined) => !branch || !call.branch || call.branch === branch;
 
-export function waitingCallsIn(events: readonly { seq: number; event: Event }[]): readonly WaitingCall[] {
+export function callsIn(events: readonly { seq: number; event: Event }[]): readonly WaitingCall[] {
   const calls = new WaitingCalls();
   for (const { seq, event } of events) {
     const effects = effectsOf(event);
     if (effects) calls.add({ seq, timestamp: event.timestamp }, effects);
   }
-  return calls.open;
+  return calls.all;
 }

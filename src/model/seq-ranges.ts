@@ -1,3 +1,6 @@
+/** The largest number of an event: the columns have 32 bits. */
+export const MAX_SEQ = 2 ** 31 - 1;
+
 /** A range of event numbers; both ends are included. */
 export interface SeqRange {
   from: number;

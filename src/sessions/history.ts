@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { ArtifactStore, versionsNamedBy } from '../artifacts/artifact-store.js';
-import { waitingCallsIn } from '../conversation/open-calls.js';
+import { callsIn } from '../conversation/open-calls.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   copiedChanges,
@@ -138,7 +138,7 @@ async function fork(
   if (sql.texts.codec.isNone) await stores.events.copy(sql, source, key, seq);
   else await stores.events.insert(sql, session, head.firstSeq, events.map(storedOf));
   await ArtifactStore.of(stores).copy(sql, source, key, versionsNamedBy(events.map(({ event }) => event)));
-  await stores.openCalls.replace(sql, key, [], waitingCallsIn(events));
+  await stores.openCalls.replace(sql, key, [], callsIn(events));
   await stores.state.set(sql, session, { session: state, user: [], app: [] });
   const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
   const creation = { session, kind: 'created', seq: 0, data: JSON.stringify(created) } as const;
@@ -184,7 +184,7 @@ async function rewind(
   if (seq === head.lastSeq) return;
   const session = { ...key, origin: head.origin };
   await stores.events.deleteAfter(sql, key, seq);
-  await stores.openCalls.set(sql, key, waitingCallsIn(events));
+  await stores.openCalls.set(sql, key, callsIn(events));
   await stores.state.clear(sql, key);
   await stores.state.set(sql, session, { session: state, user: [], app: [] });
   const lastUpdateTime = events.at(-1)?.event.timestamp ?? head.lastUpdateTime;

@@ -149,20 +149,18 @@ export class LockedAppend {
   /** @throws CallAnsweredError with `onAnsweredCall: 'reject'`. */
   async #openAndClose(sql: Sql, event: { seq: number; timestamp: number }, effects: CallEffects): Promise<void> {
     const { openCalls } = this.#stores;
-    const attempt = async (options?: UnderLock) => {
+    const attempt = async (options: UnderLock & { areWaiting?: boolean }) => {
       const before = await openCalls.of(sql, this.#session, options);
       const calls = new WaitingCalls(before);
       const [unasked] = calls.add(event, effects);
       return { before, calls, unasked };
     };
-    const { onAnsweredCall } = this.#calls.options;
-    let { before, calls, unasked } = await attempt();
-    if (onAnsweredCall === 'reject' && unasked !== undefined)
-      ({ before, calls, unasked } = await attempt({ isLocked: true }));
-    const areFound = await openCalls.replace(sql, this.#session, before, calls.open);
+    const isStrict = this.#calls.options.onAnsweredCall === 'reject';
+    let { before, calls, unasked } = await attempt({ areWaiting: true });
+    if (unasked !== undefined) ({ before, calls, unasked } = await attempt({ isLocked: isStrict }));
+    const areFound = await openCalls.replace(sql, this.#session, before, calls.all);
     const [answered = ''] = unasked === undefined && areFound ? [] : effects.responds;
-    if (onAnsweredCall === 'reject' && answered)
-      throw new CallAnsweredError(this.#session.sessionId, unasked ?? answered);
+    if (isStrict && answered) throw new CallAnsweredError(this.#session.sessionId, unasked ?? answered);
   }
 
   /**

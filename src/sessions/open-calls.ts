@@ -3,6 +3,7 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
+import { MAX_SEQ } from '../model/seq-ranges.js';
 import { partsOf } from '../model/turn.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -94,7 +95,7 @@ function parseCursor(text: string): OpenCallCursor {
   const parts: readonly unknown[] = Array.isArray(value) ? value : [];
   const [timestamp, userId, sessionId, seq, number] = parts;
   const areNumbers = [seq, number].every(
-    (each) => Number.isInteger(each) && Number(each) >= 0 && Number(each) < 2 ** 31,
+    (each) => Number.isInteger(each) && Number(each) >= 0 && Number(each) <= MAX_SEQ,
   );
   if (typeof timestamp === 'number' && areNumbers && isKey('userId', userId) && isKey('sessionId', sessionId)) {
     const cursor = { timestamp, userId, sessionId, seq: Number(seq), number: Number(number) };

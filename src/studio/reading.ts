@@ -22,7 +22,7 @@ import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
 import type { CodecOptions, ReportingOptions } from '../model/options.js';
-import { gapsIn } from '../model/seq-ranges.js';
+import { MAX_SEQ, gapsIn } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../model/state.js';
 import { readerOf } from '../operations/reader.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
@@ -284,7 +284,7 @@ export class Reading {
     const owners: SessionKey[] = [key];
     // A session that is created with state of user and app records it, too.
     if (scope !== 'session') owners.unshift({ ...key, sessionId: '', ...(scope === 'app' && { userId: '' }) });
-    const range = { from: 0, upTo: 2 ** 31 - 1, limit: CHANGES };
+    const range = { from: 0, upTo: MAX_SEQ, limit: CHANGES };
     for (const owner of owners) note(await browsing.changes(sql, owner, range));
     if (scope !== 'session' && !names.every((name) => times.has(name)))
       note(await browsing.changesElsewhere(sql, key, scope, visible, CHANGES));

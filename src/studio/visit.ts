@@ -3,6 +3,7 @@ import { InvalidArgumentError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
+import { MAX_SEQ } from '../model/seq-ranges.js';
 import { Refusal, formToken, type StudioScope } from './guard.js';
 import { fieldValue, html, type Html } from './html.js';
 import type { Links } from './links.js';
@@ -87,13 +88,10 @@ export class Visit {
   }
 }
 
-/** The largest number of an event, which is a column of 32 bits. */
-const MOST_EVENTS = 2 ** 31 - 1;
-
 /** The number of an event that a visitor has given. @throws InvalidArgumentError if it is none. */
 export function eventNumber(name: string, text: string): number {
-  if (!/^\d{1,10}$/.test(text) || Number(text) > MOST_EVENTS)
-    throw new InvalidArgumentError(`${name} must be a whole number, ${MOST_EVENTS} at most.`);
+  if (!/^\d{1,10}$/.test(text) || Number(text) > MAX_SEQ)
+    throw new InvalidArgumentError(`${name} must be a whole number, ${MAX_SEQ} at most.`);
   return Number(text);
 }
 

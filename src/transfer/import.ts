@@ -171,7 +171,7 @@ export class Import {
     await describeTransferred(sql, plan.end.row);
     if (plan.end.kind !== 'complete') return;
     const before = plan.start === 'keep' ? await openCalls.of(sql, key) : [];
-    await openCalls.replace(sql, key, before, session.session.openCalls ?? this.#calls.open);
+    await openCalls.replace(sql, key, before, session.session.openCalls ?? this.#calls.all);
     await this.#recordHistory(sql, key, session, plan.end);
   }
 

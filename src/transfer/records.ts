@@ -21,6 +21,7 @@ import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from 
 import { MOST_LEVELS, encode } from '../model/event-codec.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
+import { MAX_SEQ } from '../model/seq-ranges.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
@@ -119,8 +120,6 @@ export type StorableRecord =
 
 export type NumberedEvent = StoredEvent & { seq: number };
 
-/** The largest number that the columns take. */
-const MAX_SEQ = 2 ** 31 - 1;
 const seqFrom = (least: number) =>
   rule(
     `a whole number from ${least} to ${MAX_SEQ}`,
@@ -188,7 +187,7 @@ const checkChange = object<StateChangeRecord>(
   'removed',
 );
 const checkCall = object<WaitingCall>(
-  { seq, number: seq, name: aString, timestamp: aTime, id: aString, branch: aString, about: aString },
+  { seq, number: seq, name: aString, timestamp: aTime, id: aString, branch: aString, about: aString, openUntil: seq },
   ...(['seq', 'number', 'name', 'timestamp', 'id'] as const),
 );
 /** A change holds an object of state, and that the values. */

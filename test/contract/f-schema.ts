@@ -135,8 +135,8 @@ async function fill({ orm, service, query }: OwnStore): Promise<Session> {
       }
     }
   });
-  await query(`insert into adk_open_calls (app_name, user_id, session_id, seq, number, name, timestamp, data)
-    select app_name, user_id, session_id, 1, 0, 'ask', 0, '{}' from adk_sessions where session_id <> 'session 3'`);
+  await query(`insert into adk_open_calls (app_name, user_id, session_id, open_until, seq, number, name, timestamp, data)
+    select app_name, user_id, session_id, 2147483647, 1, 0, 'ask', 0, '{}' from adk_sessions where session_id <> 'session 3'`);
   await query(`insert into adk_artifacts (app_name, user_id, session_id, filename, last_version, update_time)
     select app_name, user_id, session_id, 'a file', 0, 0 from adk_sessions`);
   // The same in other apps, which no read of this one may touch.
@@ -144,7 +144,7 @@ async function fill({ orm, service, query }: OwnStore): Promise<Session> {
     ['adk_sessions', 'user_id, session_id, incarnation, origin, last_seq, create_time, last_update_time'],
     ['adk_session_states', 'user_id, session_id, state_key, value, event_id'],
     ['adk_user_states', 'user_id, state_key, value, event_id'],
-    ['adk_open_calls', 'user_id, session_id, seq, number, name, timestamp, data'],
+    ['adk_open_calls', 'user_id, session_id, open_until, seq, number, name, timestamp, data'],
     ['adk_artifacts', 'user_id, session_id, filename, last_version, update_time'],
   ] as const) {
     for (const i of range(8)) {
@@ -210,8 +210,8 @@ schemaSuite.own(
     // Parts and changes of other sessions, as many as a planner needs to look for an index.
     await query(`insert into adk_event_parts (app_name, user_id, session_id, seq, part, text)
       select app_name, user_id, session_id, seq, 0, 'x' from adk_events where user_id <> '${userId}'`);
-    await query(`insert into adk_open_calls (app_name, user_id, session_id, seq, number, name, timestamp, data)
-      select app_name, user_id, session_id, seq, 1, 'ask', timestamp, '{}' from adk_events`);
+    await query(`insert into adk_open_calls (app_name, user_id, session_id, open_until, seq, number, name, timestamp, data)
+      select app_name, user_id, session_id, 2147483647, seq, 1, 'ask', timestamp, '{}' from adk_events`);
     for (const i of range(20)) {
       await query(`insert into adk_changes (app_name, user_id, session_id, change_id, kind, seq, time, position, number)
       select 'elsewhere ${i}', user_id, session_id, change_id, 'state', 0, 0, 1000000, abs(change_id) % 1000 + ${10_000 * (i + 1)}

@@ -51,7 +51,7 @@ async function openIn({ service }: Pick<OwnContext, 'service'>, session: Session
 openCallSuite.own('H5', 'an open call is a row until the user answers it', async (context) => {
   const { create, service, query, recorded } = context;
   const session = await create();
-  const rows = () => query('select seq, name from adk_open_calls where session_id = ?', [session.id]);
+  const rows = () => query('select 1 from adk_open_calls where session_id = ? and open_until > 1000000', [session.id]);
   await service.appendEvents({ session, events: [says('Go.'), asking('a'), saying('Wait.')] });
   await service.appendEvent({ session, event: asking('b', { name: '\u0000x'.repeat(200), timestamp: 1 }) });
   expect(await openIn(context, session)).toEqual(['b', 'a']);
@@ -82,7 +82,7 @@ openCallSuite.own('H5', 'an open call is a row until the user answers it', async
 openCallSuite.own('H5', 'the row is written with the event, or neither', async ({ create, service, orm, query }) => {
   const session = await create();
   await service.appendEvent({ session, event: asking('a') });
-  const rows = () => query('select 1 from adk_open_calls where session_id = ?', [session.id]);
+  const rows = () => query('select 1 from adk_open_calls where session_id = ? and open_until > 1000000', [session.id]);
   const undone = orm.em.transactional(async (tx) => {
     const joined = service.withEntityManager(tx);
     const handle = (await joined.getSession(keyOf(session)))!;
@@ -265,6 +265,45 @@ openCallSuite.own(
   ({ hasConnections, dialect }) => hasConnections && dialect !== 'sqlite',
 );
 
+openCallSuite.own('H5', 'a call that is answered keeps the number of its last answer', async (context) => {
+  const { app, create, service, orm, query, scratch } = context;
+  const session = await create({ sessionId: 's' });
+  const progress = [says('1'), asking('a'), asking('b'), says('2'), answering(['a']), answering(['a'])];
+  await service.appendEvents({ session, events: progress });
+  const rows = async (by: Pick<OwnContext, 'query'> = { query }, sessionId = 's') => {
+    const columns = 'select seq, open_until from adk_open_calls where app_name = ? and session_id = ? order by seq';
+    const found = await by.query<{ seq: number; open_until: number }>(columns, [app, sessionId]);
+    return found.map(({ seq, open_until: until }) => [seq, until === 2 ** 31 - 1 ? 'waits' : until]);
+  };
+  expect(await rows()).toEqual([
+    [2, 6],
+    [3, 'waits'],
+  ]);
+
+  // A fork, a rewind, an import, and an event that becomes another know it.
+  await service.forkSession(keyOf(session), { as: 'fork', at: 5 });
+  expect(await rows({ query }, 'fork')).toEqual([
+    [2, 5],
+    [3, 'waits'],
+  ]);
+  const { orm: other, query: there } = await scratch();
+  await new SessionMaintenance(other.em).importSessions(
+    new SessionMaintenance(orm.em).exportSessions({ appName: app }),
+  );
+  expect(await rows({ query: there })).toEqual(await rows());
+  await service.appendEvent({ session, event: { ...says('Never mind.'), id: progress[5]!.id } });
+  expect(await rows()).toEqual(await rows({ query }, 'fork'));
+  await service.rewindSession(keyOf(session), { at: 4 });
+  expect(await rows()).toEqual([
+    [2, 'waits'],
+    [3, 'waits'],
+  ]);
+  // With the event the row goes.
+  const maintenance = new SessionMaintenance(orm.em);
+  await maintenance.trim({ appName: app, userId: 'alice', sessionId: 'fork', keepLast: 2, dropOpenCalls: true });
+  expect(await rows({ query }, 'fork')).toEqual([]);
+});
+
 openCallSuite.own('K7', 'the turns of open calls are there, wherever they stand', async (context) => {
   const { create, service, orm, query } = context;
   const session = await create();
@@ -285,6 +324,9 @@ openCallSuite.own('K7', 'the turns of open calls are there, wherever they stand'
   expect(await given(4, CODEC)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
   await service.appendEvents({ session, events: events.slice(9) });
   expect(await given(1)).toEqual([7, 8, 9, 13, 14]);
+  // The turns of calls whose answer is given come along, too: a process may have died before the agent read it.
+  expect(await given(4)).toEqual([1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14]);
+  expect(await given(4, CODEC)).toEqual([1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14]);
   // Only what is given is looked at.
   await query('delete from adk_events where session_id = ? and seq in (2, 11)', [session.id]);
   expect(await given(1)).toEqual([7, 8, 9, 13, 14]);

@@ -1,4 +1,5 @@
 import type { SessionKey } from '../../model/keys.js';
+import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { Dialect, Sql } from './dialect.js';
 import { numberOf } from '../sql/row-values.js';
 import { SESSION_COLUMNS, SESSION_WHERE, sessionValues, type Tables } from '../sql/tables.js';
@@ -7,9 +8,6 @@ import { SESSION_COLUMNS, SESSION_WHERE, sessionValues, type Tables } from '../s
 export interface UnderLock {
   isLocked?: boolean;
 }
-
-/** The largest number that the column takes. */
-const MAX_SEQ = 2 ** 31 - 1;
 
 /** The content of events that are too large for one packet, in rows of `adk_event_parts`. */
 export class EventParts {

@@ -1,7 +1,8 @@
-import { waitingCallsIn, type WaitingCall } from '../../conversation/open-calls.js';
+import { callsIn, type WaitingCall } from '../../conversation/open-calls.js';
 import { CALL_NAME_LENGTH, type SessionKey } from '../../model/keys.js';
 import { decode, decodeEvent } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
+import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { Undecoded } from '../../model/stored-texts.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import type { EventParts, UnderLock } from '../dialects/event-parts.js';
@@ -41,7 +42,7 @@ export interface FoundCall extends SessionKey, WaitingCall {
   json: string | undefined;
 }
 
-/** The statements of the calls that wait for a person. */
+/** The statements of the calls that wait for a person, or have waited. */
 export class OpenCallStore {
   readonly #dialect: Dialect;
   readonly #reader: SessionReader;
@@ -71,7 +72,7 @@ export class OpenCallStore {
     ];
     const keyset = place && keysetAfter(order, place);
     const conditions: [text: string, values: readonly unknown[]][] = [
-      ['app_name = ?', [appName]],
+      [`app_name = ? and ${WAITS}`, [appName]],
       ...(userId === undefined ? [] : [['user_id = ?', [userId]] as [string, string[]]]),
       ...(name === undefined ? [] : [['name = ?', [searchedName(name)]] as [string, string[]]]),
       ...(openFor === undefined ? [] : [[this.#text.isOpenFor, [openFor]] as [string, number[]]]),
@@ -98,10 +99,15 @@ export class OpenCallStore {
   /**
    * @param options.isLocked whether to read what is committed now, for the caller that holds the session's lock. Otherwise InnoDB
    *   shows a host's transaction what was there before; and it would lock the gap where another session's calls come.
+   * @param options.areWaiting whether only those that have no answer.
    * @returns the calls of a session in their order.
    */
-  async of(sql: Sql, session: SessionKey, { isLocked = false }: UnderLock = {}): Promise<WaitingCall[]> {
-    const text = isLocked ? this.#text.select + this.#text.underLock : this.#text.select;
+  async of(
+    sql: Sql,
+    session: SessionKey,
+    { isLocked = false, areWaiting = false }: UnderLock & { areWaiting?: boolean } = {},
+  ): Promise<WaitingCall[]> {
+    const text = this.#text.select(areWaiting) + (isLocked ? this.#text.underLock : '');
     return (await sql.all<CallRow>(text, sessionValues(session))).map(callOf);
   }
 
@@ -111,28 +117,22 @@ export class OpenCallStore {
     return row && numberOf(row.seq);
   }
 
-  /** Has a session wait for the calls that are open by all of its events, for the caller that holds its lock. */
+  /** Gives a session the calls of all of its events, for the caller that holds its lock. */
   async recount(sql: Sql, session: SessionKey): Promise<void> {
     const read = sql.texts.decoded(await this.#reader.read(sql, session));
     const events = (read?.events ?? []).flatMap(({ seq, json }) => {
       const event = decodeEvent(json);
       return event ? [{ seq, event }] : [];
     });
-    await this.set(sql, session, waitingCallsIn(events));
+    await this.set(sql, session, callsIn(events));
   }
 
   /** Forgets calls of events before a number, for the caller that holds the session's lock. */
   async forgetBefore(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-    const calls = await this.of(sql, session);
-    await this.replace(
-      sql,
-      session,
-      calls,
-      calls.filter((call) => call.seq >= seq),
-    );
+    await sql.run(this.#text.deleteBefore, [...sessionValues(session), seq]);
   }
 
-  /** Has a session wait for these calls and no others, for the caller that holds its lock. */
+  /** Gives a session these calls and no others, for the caller that holds its lock. */
   async set(sql: Sql, session: SessionKey, calls: readonly WaitingCall[]): Promise<void> {
     await this.replace(sql, session, await this.of(sql, session), calls);
   }
@@ -141,7 +141,7 @@ export class OpenCallStore {
    * As `set`.
    *
    * @param before the calls that are stored.
-   * @returns false where one of those that go was gone already.
+   * @returns false where one of those that go, or get an answer, was changed already.
    */
   async replace(
     sql: Sql,
@@ -149,20 +149,22 @@ export class OpenCallStore {
     before: readonly WaitingCall[],
     after: readonly WaitingCall[],
   ): Promise<boolean> {
-    const has = (calls: readonly WaitingCall[]) => {
-      const known = new Set(calls.map(placeOf));
-      return (call: WaitingCall) => known.has(placeOf(call));
-    };
-    const [isKept, isKnown] = [has(after), has(before)];
+    const known = new Set(before.map(placeOf));
+    const kept = new Map(after.map((call) => [placeOf(call), call]));
     let areFound = true;
-    for (const { seq, number } of before.filter((call) => !isKept(call))) {
-      const { affectedRows } = await sql.run(this.#text.delete, [...sessionValues(session), seq, number]);
+    for (const call of before) {
+      const place = [...sessionValues(session), call.openUntil ?? MAX_SEQ, call.seq, call.number];
+      const now = kept.get(placeOf(call));
+      if (now && now.openUntil === call.openUntil) continue;
+      const { affectedRows } = now
+        ? await sql.run(this.#text.answer, [now.openUntil ?? MAX_SEQ, ...place])
+        : await sql.run(this.#text.delete, place);
       areFound &&= affectedRows > 0;
     }
     const rows = after
-      .filter((call) => !isKnown(call))
-      .map(({ seq, number, name, timestamp, ...data }) => ({
-        ...{ seq, number, name: searchedName(name), timestamp },
+      .filter((call) => !known.has(placeOf(call)))
+      .map(({ openUntil = MAX_SEQ, seq, number, name, timestamp, ...data }) => ({
+        ...{ openUntil, seq, number, name: searchedName(name), timestamp },
         data: JSON.stringify(data),
       }));
     for (const packet of packets(this.#dialect, session, rows)) {
@@ -173,6 +175,9 @@ export class OpenCallStore {
   }
 }
 
+/** In place of the number of an answer, and more than any has: a call that waits is open at every event. */
+const WAITS = `open_until = ${MAX_SEQ}`;
+
 const placeOf = ({ seq, number }: WaitingCall) => `${seq} ${number}`;
 
 /** What can be in a column that is compared and sorted. */
@@ -180,6 +185,7 @@ const searchedName = (name: string) =>
   Array.from(Buffer.from(name).toString().replaceAll('\0', '')).slice(0, CALL_NAME_LENGTH).join('');
 
 interface CallRow {
+  open_until: number | string;
   seq: number | string;
   number: number | string;
   name: string;
@@ -196,6 +202,7 @@ interface FoundRow extends CallRow, SessionKeyRow {
 function callOf(row: CallRow): WaitingCall {
   const data = decode(textOf(row.call_json))?.value;
   const { id, branch, about } = isRecord(data) ? data : {};
+  const openUntil = numberOf(row.open_until);
   return {
     seq: numberOf(row.seq),
     number: numberOf(row.number),
@@ -204,20 +211,25 @@ function callOf(row: CallRow): WaitingCall {
     id: typeof id === 'string' ? id : '',
     ...(typeof branch === 'string' && { branch }),
     ...(typeof about === 'string' && { about }),
+    ...(openUntil !== MAX_SEQ && { openUntil }),
   };
 }
 
 function texts({ sql }: Dialect, { openCalls, sessions, events, select }: Tables) {
-  const columns = `seq, number, name, timestamp, ${select.data} as call_json`;
+  const columns = `open_until, seq, number, name, timestamp, ${select.data} as call_json`;
+  const place = `${SESSION_WHERE} and open_until = ? and seq = ? and number = ?`;
   return {
     underLock: sql.underLock,
-    select: `select ${columns} from ${openCalls} where ${SESSION_WHERE} order by seq, number`,
-    selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} order by seq limit 1`,
-    delete: `delete from ${openCalls} where ${SESSION_WHERE} and seq = ? and number = ?`,
-    insert: `insert into ${openCalls} (${SESSION_COLUMNS}, seq, number, name, timestamp, data) values`,
+    select: (areWaiting: boolean) =>
+      `select ${columns} from ${openCalls} where ${SESSION_WHERE}${areWaiting ? ` and ${WAITS}` : ''} order by seq, number`,
+    selectFirst: `select seq from ${openCalls} where ${SESSION_WHERE} and ${WAITS} order by seq limit 1`,
+    answer: `update ${openCalls} set open_until = ? where ${place}`,
+    delete: `delete from ${openCalls} where ${place}`,
+    deleteBefore: `delete from ${openCalls} where ${SESSION_WHERE} and seq < ?`,
+    insert: `insert into ${openCalls} (${SESSION_COLUMNS}, open_until, seq, number, name, timestamp, data) values`,
     isOpenFor: `timestamp <= ${sql.now} - ?`,
     find: (where: string, order: string) => `
-      select ${sessionColumnsOf('c')}, c.seq, c.number, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
+      select ${sessionColumnsOf('c')}, c.open_until, c.seq, c.number, c.name, c.timestamp, call_json, origin, event_id, ${select.data} as event_json
       from (select ${SESSION_COLUMNS}, ${columns} from ${openCalls} as o
         where ${where} and exists (select 1 from ${sessions} as s where ${isSameSession('s', 'o')} and s.status = 'active')
         order by ${order} limit ?) as c

@@ -1,5 +1,6 @@
 import { sessionIdentity } from '../../model/keys.js';
 import { inLogOrder } from '../../model/log-order.js';
+import { MAX_SEQ } from '../../model/seq-ranges.js';
 import type { Sql } from '../dialects/dialect.js';
 import {
   SESSION_COLUMNS,
@@ -33,7 +34,7 @@ interface PendingRow extends SessionKeyRow {
   id: number;
   seq: number;
   timestamp: number;
-  /** The lowest `seq` of its session's later changes without a position; `NONE` where there are none, or they are at hand. */
+  /** The lowest `seq` of its session's later changes without a position; `MAX_SEQ` where there are none, or they are at hand. */
   later: number;
 }
 
@@ -46,9 +47,6 @@ interface PendingRows {
   own: ReadonlyMap<string, PendingRow[]>;
   lastChange: number;
 }
-
-/** Above any number of an event. */
-const NONE = 2 ** 31 - 1;
 
 /** Reads the events and changes that have no place in the log yet. */
 export class PendingEntries {
@@ -132,7 +130,7 @@ function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], c
   const timed: { entry: PendingEntry; time: number }[] = [];
   for (const session of sessions.values()) {
     let time = -Infinity;
-    const later = session.changes.at(-1)?.later ?? NONE;
+    const later = session.changes.at(-1)?.later ?? MAX_SEQ;
     // The lowest number that the session had at a change or later: events up to there come before the change.
     const follows = new Map<PendingRow, number>();
     let lowest = later;
@@ -156,10 +154,10 @@ function texts({ events, changes, counters }: Tables) {
   // Entries are ordered by number across sessions: of each session the first ones come first, so that a part of them leaves no
   // gap.
   // It is one statement, so that both are as of one moment: an event must not get its position before a change that it follows.
-  const select = `select * from (${firstEvents(`'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp, ${NONE} as later`)})
+  const select = `select * from (${firstEvents(`'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp, ${MAX_SEQ} as later`)})
       as pending_events
     union all select * from (
-      select 'change' as kind, change_id as id, ${SESSION_COLUMNS}, seq, time as timestamp, ${NONE} as later from ${changes}
+      select 'change' as kind, change_id as id, ${SESSION_COLUMNS}, seq, time as timestamp, ${MAX_SEQ} as later from ${changes}
       where number is null order by number, change_id limit ?) as pending_changes
     union all select 'counter', value, '', '', '', 0, 0, 0 from ${counters} where name = ?`;
   const ofSession = `partition by ${sessionColumnsOf('s')} order by change_id`;
@@ -170,7 +168,7 @@ function texts({ events, changes, counters }: Tables) {
     selectWithOwn: `${select}
       union all select * from (
         select 'own' as kind, coalesce(change_id, 0) as id, ${SESSION_COLUMNS}, coalesce(seq, 0) as seq,
-          coalesce(time, 0) as timestamp, coalesce(later, ${NONE}) as later from (
+          coalesce(time, 0) as timestamp, coalesce(later, ${MAX_SEQ}) as later from (
           select ${sessionColumnsOf('s')}, change_id, c.seq, time,
             row_number() over (${ofSession}) as nth,
             min(c.seq) over (${ofSession} rows between 1 following and unbounded following) as later

@@ -1,7 +1,7 @@
 import { ofEvent, type KnownSession, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
-import { gapsIn, type SeqRange } from '../../model/seq-ranges.js';
+import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES } from '../../model/state.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import {
@@ -46,9 +46,6 @@ interface ReadSession extends SessionHead, ReadEvents {
 
 type UndecodedSession = Undecoded<ReadSession | undefined>;
 
-/** More than any session has events; PostgreSQL takes no larger number where it expects one of a session's. */
-const MOST = 2 ** 31 - 1;
-
 /**
  * Reads sessions, each by one statement: on every database and at every isolation level that shows one moment (contract
  * D8).
@@ -65,8 +62,8 @@ export class SessionReader {
    *
    * @returns what gives undefined if there is no such session.
    */
-  async read(sql: Sql, session: SessionKey, newest = MOST): Promise<UndecodedSession> {
-    const most = Math.min(newest, MOST);
+  async read(sql: Sql, session: SessionKey, newest = MAX_SEQ): Promise<UndecodedSession> {
+    const most = Math.min(newest, MAX_SEQ);
     const found = sorted(await sql.all<Row>(...this.#statements.newest(session, most)));
     return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most)));
   }
@@ -74,11 +71,11 @@ export class SessionReader {
   /**
    * Reads a session with the newest so many events, and back to the beginning of the oldest turn among them. If no turn begins so
    * early, since an agent began the session or a trim cut a turn, they begin with the first turn among them; without any turn,
-   * they are the newest so many. Before them come the turns whose calls wait for a person: a model wants the call of an answer, and
-   * what else was called with it.
+   * they are the newest so many. Before them come the turns whose calls wait for a person, or are answered among them: a model wants
+   * the call of an answer, and what else was called with it.
    */
   async readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
-    const rows = await sql.all<Row>(...this.#statements.turns(session, Math.min(newest, MOST)));
+    const rows = await sql.all<Row>(...this.#statements.turns(session, Math.min(newest, MAX_SEQ)));
     const found = sorted(rows);
     if (!found) return decoding(session, found);
     const { firstSeq, lastSeq } = found.head;
@@ -283,12 +280,16 @@ const plainJoin = (table: string, alias: string, on: string) => `join ${table} a
 const turnOf = ({ events }: Tables, conditions: string) =>
   `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1)`;
 
-/** A table of the turns whose calls wait, from `turn_begin` up to `turn_end`. Takes `sessionValues` three times. */
-function waitingTurns(tables: Tables): string {
+/**
+ * A table of the turns before the number of `first`, from `turn_begin` up to `turn_end`, whose calls wait or are answered by an event
+ * from there on. Takes `sessionValues` twice, the values of `first`, and `sessionValues`.
+ */
+function turnsOfCalls(tables: Tables, first: string): string {
   const begin = turnOf(tables, 'b.seq <= o.seq order by b.seq desc');
   const end = turnOf(tables, 'b.seq > o.seq order by b.seq');
-  return `(select distinct coalesce(${begin}, o.seq) as turn_begin, coalesce(${end}, ${MOST}) as turn_end
-    from ${tables.openCalls} as o where ${whereSession('o')})`;
+  return `(select distinct turn.first, coalesce(${begin}, o.seq) as turn_begin, coalesce(${end}, ${MAX_SEQ}) as turn_end
+    from ${first} as turn cross join ${tables.openCalls} as o
+    where ${whereSession('o')} and o.open_until >= turn.first and o.seq < turn.first)`;
 }
 
 /**
@@ -367,15 +368,15 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables) {
   const fromTurn = (table: string, alias: string) =>
     `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
   const join = sql.joinByNumber ?? plainJoin;
-  const ofWaiting = (table: string, alias: string) => {
-    const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
-    return `from ${first.text} as turn cross join ${waitingTurns(tables)} as waiting ${join(table, alias, on)} where turn_begin < turn.first`;
+  const ofCalls = (table: string, alias: string) => {
+    const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < called.first`;
+    return `from ${turnsOfCalls(tables, first.text)} as called ${join(table, alias, on)}`;
   };
   const selectPart = "union all select 'part', '', text, seq, part, 0";
   const turns =
     `${headAndState()} union all select 'event', event_id, ${select.data}, seq, first, 0 ${fromTurn(events, 'e')}
-      union all select 'event', event_id, ${select.data}, seq, 0, 0 ${ofWaiting(events, 'e')}` +
-    (limits ? ` ${selectPart} ${fromTurn(eventParts, 'p')} ${selectPart} ${ofWaiting(eventParts, 'p')}` : '');
+      union all select 'event', event_id, ${select.data}, seq, 0, 0 ${ofCalls(events, 'e')}` +
+    (limits ? ` ${selectPart} ${fromTurn(eventParts, 'p')} ${selectPart} ${ofCalls(eventParts, 'p')}` : '');
 
   // The column has no sign on MariaDB, which computes this also where no row is found.
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
@@ -398,7 +399,7 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables) {
     after: byNumber(isAfter),
     turns: (session: SessionKey, newest: number): Bound => {
       const [key, turn] = [sessionValues(session), first.values(session, newest)];
-      const values = [...turn, ...key, ...turn, ...key, ...key, ...key, ...key];
+      const values = [...turn, ...key, ...key, ...key, ...turn, ...key, ...key];
       return [turns, [...ofHeadAndState(session), ...values, ...forParts(values)]];
     },
     since: (session: SessionKey, time: number): Bound => [

@@ -90,12 +90,21 @@ const commands = {
     await Promise.all([...orms].map(([name, orm]) => saveTo(name, orm)));
   },
 
-  /** Answers a call as the recipe does. @returns how often the agent ran. @throws CallAnsweredError */
-  async answer({ name, sessionId, id }: { name: DatabaseName; sessionId: string; id: string }): Promise<number> {
+  /**
+   * Answers a call as the recipe does.
+   *
+   * @param request.dies whether the process ends once the answer is stored, before the agent runs.
+   * @returns how often the agent ran.
+   * @throws CallAnsweredError
+   */
+  async answer(request: { name: DatabaseName; sessionId: string; id: string; dies?: boolean }): Promise<number> {
+    const { name, sessionId, id, dies } = request;
     const { appName, userId } = keyOf(sessionId);
-    const sessionService = new MikroOrmSessionService(orms.get(name)!.em, { onAnsweredCall: 'reject' });
+    const options = { onAnsweredCall: 'reject', defaultNumRecentEvents: 2 } as const;
+    const sessionService = new MikroOrmSessionService(orms.get(name)!.em, options);
     let runs = 0;
     const beforeAgentCallback = () => {
+      if (dies) process.kill(process.pid, 'SIGKILL');
       runs++;
       return { role: 'model', parts: [{ text: 'Thank you.' }] };
     };
