@@ -122,6 +122,8 @@ export type { TextBinding, TransferTexts } from './transfer/bound-texts.js';
 export type { ExportOptions } from './transfer/export.js';
 export type {
   AppRecord,
+  ArtifactPartRecord,
+  ArtifactRecord,
   EventRecord,
   SessionRecord,
   StateChangeRecord,

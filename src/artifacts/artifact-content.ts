@@ -121,12 +121,18 @@ function partsOf(bytes: Buffer): Buffer[] {
   return parts;
 }
 
-/** @returns undefined where the parts are not what was saved. */
-export function partOf({ artifact, content }: ArtifactInfo, parts: readonly Buffer[]): Part | undefined {
-  if (!content) return parts.length === 0 ? artifact : undefined;
+/** Whether the parts are what was saved. */
+export function isWhole({ info: { content }, parts }: { info: ArtifactInfo; parts: readonly Buffer[] }): boolean {
+  if (!content) return parts.length === 0;
+  const size = parts.reduce((sum, { length }) => sum + length, 0);
+  return size === content.size && sha256(...parts) === content.sha256;
+}
+
+/** @param content that is whole. */
+export function partOf({ info: { artifact, content }, parts }: { info: ArtifactInfo; parts: readonly Buffer[] }): Part {
+  if (!content) return artifact;
   const [first] = parts;
   const bytes = parts.length === 1 && first ? first : Buffer.concat(parts);
-  if (bytes.length !== content.size || sha256(bytes) !== content.sha256) return undefined;
   const text = content.isJson
     ? (JSON.parse(bytes.toString()) as string)
     : bytes.toString(content.of === 'text' ? 'utf8' : 'base64');
@@ -135,4 +141,8 @@ export function partOf({ artifact, content }: ArtifactInfo, parts: readonly Buff
     : { ...artifact, inlineData: { ...artifact.inlineData, data: text } };
 }
 
-const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
+function sha256(...parts: readonly Buffer[]): string {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part);
+  return hash.digest('hex');
+}

@@ -1,16 +1,24 @@
 import type { Event } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
-import { ARTIFACT_COLUMNS, SESSION_WHERE, placeholders, sessionValues, type Tables } from '../database/sql/tables.js';
+import {
+  ARTIFACT_COLUMNS,
+  SESSION_WHERE,
+  insertIntoArtifacts,
+  placeholders,
+  sessionValues,
+  type Tables,
+} from '../database/sql/tables.js';
 import type { Stores } from '../database/stores/stores.js';
-import { Undecodable, ofArtifact } from '../model/codec.js';
+import { keysetAfter } from '../database/sql/keyset.js';
+import { Undecodable, encodingOf, encodingOfBytes, isEncoded, ofArtifact } from '../model/codec.js';
 import { decode } from '../model/event-codec.js';
 import { isRecord } from '../model/objects.js';
-import { DamagedArtifactError } from '../model/errors.js';
+import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
 import { isKey, type SessionKey } from '../model/keys.js';
-import type { StoredTexts } from '../model/stored-texts.js';
-import { isOfUser } from './artifact-name.js';
-import { partOf, type ArtifactInfo, type NewVersion, type Part } from './artifact-content.js';
+import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
+import { isOfUser, nameOfUsers } from './artifact-name.js';
+import { isWhole, partOf, type ArtifactInfo, type NewVersion, type Part } from './artifact-content.js';
 
 /** Names an artifact as it is stored: one of the user has no session, and no `user:`. */
 export interface ArtifactKey extends SessionKey {
@@ -45,6 +53,29 @@ interface EncodedVersion {
   parts: readonly Uint8Array[];
 }
 
+/** One version of an artifact. */
+export interface VersionKey extends ArtifactKey {
+  version: number;
+}
+
+/** A version in the encoding that the codecs have now. */
+export interface RecodedVersion {
+  key: VersionKey;
+  /** What is stored of it without its content. It has the hash of that, so that an equal one has equal content. */
+  read: string;
+  encoded: EncodedVersion;
+  /** In bytes. */
+  size: number;
+}
+
+/** A version as it is exported and imported. */
+interface TransferredVersion {
+  /** JSON of `ArtifactInfo`, or that as a codec has stored it. */
+  info: string;
+  parts: readonly Buffer[];
+  createTime: number;
+}
+
 /** Versions by the names of their artifacts. */
 type NamedVersions = ReadonlyMap<string, ReadonlySet<number>>;
 
@@ -66,7 +97,8 @@ export class ArtifactStore {
 
   private constructor(stores: Stores) {
     this.#stores = stores;
-    this.#text = texts(stores.dialect.sql.now, stores.tables);
+    const { now, skipLocked = '' } = stores.dialect.sql;
+    this.#text = texts(now, skipLocked, stores.tables);
   }
 
   /**
@@ -79,9 +111,7 @@ export class ArtifactStore {
     const values = valuesOf(key);
     const version = await dialect.operations.nextVersion(sql, tables.artifacts, values, dialect.sql.now);
     // What is encoded is bound to the number.
-    const { info, parts } = sql.texts.codec.isNone
-      ? given
-      : sql.texts.all(() => encoded(sql.texts, key, version, given));
+    const { info, parts } = sql.texts.all(() => encodedVersion(sql.texts, key, version, given));
     await dialect.limits?.refuseTooLarge(sql, info);
     await this.#insert(sql, this.#text.insertVersion, [...values, version], { info, parts });
     return version;
@@ -124,7 +154,7 @@ export class ArtifactStore {
     const content = info instanceof Damaged ? info : await this.#contentOf(sql, from, version, info, row.data);
     if (content instanceof Damaged) throw new DamagedArtifactError(from.filename, version, content.what);
     const { texts } = sql;
-    const copied = texts.all(() => encoded(texts, to, version, withEncoding(content)));
+    const copied = texts.all(() => encodedVersion(texts, to, version, withEncoding(content, true)));
     await this.#insert(sql, this.#text.insertVersionAt, [...valuesOf(to), version], copied, createTime);
   }
 
@@ -142,7 +172,7 @@ export class ArtifactStore {
       if (!row) return undefined;
       const { info, version: found } = this.#stored(sql, key, row);
       const content = info instanceof Damaged ? info : await this.#contentOf(sql, key, found, info, row.data);
-      const part = content instanceof Damaged ? content : (partOf(content.info, content.parts) ?? CHANGED);
+      const part = content instanceof Damaged ? content : isWhole(content) ? partOf(content) : CHANGED;
       if (!(part instanceof Damaged)) return { version: found, part };
       // Between two statements somebody may have deleted it, and saved another one.
       const again = await this.#row(sql, this.#text.one, key, found);
@@ -158,18 +188,156 @@ export class ArtifactStore {
     info: ArtifactInfo,
     data: unknown,
   ): Promise<Content | Damaged> {
-    const stored = data === null ? await this.#parts(sql, key, version) : [bytesOf(data)];
+    return this.#decoded(sql, key, version, info, await this.#storedParts(sql, key, version, data));
+  }
+
+  /** @param isLenient whether content is read, too, that lacks a codec which is required: to give it that codec. */
+  #decoded(
+    { texts }: Sql,
+    key: ArtifactKey,
+    version: number,
+    info: ArtifactInfo,
+    stored: readonly Buffer[],
+    isLenient = false,
+  ): Content | Damaged {
     const known = { ...key, origin: '' };
-    const { texts } = sql;
-    const isEncoded = info.content?.isEncoded ?? false;
-    if (!isEncoded && stored.length > 0 && texts.codec.required.length > 0)
+    const isFramed = info.content?.isEncoded ?? false;
+    if (!isFramed && stored.length > 0 && texts.codec.required.length > 0 && !isLenient)
       return new Damaged(`its content is not encoded with ${texts.codec.required.join(', ')}`);
-    const parts: readonly (Uint8Array | Undecodable)[] = isEncoded
-      ? texts.all(() => stored.map((each, part) => texts.decodeBytes(each, ofArtifact(known, version, part))))
+    const parts: readonly (Uint8Array | Undecodable)[] = isFramed
+      ? texts.all(() =>
+          stored.map((each, part) => texts.decodeBytes(each, ofArtifact(known, version, part), isLenient)),
+        )
       : stored;
     const undecodable = parts.find((each) => each instanceof Undecodable);
     if (undecodable) return new Damaged(`its content is ${undecodable.encoding}`);
     return { info, parts: parts.map((each) => bytesOf(each)) };
+  }
+
+  async #storedParts(sql: Sql, key: ArtifactKey, version: number, data: unknown): Promise<Buffer[]> {
+    return data === null ? this.#parts(sql, key, version) : [bytesOf(data)];
+  }
+
+  /** Reads the next versions of an app, or of one user in it, by their keys; so many of them. */
+  async page(
+    sql: Sql,
+    { appName, userId }: { appName: string; userId: string | undefined },
+    after: VersionKey | undefined,
+    limit: number,
+  ): Promise<VersionKey[]> {
+    const columns = ['session_id', 'filename', 'version'];
+    const rest = after && [after.sessionId, after.filename, after.version];
+    const keyset = !rest
+      ? undefined
+      : userId === undefined
+        ? keysetAfter(['user_id', ...columns], [after.userId, ...rest])
+        : keysetAfter(columns, rest);
+    const owner = userId === undefined ? [appName] : [appName, userId];
+    const rows = await sql.all<VersionKeyRow>(
+      this.#text.page(
+        `app_name = ?${userId === undefined ? '' : ' and user_id = ?'}${keyset ? ` and ${keyset.where}` : ''}`,
+      ),
+      [...owner, ...(keyset?.values ?? []), limit],
+    );
+    return rows.map((row) => ({
+      appName,
+      userId: textOf(row.user_id),
+      sessionId: textOf(row.session_id),
+      filename: textOf(row.filename),
+      version: numberOf(row.version),
+    }));
+  }
+
+  /**
+   * @returns the version without its encoding, or with `AS_STORED` as it is; undefined where there is none.
+   * @throws DamagedArtifactError where it cannot be read.
+   */
+  async transferred(sql: Sql, key: VersionKey): Promise<TransferredVersion | undefined> {
+    const { version } = key;
+    const row = await this.#row(sql, this.#text.withData, key, version);
+    if (!row) return undefined;
+    const createTime = numberOf(row.create_time);
+    const stored = await this.#storedParts(sql, key, version, row.data);
+    if (sql.texts === AS_STORED) return { info: textOf(row.info), parts: stored, createTime };
+    const { info } = this.#stored(sql, key, row);
+    const content = info instanceof Damaged ? info : this.#decoded(sql, key, version, info, stored);
+    const { what } = content instanceof Damaged ? content : CHANGED;
+    const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
+    if (content instanceof Damaged || !isWhole(content)) throw new DamagedArtifactError(filename, version, what);
+    return { info: withEncoding(content, false).info, parts: content.parts, createTime };
+  }
+
+  /**
+   * Writes a version of an export, for a transaction.
+   *
+   * @returns false where it is here already.
+   * @throws InvalidArgumentError where another one is here, or its content is not the one that its hash is of.
+   */
+  async import(sql: Sql, key: VersionKey, { info: text, parts, createTime }: TransferredVersion): Promise<boolean> {
+    const { version } = key;
+    const here = await this.#row(sql, this.#text.one, key, version);
+    const name = `Version ${version} of artifact ${key.filename}`;
+    if (here && numberOf(here.create_time) !== createTime)
+      throw new InvalidArgumentError(`${name} is here, saved at another time.`);
+    const { texts } = sql;
+    // What is encoded is not looked into.
+    const info = isEncoded(text) ? undefined : infoOf(text);
+    if (info instanceof Damaged) throw new InvalidArgumentError(`${name} has no info of an artifact.`);
+    const isAsStored = info === undefined || info.content?.isEncoded === true;
+    if (!isAsStored && !isWhole({ info, parts }))
+      throw new InvalidArgumentError(`${name} has other content than its info says.`);
+    if (here) return false;
+    const given = isAsStored
+      ? { info: texts.all(() => texts.encode(text, () => ofArtifact({ ...key, origin: '' }, version, 'info'))), parts }
+      : texts.all(() => encodedVersion(texts, key, version, withEncoding({ info, parts }, !texts.codec.isNone)));
+    await this.#stores.dialect.limits?.refuseTooLarge(sql, given.info);
+    const values = valuesOf(key);
+    const [head] = await sql.all<{ last_version: number }>(this.#text.head, values);
+    if (!head) await sql.run(this.#text.insertHead, [...values, version, createTime]);
+    else if (numberOf(head.last_version) < version)
+      await sql.run(this.#text.raise, [version, createTime, ...values, version]);
+    await this.#insert(sql, this.#text.insertVersionAt, [...values, version], given, createTime);
+    return true;
+  }
+
+  /**
+   * @param isLenient whether what lacks a codec that is required gets it.
+   * @returns undefined where the version is stored as the codecs store it now, or is gone.
+   */
+  async recoded(sql: Sql, key: VersionKey, isLenient: boolean): Promise<RecodedVersion | Damaged | undefined> {
+    const { version } = key;
+    const row = await this.#row(sql, this.#text.withData, key, version);
+    if (!row) return undefined;
+    const { info } = this.#stored(sql, key, row, isLenient);
+    if (info instanceof Damaged) return info;
+    const stored = await this.#storedParts(sql, key, version, row.data);
+    const content = this.#decoded(sql, key, version, info, stored, isLenient);
+    if (content instanceof Damaged) return content;
+    if (!isWhole(content)) return CHANGED;
+    const { texts } = sql;
+    const isFramed = !texts.codec.isNone;
+    const encoded = texts.all(() => encodedVersion(texts, key, version, withEncoding(content, isFramed)));
+    const read = textOf(row.info);
+    const isSame =
+      encodingOf(encoded.info) === encodingOf(read) &&
+      (info.content?.isEncoded ?? isFramed) === isFramed &&
+      (!isFramed || stored.every((each, i) => encodingOfBytes(each) === encodingOfBytes(encoded.parts[i])));
+    return isSame ? undefined : { key, read, encoded, size: info.content?.size ?? 0 };
+  }
+
+  /**
+   * Replaces a version by the same in another encoding, for a transaction.
+   *
+   * @returns false where it is not the one that was read any more, or somebody else has locked its row.
+   */
+  async replace(sql: Sql, { key, read, encoded: { info, parts } }: RecodedVersion): Promise<boolean> {
+    const id = [...valuesOf(key), key.version];
+    const [row] = await sql.all<{ info: string }>(this.#text.lock, id);
+    if (row?.info !== read) return false;
+    const isInRow = parts.length < 2;
+    await sql.run(this.#text.update, [info, isInRow ? (parts[0] ?? null) : null, ...id]);
+    if (!isInRow) for (const [part, data] of parts.entries()) await sql.run(this.#text.updatePart, [data, ...id, part]);
+    return true;
   }
 
   async #parts(sql: Sql, key: ArtifactKey, version: number): Promise<Buffer[]> {
@@ -231,11 +399,13 @@ export class ArtifactStore {
     return (await rows)[0];
   }
 
-  #stored(sql: Sql, key: ArtifactKey, row: VersionRow): StoredVersion {
+  #stored(sql: Sql, key: ArtifactKey, row: VersionRow, isLenient = false): StoredVersion {
     const version = numberOf(row.version);
     const known = { ...key, origin: '' };
     const { texts } = sql;
-    const info = texts.all(() => texts.decode(textOf(row.info), () => ofArtifact(known, version, 'info')));
+    const of = () => ofArtifact(known, version, 'info');
+    const text = textOf(row.info);
+    const info = texts.all(() => (isLenient ? texts.decodeLeniently(text, of()) : texts.decode(text, of)));
     return { version, info: infoOf(info), createTime: numberOf(row.create_time) };
   }
 }
@@ -253,9 +423,8 @@ export function versionsNamedBy(events: readonly Event[]): NamedVersions {
   return named;
 }
 
-/** A version as a codec is to encode it. */
-const withEncoding = ({ info, parts }: Content): NewVersion => ({
-  info: JSON.stringify({ ...info, ...(info.content && { content: { ...info.content, isEncoded: true } }) }),
+const withEncoding = ({ info, parts }: Content, isEncoded: boolean): NewVersion => ({
+  info: JSON.stringify({ ...info, ...(info.content && { content: { ...info.content, isEncoded } }) }),
   parts,
 });
 
@@ -270,7 +439,13 @@ function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
 }
 
 /** Within `texts.all`. */
-function encoded(texts: StoredTexts, key: ArtifactKey, version: number, { info, parts }: NewVersion): EncodedVersion {
+function encodedVersion(
+  texts: StoredTexts,
+  key: ArtifactKey,
+  version: number,
+  { info, parts }: NewVersion,
+): EncodedVersion {
+  if (texts.codec.isNone) return { info, parts };
   const known = { ...key, origin: '' };
   return {
     info: texts.encode(info, () => ofArtifact(known, version, 'info')),
@@ -286,13 +461,20 @@ interface VersionRow {
   data?: unknown;
 }
 
+interface VersionKeyRow {
+  user_id: string;
+  session_id: string;
+  filename: string;
+  version: number | string;
+}
+
 /** Selects a version by its number, and the newest. */
 interface OneVersion {
   of: string;
   newest: string;
 }
 
-function texts(now: string, { artifacts, artifactVersions, artifactParts, select }: Tables) {
+function texts(now: string, skipLocked: string, { artifacts, artifactVersions, artifactParts, select }: Tables) {
   const where = `${SESSION_WHERE} and filename = ?`;
   const insertVersion = `insert into ${artifactVersions} (${ARTIFACT_COLUMNS}, version, info, data, create_time)
     values (?, ?, ?, ?, ?, ?, ?,`;
@@ -316,6 +498,14 @@ function texts(now: string, { artifacts, artifactVersions, artifactParts, select
     all: `select version, ${select.info} as info, create_time from ${artifactVersions} where ${where} order by version`,
     numbers: `select version from ${artifactVersions} where ${where} order by version`,
     parts: `select ${select.bytes} as data from ${artifactParts} where ${where} and version = ? order by part`,
+    page: (where: string) => `select user_id, session_id, filename, version from ${artifactVersions} where ${where}
+      order by user_id, session_id, filename, version limit ?`,
+    head: `select last_version from ${artifacts} where ${where}`,
+    insertHead: `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?)`,
+    raise: `update ${artifacts} set last_version = ?, update_time = ? where ${where} and last_version < ?`,
+    lock: `select ${select.info} as info from ${artifactVersions} where ${where} and version = ?${skipLocked}`,
+    update: `update ${artifactVersions} set info = ?, data = ? where ${where} and version = ?`,
+    updatePart: `update ${artifactParts} set data = ? where ${where} and version = ? and part = ?`,
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')
       order by filename`,
     delete: `delete from ${artifacts} where ${where}`,

@@ -1,6 +1,8 @@
+import { ArtifactStore, Damaged, type RecodedVersion, type VersionKey } from '../artifacts/artifact-store.js';
 import { nextAppWithState } from '../transfer/transferred-sessions.js';
 import type { Database } from '../database/calls/database.js';
 import { RECODED_TABLES, type RecodedTable, type StoredText } from '../database/stores/recode-store.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/stores/walk.js';
 import { encodingOf } from '../model/codec.js';
 import { isPromise } from '../model/maybe-promise.js';
@@ -15,6 +17,9 @@ interface Recoding {
   stored: StoredText;
   text: string;
 }
+
+/** How many bytes of artifacts one transaction rewrites; of a larger version all of it. */
+const TOGETHER_BYTES = 4_000_000;
 
 /** See `SessionMaintenance.reencode`. */
 export async function reencode(database: Database, options: ReencodeOptions): Promise<MaintenanceResult> {
@@ -44,6 +49,7 @@ class ReencodeRun {
       // State of the app is nobody's.
       const meant = tables.filter((table) => userId === undefined || table !== 'app');
       for (const table of meant) if (!(await this.#table(call, table, app))) return;
+      if (!(await this.#artifacts(call, app))) return;
     }
   }
 
@@ -66,6 +72,54 @@ class ReencodeRun {
   }
 
   /** @returns false when the work has to end. */
+  async #artifacts(call: CallInParts, appName: string): Promise<boolean> {
+    const store = ArtifactStore.of(this.#database.stores);
+    const owner = { appName, userId: this.#options.userId };
+    const isLenient = this.#options.adoptPlain ?? false;
+    let after: VersionKey | undefined;
+    for (;;) {
+      if (!(await this.batches.mayBegin())) return false;
+      const page = await call.read((sql) => store.page(sql, owner, after, this.batches.size));
+      let group: RecodedVersion[] = [];
+      for (const key of page) {
+        const recoded = await call.read((sql) => store.recoded(sql, key, isLenient));
+        if (!recoded) continue;
+        if (recoded instanceof Damaged) this.batches.count({ unreadable: 1 });
+        else group.push(recoded);
+        if (group.reduce((sum, { size }) => sum + size, 0) < TOGETHER_BYTES) continue;
+        await this.#replace(call, group);
+        group = [];
+        if (!(await this.batches.mayBegin())) return false;
+      }
+      await this.#replace(call, group);
+      if (page.length < this.batches.size) return true;
+      after = page.at(-1);
+    }
+  }
+
+  async #replace(call: CallInParts, versions: readonly RecodedVersion[]): Promise<void> {
+    const store = ArtifactStore.of(this.#database.stores);
+    await this.#write(call, versions, (sql, version) => store.replace(sql, version));
+  }
+
+  /** One transaction. @param replace returns false where it has left what is stored. */
+  async #write<T>(
+    call: CallInParts,
+    found: readonly T[],
+    replace: (sql: Sql, each: T) => Promise<boolean>,
+  ): Promise<void> {
+    if (found.length === 0) return;
+    const skipped = this.batches.isDryRun
+      ? 0
+      : await call.write(async (sql) => {
+          let skipped = 0;
+          for (const each of found) if (!(await replace(sql, each))) skipped++;
+          return skipped;
+        });
+    this.batches.add({ texts: found.length - skipped, skipped });
+  }
+
+  /** @returns false when the work has to end. */
   async #table(call: CallInParts, table: RecodedTable, appName: string): Promise<boolean> {
     const { recode } = this.#database.stores;
     const owner = { appName, userId: this.#options.userId };
@@ -81,17 +135,8 @@ class ReencodeRun {
 
   /** Decoded and encoded outside of the transaction: others wait for nothing but the updates. */
   async #page(call: CallInParts, page: readonly StoredText[]): Promise<void> {
-    const found = await this.#recodings(page);
-    if (found.length === 0) return;
     const { recode } = this.#database.stores;
-    const skipped = this.batches.isDryRun
-      ? 0
-      : await call.write(async (sql) => {
-          let skipped = 0;
-          for (const { stored, text } of found) if (!(await recode.replace(sql, stored, text))) skipped++;
-          return skipped;
-        });
-    this.batches.add({ texts: found.length - skipped, skipped });
+    await this.#write(call, await this.#recodings(page), (sql, { stored, text }) => recode.replace(sql, stored, text));
   }
 
   /** @returns the texts that are not stored as the codec stores them now. */

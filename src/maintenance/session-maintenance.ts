@@ -142,13 +142,14 @@ export class SessionMaintenance {
 
   /**
    * Reads what is stored as records that `importSessions` writes elsewhere (contract L1): state of apps and users, sessions
-   * with their state, titles and labels, and their events. Each as a line of JSON makes a file that is the same from every
+   * with their state, titles and labels, their events, and artifacts. Each as a line of JSON makes a file that is the same from every
    * database. Leases, positions and contents that were rewritten are not part of it. While others write, each session is whole and
    * as of one moment; one that is deleted before it is read is left out.
    *
    * With `texts: 'asStored'` what a codec has encoded stays encoded (contract M4): no key is needed, and a lost key is not damage.
    *
    * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` makes it readable.
+   * @throws DamagedArtifactError at a version of an artifact that cannot be read.
    */
   exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
     const checked = checkExport(options);
@@ -190,7 +191,7 @@ export class SessionMaintenance {
   }
 
   /**
-   * Rewrites what is not stored as the `codec` stores it now (contract M3): after a codec was added, or its current key has changed.
+   * Rewrites what is not stored as the `codec` stores it now (contract M3), artifacts included: after a codec was added, or its current key has changed.
    * The old codecs and keys must still be there to read. Without a codec nothing is done. Contents, numbers and times stay, and
    * `Session` objects and cursors stay valid. What cannot be read is counted and left, and so is a text that lacks a required
    * codec, unless `adoptPlain` is true. If it was interrupted, the same call continues: what is

@@ -112,6 +112,10 @@ function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | un
 
 const LINE_END = 0x0a;
 
+/** @returns what bytes that are encoded name of codecs and keys. */
+export const encodingOfBytes = (framed: Uint8Array = new Uint8Array()): string =>
+  Buffer.from(framed.subarray(0, framed.indexOf(LINE_END))).toString();
+
 /** @param line the first one of bytes that are encoded. @returns undefined if somebody has changed it. */
 function stepsOf(line: string): readonly Step[] | undefined {
   try {
@@ -217,12 +221,12 @@ export class TextCodec {
     );
   }
 
-  /** @param framed what `encodeBytes` gave. */
-  decodeBytes(framed: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | Undecodable> {
+  /** @param framed what `encodeBytes` gave. @param isLenient as for `decode`. */
+  decodeBytes(framed: Uint8Array, context: CodecContext, isLenient = false): MaybePromise<Uint8Array | Undecodable> {
     const end = framed.indexOf(LINE_END);
     const steps = stepsOf(Buffer.from(framed.subarray(0, Math.max(0, end))).toString());
     if (!steps) return new Undecodable('encoded, and changed since', false);
-    const lacking = this.#lacking(steps);
+    const lacking = isLenient ? [] : this.#lacking(steps);
     return lacking.length > 0 ? refused(lacking) : this.#decoded(steps, framed.subarray(end + 1), context);
   }
 

@@ -9,8 +9,8 @@ export interface MaintenanceResult {
   /** How many artifacts `eraseUser` has deleted, each with all its versions. */
   artifacts: number;
   /**
-   * How many texts `reencode` has rewritten: contents of events, values of state, and other entries of the log. The others
-   * are stored as the codec stores them now.
+   * How many texts `reencode` has rewritten: contents of events, values of state, other entries of the log, and versions of
+   * artifacts. The others are stored as the codec stores them now.
    */
   texts: number;
   /** How many texts `reencode` cannot decode, or lack a codec that is required. They are left as they are. */
@@ -31,6 +31,8 @@ export interface MaintenanceResult {
 export interface ImportResult {
   sessions: number;
   events: number;
+  /** How many versions of artifacts. */
+  artifactVersions: number;
   /** How many records were read. */
   records: number;
   /** How many rows, or parts of them, `importFrom` could not take; `onRefused` is called with each. */

@@ -76,9 +76,9 @@ export class StoredTexts {
     return this.#result('encode', text, context, '', () => this.codec.encode(text, context));
   }
 
-  /** Within `all`. */
-  decodeBytes(bytes: Uint8Array, context: CodecContext): Uint8Array | Undecodable {
-    return this.#result('decode', bytes, context, NO_BYTES, () => this.codec.decodeBytes(bytes, context));
+  /** Within `all`. @param isLenient as for `decodeLeniently`. */
+  decodeBytes(bytes: Uint8Array, context: CodecContext, isLenient?: boolean): Uint8Array | Undecodable {
+    return this.#result('decode', bytes, context, NO_BYTES, () => this.codec.decodeBytes(bytes, context, isLenient));
   }
 
   /** Within `all`. */

@@ -1,3 +1,4 @@
+import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
 import { eventHeads, nextAppWithState, nextUserWithState, transferredSession } from './transferred-sessions.js';
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
@@ -14,7 +15,15 @@ import { gapsIn } from '../model/seq-ranges.js';
 import { AS_STORED } from '../model/stored-texts.js';
 import { type Scope, type StateEntry } from '../model/state.js';
 import { bindingOf, type TextBinding, type TransferTexts } from './bound-texts.js';
-import type { EventRecord, SessionRecord, StateChangeRecord, StateRecord, TransferRecord } from './records.js';
+import type {
+  ArtifactPartRecord,
+  ArtifactRecord,
+  EventRecord,
+  SessionRecord,
+  StateChangeRecord,
+  StateRecord,
+  TransferRecord,
+} from './records.js';
 import { isRecord } from '../model/objects.js';
 
 /** How an export reads. */
@@ -94,6 +103,35 @@ async function* exportApp(
   for (;;) {
     const page = await run((sql) => walkedSessions(sql, { appName, userId, by: 'key' }, after, PAGE));
     for (const { key } of page) yield* exportSession(snapshot, stores, key);
+    if (page.length < PAGE) break;
+    after = page.at(-1);
+  }
+  yield* exportArtifacts({ run, snapshot }, stores, appName, userId);
+}
+
+/** One version at a time is in memory. */
+async function* exportArtifacts(
+  { run, snapshot }: Reading,
+  stores: Stores,
+  appName: string,
+  userId: string | undefined,
+): AsyncGenerator<ArtifactRecord | ArtifactPartRecord> {
+  const artifacts = ArtifactStore.of(stores);
+  let after: VersionKey | undefined;
+  for (;;) {
+    const page = await run((sql) => artifacts.page(sql, { appName, userId }, after, PAGE));
+    for (const key of page) {
+      const found = await snapshot(async (sql) => {
+        const version = await artifacts.transferred(sql, key);
+        return version && { ...version, ...boundIn(sql, key) };
+      });
+      // Deleted since the page was read.
+      if (!found) continue;
+      const { info, parts, createTime, bound } = found;
+      const text = isWhole(info) ? { encoded: info } : { info: decode(info)?.value as Record<string, unknown> };
+      yield { type: 'artifact', ...key, createTime, parts: parts.length, ...(bound && { bound }), ...text };
+      for (const [part, data] of parts.entries()) yield { type: 'part', ...key, part, data: data.toString('base64') };
+    }
     if (page.length < PAGE) return;
     after = page.at(-1);
   }

@@ -1,4 +1,5 @@
 import { deleteSoftDeleted, insertSession } from '../database/stores/session-store.js';
+import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
 import { describeTransferred, eventHeads, lockTransferred, transferredSession } from './transferred-sessions.js';
 import { randomUUID } from 'node:crypto';
 import { WaitingCalls } from '../conversation/open-calls.js';
@@ -32,6 +33,7 @@ interface ImportMode extends AcceptedTexts {
 }
 
 type ImportedSession = SessionBatch['session'];
+type ImportedArtifact = StorableRecord & { type: 'artifact' };
 type WritePlan = ImportPlan & { kind: 'write' };
 
 /** Writes records in their order, in transactions of at most n events. */
@@ -39,13 +41,19 @@ export class Import {
   readonly #run: Run;
   readonly #stores: Stores;
   readonly #mode: ImportMode;
-  readonly #done: ImportResult = { sessions: 0, events: 0, records: 0, refused: 0, annulled: 0 };
+  readonly #done: ImportResult = {
+    ...{ sessions: 0, events: 0, artifactVersions: 0 },
+    ...{ records: 0, refused: 0, annulled: 0 },
+  };
   #session: ImportedSession | undefined;
   #events: NumberedEvent[] = [];
   /** Those that wait after the session's events so far. */
   #calls = new WaitingCalls();
   /** The number of the session's newest event that a batch has written, or would have. */
   #lastSeq: number | undefined;
+  /** The version whose parts come. */
+  #artifact: ImportedArtifact | undefined;
+  #parts: Buffer[] = [];
 
   /** @param run runs its work in a transaction. */
   constructor(run: Run, stores: Stores, mode: ImportMode) {
@@ -67,12 +75,34 @@ export class Import {
       if (this.#events.length >= this.#mode.batchSize) await this.#write(false);
       this.#events.push(storable.event);
       if (storable.calls) this.#calls.add(storable.event, storable.calls);
+    } else if (storable.type === 'part') {
+      this.#addPart(storable, number);
     } else {
       await this.end();
       if (storable.type === 'session') this.#session = storable;
+      else if (storable.type === 'artifact') this.#artifact = storable;
       else await this.#writeShared(storable);
     }
+    if (this.#artifact?.parts === this.#parts.length) await this.#writeArtifact(this.#artifact);
     this.#done.records++;
+  }
+
+  #addPart({ owner, part, data }: StorableRecord & { type: 'part' }, number: number): void {
+    const names = ({ appName, userId, sessionId, filename, version }: VersionKey) =>
+      JSON.stringify([appName, userId, sessionId, filename, version]);
+    if (!this.#artifact || names(this.#artifact.owner) !== names(owner) || part !== this.#parts.length)
+      throw new InvalidArgumentError(
+        `Record ${number} is a part of an artifact, and what comes before it does not come before.`,
+      );
+    this.#parts.push(data);
+  }
+
+  async #writeArtifact({ owner, info, createTime }: ImportedArtifact): Promise<void> {
+    const version = { info, createTime, parts: this.#parts };
+    this.drop();
+    if (this.#mode.isDryRun) return;
+    const artifacts = ArtifactStore.of(this.#stores);
+    if (await this.#run((sql) => artifacts.import(sql, owner, version))) this.#done.artifactVersions++;
   }
 
   /** Adds all records, until the signal fires. */
@@ -108,11 +138,17 @@ export class Import {
   /** Writes what is not written yet. */
   async end(): Promise<void> {
     if (this.#session) await this.#write(true);
+    if (this.#artifact)
+      throw new InvalidArgumentError(
+        `Version ${this.#artifact.owner.version} of artifact ${this.#artifact.owner.filename} lacks parts after number ${this.#parts.length - 1}.`,
+      );
     this.drop();
   }
 
-  /** Forgets the session whose records come, and what is not written of it. */
+  /** Forgets the session or the artifact whose records come, and what is not written of it. */
   drop(): void {
+    this.#artifact = undefined;
+    this.#parts = [];
     this.#session = undefined;
     this.#events = [];
     this.#calls = new WaitingCalls();

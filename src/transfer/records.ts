@@ -24,6 +24,8 @@ import { checkKeys, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
+import { isRecord } from '../model/objects.js';
+import type { VersionKey } from '../artifacts/artifact-store.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 
 /** A value of the state. Its key has no prefix: the record says whose it is. */
@@ -109,14 +111,49 @@ export interface EventRecord extends SessionKey {
   beginsTurn?: true;
 }
 
+/** What names a version of an artifact in records. */
+interface ArtifactNames extends SessionKey {
+  /** Empty for a file of the user. */
+  sessionId: string;
+  /** Without `user:`. */
+  filename: string;
+  version: number;
+}
+
+/** A version of an artifact; the parts of its content follow as records of their own. */
+export interface ArtifactRecord extends ArtifactNames {
+  type: 'artifact';
+  /** When it was saved, in ms since 1970. */
+  createTime: number;
+  /** How many parts its content has. */
+  parts: number;
+  /** Of an export of texts as they are stored. */
+  bound?: TextBinding;
+  /** The Part without its content, the metadata, and type, size and hash. Absent where it is encoded. */
+  info?: Record<string, unknown>;
+  /** The same as a codec has stored it. */
+  encoded?: string;
+}
+
+/** A part of the content of the artifact whose record came before. */
+export interface ArtifactPartRecord extends ArtifactNames {
+  type: 'part';
+  /** Counted from 0. */
+  part: number;
+  /** The bytes in base64. */
+  data: string;
+}
+
 /** A line of an export. */
-export type TransferRecord = AppRecord | UserRecord | SessionRecord | EventRecord;
+export type TransferRecord = AppRecord | UserRecord | SessionRecord | EventRecord | ArtifactRecord | ArtifactPartRecord;
 
 /** A record that can be stored. `owner` has empty names if the state is not a session's. */
 export type StorableRecord =
   | { type: 'app' | 'user'; owner: SessionKey; state: StateEntry[] }
   | { type: 'session'; owner: SessionKey; state: StateEntry[]; session: SessionRecord }
-  | { type: 'event'; owner: SessionKey; event: NumberedEvent; calls: CallEffects | undefined };
+  | { type: 'event'; owner: SessionKey; event: NumberedEvent; calls: CallEffects | undefined }
+  | { type: 'artifact'; owner: VersionKey; createTime: number; parts: number; info: string }
+  | { type: 'part'; owner: VersionKey; part: number; data: Buffer };
 
 export type NumberedEvent = StoredEvent & { seq: number };
 
@@ -173,6 +210,24 @@ const CHECKS = {
     'seq',
     'event',
   ),
+  artifact: object<ArtifactRecord>(
+    {
+      ...{ type: anything, ...session, filename: anything, version: seqFrom(0), createTime: aTime },
+      ...{ parts: seqFrom(0), bound, info: aRecord, encoded },
+    },
+    'version',
+    'createTime',
+    'parts',
+  ),
+  part: object<ArtifactPartRecord>(
+    {
+      ...{ type: anything, ...session, filename: anything, version: seqFrom(0) },
+      ...{ part: seqFrom(0), data: aString },
+    },
+    'version',
+    'part',
+    'data',
+  ),
 };
 const checkState = object<StateRecord>(
   { key: aString, value: anything, encoded, eventId: nullable(aString) },
@@ -210,7 +265,7 @@ export function storableRecord(record: unknown, number: number, accepted: Accept
   aRecord(record, name);
   const { type } = record as TransferRecord;
   if (!Object.hasOwn(CHECKS, type))
-    throw new InvalidArgumentError(`${name} has no type of a record: app, user, session or event.`);
+    throw new InvalidArgumentError(`${name} has no type of a record: app, user, session, event, artifact or part.`);
   try {
     CHECKS[type](record, name);
     const stored = storable(record as TransferRecord);
@@ -237,9 +292,9 @@ function checkTexts(
     if (record.encoded !== undefined && texts === 'plain') refuseStored();
     return;
   }
-  const { bound, state } = record;
-  const created = record.type === 'session' ? [{ encoded: record.encodedCreated }, ...(record.changes ?? [])] : [];
-  const hasEncoded = [...state, ...created].some((each) => each.encoded !== undefined);
+  if (record.type === 'part') return;
+  const { bound } = record;
+  const hasEncoded = textsOf(record).some((each) => each.encoded !== undefined);
   if ((bound || hasEncoded) && texts === 'plain') refuseStored();
   if (hasEncoded && !bound)
     throw new InvalidArgumentError('It has encoded texts, and does not say what they are bound to.');
@@ -250,13 +305,28 @@ function checkTexts(
   if (bound && hasPlain(record)) refusePlain(name, required);
 }
 
+type OwnRecord = AppRecord | UserRecord | SessionRecord | ArtifactRecord;
+
+/** The texts of a record that may be encoded. */
+function textsOf(record: OwnRecord): readonly { encoded?: string | undefined }[] {
+  if (record.type === 'artifact')
+    return [{ encoded: record.encoded ?? (hasEncodedContent(record.info) ? '' : undefined) }];
+  if (record.type !== 'session') return record.state;
+  return [...record.state, { encoded: record.encodedCreated }, ...(record.changes ?? [])];
+}
+
 /** Whether some content of a record is not encoded. */
-function hasPlain(record: AppRecord | UserRecord | SessionRecord): boolean {
+function hasPlain(record: OwnRecord): boolean {
+  if (record.type === 'artifact') return record.encoded === undefined;
   if (record.state.some((each) => each.encoded === undefined)) return true;
   if (record.type !== 'session') return false;
   const { created, changes = [] } = record;
   return created !== undefined || changes.some(({ set }) => set !== undefined);
 }
+
+/** Of a codec that has left the rest as it is. */
+const hasEncodedContent = (info: ArtifactRecord['info']) =>
+  isRecord(info?.['content']) && info['content']['isEncoded'] === true;
 
 /** Refuses a text that was stored plain although a codec is required: it may be forged, and would be trusted once encoded. */
 export function refusePlain(record: string, required: readonly string[] = []): void {
@@ -307,7 +377,27 @@ function storable(record: TransferRecord): StorableRecord {
       const calls = record.encoded === undefined ? effectsOf(event) : undefined;
       return { type, owner, calls, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins } };
     }
+    case 'artifact': {
+      const { createTime, parts, info, encoded } = record;
+      if ((info === undefined) === (encoded === undefined))
+        throw new InvalidArgumentError('It must have either info or encoded.');
+      return {
+        type,
+        owner: versionOf(record),
+        createTime,
+        parts,
+        info: encoded ?? encode(info, 'info', RECORDED_LEVELS).json,
+      };
+    }
+    case 'part':
+      return { type, owner: versionOf(record), part: record.part, data: Buffer.from(record.data, 'base64') };
   }
+}
+
+/** @throws InvalidKeyError for names that cannot be those of a version. */
+function versionOf({ appName, userId, sessionId, filename, version }: ArtifactNames): VersionKey {
+  checkKeys({ appName, userId, ...(sessionId !== '' && { sessionId }), filename });
+  return { appName, userId, sessionId, filename, version };
 }
 
 function ownerOf({ appName, userId, sessionId }: SessionKey): SessionKey {

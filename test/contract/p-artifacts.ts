@@ -628,6 +628,64 @@ artifactSuite.own(
   },
 );
 
+artifactSuite.own(
+  'P15',
+  'reencode brings versions to the current codec and key, and changes nothing else',
+  async (context) => {
+    const { orm, app, query } = context;
+    const parts = [text('x'), png(randomBytes(LARGE)), { fileData: { fileUri: 'gs://a/b' } }, text('z'.repeat(LARGE))];
+    const plain = filesOf(context);
+    for (const part of parts) await plain.save('f', part, { by: 'alice' });
+    await plain.save('user:home', text('Oslo'));
+    await plain.service.saveArtifact({ ...plain.key, userId: 'bob', filename: 'f', artifact: text('of bob') });
+    const known = await plain.service.listArtifactVersions({ ...plain.key, filename: 'f' });
+    const key = async (id: string) => keyBytes(id);
+    const first = { codec: [compression(), encryption({ currentKey: 'k1', key })] };
+    const second = { codec: [compression(), encryption({ currentKey: 'k2', key, required: true })] };
+    const off = { codec: [compression(), encryption({ currentKey: undefined, key })] };
+    const maintenance = (options: typeof first) => adkServices(orm.em, options).maintenance;
+
+    expect(await maintenance(first).reencode({ appName: app, dryRun: true })).toMatchObject({
+      texts: 6,
+      unreadable: 0,
+    });
+    expect(await plain.load('f', 0)).toEqual(text('x'));
+    expect(await maintenance(first).reencode({ appName: app, userId: 'bob' })).toMatchObject({ texts: 1 });
+    // In several transactions.
+    expect(await maintenance(first).reencode({ appName: app, batchSize: 2, maxBatches: 1 })).toMatchObject({
+      texts: 2,
+      more: true,
+    });
+    expect(await maintenance(first).reencode({ appName: app, batchSize: 2 })).toMatchObject({ texts: 3, more: false });
+    await expectCode(plain.load('f', 1), 'ADK_DAMAGED_ARTIFACT', /codec option/);
+
+    for (const options of [second, off, first]) {
+      expect(await maintenance(options).reencode({ appName: app })).toMatchObject({
+        texts: 6,
+        skipped: 0,
+        unreadable: 0,
+      });
+      expect(await maintenance(options).reencode({ appName: app })).toMatchObject({ texts: 0, batches: 0 });
+      const { load, service, key } = filesOf(context, options);
+      for (const [version, part] of parts.entries()) expect(await load('f', version)).toEqual(part);
+      expect(await load('user:home')).toEqual(text('Oslo'));
+      expect(await service.listArtifactVersions({ ...key, filename: 'f' })).toEqual(known);
+    }
+
+    // What lacks a codec that is required is left, unless it is to be adopted.
+    await plain.save('f', text('plain'));
+    expect(await maintenance(second).reencode({ appName: app })).toMatchObject({ texts: 6, unreadable: 1 });
+    expect(await maintenance(second).reencode({ appName: app, adoptPlain: true })).toMatchObject({
+      texts: 1,
+      unreadable: 0,
+    });
+    expect(await filesOf(context, second).load('f')).toEqual(text('plain'));
+    await query('delete from adk_artifact_parts where part = 1 and version = 1 and app_name = ?', [app]);
+    expect(await maintenance(first).reencode({ appName: app })).toMatchObject({ texts: 6, unreadable: 1 });
+    expect(await maintenance({ codec: [] }).reencode({ appName: app })).toMatchObject({ texts: 0, unreadable: 7 });
+  },
+);
+
 /** A session of alice with two artifacts, of which one has two versions and one is in several rows; and two that are not its own. */
 async function filled(context: OwnContext, sessionId = 's') {
   const { orm, app } = context;

@@ -234,4 +234,9 @@ async function report(
   return 'failed';
 }
 
-const written = ({ sessions, events }: ImportResult) => `${counted(sessions, 'session')}, ${counted(events, 'event')}`;
+const written = ({ sessions, events, artifactVersions }: ImportResult) =>
+  [
+    counted(sessions, 'session'),
+    counted(events, 'event'),
+    ...(artifactVersions > 0 ? [counted(artifactVersions, 'artifact version')] : []),
+  ].join(', ');

@@ -2,12 +2,16 @@ import { createEvent, type Event } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { setImmediate } from 'node:timers/promises';
 import { adkEntities } from '../../../entities/index.js';
+import { compression, encryption } from '../../../src/codecs/index.js';
 import {
   FoldedLog,
   EventLog,
+  InvalidArgumentError,
+  MikroOrmArtifactService,
   MikroOrmSessionService,
   SessionMaintenance,
   migrate,
+  type CommonOptions,
   type EventRecord,
   type ImportResult,
   type SessionKey,
@@ -89,6 +93,8 @@ async function fill({ em }: MikroORM): Promise<void> {
   await service.rewindSession({ ...app, sessionId: 'fork' }, { at: 1 });
   const softly = new MikroOrmSessionService(em, { deletion: 'soft' });
   await softly.deleteSession({ ...app, userId: 'U ', sessionId: 'fork' });
+  await saveArtifacts(em, { ...app, sessionId: 'fork' });
+  await saveArtifacts(em, { appName: 'artifacts alone', userId: 'nobody', sessionId: 'elsewhere' });
   await service.createSession({ ...app, sessionId: 'empty' });
   const large = await service.createSession({ ...app, sessionId: 'large', state: { given: odd } });
   const events = Array.from({ length: 450 }, (_, n) =>
@@ -102,6 +108,78 @@ async function fill({ em }: MikroORM): Promise<void> {
   await service.updateState({ appName: 'state alone', userId: 'nobody', set: { 'user:a': 1, 'app:b': [odd] } });
 }
 
+/** Saves seven versions. */
+async function saveArtifacts(em: MikroORM['em'], key: SessionKey, options: CommonOptions = {}): Promise<void> {
+  const artifacts = new MikroOrmArtifactService(em, options);
+  const large = Buffer.alloc(1_200_000, 'large').toString('base64');
+  const parts = [{ text: '' }, { text: 'é\ud800', thought: true }, { inlineData: { data: large, mimeType: 'a/b' } }];
+  for (const artifact of parts)
+    await artifacts.saveArtifact({ ...key, filename: 'f', artifact, customMetadata: { ['__proto__']: [1e-7] } });
+  for (const filename of ['a é', 'user:f', 'user:a', 'user: '])
+    await artifacts.saveArtifact({ ...key, filename, artifact: { fileData: { fileUri: 'gs://a/b' } } });
+}
+
+test('L1 artifacts are imported as a whole, or refused', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  await saveArtifacts(from.em, key);
+  const lines = await linesOf(from, { userId: 'u' });
+  expect(lines).toHaveLength(7 + 2 + 3);
+  expect(await linesOf(from, { userId: 'other' })).toEqual([]);
+  const versions = () => new MikroOrmArtifactService(to.em).listVersions({ ...key, filename: 'f' });
+  const without = (text: string) => lines.filter((line) => !line.includes(text));
+  await expect(importInto(to, without('"part":1'))).rejects.toThrow(/Record 11 is a part of an artifact/);
+  await expect(importInto(to, without('"part":2'))).rejects.toThrow(/lacks parts after number 1/);
+  const changed = (from: RegExp, to: string) => lines.map((line) => line.replace(from, to));
+  await expect(importInto(to, changed(/("part":1,"data":")..../, '$1AAAA'))).rejects.toThrow(
+    'Version 2 of artifact f has other content than its info says.',
+  );
+  await expect(importInto(to, changed(/"filename":"f"/, '"filename":""'))).rejects.toThrow(InvalidArgumentError);
+  await expect(importInto(to, changed(/"isEncoded":false/, '"isEncoded":true'))).rejects.toThrow(/asStored/);
+  expect(await versions()).toEqual([0, 1]);
+  // It is continued.
+  expect(await importInto(to, lines)).toMatchObject({ artifactVersions: 1 });
+  expect(await linesOf(to)).toEqual(lines);
+  expect(
+    await new MikroOrmArtifactService(to.em).saveArtifact({ ...key, filename: 'f', artifact: { text: 'x' } }),
+  ).toBe(3);
+  expect(await importInto(to, lines)).toMatchObject({ artifactVersions: 0, records: 12 });
+  await new MikroOrmArtifactService(from.em).saveArtifact({ ...key, filename: 'f', artifact: { text: 'x' } });
+  await expect(importInto(to, await linesOf(from))).rejects.toThrow(
+    'Version 3 of artifact f is here, saved at another time.',
+  );
+});
+
+test('M4 artifacts as they are stored need no key, and are read with it', async () => {
+  const [from, to, plain] = [await emptyStore('sqlite'), await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const key = { appName: 'app', userId: 'u', sessionId: 's' };
+  const encrypted = encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1), required: true });
+  const options = { codec: [compression(), encrypted] };
+  await saveArtifacts(from.em, key, options);
+  await expect(linesOf(from)).rejects.toThrow(/damaged/);
+  const lines = await linesOf(from, { texts: 'asStored' });
+  expect(lines.join()).not.toMatch(/gs:|text|mimeType/);
+  await expect(importInto(to, lines)).rejects.toThrow(/asStored/);
+  await expect(
+    importInto(
+      to,
+      lines.filter((line) => line.includes('"s"')).map((line) => line.replace('"s"', '"z"')),
+      { texts: 'asStored' },
+    ),
+  ).rejects.toThrow(/under other names/);
+  expect(await importInto(to, lines, { texts: 'asStored' })).toMatchObject({ artifactVersions: 7 });
+  expect(await linesOf(to, { texts: 'asStored' })).toEqual(lines);
+  const plainly = async (orm: MikroORM, given = {}) => {
+    const records: unknown[] = [];
+    for await (const record of new SessionMaintenance(orm.em, given).exportSessions()) records.push(record);
+    return records;
+  };
+  const records = await plainly(to, options);
+  expect(records).toEqual(await plainly(from, options));
+  await new SessionMaintenance(plain.em).importSessions(records);
+  expect(await plainly(plain)).toEqual(records);
+});
+
 describe.each(availableDatabases())('from %s', (source) => {
   test('L1 an export is the same file from every database that it was imported into', async () => {
     const from = await emptyStore(source);
@@ -111,13 +189,13 @@ describe.each(availableDatabases())('from %s', (source) => {
     for (const target of availableDatabases()) {
       const to = await emptyStore(target);
       const written = await importInto(to, lines, { batchSize: 100 });
-      expect(written).toMatchObject({ sessions: 20, records: lines.length });
+      expect(written).toMatchObject({ sessions: 20, artifactVersions: 14, records: lines.length });
       expect(await linesOf(to)).toEqual(lines);
       for (const appName of ['app', 'App', 'state alone'])
         expectSame(await folded(new EventLog(to.em), appName), await tablesOf(to, appName));
       // Again: nothing is new, also for the readers of the log.
       const head = await new EventLog(to.em).complete().head();
-      expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0 });
+      expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0, artifactVersions: 0 });
       expect(await new EventLog(to.em).complete().head()).toEqual(head);
       expect(await linesOf(to)).toEqual(lines);
       const key = { appName: 'App', userId: 'u', sessionId: 's é😀\'"`\\%_?' };
