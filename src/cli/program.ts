@@ -8,6 +8,7 @@ import { reencode } from './commands/reencode.js';
 import { repair } from './commands/repair.js';
 import { rewind } from './commands/rewind.js';
 import { studio } from './commands/studio.js';
+import { usage } from './commands/usage.js';
 import { exportSessions, importSessions } from './commands/transfer.js';
 import { web } from './commands/web.js';
 import { action, fail, sessionAction } from './run.js';
@@ -64,6 +65,14 @@ function program(): Command {
     .option('--user <id>', 'one user')
     .option('--by-app', 'a line for each app')
     .action(action(stats));
+
+  command('usage', 'sums up tokens and calls of tools', 'usage --app support --from 2026-11-01 --by model')
+    .option('--app <name>', 'one app')
+    .option('--user <id>', 'one user')
+    .option('--from <day>', 'the first day, in UTC (default: 29 days before the last one)')
+    .option('--to <day>', 'the last day (default: today)')
+    .addOption(new Option('--by <group>', 'a line for each').choices(['day', 'user', 'model', 'agent']).default('day'))
+    .action(action(usage));
 
   command('list', 'lists the apps, or the sessions of one, the newest first', 'list --app support --label team=red')
     .option('--app <name>', 'the app; without it, the names of all apps')

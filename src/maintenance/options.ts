@@ -9,8 +9,10 @@ import {
   condition,
   object,
   oneOf,
+  rule,
   type Known,
 } from '../model/arguments.js';
+import { isDay } from '../model/days.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS } from '../model/options.js';
@@ -92,6 +94,17 @@ export interface ReencodeOptions extends Omit<BatchOptions, 'includeLeased'> {
 export interface StatsOptions {
   appName?: string;
   userId?: string;
+}
+
+/** Whose events are counted, of which days, and what a row of the result is about. */
+export interface UsageOptions {
+  appName?: string;
+  userId?: string;
+  /** The first day, in UTC, such as `2026-11-01`. */
+  from: string;
+  /** The last day. */
+  to: string;
+  by: 'day' | 'user' | 'model' | 'agent';
 }
 
 export interface ImportOptions {
@@ -219,3 +232,17 @@ export const checkExport = (options: ExportOptions) =>
 const statsOptions = object<StatsOptions & { groupBy?: 'app' }>({ ...OWNER, groupBy: oneOf('app') });
 
 export const checkStats = (options: StatsOptions) => withKeys(statsOptions(options, 'The options of stats'));
+
+const aDay = rule("a day such as '2026-11-26'", isDay);
+
+const usageOptions = object<UsageOptions>(
+  { ...OWNER, from: aDay, to: aDay, by: oneOf('day', 'user', 'model', 'agent') },
+  ...(['from', 'to', 'by'] as const),
+);
+
+/** @throws InvalidArgumentError also if the last day is before the first. */
+export function checkUsage(options: UsageOptions): UsageOptions {
+  const checked = withKeys(usageOptions(options, 'The options of usage'));
+  if (checked.to < checked.from) throw new InvalidArgumentError('to must be the day of from, or a later one.');
+  return checked;
+}

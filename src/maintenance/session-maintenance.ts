@@ -4,6 +4,7 @@ import { once } from '../database/calls/once.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import type { Stores } from '../database/stores/stores.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
+import { EventLog } from '../log/event-log.js';
 import type { LogCursor } from '../model/log-history.js';
 import type { CommonOptions, ErrorContext } from '../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../model/results.js';
@@ -24,6 +25,7 @@ import {
   checkRepair,
   checkStats,
   checkTrim,
+  checkUsage,
   importBatchSize,
   type EraseUserOptions,
   type ImportOptions,
@@ -31,12 +33,14 @@ import {
   type ReencodeOptions,
   type StatsOptions,
   type TrimOptions,
+  type UsageOptions,
 } from './options.js';
 import { prune } from './prune.js';
 import { reencode } from './reencode.js';
 import { Repair, scanForDamage, type RepairOptions, type RepairedSession } from './repair.js';
 import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 import { trim } from './trim.js';
+import { usageIn, type Usage } from './usage.js';
 
 /**
  * Deletes and trims sessions, counts what is stored and repairs what is damaged, on tables that are in use.
@@ -61,6 +65,7 @@ import { trim } from './trim.js';
 export class SessionMaintenance {
   readonly #database: Database;
   readonly #stores: Stores;
+  readonly #log: () => EventLog;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
@@ -70,6 +75,7 @@ export class SessionMaintenance {
   constructor(em: EntityManager, options: CommonOptions = {}) {
     this.#database = new Database(em, checkOptions(options, 'The options of SessionMaintenance'));
     this.#stores = this.#database.stores;
+    this.#log = () => new EventLog(em, options);
   }
 
   /**
@@ -216,6 +222,24 @@ export class SessionMaintenance {
     const { groupBy, ...owner } = checkStats(options);
     const counts = await this.#read({ operation: 'stats', key: owner }, (sql) => countAll(sql, owner));
     return groupBy === 'app' ? statsByApp(counts) : statsOf(counts);
+  }
+
+  /**
+   * Sums up what models have used: tokens, by the `usageMetadata` of the events, and calls of functions. It reads the event log in
+   * pages, which is the same on every database and with every codec: the contents of all events of these days pass through the
+   * process, a page at a time. What was deleted, trimmed or soft-deleted is not counted. An event is of the day of its `timestamp`.
+   *
+   * ```ts
+   * const { rows } = await maintenance.usage({ appName: 'support', from: '2026-11-01', to: '2026-11-30', by: 'model' });
+   * ```
+   *
+   * @returns a row for each app and day, user, model (`modelVersion`) or agent (`author`) that has events.
+   * @throws InvalidArgumentError also if a day is none, or the last one is before the first.
+   */
+  async usage(options: UsageOptions): Promise<Usage> {
+    const { from, to, by, ...owner } = checkUsage(options);
+    const filter = { ...owner, afterTimestamp: Date.parse(from) - 1 };
+    return usageIn(this.#log().since(0, filter), { from, to, by });
   }
 
   /**

@@ -202,6 +202,11 @@ const CALLS: Readonly<Record<string, (given: Given) => Prepared>> = {
       appName: app,
       groupBy: 'app' as const,
     }),
+  usage: ({ maintenance, app }) =>
+    call(async (options: Parameters<typeof maintenance.usage>[0]) => (await maintenance.usage(options)).rows, {
+      ...{ appName: app, from: '2026-11-01', to: '2026-11-02' },
+      by: 'day' as const,
+    }),
   'the options of createStudio': ({ orm }) =>
     call(
       async (options) => {

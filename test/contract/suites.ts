@@ -22,6 +22,7 @@ import { pastSuite } from './k-history.js';
 import { deletionSuite } from './k-deletion.js';
 import { interleavingSuite } from './k-interleaving.js';
 import { turnsSuite } from './k-turns.js';
+import { usageSuite } from './k-usage.js';
 import { summarySuite } from './k-summaries.js';
 import { maintenanceSuite } from './k-maintenance.js';
 import { telemetrySuite } from './n-telemetry.js';
@@ -56,6 +57,7 @@ export const suites: readonly Suite[] = [
   completeLogSuite,
   projectionSuite,
   maintenanceSuite,
+  usageSuite,
   deletionSuite,
   interleavingSuite,
   pastSuite,

@@ -356,6 +356,11 @@ describe('D9 what is not understood never widens', () => {
       rest: { groupBy: 'app' },
       call: (it) => new SessionMaintenance(empty.em).stats(it),
     },
+    usage: {
+      conditions: { ...OWNER, from: '2026-11-01', to: '2026-11-02' },
+      rest: { by: 'day' },
+      call: (it) => new SessionMaintenance(empty.em).usage(it),
+    },
     exportSessions: { conditions: OWNER, call: (it) => all(new SessionMaintenance(empty.em).exportSessions(it)) },
     createStudio: {
       conditions: { authorize: () => false, hosts: ['localhost'] },

@@ -95,6 +95,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(erased).toMatchObject({ sessions: 1, events: 1, stateKeys: 1 });
     expect([await orm.em.fork().count(AdkSession), await orm.em.fork().count(AdkUserState)]).toEqual([0, 0]);
   },
+  'docs/maintenance.md What models used': (_given, { rows }) => expect(rows).toEqual([]),
   'docs/maintenance.md Export and import': async ({ other }, { written }) => {
     expect(written).toMatchObject({ sessions: 1, events: 1, records: 3, refused: 0 });
     expect(await other.em.fork().count(AdkEvent)).toBe(1);

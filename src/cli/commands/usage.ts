@@ -1,0 +1,33 @@
+import type { UsageOptions } from '../../maintenance/options.js';
+import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
+import { DAY_MS, dayOf } from '../../model/days.js';
+import { number } from '../../operations/words.js';
+import type { Work } from '../run.js';
+import { countOf, noteNone, ownerOf, type OwnerFlags } from './owner.js';
+
+interface UsageFlags extends OwnerFlags, Pick<UsageOptions, 'by'> {
+  from?: string;
+  to?: string;
+}
+
+export const usage: Work<[UsageFlags]> = async ({ em, codec, terminal }, options) => {
+  const { by, to = dayOf(Date.now()) } = options;
+  // What is no day is refused with its name.
+  const last = Date.parse(to);
+  const { from = Number.isNaN(last) ? to : dayOf(last - 29 * DAY_MS) } = options;
+  const maintenance = new SessionMaintenance(em, codec);
+  const { rows, unreadable } = await maintenance.usage({ ...ownerOf(options), from, to, by });
+  const lines = rows.map((row) => [
+    row.appName,
+    row.group,
+    ...[row.events, row.inputTokens, row.cachedTokens, row.outputTokens, row.thoughtsTokens, row.toolCalls].map(number),
+  ]);
+  const head = ['app', by, 'events', 'tokens in', 'cached', 'tokens out', 'thoughts', 'calls of tools'];
+  await terminal.result({ rows, unreadable }, () => terminal.table([head, ...lines]));
+  if (rows.length === 0) {
+    if ((await countOf(em, options)).sessions > 0) terminal.note(`No event is of ${from} to ${to}.`);
+    else noteNone(terminal, options);
+  }
+  if (unreadable > 0) terminal.note(`${number(unreadable)} events could not be read, and are not counted.`);
+  return undefined;
+};

@@ -1,0 +1,55 @@
+import { NO_TOKENS, addTokens, tokensOf, toolCallsOf, type TokenCounts } from '../conversation/tokens.js';
+import type { LogEntry } from '../log/entries.js';
+import { DAY_MS, dayOf } from '../model/days.js';
+import type { UsageOptions } from './options.js';
+
+/** What the events of an app that belong to one group have used. */
+export interface UsageRow extends TokenCounts {
+  appName: string;
+  /** As `by` says: a day in UTC such as `2026-11-26`, the id of a user, a model or an agent. Empty if the event names none. */
+  group: string;
+  events: number;
+  /** How many functions were called. */
+  toolCalls: number;
+}
+
+export interface Usage {
+  /** By app and group, in their order. */
+  rows: UsageRow[];
+  /** How many events could not be read, and are in no row. */
+  unreadable: number;
+}
+
+type ReadEvent = Pick<LogEntry, 'userId'> & { event: NonNullable<LogEntry['event']> };
+
+const GROUPS: Readonly<Record<UsageOptions['by'], (entry: ReadEvent) => unknown>> = {
+  day: ({ event }) => dayOf(event.timestamp),
+  user: ({ userId }) => userId,
+  model: ({ event }) => event.modelVersion,
+  agent: ({ event }) => event.author,
+};
+
+/** See `SessionMaintenance.usage`. @param entries no earlier ones than the day before `from`, where they can be read. */
+export async function usageIn(
+  entries: AsyncIterable<LogEntry>,
+  { from, to, by }: Pick<UsageOptions, 'from' | 'to' | 'by'>,
+): Promise<Usage> {
+  const [first, end] = [Date.parse(from), Date.parse(to) + DAY_MS];
+  const rows = new Map<string, UsageRow>();
+  let unreadable = 0;
+  for await (const { appName, userId, event } of entries) {
+    if (!event) unreadable++;
+    if (!event || event.timestamp < first || event.timestamp >= end) continue;
+    const named = GROUPS[by]({ userId, event });
+    const group = typeof named === 'string' ? named : '';
+    // An app has no NUL in its name.
+    const id = `${appName}\0${group}`;
+    const row = rows.get(id) ?? { appName, group, events: 0, toolCalls: 0, ...NO_TOKENS };
+    rows.set(id, row);
+    row.events++;
+    row.toolCalls += toolCallsOf(event);
+    addTokens(row, tokensOf(event) ?? NO_TOKENS);
+  }
+  const sorted = [...rows].sort(([one], [other]) => (one < other ? -1 : 1));
+  return { rows: sorted.map(([, row]) => row), unreadable };
+}

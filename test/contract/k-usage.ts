@@ -1,0 +1,108 @@
+import { MikroOrmSessionService, SessionMaintenance, type Codec } from '../../src/index.js';
+import { Suite } from './rule.js';
+import { eventOf, expectCode, saying } from './tools.js';
+
+/** What models have used. */
+export const usageSuite = new Suite();
+
+const CODEC: Codec = { name: 'usage', encode: (data) => ({ data }), decode: ({ data }) => data };
+
+const NOON = Date.UTC(2026, 10, 3, 12);
+const DAY = 86_400_000;
+
+/** An event of a model's. */
+const counted = (timestamp: number, prompt: number, params: object = {}) =>
+  eventOf({
+    timestamp,
+    author: 'clerk',
+    modelVersion: 'gemini-x',
+    usageMetadata: {
+      promptTokenCount: prompt,
+      toolUsePromptTokenCount: 1,
+      cachedContentTokenCount: 2,
+      candidatesTokenCount: 10,
+      thoughtsTokenCount: 3,
+    },
+    ...params,
+  });
+
+usageSuite.own('K8', 'usage sums up tokens and calls by day, user, model and agent', async (context) => {
+  const { app, create, service, orm, query } = context;
+  const calls = ['a', 'b'].map((id) => ({ functionCall: { id, name: 'look_up', args: {} } }));
+  const session = await create();
+  await service.appendEvents({
+    session,
+    events: [
+      saying('Go.', { author: 'user', timestamp: NOON }),
+      counted(NOON, 100, { content: { role: 'model', parts: calls } }),
+      // The first and the last moment of the days that are asked for, and those beside them.
+      counted(Date.UTC(2026, 10, 3), 20),
+      counted(Date.UTC(2026, 10, 3) - 1, 1_000),
+      counted(Date.UTC(2026, 10, 5) - 0.5, 3, { modelVersion: undefined, author: 'expert' }),
+      counted(Date.UTC(2026, 10, 5), 1_000),
+    ],
+  });
+  const encoding = new MikroOrmSessionService(orm.em, { codec: CODEC });
+  const bobs = await encoding.createSession({ appName: app, userId: 'bob', sessionId: 'encoded' });
+  await encoding.appendEvent({ session: bobs, event: counted(NOON, 5, { output: 'x'.repeat(900_000) }) });
+  // Whatever others have stored in place of numbers.
+  const odd = { promptTokenCount: '7', candidatesTokenCount: -1, thoughtsTokenCount: 0.5 };
+  await encoding.appendEvent({ session: bobs, event: counted(NOON, 0, { usageMetadata: odd }) });
+
+  const maintenance = new SessionMaintenance(orm.em, { codec: CODEC });
+  const days = { from: '2026-11-03', to: '2026-11-04' };
+  const usage = (by: 'day' | 'user' | 'model' | 'agent', more: object = {}) =>
+    maintenance.usage({ appName: app, ...days, by, ...more });
+  const used = async (...given: Parameters<typeof usage>) =>
+    (await usage(...given)).rows.map((row) => {
+      expect(row.appName).toBe(app);
+      return [
+        row.group,
+        row.events,
+        row.inputTokens,
+        row.cachedTokens,
+        row.outputTokens,
+        row.thoughtsTokens,
+        row.toolCalls,
+      ];
+    });
+  expect(await used('day')).toEqual([
+    ['2026-11-03', 5, 128, 6, 30, 9, 2],
+    ['2026-11-04', 1, 4, 2, 10, 3, 0],
+  ]);
+  expect(await used('user')).toEqual([
+    [session.userId, 4, 126, 6, 30, 9, 2],
+    ['bob', 2, 6, 2, 10, 3, 0],
+  ]);
+  expect(await used('model', { userId: session.userId })).toEqual([
+    ['', 2, 4, 2, 10, 3, 0],
+    ['gemini-x', 2, 122, 4, 20, 6, 2],
+  ]);
+  expect((await used('agent')).map(([group, events]) => [group, events])).toEqual([
+    ['clerk', 4],
+    ['expert', 1],
+    ['user', 1],
+  ]);
+  expect(await used('day', { from: '2026-11-05', to: '2026-11-06' })).toEqual([['2026-11-05', 1, 1_001, 2, 10, 3, 0]]);
+
+  // Each app by itself; what cannot be read is counted as that.
+  const other = await create({ appName: `${app} 2` });
+  await service.appendEvent({ session: other, event: counted(NOON + DAY, 50) });
+  const { rows } = await maintenance.usage({ ...days, by: 'day' });
+  expect(rows.filter(({ appName }) => appName.startsWith(app)).map(({ appName, group }) => [appName, group])).toEqual([
+    [app, '2026-11-03'],
+    [app, '2026-11-04'],
+    [`${app} 2`, '2026-11-04'],
+  ]);
+  await query("update adk_events set data = '[]' where session_id = ? and seq = 2", [session.id]);
+  expect(await usage('day')).toMatchObject({ unreadable: 1, rows: [{ inputTokens: 27 }, { inputTokens: 4 }] });
+
+  const refused = { by: 'day', from: '2026-11-03', to: '2026-11-03' } as const;
+  for (const wrong of [
+    { from: '2026-11-31' },
+    { to: '3 November 2026' },
+    { to: '2026-11-02' },
+    { by: 'hour' as 'day' },
+  ])
+    await expectCode(maintenance.usage({ ...refused, ...wrong }), 'ADK_INVALID_ARGUMENT');
+});
