@@ -14,6 +14,7 @@ import {
   stateChanges,
   trimChanges,
 } from '../database/stores/change-store.js';
+import { encodedEvent } from '../database/stores/event-store.js';
 import { stateThen } from '../database/stores/past.js';
 import type { RawEvent, RawValue } from '../database/stores/repair-store.js';
 import { lockSession, type SessionHead } from '../database/stores/session-store.js';
@@ -208,7 +209,13 @@ export class Repair {
     for (const [seq, raw] of unreadable) {
       this.#events.set(seq, raw);
       if (seq < newFirst || this.#options.dryRun) continue;
-      await events.replace(sql, session, seq, emptyEvent(raw.timestamp, raw.eventId));
+      const empty = emptyEvent(raw.timestamp, raw.eventId);
+      await events.replace(
+        sql,
+        session,
+        seq,
+        sql.texts.all(() => encodedEvent(sql.texts, session, empty)),
+      );
       await recordChange(sql, { session, kind: 'rewritten', seq: lastSeq, eventSeq: seq });
     }
     if (this.#options.dryRun) return;
@@ -216,7 +223,12 @@ export class Repair {
       // The time of the event after it, as a filter by time takes a missing one.
       const { timestamp } = rows.find(({ seq }) => seq > gap.to) ?? { timestamp: head.lastUpdateTime };
       const filling = Array.from({ length: gap.to - gap.from + 1 }, () => emptyEvent(timestamp));
-      await events.insert(sql, session, gap.from, filling);
+      await events.insert(
+        sql,
+        session,
+        gap.from,
+        sql.texts.all(() => filling.map((event) => encodedEvent(sql.texts, session, event))),
+      );
     }
     if (newFirst !== head.firstSeq || newLast !== head.lastSeq)
       await repair.setBooks(sql, this.#key, newFirst, newLast);

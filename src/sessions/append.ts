@@ -256,7 +256,7 @@ export class Appender {
     outcome: Outcome,
   ): Promise<Appended> {
     const locked = new LockedAppend(this.#calls, session, revision, outcome);
-    const appended = await this.#database.transaction((sql) => locked.write(sql, events), { outcome });
+    const appended = await locked.write(events);
     if (appended.replaced) await confirm(this.#database, outcome);
     return appended;
   }

@@ -6,10 +6,11 @@ import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { creationChanges, recordChanges } from '../database/stores/change-store.js';
 import { deleteSoftDeleted, insertSession, type SessionHead } from '../database/stores/session-store.js';
-import type { StateValue } from '../database/stores/state-store.js';
+import { encodedState, type StateValue } from '../database/stores/state-store.js';
 import { SessionExistsError } from '../model/errors.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
 import { byScope, type StateEntries } from '../model/state.js';
+import type { StoredTexts } from '../model/stored-texts.js';
 import { readState } from './damage.js';
 import { handleOf } from './handle.js';
 import { getSession } from './read.js';
@@ -45,25 +46,31 @@ export async function createSession(
   const { database, stores } = calls;
   const outcome: Outcome = {};
   const read = (sql: Sql) => stores.reader.read(sql, key, 0);
-  const create = (deletesSoftDeleted: boolean) =>
+  const encode = (texts: StoredTexts) => ({
+    state: encodedState(texts, session, entries),
+    changes: creationChanges(texts, session, entries),
+  });
+  const create = (stored: ReturnType<typeof encode>, deletesSoftDeleted: boolean) =>
     database.transaction(
       async (sql) => {
         if (deletesSoftDeleted) await deleteSoftDeleted(sql, key);
         await insertSession(sql, key, head);
-        await stores.state.set(sql, session, entries);
-        await recordChanges(
-          sql,
-          sql.texts.all(() => creationChanges(sql.texts, session, entries)),
-        );
+        await stores.state.set(sql, key, stored.state);
+        await recordChanges(sql, stored.changes);
         return read(sql);
       },
       { outcome },
     );
   return calls.write(operation, key, async () => {
+    const stored = await database.code(encode);
     // The id may be that of a soft-deleted session (contract K3), which only the second try looks for.
     for (const deletesSoftDeleted of [false, true]) {
       try {
-        return created(calls, key, (await database.code(await create(deletesSoftDeleted))) ?? { ...head, state: [] });
+        return created(
+          calls,
+          key,
+          (await database.code(await create(stored, deletesSoftDeleted))) ?? { ...head, state: [] },
+        );
       } catch (error) {
         if (!(error instanceof UniqueConstraintViolationException)) throw error;
       }

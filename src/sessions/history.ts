@@ -3,6 +3,7 @@ import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { ArtifactStore, versionsNamedBy } from '../artifacts/artifact-store.js';
 import { callsIn } from '../conversation/open-calls.js';
+import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   copiedChanges,
@@ -13,19 +14,27 @@ import {
   recordChanges,
   recordedChanges,
   stateChanges,
+  type NewChange,
+  type RecordedChange,
 } from '../database/stores/change-store.js';
+import { encodedEvent } from '../database/stores/event-store.js';
 import {
   deleteSoftDeleted,
   insertSession,
   lockSessionAsRead,
+  sessionHead,
+  sessionVersion,
   setRewound,
   type SessionHead,
 } from '../database/stores/session-store.js';
+import { encodedState } from '../database/stores/state-store.js';
 import type { Stores } from '../database/stores/stores.js';
+import type { KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
-import type { StateEntry } from '../model/state.js';
+import type { StateEntries, StateEntry } from '../model/state.js';
+import { PLAIN, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import { beginsTurn } from '../model/turn.js';
 import { damageError, readChanges, readEvents, readState } from './damage.js';
 import { reread } from './read.js';
@@ -46,13 +55,16 @@ export const NO_SUCH_INVOCATION = 'The session has no event of the invocation be
 interface PastSession {
   /** The number of that event; 0 for none. */
   seq: number;
-  firstSeq: number;
+  /** The session's row as it is now. */
+  head: SessionHead;
   /** The events up to there. */
   events: (PastEvent & { json: string })[];
   /** The session's own state as it was then, keys without prefix. */
   state: StateEntry[];
   /** What was recorded of it up to there. */
   changes: readonly PastChange[];
+  /** The same, as it was recorded. */
+  recorded: readonly RecordedChange[];
 }
 
 export async function forkSession(calls: SessionCalls, session: SessionKey, point: ForkPoint): Promise<Session> {
@@ -61,13 +73,17 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   const { as: sessionId = randomUUID() } = point;
   const key = { ...source, sessionId };
   checkKeys(key);
-  const incarnation = randomUUID();
   const operation = 'forkSession';
-  const work = (sql: Sql) => fork(sql, calls.stores, { source, key, point, incarnation });
+  const origin = randomUUID();
+  const target = { ...key, origin };
+  const work: PastWrite<ForkTexts> = {
+    encode: (texts, past) => forkTexts(texts, target, past),
+    write: (sql, past, texts) => fork(sql, calls.stores, { source, target, past, texts }),
+  };
   return calls.database.observe({ operation, key }, async () => {
     await calls.write(operation, key, async () => {
       try {
-        await calls.once(operation, work, { locksRowsOnly: true });
+        await writePast(calls, operation, { key: source, point }, work);
       } catch (error) {
         if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
         throw error;
@@ -86,19 +102,66 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
     throw new InvalidArgumentError('rewindSession needs at or beforeInvocationId.');
   const incarnation = randomUUID();
   const operation = 'rewindSession';
-  const work = async (sql: Sql) => {
-    const head = await lockSessionAsRead(sql, key);
-    if (!head) throw new SessionNotFoundError(key.sessionId);
-    await calls.leases.check(sql, key);
-    await rewind(sql, calls.stores, head, { key, point, incarnation });
+  const work: PastWrite<StateEntries> = {
+    encode: (texts, { head: { origin }, state }) => encodedState(texts, { ...key, origin }, ofSession(state)),
+    write: async (sql, past, state) => {
+      await calls.leases.check(sql, key);
+      await rewind(sql, calls.stores, { key, incarnation, past, state });
+    },
   };
   return calls.database.observe({ operation, key }, async () => {
     await calls.write(operation, key, async () => {
-      await calls.once(operation, work, { locksRowsOnly: true });
+      await writePast(calls, operation, { key, point }, work);
       await calls.announcer.announce();
     });
     return reread(calls, key, operation);
   });
+}
+
+/** What a call makes of a session's past. */
+interface PastWrite<Texts> {
+  readonly encode: (texts: StoredTexts, past: PastSession) => Texts;
+  /** Writes, under the session's lock. */
+  readonly write: (sql: Sql, past: PastSession, texts: Texts) => Promise<void>;
+}
+
+/** Reads the past of a session, and writes what becomes of it in a transaction that locks the session. */
+async function writePast<Texts>(
+  calls: SessionCalls,
+  operation: string,
+  { key, point }: { key: SessionKey; point: HistoryPoint },
+  { encode, write }: PastWrite<Texts>,
+): Promise<void> {
+  const { database, stores } = calls;
+  const found = (head: SessionHead | undefined): SessionHead => {
+    if (!head) throw new SessionNotFoundError(key.sessionId);
+    return head;
+  };
+  const read = async (sql: Sql, head: SessionHead) => readPast(sql, stores, { key, head, point });
+  let past: PastSession | undefined;
+  const foresee = async () => {
+    // The version comes first: if the lock shows it, too, all that was read after it is as of one moment.
+    const { version, reading } = await database.run(async (sql) => {
+      const version = await sessionVersion(sql, key);
+      return { version, reading: await read(sql, found(await sessionHead(sql, key))) };
+    });
+    past = await database.code(reading);
+    return { version };
+  };
+  const texts = (texts: StoredTexts) => past && { past, texts: encode(texts, past) };
+  await encodedFirst(database, { foresee, encode: texts }, (textsFor) =>
+    calls.once(
+      operation,
+      async (sql) => {
+        const head = found(await lockSessionAsRead(sql, key));
+        const isPlain = database.codec.isNone;
+        if (isPlain) past = (await read(sql, head))(PLAIN);
+        const written = textsFor({ version: isPlain ? '' : await sessionVersion(sql, key, { isLocked: true }) });
+        if (written) await write(sql, written.past, written.texts);
+      },
+      { locksRowsOnly: true },
+    ),
+  );
 }
 
 /** @throws InvalidArgumentError when both are given. */
@@ -107,65 +170,60 @@ function checkPoint({ at, beforeInvocationId }: HistoryPoint): void {
     throw new InvalidArgumentError('Give either at or beforeInvocationId.');
 }
 
-/** What a session becomes, and from which point of its past. */
-interface NewHistory {
-  key: SessionKey;
-  point: HistoryPoint;
-  /** A new one. */
-  incarnation: string;
+/** What a fork writes, as it is stored. */
+interface ForkTexts {
+  /** Whether events and changes are copied in the database: without a codec nothing is bound to its session. */
+  areCopied: boolean;
+  events: readonly StoredEvent[];
+  state: StateEntries;
+  creation: NewChange;
+  copied: readonly NewChange[];
+  /** State that no row explains since an event was rewritten. */
+  left: readonly NewChange[];
 }
+
+function forkTexts(texts: StoredTexts, session: KnownSession, past: PastSession): ForkTexts {
+  const { seq, events, state, changes, recorded } = past;
+  const areCopied = texts.codec.isNone;
+  const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
+  const creation = { session, kind: 'created', seq: 0, data: JSON.stringify(created) } as const;
+  const json = new Map(pastState(changes, events, seq).map((entry) => [entry.key, entry.json]));
+  const left = state.filter((entry) => json.get(entry.key) !== entry.json);
+  for (const { key: name } of state) json.delete(name);
+  return {
+    areCopied,
+    events: areCopied ? [] : events.map((event) => encodedEvent(texts, session, storedOf(event))),
+    state: encodedState(texts, session, ofSession(state)),
+    creation: encodedChange(texts, creation),
+    copied: areCopied ? [] : copiedChanges(texts, recorded, session, seq),
+    left: left.length + json.size > 0 ? stateChanges(texts, { session, seq }, ofSession(left), [...json.keys()]) : [],
+  };
+}
+
+const ofSession = (session: StateEntry[]): StateEntries => ({ session, user: [], app: [] });
 
 /** Makes a session of another one's past. */
 async function fork(
   sql: Sql,
   stores: Stores,
-  { source, key, point, incarnation }: NewHistory & { source: SessionKey },
+  { source, target, past, texts }: { source: SessionKey; target: KnownSession; past: PastSession; texts: ForkTexts },
 ): Promise<void> {
-  if (!(await lockSessionAsRead(sql, source))) throw new SessionNotFoundError(source.sessionId);
-  const { seq, firstSeq, events, state, changes } = await readPast(sql, stores, source, point);
+  const { seq, head, events } = past;
+  const { origin, ...key } = target;
   // The id may be that of a soft-deleted session (contract K3).
   await deleteSoftDeleted(sql, key);
-  const head = {
-    incarnation,
-    origin: incarnation,
-    firstSeq: Math.min(firstSeq, seq + 1),
-    lastSeq: seq,
-    lastUpdateTime: Date.now(),
-  };
-  await insertSession(sql, key, head);
-  const session = { ...key, origin: incarnation };
-  // What is encoded is bound to its session.
-  if (sql.texts.codec.isNone) await stores.events.copy(sql, source, key, seq);
-  else await stores.events.insert(sql, session, head.firstSeq, events.map(storedOf));
+  const firstSeq = Math.min(head.firstSeq, seq + 1);
+  const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: Date.now() };
+  await insertSession(sql, key, row);
+  if (texts.areCopied) await stores.events.copy(sql, source, key, seq);
+  else await stores.events.insert(sql, key, firstSeq, texts.events);
   await ArtifactStore.of(stores).copy(sql, source, key, versionsNamedBy(events.map(({ event }) => event)));
   await stores.openCalls.replace(sql, key, [], callsIn(events));
-  await stores.state.set(sql, session, { session: state, user: [], app: [] });
-  const created = changes.find(({ kind }) => kind === 'created')?.set ?? {};
-  const creation = { session, kind: 'created', seq: 0, data: JSON.stringify(created) } as const;
-  await recordChange(
-    sql,
-    sql.texts.all(() => encodedChange(sql.texts, creation)),
-  );
-  if (sql.texts.codec.isNone) await copyChanges(sql, source, key, seq);
-  else {
-    const recorded = sql.texts.decoded(await recordedChanges(sql, source));
-    await recordChanges(
-      sql,
-      sql.texts.all(() => copiedChanges(sql.texts, recorded, session, seq)),
-    );
-  }
-  // What no row explains since an event was rewritten.
-  const replayed = pastState(changes, events, seq);
-  const json = new Map(replayed.map((entry) => [entry.key, entry.json]));
-  const left = state.filter((entry) => json.get(entry.key) !== entry.json);
-  for (const { key: name } of state) json.delete(name);
-  if (left.length + json.size > 0)
-    await recordChanges(
-      sql,
-      sql.texts.all(() =>
-        stateChanges(sql.texts, { session, seq }, { session: left, user: [], app: [] }, [...json.keys()]),
-      ),
-    );
+  await stores.state.set(sql, key, texts.state);
+  await recordChange(sql, texts.creation);
+  if (texts.areCopied) await copyChanges(sql, source, key, seq);
+  await recordChanges(sql, texts.copied);
+  await recordChanges(sql, texts.left);
 }
 
 const storedOf = ({ event, json, superseded }: PastSession['events'][number]): StoredEvent => ({
@@ -177,59 +235,60 @@ const storedOf = ({ event, json, superseded }: PastSession['events'][number]): S
 async function rewind(
   sql: Sql,
   stores: Stores,
-  head: SessionHead,
-  { key, point, incarnation }: NewHistory,
+  { key, incarnation, past, state }: { key: SessionKey; incarnation: string; past: PastSession; state: StateEntries },
 ): Promise<void> {
-  const { seq, events, state } = await readPast(sql, stores, key, point);
+  const { seq, head, events } = past;
   if (seq === head.lastSeq) return;
-  const session = { ...key, origin: head.origin };
   await stores.events.deleteAfter(sql, key, seq);
   await stores.openCalls.set(sql, key, callsIn(events));
   await stores.state.clear(sql, key);
-  await stores.state.set(sql, session, { session: state, user: [], app: [] });
+  await stores.state.set(sql, key, state);
   const lastUpdateTime = events.at(-1)?.event.timestamp ?? head.lastUpdateTime;
   await setRewound(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
   await forgetChangesAfter(sql, key, seq);
-  await recordChange(sql, { session, kind: 'rewound', seq });
+  await recordChange(sql, { session: { ...key, origin: head.origin }, kind: 'rewound', seq });
 }
 
 /**
  * Reads what a session was like, under its lock or as of one moment: its past is what its rows say (contract K4).
  *
- * @throws SessionNotFoundError when there is no such session.
- * @throws InvalidArgumentError when there is no such point in its history.
- * @throws DamagedSessionError when a row up to there cannot be read; at the last event, when any row of the session cannot.
+ * @returns what throws SessionNotFoundError when there is no such session, InvalidArgumentError when there is no such point in its
+ *   history, and DamagedSessionError when a row up to there cannot be read; at the last event, when any row of the session cannot.
  */
-async function readPast(sql: Sql, stores: Stores, key: SessionKey, point: HistoryPoint): Promise<PastSession> {
-  const read = sql.texts.decoded(await stores.reader.read(sql, key));
-  if (!read) throw new SessionNotFoundError(key.sessionId);
-  const { firstSeq, lastSeq } = read;
-  const { value: all, damaged } = readEvents(read);
-  const isDamaged = (seq: number) => damaged.events.some(({ from, to }) => from <= seq && seq <= to);
-  const stored = read.events.filter(({ seq }) => !isDamaged(seq));
-  const seq = seqAt(
-    all,
-    stored.map((event) => event.seq),
-    read,
-    point,
-  );
-  const isNow = seq === lastSeq;
-  const recorded = sql.texts
-    .decoded(await recordedChanges(sql, key))
-    .filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
-  const { value: changes, damaged: lost } = readChanges(recorded);
-  const needed = { ...damaged, events: damaged.events.filter(({ from }) => from <= seq || isNow) };
-  const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];
-  const error = damageError(key, needed, lost, ...own);
-  if (error) throw error;
+async function readPast(
+  sql: Sql,
+  stores: Stores,
+  { key, head, point }: { key: SessionKey; head: SessionHead; point: HistoryPoint },
+): Promise<Undecoded<PastSession>> {
+  const upTo = point.at ?? head.lastSeq;
+  const mayBeNow = point.beforeInvocationId === undefined && upTo === head.lastSeq;
+  const session = await stores.reader.read(sql, key);
+  const history = await recordedChanges(sql, key);
+  const superseded = await stores.events.superseded(sql, key, { from: head.firstSeq, upTo });
+  const written = mayBeNow ? await stores.state.written(sql, key, 'session') : undefined;
+  return (texts) => {
+    const read = session(texts);
+    if (!read) throw new SessionNotFoundError(key.sessionId);
+    const { value: all, damaged } = readEvents(read);
+    const isDamaged = (seq: number) => damaged.events.some(({ from, to }) => from <= seq && seq <= to);
+    const stored = read.events.filter(({ seq }) => !isDamaged(seq));
+    const numbers = stored.map((event) => event.seq);
+    const seq = seqAt(all, numbers, read, point);
+    const isNow = seq === read.lastSeq;
+    const recorded = history(texts).filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
+    const { value: changes, damaged: lost } = readChanges(recorded);
+    const needed = { ...damaged, events: damaged.events.filter(({ from }) => from <= seq || isNow) };
+    const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];
+    const error = damageError(key, needed, lost, ...own);
+    if (error) throw error;
 
-  const superseded = await stores.events.superseded(sql, key, { from: firstSeq, upTo: seq });
-  const events = all.slice(0, seq - firstSeq + 1).map((event, i) => {
-    const seq = firstSeq + i;
-    return { seq, event, json: stored[i]?.json ?? '', superseded: superseded.get(seq) };
-  });
-  const state = isNow ? await stores.state.written(sql, key, 'session') : pastState(changes, events, seq);
-  return { seq, firstSeq, events, state, changes };
+    const events = all.slice(0, seq - read.firstSeq + 1).map((event, i) => {
+      const seq = read.firstSeq + i;
+      return { seq, event, json: stored[i]?.json ?? '', superseded: superseded.get(seq) };
+    });
+    const state = written && isNow ? written(texts) : pastState(changes, events, seq);
+    return { seq, head: read, events, state, changes, recorded };
+  };
 }
 
 /** @param numbers those of the events. @returns the number of the last event before the point. */

@@ -1,9 +1,11 @@
+import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import { recordChange } from '../database/stores/change-store.js';
-import { encodedBatch, keysIn } from '../database/stores/event-store.js';
+import { encodedEvent, keysIn } from '../database/stores/event-store.js';
 import type { UnderLock } from '../database/dialects/event-parts.js';
-import type { EventContent } from '../database/stores/session-reader.js';
+import { contentOf, type EventContent } from '../database/stores/session-reader.js';
+import { encodedState } from '../database/stores/state-store.js';
 import { lockSession, setLastSeq, setLastUpdateTime, type SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { WaitingCalls, effectsOf, type CallEffects } from '../conversation/open-calls.js';
@@ -16,7 +18,8 @@ import {
 } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
-import { byScope, type StateEntry } from '../model/state.js';
+import { byScope, perScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
+import type { StoredTexts } from '../model/stored-texts.js';
 import type { Revision } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -40,6 +43,21 @@ export interface EventWrite {
   calls: CallEffects | undefined;
 }
 
+/** What an append finds when it has the session's lock: what its texts are bound to, and which of its events are stored. */
+interface FoundEvents {
+  origin: string;
+  /** In the order of the append, each as it is stored. Null if the event is new; its text is null if its row has lost it. */
+  stored: readonly ({ seq: number; text: string | null } | null)[];
+}
+
+/** The texts of an append. */
+interface AppendTexts {
+  /** As they are to be stored. */
+  events: readonly { stored: StoredEvent; state: StateEntries }[];
+  /** Of the events that are stored, by id. */
+  contents: ReadonlyMap<string, EventContent>;
+}
+
 /**
  * An append that cannot be one batch: an event is stored already, opens or answers a call, the session does not exist, or the
  * handle is behind. It locks the session and writes event by event.
@@ -61,19 +79,64 @@ export class LockedAppend {
     this.#outcome = outcome;
   }
 
-  /** For a transaction. @throws SessionNotFoundError, StaleSessionError, EventConflictError and those of the lease. */
-  async write(sql: Sql, events: readonly EventWrite[]): Promise<Appended> {
-    const { events: table } = this.#stores;
+  /** @throws SessionNotFoundError, StaleSessionError, EventConflictError and those of the lease. */
+  write(events: readonly EventWrite[]): Promise<Appended> {
+    const { database } = this.#calls;
+    const coding = {
+      foresee: async (found?: FoundEvents) =>
+        found ?? database.run((sql) => this.#find(sql, this.#revision.origin, events)),
+      encode: (texts: StoredTexts, found: FoundEvents) => this.#encode(texts, found, events),
+    };
+    return encodedFirst(database, coding, (textsFor) =>
+      database.transaction((sql) => this.#write(sql, events, textsFor), { outcome: this.#outcome }),
+    );
+  }
+
+  async #find(sql: Sql, origin: string, events: readonly EventWrite[], options?: UnderLock): Promise<FoundEvents> {
+    const stored: FoundEvents['stored'][number][] = [];
+    for (const event of events) {
+      const found = await this.#stores.events.find(sql, this.#session, event.stored.id, options);
+      stored.push(found ? { seq: found.seq, text: found.text ?? null } : null);
+    }
+    return { origin, stored };
+  }
+
+  #encode(texts: StoredTexts, { origin, stored }: FoundEvents, events: readonly EventWrite[]): AppendTexts {
+    const session = { ...this.#session, origin };
+    const contents = new Map<string, EventContent>();
+    for (const [
+      i,
+      {
+        stored: { id },
+      },
+    ] of events.entries()) {
+      const row = stored[i];
+      if (row) contents.set(id, { seq: row.seq, id, ...contentOf(texts, session, id, row.text ?? undefined) });
+    }
+    const encoded = events.map(({ stored, state }) => ({
+      stored: encodedEvent(texts, session, stored),
+      state: encodedState(texts, session, byScope(state)),
+    }));
+    return { events: encoded, contents };
+  }
+
+  async #write(
+    sql: Sql,
+    events: readonly EventWrite[],
+    textsFor: (found: FoundEvents) => AppendTexts,
+  ): Promise<Appended> {
     const head = await lockSession(sql, this.#session);
     if (!head) throw new SessionNotFoundError(this.#session.sessionId);
+    const texts = textsFor(await this.#find(sql, head.origin, events, { isLocked: true }));
+    // An event may come twice in one call.
+    const contents = new Map(texts.contents);
     // What a try of this call has stored is not refused for what came after it (contract O1).
-    const stored = events.map((event) => event.stored);
     const isDone =
       this.#outcome.lostAnswer !== undefined &&
-      sql.texts.decoded(await table.hasAll(sql, this.#session, stored, { isLocked: true }));
+      events.every(({ stored }) => contents.get(stored.id)?.json === stored.json);
     if (!isDone) await this.#calls.leases.check(sql, this.#session);
 
-    const highest = await table.highestSeq(sql, this.#session, head);
+    const highest = await this.#stores.events.highestSeq(sql, this.#session, head);
     const uncounted = await this.#countRows(sql, head, highest);
     let lastSeq = Math.max(head.lastSeq, highest);
     const wentBack = this.#revision.seq > lastSeq;
@@ -81,10 +144,14 @@ export class LockedAppend {
     // Numbers without a row are not events that the handle has missed.
     let unseen = Math.min(head.lastSeq, highest) - this.#revision.seq;
     let replaced = false;
-    for (const event of events) {
-      const existing = await this.#appendOrReplace(sql, head, lastSeq, event);
-      if (!existing) lastSeq++;
-      else {
+    for (const [i, event] of events.entries()) {
+      const { id, json } = event.stored;
+      const existing = contents.get(id);
+      const encoded = texts.events[i] ?? { stored: event.stored, state: byScope(event.state) };
+      if (!existing) await this.#append(sql, head, ++lastSeq, event, encoded);
+      contents.set(id, { seq: existing?.seq ?? lastSeq, id, json });
+      if (existing) {
+        await this.#replaceOwn(sql, existing, event, encoded, lastSeq);
         replaced = true;
         if (existing.seq > this.#revision.seq && existing.seq <= head.lastSeq) unseen--;
       }
@@ -112,38 +179,40 @@ export class LockedAppend {
     return { from: lastSeq + 1, to: highest, problem: 'uncounted' } as const;
   }
 
-  /** @returns what was stored under the event's id before; undefined if the event is new. */
-  async #appendOrReplace(
+  async #append(
     sql: Sql,
     head: SessionHead,
-    lastSeq: number,
+    seq: number,
     event: EventWrite,
-  ): Promise<EventContent | undefined> {
-    const { stored, state } = event;
-    const found = await this.#stores.events.find(sql, this.#session, stored.id, { isLocked: true });
-    if (found) {
-      const existing = sql.texts.decoded(found.content);
-      const isOthers = this.#met.has(stored.id) && this.#met.get(stored.id) !== existing.json;
-      // A try of this call may have replaced it, and somebody else after that: not to be undone.
-      if (isOthers && existing.json !== stored.json && this.#outcome.lostAnswer !== undefined)
-        throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
-      this.#met.set(stored.id, existing.json);
-      await this.#replace(sql, head, existing, event, lastSeq);
-      return existing;
-    }
-    const batch = {
+    { stored, state }: AppendTexts['events'][number],
+  ): Promise<void> {
+    const appended = await this.#stores.events.append(sql, {
       session: this.#session,
       incarnation: head.incarnation,
-      expectedSeq: lastSeq,
+      expectedSeq: seq - 1,
       lease: undefined,
       events: [stored],
       lastUpdateTime: stored.timestamp,
-      state: byScope(state),
-    };
-    const seq = await this.#stores.events.append(sql, encodedBatch(sql.texts, batch, head.origin));
-    if (seq !== lastSeq + 1) throw new Error(`The session's lock did not hold: ${seq} instead of ${lastSeq + 1}.`);
+      state,
+    });
+    if (appended !== seq) throw new Error(`The session's lock did not hold: ${appended} instead of ${seq}.`);
     if (event.calls) await this.#openAndClose(sql, { seq, ...stored }, event.calls);
-    return undefined;
+  }
+
+  /** Replaces a stored event, unless only a try of this call has, and somebody else after that: that is not to be undone. */
+  async #replaceOwn(
+    sql: Sql,
+    existing: EventContent,
+    event: EventWrite,
+    encoded: AppendTexts['events'][number],
+    lastSeq: number,
+  ): Promise<void> {
+    const { id, json } = event.stored;
+    const isOthers = this.#met.has(id) && this.#met.get(id) !== existing.json;
+    if (isOthers && existing.json !== json && this.#outcome.lostAnswer !== undefined)
+      throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
+    this.#met.set(id, existing.json);
+    await this.#replace(sql, existing, event, encoded, lastSeq);
   }
 
   /** @throws CallAnsweredError with `onAnsweredCall: 'reject'`. */
@@ -169,9 +238,9 @@ export class LockedAppend {
    */
   async #replace(
     sql: Sql,
-    { origin }: SessionHead,
     existing: EventContent,
     { stored, state, calls }: EventWrite,
+    encoded: AppendTexts['events'][number],
     lastSeq: number,
   ): Promise<void> {
     if (existing.json === stored.json) return;
@@ -179,14 +248,17 @@ export class LockedAppend {
     const event = decodeEvent(existing.json);
     if (event && this.#calls.options.onRewrittenEvent === 'reject') throw new EventConflictError(stored.id);
     const before = event?.actions?.stateDelta ?? {};
-    const changed = state.filter(
+    const written = state.filter(
       ({ key, json }) => !Object.hasOwn(before, key) || JSON.stringify(before[key]) !== json,
     );
-    const session = { ...this.#session, origin };
-    const content = { ...stored, superseded: await this.#supersededAgain(sql, existing.seq, stored) };
+    const changed = new Set(written.map(({ key }) => key));
+    const isChanged = (scope: Scope) => (entry: StateEntry) => changed.has(prefixed(scope, entry.key));
+    const session = { ...this.#session, origin: '' };
+    const content = { ...encoded.stored, superseded: await this.#supersededAgain(sql, existing.seq, stored) };
     await this.#stores.events.replace(sql, session, existing.seq, content);
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
-    await this.#stores.state.set(sql, session, byScope(changed), { ownOnly: !isNewest || !event });
+    const set = perScope((scope) => encoded.state[scope].filter(isChanged(scope)));
+    await this.#stores.state.set(sql, session, set, { ownOnly: !isNewest || !event });
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
     await recordChange(sql, change);
     if (isNewest) await setLastUpdateTime(sql, session, stored.timestamp);

@@ -1,10 +1,13 @@
-import { lockSession } from '../database/stores/session-store.js';
+import { encodedFirst } from '../database/calls/encoded-first.js';
+import { lockSession, sessionHead, type SessionHead } from '../database/stores/session-store.js';
+import { encodedState } from '../database/stores/state-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { recordChanges, stateChanges } from '../database/stores/change-store.js';
 import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
-import { encode } from '../model/event-codec.js';
+import { encode as encodeJson } from '../model/event-codec.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { byScope, checkStateKey, isTemporary, scopeOf, type StateEntry } from '../model/state.js';
+import type { StoredTexts } from '../model/stored-texts.js';
 import type { UpdateStateRequest } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -14,7 +17,7 @@ export function stateEntries(session: SessionKey, state: Record<string, unknown>
     .filter(([name, value]) => !isTemporary(name) && value !== undefined)
     .map(([name, value]) => {
       checkStateKey(session, name);
-      return { key: name, json: encode(value, `${path}.${name}`).json, eventId: null };
+      return { key: name, json: encodeJson(value, `${path}.${name}`).json, eventId: null };
     });
 }
 
@@ -31,29 +34,44 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
 
   const { database, leases, stores } = calls;
   const operation = 'updateState';
-  const work = async (sql: Sql) => {
-    let seq = 0;
-    let origin = '';
+  const encode = (texts: StoredTexts, { origin, seq }: SessionFacts) => {
+    const changes = isEmpty ? [] : stateChanges(texts, { session: { ...owner, origin }, seq }, entries, remove);
+    return { state: encodedState(texts, { ...key, origin }, entries), changes };
+  };
+  const foresee = async (found?: SessionFacts): Promise<SessionFacts> => {
+    if (found) return found;
+    const head = isOfSession ? await database.run((sql) => sessionHead(sql, key)) : undefined;
+    return head ? factsOf(head) : NO_SESSION;
+  };
+  const work = async (sql: Sql, textsFor: (facts: SessionFacts) => ReturnType<typeof encode>) => {
+    let facts = NO_SESSION;
     if (isOfSession) {
       const head = await lockSession(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
       await leases.check(sql, key);
-      seq = head.lastSeq;
-      origin = head.origin;
+      facts = factsOf(head);
     }
-    await stores.state.set(sql, { ...key, origin }, entries);
+    const { state, changes } = textsFor(facts);
+    await stores.state.set(sql, key, state);
     await stores.state.remove(sql, key, removed);
-    if (isEmpty) return;
-    const session = { ...owner, origin };
-    await recordChanges(
-      sql,
-      sql.texts.all(() => stateChanges(sql.texts, { session, seq }, entries, remove)),
-    );
+    await recordChanges(sql, changes);
   };
-  const change = () => calls.once(operation, work);
+  const change = () =>
+    encodedFirst(database, { foresee, encode }, (textsFor) => calls.once(operation, (sql) => work(sql, textsFor)));
   if (isOfSession) await calls.write(operation, key, change);
   else await database.call({ operation, key: givenKey(request) }, change);
 }
+
+/** What the texts of an update are bound to. */
+interface SessionFacts {
+  origin: string;
+  /** The number of the newest event. */
+  seq: number;
+}
+
+const NO_SESSION: SessionFacts = { origin: '', seq: 0 };
+
+const factsOf = ({ origin, lastSeq }: SessionHead): SessionFacts => ({ origin, seq: lastSeq });
 
 /** @throws InvalidKeyError, UnserializableValueError for what cannot be set or removed. */
 function checkUpdate(key: SessionKey, { userId, sessionId, set = {}, remove = [] }: UpdateStateRequest): void {

@@ -232,7 +232,7 @@ export class Reading {
       const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };
       for (const each of SCOPES) {
         const isPast = each === 'session' && past !== undefined;
-        const stored = isPast ? past.state : await stores.state.written(sql, key, each);
+        const stored = isPast ? past.state : sql.texts.decoded(await stores.state.written(sql, key, each));
         const entries = stored.toSorted((a, b) => (a.key < b.key ? -1 : 1)).slice(0, KEYS);
         more[each] = stored.length - entries.length;
         values[each] = await this.#withWriters(sql, key, each, entries, scope);

@@ -85,7 +85,7 @@ async function* exportApp(
 ): AsyncGenerator<TransferRecord> {
   const stateOf = (owner: SessionKey, scope: Scope) =>
     run(async (sql) => {
-      const entries = await stores.state.written(sql, owner, scope);
+      const entries = sql.texts.decoded(await stores.state.written(sql, owner, scope));
       return { ...boundIn(sql, owner), state: entries.map((entry) => stateRecord(entry, owner)) };
     });
   const app = { appName, userId: '', sessionId: '' };
@@ -173,7 +173,7 @@ async function* exportSession(
 async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<WholeSession | undefined> {
   const session = await transferredSession(sql, key);
   if (!session || session.status === 'ending') return undefined;
-  const state = await stores.state.written(sql, key, 'session');
+  const state = sql.texts.decoded(await stores.state.written(sql, key, 'session'));
   const history = sql.texts.decoded(await recordedChanges(sql, key));
   const { incarnation, origin, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
   const record: SessionRecord = {

@@ -11,6 +11,8 @@ import {
   recordChanges,
   stateChanges,
 } from '../database/stores/change-store.js';
+import { encodedEvent } from '../database/stores/event-store.js';
+import { encodedState } from '../database/stores/state-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isEncoded, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
@@ -164,7 +166,7 @@ export class Import {
       const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value) && !isKept(key));
       if (fresh.length === 0) return;
       const known = { ...owner, origin: '' };
-      await this.#stores.state.set(sql, known, byScope(fresh));
+      await this.#stores.state.set(sql, owner, encodedState(sql.texts, known, byScope(fresh)));
       await recordChange(sql, { session: known, kind: 'state', seq: 0 });
     });
   }
@@ -201,7 +203,8 @@ export class Import {
     const { events, openCalls } = this.#stores;
     if (plan.start === 'replace') await deleteSoftDeleted(sql, key);
     if (plan.start !== 'keep') await this.#create(sql, key, session);
-    await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, plan.events);
+    const encoded = sql.texts.all(() => plan.events.map((event) => encodedEvent(sql.texts, key, event)));
+    await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, encoded);
     if (plan.end.kind === 'leave') return;
     if (plan.end.kind === 'complete') await this.#setState(sql, key, session, { ...plan.end, isNew: plan.isNew });
     await describeTransferred(sql, plan.end.row);
@@ -241,12 +244,12 @@ export class Import {
     const { state } = this.#stores;
     const stored = isNew ? [] : await this.#stored(sql, key, 'session', entries);
     // The records explain this state. A change in the log would be taken for one that was made here.
-    if (isFirst && stored.length === 0) return state.set(sql, key, byScope(entries));
+    if (isFirst && stored.length === 0) return state.set(sql, key, encodedState(sql.texts, key, byScope(entries)));
     if (JSON.stringify(stored) === JSON.stringify(entries)) return;
     const kept = new Set(entries.map((entry) => entry.key));
     const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
     await state.clear(sql, key);
-    await state.set(sql, key, byScope(entries));
+    await state.set(sql, key, encodedState(sql.texts, key, byScope(entries)));
     const plain = entries.filter(({ json }) => !isEncoded(json));
     await recordChanges(
       sql,
@@ -259,10 +262,11 @@ export class Import {
   /** @returns the state that is here; of values that `entries` has encoded as it is stored, to be compared with these. */
   async #stored(sql: Sql, owner: SessionKey, scope: Scope, entries: readonly StateEntry[]): Promise<StateEntry[]> {
     const { state } = this.#stores;
-    const plain = await state.written(sql, owner, scope);
+    const written = await state.written(sql, owner, scope);
+    const plain = sql.texts.decoded(written);
     const encoded = new Set(entries.filter(({ json }) => isEncoded(json)).map(({ key }) => key));
     if (encoded.size === 0) return plain;
-    const stored = await state.written({ ...sql, texts: AS_STORED }, owner, scope);
+    const stored = AS_STORED.decoded(written);
     const known = new Map(stored.map((entry) => [entry.key, entry]));
     return plain.map((entry) => (encoded.has(prefixed(scope, entry.key)) ? (known.get(entry.key) ?? entry) : entry));
   }

@@ -306,32 +306,100 @@ codecSuite.own('M1', 'a key is waited for without a connection and without a loc
   expect(rows).toHaveLength(1);
 });
 
+/** An `EntityManager` that counts the connections which are taken from its pool, and keeps the statements that it sends. */
+function watched({ orm }: Pick<OwnStore, 'orm'>) {
+  const sent: string[] = [];
+  const own = faulty(orm.em, { before: async (text) => void sent.push(text) });
+  const way = ormConnectionOf(own);
+  const reserve = way.reserve.bind(way);
+  const taken = { now: 0 };
+  way.reserve = async () => {
+    const { release, ...connection } = await reserve();
+    taken.now++;
+    const releasing = () => {
+      taken.now--;
+      release();
+    };
+    return { ...connection, release: releasing };
+  };
+  return { own, sent, taken };
+}
+
+const reversed = (data: Uint8Array) => Uint8Array.from(data).reverse();
+
+codecSuite.own(
+  'M1',
+  'a call that writes has no connection while it encodes, and others write to the session meanwhile',
+  async (context) => {
+    const { orm, app, another, query } = context;
+    const { own, taken } = watched(context);
+    const atWork: number[] = [];
+    let gate = Promise.resolve();
+    let asked = () => {};
+    const codec: Codec = {
+      name: 'reversed',
+      async encode(data) {
+        atWork.push(taken.now);
+        asked();
+        await gate;
+        return { data: reversed(data) };
+      },
+      decode({ data }) {
+        atWork.push(taken.now);
+        return reversed(data);
+      },
+    };
+    const service = new MikroOrmSessionService(own, { codec });
+    const session = await three(service, app, { sessionId: 's' });
+    const key = keyOf(session);
+    const again = (id: string) =>
+      saying(`${SECRET}!`, { id, timestamp: 2, actions: { stateDelta: { again: SECRET } } });
+    const calls = {
+      created: () => service.createSession({ appName: app, userId: 'alice', state: { given: SECRET } }),
+      updated: () => service.updateState({ ...key, set: { outside: SECRET, 'user:o': SECRET }, remove: ['given'] }),
+      replaced: () => service.appendEvent({ session, event: again('e2') }),
+      forked: () => service.forkSession(key, { at: 5, as: 'forked' }),
+      appended: () =>
+        service.appendEvents({ session, events: [saying('new', { id: 'new' }), again('e1'), again('e1')] }),
+    };
+    for (const [name, call] of Object.entries(calls)) {
+      let open = () => {};
+      gate = new Promise((resolve) => (open = resolve));
+      const isAsked = new Promise<void>((resolve) => (asked = resolve));
+      const done = call();
+      await isAsked;
+      await another.appendEvent({ session: plain(session), event: saying(name, { id: name }) });
+      // Of the same ORM, which may have one connection.
+      await orm.em.fork().getConnection().execute('select 1');
+      open();
+      await done;
+    }
+    await service.rewindSession({ ...key, sessionId: 'forked' }, { at: 2 });
+    expect(new Set(atWork)).toEqual(new Set([0]));
+    const rows = await query(`select event_id from adk_events where ${OF_SESSION} order by seq`, valuesOf(session));
+    const ids = ['e1', 'e2', 'e3', ...Object.keys(calls), 'new'];
+    expect(rows).toEqual(ids.map((event_id) => ({ event_id })));
+    // Everything is bound to where it is now; what was recorded for the past, too.
+    const fork = await service.forkSession(key, { as: 'fork' });
+    const texts = [`${SECRET}!`, `${SECRET}!`, SECRET, ...Object.keys(calls), 'new'];
+    expect(textsOf(fork)).toEqual(texts);
+    expect(fork.state).toMatchObject({ outside: SECRET, again: SECRET, 'user:o': SECRET });
+    expect(fork.state).not.toHaveProperty('given');
+  },
+);
+
 codecSuite.own(
   'M1',
   'a call that reads has no connection while it decodes, and sends no statement twice',
   async (context) => {
-    const { orm, app } = context;
-    const sent: string[] = [];
-    const own = faulty(orm.em, { before: async (text) => void sent.push(text) });
-    const way = ormConnectionOf(own);
-    const reserve = way.reserve.bind(way);
-    let reserved = 0;
-    way.reserve = async () => {
-      const { release, ...connection } = await reserve();
-      reserved++;
-      const releasing = () => {
-        reserved--;
-        release();
-      };
-      return { ...connection, release: releasing };
-    };
+    const { app } = context;
+    const { own, sent, taken } = watched(context);
     const atWork: number[] = [];
-    const reversed = (data: Uint8Array) => Uint8Array.from(data).reverse();
     const reversing = (decode: Codec['decode']): Codec => ({
       name: 'reversed',
       encode: (data) => ({ data: reversed(data) }),
       decode: (encoded, ...rest) => {
-        atWork.push(reserved);
+        atWork.push(taken.now);
         return decode(encoded, ...rest);
       },
     });

@@ -11,12 +11,16 @@ export class FromWork extends Error {
   }
 }
 
+/** Thrown under a lock that shows what was not foreseen; see `encodedFirst`. It rolls back. */
+export class Unforeseen extends Error {}
+
 /** A mistake in the program, the caller's or ours, or an answer of ours; the database has no part in it. */
 export function isOwn(error: unknown): error is Error {
   return (
     error instanceof Aborted ||
     error instanceof FromWork ||
     error instanceof TextsAwaited ||
+    error instanceof Unforeseen ||
     error instanceof AdkMikroOrmError ||
     error instanceof TypeError ||
     error instanceof RangeError

@@ -34,7 +34,7 @@ export type ChangeKind =
   | 'imported';
 
 /** A change to record, in the transaction that makes it. */
-interface NewChange {
+export interface NewChange {
   /** With an empty session id, or also an empty user id, for state of the user or of the app. */
   session: KnownSession;
   kind: ChangeKind;

@@ -31,17 +31,8 @@ export class EventStore {
     return lastSeq;
   }
 
-  /** Gives a stored event another content; for the caller that holds the session's lock. */
-  async replace(sql: Sql, session: KnownSession, seq: number, event: StoredEvent): Promise<void> {
-    await this.#replace(
-      sql,
-      session,
-      seq,
-      sql.texts.all(() => encodedEvent(sql.texts, session, event)),
-    );
-  }
-
-  async #replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
+  /** Gives a stored event another content, as it is stored; for the caller that holds the session's lock. */
+  async replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
     const { timestamp, json, superseded = null, beginsTurn } = event;
     const inParts = this.#parts.areNeededFor(json);
     const content = [timestamp, inParts ? null : json, superseded, Number(beginsTurn)];
@@ -72,22 +63,22 @@ export class EventStore {
 
   /**
    * @param options.isLocked whether the caller holds the session's lock.
-   * @returns the number of a stored event, and its content.
+   * @returns the number of a stored event, its text as it is stored, and its content.
    */
   async find(
     sql: Sql,
     session: SessionKey,
     eventId: string,
     options: UnderLock = {},
-  ): Promise<{ seq: number; content: Undecoded<EventContent> } | undefined> {
+  ): Promise<{ seq: number; text: string | undefined; content: Undecoded<EventContent> } | undefined> {
     const { selectOne, underLock } = this.#text;
-    const text = options.isLocked ? selectOne + underLock : selectOne;
-    const [row] = await sql.all<EventRow>(text, [...sessionValues(session), eventId]);
+    const select = options.isLocked ? selectOne + underLock : selectOne;
+    const [row] = await sql.all<EventRow>(select, [...sessionValues(session), eventId]);
     if (!row) return undefined;
     const seq = numberOf(row.seq);
-    const stored = optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq, options)) ?? undefined;
+    const text = optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq, options)) ?? undefined;
     const known = { ...session, origin: originIn(row) };
-    return { seq, content: (texts) => ({ seq, id: eventId, ...contentOf(texts, known, eventId, stored) }) };
+    return { seq, text, content: (texts) => ({ seq, id: eventId, ...contentOf(texts, known, eventId, text) }) };
   }
 
   /** Whether all of these events are stored, as they are. */
@@ -119,10 +110,9 @@ export class EventStore {
     return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
   }
 
-  /** Inserts events from a number on, for the caller that holds the session's lock. */
-  async insert(sql: Sql, session: KnownSession, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
-    const encoded = sql.texts.all(() => events.map((event) => encodedEvent(sql.texts, session, event)));
-    await this.#rows.insertEvents(sql, session, firstSeq, encoded);
+  /** Inserts events from a number on, as they are stored, for the caller that holds the session's lock. */
+  async insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
+    await this.#rows.insertEvents(sql, session, firstSeq, events);
   }
 }
 
@@ -133,7 +123,11 @@ export function keysIn(superseded: string): string[] {
 }
 
 /** Within `texts.all`. */
-function encodedEvent<Event extends StoredEvent>(texts: StoredTexts, session: KnownSession, event: Event): Event {
+export function encodedEvent<Event extends StoredEvent>(
+  texts: StoredTexts,
+  session: KnownSession,
+  event: Event,
+): Event {
   if (texts.codec.isNone) return event;
   return { ...event, json: texts.encode(event.json, () => ofEvent(session, event.id)) };
 }

@@ -30,7 +30,7 @@ type PastSession = Pick<SessionHead, 'incarnation' | 'firstSeq' | 'lastSeq'> & {
 export async function stateThen(sql: Sql, stores: Stores, session: PastSession, seq: number): Promise<StateThen> {
   const { key, incarnation, firstSeq, lastSeq } = session;
   if (seq >= lastSeq) {
-    const stored = await stores.state.written(sql, key, 'session');
+    const stored = sql.texts.decoded(await stores.state.written(sql, key, 'session'));
     const state = stored.filter(({ json }) => decode(json));
     return { state, isWhole: state.length === stored.length };
   }

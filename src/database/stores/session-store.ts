@@ -1,6 +1,7 @@
 import { StaleSessionError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { Sql } from '../dialects/dialect.js';
+import type { UnderLock } from '../dialects/event-parts.js';
 import { SESSION_COLUMNS, SESSION_WHERE, sessionKeyOf, sessionValues, type SessionKeyRow } from '../sql/tables.js';
 import { numberOf, textOf } from '../sql/row-values.js';
 import { recordChange, recordDeletion } from './change-store.js';
@@ -99,24 +100,22 @@ export async function lockSession(sql: Sql, session: SessionKey): Promise<Sessio
  */
 export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
   const head = await lockSession(sql, session);
-  const { underLock } = sql.dialect.sql;
-  if (!head || !sql.isJoined || underLock === '') return head;
-  const read = await sessionHead(sql, session);
-  const isSame = read?.incarnation === head.incarnation && read.lastSeq === head.lastSeq;
-  if (
-    !isSame ||
-    read.firstSeq !== head.firstSeq ||
-    (await lastChange(sql, session)) !== (await lastChange(sql, session, underLock))
-  )
-    throw new StaleSessionError(session.sessionId);
+  if (!head || !sql.isJoined || sql.dialect.sql.underLock === '') return head;
+  const [read, locked] = [await sessionVersion(sql, session), await sessionVersion(sql, session, { isLocked: true })];
+  if (read !== locked) throw new StaleSessionError(session.sessionId);
   return head;
 }
 
-/** @returns what is another one after whatever changes the session and is no append. */
-async function lastChange(sql: Sql, session: SessionKey, end = ''): Promise<string> {
-  const text = `select last_change from ${sql.tables.sessions} where ${SESSION_WHERE}${end}`;
-  const [row] = await sql.all<{ last_change: unknown }>(text, sessionValues(session));
-  return String(row?.last_change);
+/** @returns a text that is another one after whatever changes the session's events, its own state, or its past. */
+export async function sessionVersion(
+  sql: Sql,
+  session: SessionKey,
+  { isLocked = false }: UnderLock = {},
+): Promise<string> {
+  const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${IS_THERE}`;
+  const end = isLocked ? sql.dialect.sql.underLock : '';
+  const [row] = await sql.all<VersionRow>(text + end, sessionValues(session));
+  return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';
 }
 
 /** Takes a session back to an event. It becomes another one for the handles that were read before (contract E2). */
@@ -248,6 +247,13 @@ function ofOwner(appName: string, userId: string | undefined) {
   return userId === undefined
     ? { where: `app_name = ? and status = 'active'`, owner: [appName] }
     : { where: `app_name = ? and user_id = ? and status = 'active'`, owner: [appName, userId] };
+}
+
+interface VersionRow {
+  incarnation: string;
+  first_seq: number | string;
+  last_seq: number | string;
+  last_change: number | string;
 }
 
 interface HeadRow {

@@ -151,15 +151,14 @@ export class StateStore {
   }
 
   /** @returns the state of one scope by key, each value with the event that wrote it. */
-  async written(sql: Sql, session: SessionKey, scope: Scope): Promise<StateEntry[]> {
+  async written(sql: Sql, session: SessionKey, scope: Scope): Promise<Undecoded<StateEntry[]>> {
     const text = this.#text.selectWritten(scope, this.#origin(scope));
     const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, ownerValues(session, scope));
-    return sql.texts.all(() =>
+    return (texts) =>
       rows.map((row) => {
-        const { key, json } = stateValueOf(sql.texts, { ...session, origin: originIn(row) }, row);
+        const { key, json } = stateValueOf(texts, { ...session, origin: originIn(row) }, row);
         return { key, json, eventId: optionalTextOf(row.event_id) };
-      }),
-    );
+      });
   }
 
   /** Deletes the session's own state. */
@@ -167,9 +166,9 @@ export class StateStore {
     await sql.run(this.#text.clear, sessionValues(session));
   }
 
-  /** @param options.ownOnly overwrite only what the same event wrote. */
-  async set(sql: Sql, session: KnownSession, state: StateEntries, options?: { ownOnly?: boolean }): Promise<void> {
-    await this.#rows.setState(sql, session, encodedState(sql.texts, session, state), options);
+  /** Sets state, with texts as they are stored. @param options.ownOnly overwrite only what the same event wrote. */
+  async set(sql: Sql, session: SessionKey, state: StateEntries, options?: { ownOnly?: boolean }): Promise<void> {
+    await this.#rows.setState(sql, session, state, options);
   }
 
   async remove(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
