@@ -10,6 +10,7 @@ const PERMISSIVE = new Set([
   'CC0-1.0',
   'ISC',
   'MIT',
+  'PSF-2.0',
   'Python-2.0',
 ]);
 

@@ -29,7 +29,7 @@ const DEFAULT_LIMIT = 100;
 export async function readEvents(
   calls: SessionCalls,
   session: SessionKey,
-  { before = Infinity, after, limit = DEFAULT_LIMIT, order = 'asc' }: ReadEventsRequest,
+  { limit = DEFAULT_LIMIT, order = 'asc', ...bounds }: ReadEventsRequest,
 ): Promise<EventPage> {
   const key = checkedSessionKey(session);
   const { head, from, upTo, contents } = await calls.readTexts('readEvents', key, readPage);
@@ -51,7 +51,7 @@ export async function readEvents(
     let head = await sessionHead(sql, key);
     for (;;) {
       if (!head) throw new SessionNotFoundError(key.sessionId);
-      const { from, upTo } = rangeIn(head, { before, after, limit });
+      const { from, upTo } = rangeIn(head, { ...bounds, limit });
       const range = { incarnation: head.incarnation, after: from - 1, upTo, limit };
       const events = await log.sessionEvents(sql, key, range);
       const page = { head, from, upTo };
@@ -72,9 +72,9 @@ export async function readEvents(
 }
 
 /** @returns the numbers of the first and the last event of a page. */
-function rangeIn(
-  { firstSeq, lastSeq }: { firstSeq: number; lastSeq: number },
-  { before, after = -Infinity, limit }: { before: number; after: number | undefined; limit: number },
+export function rangeIn(
+  { firstSeq, lastSeq }: Pick<EventPage, 'firstSeq' | 'lastSeq'>,
+  { before = Infinity, after = -Infinity, limit = DEFAULT_LIMIT }: ReadEventsRequest,
 ): { from: number; upTo: number } {
   const first = Math.max(firstSeq, after + 1);
   const last = Math.min(lastSeq, before - 1);

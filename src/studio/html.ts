@@ -40,7 +40,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 const escaped = (text: string) => text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
 
 /** Text in which control characters, and those that reorder what is shown, are written out; lines and tabs stay. */
-const shown = (text: string) =>
+export const shown = (text: string): string =>
   text
     .replaceAll('\r\n', '\n')
     .split(/([\n\t])/)

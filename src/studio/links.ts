@@ -8,8 +8,14 @@ type Query = Readonly<Record<string, string | number | undefined>>;
  * slashes.
  */
 export class Links {
-  /** @param base the path that the studio is mounted at; empty at the root. */
-  constructor(readonly base: string) {}
+  /**
+   * @param base the path that the studio is mounted at; empty at the root.
+   * @param kept what all links to pages about a session have in their query.
+   */
+  constructor(
+    readonly base: string,
+    readonly kept: Query = {},
+  ) {}
 
   to(path: string, query: Query = {}): string {
     const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== '');
@@ -23,6 +29,6 @@ export class Links {
 
   /** A page about one session. */
   ofSession(path: string, { appName, userId, sessionId }: SessionKey, query: Query = {}): string {
-    return this.to(path, { app: appName, user: userId, session: sessionId, ...query });
+    return this.to(path, { app: appName, user: userId, session: sessionId, ...this.kept, ...query });
   }
 }

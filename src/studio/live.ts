@@ -2,6 +2,7 @@ import type { SessionLogEntry } from '../log/entries.js';
 import { LogWentBackError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { SECURITY_HEADERS } from './guard.js';
+import { markdown } from './markdown.js';
 import { eventList } from './pages/event-view.js';
 import type { SessionLogCursor } from '../log/entries.js';
 import type { Visit } from './visit.js';
@@ -16,10 +17,11 @@ const LONGEST_MS = 5 * 60_000;
  * The events of a session that come, as server-sent events whose data is their markup. The id of each is the cursor to
  * continue from.
  */
-export function liveEvents(visit: Visit): Response {
+export async function liveEvents(visit: Visit): Promise<Response> {
   const { request, params, session, reading, links } = visit;
   const id = request.headers.get('last-event-id') ?? params.get('cursor') ?? '0';
   const cursor = (decode(id)?.value ?? id) as SessionLogCursor;
+  const formatted = visit.isRaw ? undefined : await markdown();
   const ended = new AbortController();
   // Checks the cursor, before the response begins.
   const entries = reading.log.session(session).watch(cursor, {}, { signal: ended.signal })[Symbol.asyncIterator]();
@@ -36,7 +38,8 @@ export function liveEvents(visit: Visit): Response {
     const at = `id: ${JSON.stringify(entry.cursor)}`;
     if (entry.change) return text(at, 'event: reset', 'data: ');
     const shown = entry.event ? { seq: entry.seq, event: entry.event } : { seq: entry.seq, to: entry.seq };
-    const markup = eventList([shown], { links, session, isNewest: true }).get(entry.seq)?.text ?? '';
+    const markup =
+      eventList([shown], { links, session, isNewest: true, markdown: formatted }).get(entry.seq)?.text ?? '';
     return text(at, `data: ${JSON.stringify(markup)}`);
   };
   const stop = () => {

@@ -1,5 +1,6 @@
 import { loggedEventsOf } from '../database/stores/log-store.js';
 import type { Event } from '@google/adk';
+import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../conversation/tokens.js';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
@@ -25,6 +26,7 @@ import type { CodecOptions, ReportingOptions } from '../model/options.js';
 import { MAX_SEQ, gapsIn } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../model/state.js';
 import { readerOf } from '../operations/reader.js';
+import { rangeIn, type ReadEventsRequest } from '../sessions/pages.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
 import type { StudioScope } from './guard.js';
 
@@ -33,6 +35,9 @@ export const PAGE = 50;
 
 /** How many events a page of a conversation has. */
 export const EVENTS = 40;
+
+/** The most events of a session that are read unasked to count its tokens. */
+const COUNTED = 200;
 
 /** How many changes without an event a page has at most. */
 const CHANGES = 200;
@@ -105,8 +110,13 @@ export class Reading {
     readonly em: EntityManager,
     readonly options: ReportingOptions & CodecOptions,
   ) {
-    // A page deletes what can be restored, and the second visitor who answers a call gets an error.
-    this.service = new MikroOrmSessionService(em, { ...options, deletion: 'soft', onAnsweredCall: 'reject' });
+    this.service = new MikroOrmSessionService(em, {
+      ...options,
+      // A page deletes what can be restored, and the second visitor who answers a call gets an error.
+      ...{ deletion: 'soft', onAnsweredCall: 'reject' },
+      // It says in place of them which events cannot be read.
+      ...{ onDamagedEvent: 'skip', onDamage: () => undefined },
+    });
     this.log = new EventLog(em, options);
     const { database, read } = readerOf(em, 'studio', options);
     this.database = database;
@@ -180,37 +190,47 @@ export class Reading {
 
   /** @returns a page of a conversation; undefined when there is no such session. */
   async conversation(key: SessionKey, scope: StudioScope, part: Part): Promise<Conversation | undefined> {
-    const read = await this.#read(async (sql) => {
-      const { browsing } = this.database.stores;
-      const session = await transferredSession(sql, key);
-      if (!session) return undefined;
-      const { from, upTo } = rangeOf(session, part);
-      const entries = await this.#entries(sql, session, from, upTo);
-      // A change follows the event whose number it has; the first page has those before any event, too.
-      const first = from <= session.firstSeq ? 0 : from;
-      const changes = await browsing.changes(sql, key, { from: first, upTo, limit: CHANGES });
-      const lease = await currentLease(sql, key);
-      return { session, lease, from, upTo, entries, changes };
-    });
-    if (!read) return undefined;
-    const { session } = read;
+    const session = await this.session(key);
+    if (!session) return undefined;
+    const { from, upTo, entries } = await this.#entries(session, requestOf(session, part));
+    // A change follows the event whose number it has; the first page has those before any event, too.
+    const first = from <= session.firstSeq ? 0 : from;
+    const read = await this.#read(async (sql) => ({
+      changes: await this.database.stores.browsing.changes(sql, key, { from: first, upTo, limit: CHANGES }),
+      lease: await currentLease(sql, key),
+    }));
     const at = session.deletedAt === undefined ? part.at : undefined;
     if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
       throw new InvalidArgumentError(`There are the events ${session.firstSeq} to ${session.lastSeq}.`);
     const state = await this.#state(session, scope, at);
-    return { ...read, state };
+    return { session, from, upTo, entries, ...read, state };
   }
 
-  async #entries(sql: Sql, session: TransferredSession, from: number, upTo: number): Promise<Entry[]> {
-    const range = { incarnation: session.incarnation, after: from - 1, upTo, limit: EVENTS };
-    const events = await this.database.stores.log.sessionEvents(sql, session.key, range);
-    const numbers = events.map(({ seq }) => seq);
-    const missing = gapsIn(numbers, from - 1, upTo).map((gap): Entry => ({ seq: gap.from, to: gap.to }));
-    const entries = sql.texts.decoded(loggedEventsOf(events)).map(({ seq, json }): Entry => {
-      const event = decodeEvent(json ?? undefined);
-      return event ? { seq, event } : { seq, to: seq };
-    });
-    return [...entries, ...missing].sort((a, b) => a.seq - b.seq);
+  async #entries(
+    session: TransferredSession,
+    request: ReadEventsRequest,
+  ): Promise<Pick<Conversation, 'from' | 'upTo' | 'entries'>> {
+    // Those of a soft-deleted session are nobody's to read until it is restored.
+    if (session.deletedAt !== undefined) return { ...rangeIn(session, request), entries: [] };
+    const page = await this.service.readEvents(session.key, request);
+    const range = rangeIn(page, request);
+    const numbers = page.events.map(({ seq }) => seq);
+    const missing = gapsIn(numbers, range.from - 1, range.upTo).map((gap): Entry => ({ seq: gap.from, to: gap.to }));
+    return { ...range, entries: [...page.events, ...missing].sort((a, b) => a.seq - b.seq) };
+  }
+
+  /** @returns the tokens of all events of a session; undefined where these are many, unless `readsAll`. */
+  async tokens(
+    { session, entries, from, upTo }: Conversation,
+    { readsAll }: { readsAll: boolean },
+  ): Promise<TokenCounts | undefined> {
+    const { key, firstSeq, lastSeq } = session;
+    const isWhole = from <= firstSeq && upTo >= lastSeq;
+    if (!isWhole && !readsAll && lastSeq - firstSeq >= COUNTED) return undefined;
+    const sum = { ...NO_TOKENS };
+    for await (const { event } of isWhole ? entries : this.log.session(key).since(0))
+      addTokens(sum, (event && tokensOf(event)) ?? NO_TOKENS);
+    return sum;
   }
 
   /** The state now, or of the session's own as it was after an event. */
@@ -313,18 +333,10 @@ function writerOf({ session, seq, timestamp, json }: WritingEvent): ShownValue['
   return { session, seq, timestamp, author: typeof author === 'string' ? author : '' };
 }
 
-function rangeOf(
-  session: Pick<TransferredSession, 'firstSeq' | 'lastSeq'>,
-  { before, after, at }: Part,
-): { from: number; upTo: number } {
-  const { firstSeq, lastSeq } = session;
-  const ending = (upTo: number) => ({ from: Math.max(firstSeq, upTo - EVENTS + 1), upTo });
-  if (before !== undefined) return ending(Math.max(firstSeq - 1, Math.min(before - 1, lastSeq)));
-  if (after !== undefined) {
-    const from = Math.max(firstSeq, after + 1);
-    return { from, upTo: Math.min(lastSeq, from + EVENTS - 1) };
-  }
+function requestOf({ lastSeq }: TransferredSession, { before, after, at }: Part): ReadEventsRequest {
+  if (before !== undefined) return { before, limit: EVENTS };
+  if (after !== undefined) return { after, limit: EVENTS };
   // If the event is among the newest, its page is the one that people know.
-  if (at !== undefined && at <= lastSeq - EVENTS) return rangeOf(session, { after: at - EVENTS / 2 });
-  return ending(lastSeq);
+  const isOlder = at !== undefined && at <= lastSeq - EVENTS;
+  return { ...(isOlder && { after: Math.max(0, at - EVENTS / 2) }), limit: EVENTS };
 }

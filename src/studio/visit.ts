@@ -6,7 +6,7 @@ import { isRecord } from '../model/objects.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { Refusal, formToken, type StudioScope } from './guard.js';
 import { fieldValue, html, type Html } from './html.js';
-import type { Links } from './links.js';
+import { Links } from './links.js';
 import type { Reading } from './reading.js';
 
 /** Where readers of the event log are, by the names that the host gives them. */
@@ -15,13 +15,16 @@ export type LogReaders = Readonly<Record<string, LogCursor | number>>;
 /** A request that is answered: who asks for what. */
 export class Visit {
   readonly params: URLSearchParams;
+  readonly links: Links;
+  /** Whether texts in Markdown are shown as they are. */
+  readonly isRaw: boolean;
 
   constructor(
     readonly request: Request,
     /** Without the path that the studio is mounted at. */
     readonly path: string,
     readonly scope: StudioScope,
-    readonly links: Links,
+    links: Links,
     readonly reading: Reading,
     /** Where the host's readers of the event log are. */
     readonly readers: () => LogReaders | Promise<LogReaders>,
@@ -29,6 +32,8 @@ export class Visit {
     readonly cookie: string | undefined,
   ) {
     this.params = paramsOf(request);
+    this.isRaw = this.params.get('raw') === '1';
+    this.links = this.isRaw ? new Links(links.base, { raw: 1 }) : links;
   }
 
   get mayChange(): boolean {

@@ -133,6 +133,20 @@ aside { position: sticky; top: 4.5rem; max-height: calc(100vh - 5.5rem); overflo
 .tools a:hover { color: var(--accent); }
 .body > * + * { margin-top: 0.5rem; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; }
+.markdown { overflow-wrap: anywhere; }
+.markdown > * + *, .markdown li > * + *, .markdown blockquote > * + * { margin-top: 0.5rem; }
+.markdown .caption { font-weight: 650; }
+.markdown > .caption:not(:first-child) { margin-top: 0.9rem; }
+.markdown ul, .markdown ol { padding-left: 1.5rem; }
+.markdown ul { list-style: disc; } .markdown ol { list-style: decimal; }
+.markdown li + li { margin-top: 0.2rem; }
+.markdown blockquote { margin-inline: 0; margin-bottom: 0; padding-left: 0.8rem; border-left: 3px solid var(--line); color: var(--dim); }
+.markdown :not(pre) > code { background: var(--soft); border-radius: 4px; padding: 0.05rem 0.3rem; }
+.markdown hr { border: 0; border-top: 1px solid var(--line); }
+.markdown table { border-collapse: collapse; font-size: 0.875rem; }
+.markdown th, .markdown td { border: 1px solid var(--line); padding: 0.25rem 0.6rem; text-align: left; vertical-align: top; overflow-wrap: normal; }
+.scrolled { overflow-x: auto; }
+.thought .markdown { color: var(--dim); }
 .note { font-size: 0.8125rem; color: var(--dim); }
 .error { background: var(--bad-soft); color: var(--bad); border-radius: 7px; padding: 0.4rem 0.7rem; overflow-wrap: anywhere; }
 .chips { display: flex; flex-wrap: wrap; gap: 0.35rem; }
@@ -173,6 +187,13 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .block > h2 { margin-bottom: 0.6rem; }
 .block > p { margin: 0.4rem 0; }
 .finding pre { margin-top: 0.4rem; }
+.chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem; margin-bottom: 1rem; box-shadow: var(--shadow); }
+.chart figcaption { font-weight: 600; margin: 0 0 0.4rem; }
+.chart svg { display: block; width: 100%; height: auto; }
+.chart rect { fill: var(--hue); } .chart line { stroke: var(--line); }
+.chart text { fill: var(--dim); font-size: 11px; } .chart .end { text-anchor: end; }
+.chart ul { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; margin-top: 0.5rem; font-size: 0.8125rem; }
+.chart li::before { content: ""; display: inline-block; width: 0.7rem; height: 0.7rem; border-radius: 3px; margin-right: 0.4rem; background: var(--hue); }
 .tabs { display: flex; gap: 0.35rem; flex-wrap: wrap; margin-bottom: 1.25rem; }
 .tabs a[aria-current] { background: var(--accent-soft); border-color: var(--accent); }
 .form { max-width: 36rem; display: grid; gap: 1rem; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1.25rem; }

@@ -1,3 +1,4 @@
+import type { TokenCounts } from '../../conversation/tokens.js';
 import { openLongRunningCalls, type OpenLongRunningCall } from '../../conversation/recovery.js';
 import type { TimedChange } from '../../database/stores/browsing-store.js';
 import { decode } from '../../model/event-codec.js';
@@ -14,8 +15,9 @@ import {
   type ShownState,
   type ShownValue,
 } from '../reading.js';
+import { markdown, type Markdown } from '../markdown.js';
 import { namesField, notFound, type Visit } from '../visit.js';
-import { authorOf, eventList, inLine } from './event-view.js';
+import { authorOf, eventList, inLine, tokensText } from './event-view.js';
 import { ago, chip, empty, hue, page, time } from './layout.js';
 
 /** A conversation with its state. */
@@ -25,12 +27,14 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   const conversation = await reading.conversation(key, scope, part);
   if (!conversation) throw notFound();
   const { session } = conversation;
+  const formatted = visit.isRaw ? undefined : await markdown();
+  const tokens = await reading.tokens(conversation, { readsAll: visit.params.get('tokens') === '1' });
   const name = session.title ?? key.sessionId;
-  const body = html`${heading(visit, conversation, part.at)}
+  const body = html`${heading(visit, conversation, { ...part, tokens })}
     <div class="columns">
       <section class="conversation" aria-label="Conversation">
         ${timeLine(visit, conversation, part.at)} ${pager(visit, conversation, 'older')}
-        ${eventsOf(visit, conversation, part.at)} ${pager(visit, conversation, 'newer')}
+        ${eventsOf(visit, conversation, { at: part.at, formatted })} ${pager(visit, conversation, 'newer')}
       </section>
       <aside id="state" aria-label="State">${statePanel(visit, conversation, part.at)}</aside>
     </div>`;
@@ -42,8 +46,17 @@ export async function conversationPage(visit: Visit): Promise<Response> {
   return page(visit, { title: name, crumbs, body });
 }
 
-function heading(visit: Visit, { session, lease }: Conversation, at: number | undefined): Html {
-  const { links } = visit;
+interface Shown {
+  before: number | undefined;
+  after: number | undefined;
+  at: number | undefined;
+  /** Undefined where they were not counted. */
+  tokens: TokenCounts | undefined;
+}
+
+function heading(visit: Visit, { session, lease }: Conversation, { tokens, ...part }: Shown): Html {
+  const { links, isRaw } = visit;
+  const { at } = part;
   const { key, title, labels, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt } = session;
   const action = (path: string, text: string, kind = '') =>
     html`<a class="button ${kind}" href="${links.ofSession(path, key, { at })}">${text}</a>`;
@@ -67,6 +80,14 @@ function heading(visit: Visit, { session, lease }: Conversation, at: number | un
         ${title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`} ${chips}
         <span>${counted(lastSeq - firstSeq + 1, 'event')}</span>
         <span>created ${ago(createTime)}</span> <span>updated ${ago(lastUpdateTime)}</span>
+        ${
+          tokens === undefined
+            ? html`<a href="${links.ofSession('/session', key, { ...part, tokens: 1 })}">Count tokens</a>`
+            : tokensText(tokens) !== '' && html`<span>${tokensText(tokens)}</span>`
+        }
+        <a href="${links.ofSession('/session', key, { ...part, raw: isRaw ? undefined : 1 })}"
+          >${isRaw ? 'Show Markdown formatted' : 'Show texts as they are'}</a
+        >
         ${firstSeq > 1 && html`<span>events before #${firstSeq} were trimmed</span>`}
         ${lease?.isHeld && chip(html`lease held by <bdi>${lease.holder}</bdi>`, 'good')}
         ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}
@@ -77,7 +98,7 @@ function heading(visit: Visit, { session, lease }: Conversation, at: number | un
 }
 
 /** The events of the page as steps; each shows the state as of it. */
-function timeLine({ links }: Visit, { session, entries }: Conversation, at: number | undefined): Content {
+function timeLine({ links, isRaw }: Visit, { session, entries }: Conversation, at: number | undefined): Content {
   if (entries.length === 0) return undefined;
   const { key, firstSeq, lastSeq } = session;
   const step = (seq: number, text: string, isThere: boolean) =>
@@ -103,7 +124,7 @@ function timeLine({ links }: Visit, { session, entries }: Conversation, at: numb
     </ol>
     ${step(shown + 1, 'Next', shown < lastSeq)}
     <form action="${links.to('/session')}">
-      ${namesField({ app: key.appName, user: key.userId, session: key.sessionId })}
+      ${namesField({ app: key.appName, user: key.userId, session: key.sessionId, ...(isRaw && { raw: '1' }) })}
       <label
         >Event <input type="number" name="at" min="${firstSeq}" max="${lastSeq}" value="${shown}" required
       /></label>
@@ -133,11 +154,15 @@ function pager({ links }: Visit, { session, from, upTo }: Conversation, which: '
   );
 }
 
-function eventsOf(visit: Visit, { session, entries, changes, upTo }: Conversation, at: number | undefined): Html {
+function eventsOf(
+  visit: Visit,
+  { session, entries, changes, upTo }: Conversation,
+  { at, formatted }: { at: number | undefined; formatted: Markdown | undefined },
+): Html {
   const { links } = visit;
   const { key, lastSeq, incarnation, deletedAt } = session;
   const isNewest = upTo >= lastSeq;
-  const views = eventList(entries, { links, session: key, at, isNewest });
+  const views = eventList(entries, { links, session: key, at, isNewest, markdown: formatted });
   const isLive = isNewest && at === undefined && deletedAt === undefined;
   // The rows in their order: a change comes after the event whose number it has.
   const rows: [seq: number, row: Content][] = [
@@ -155,7 +180,12 @@ function eventsOf(visit: Visit, { session, entries, changes, upTo }: Conversatio
     <ol class="events" id="events" ${live}>
       ${rows.map(([, row]) => row)}
     </ol>
-    ${entries.length === 0 && empty('No events', 'This conversation has not begun.')}
+    ${
+      entries.length === 0 &&
+      (deletedAt === undefined
+        ? empty('No events', 'This conversation has not begun.')
+        : empty('Deleted', 'Its events are shown when it has been restored.'))
+    }
     ${isNewest && html`<div id="waiting">${waitingCalls(entries)}</div>`}`;
 }
 

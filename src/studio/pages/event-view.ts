@@ -1,9 +1,12 @@
+import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../conversation/tokens.js';
 import { PairedCalls, type PairedCall } from '../../conversation/calls.js';
 import { isRecord } from '../../model/objects.js';
-import { bytes } from '../../operations/words.js';
+import { beginsTurn } from '../../model/turn.js';
+import { bytes, number } from '../../operations/words.js';
 import type { SessionKey } from '../../model/keys.js';
 import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
+import type { Markdown } from '../markdown.js';
 import type { Entry } from '../reading.js';
 import { chip, hue, time } from './layout.js';
 
@@ -55,16 +58,19 @@ interface Surroundings {
   at?: number | undefined;
   /** Whether the events are the newest ones: a call without an answer has none. */
   isNewest: boolean;
+  /** Formats what models have written; absent where it is shown as it is. */
+  markdown?: Markdown | undefined;
 }
 
 /** The events of a page, with the answers in their calls. */
 export function eventList(entries: readonly Entry[], surroundings: Surroundings): Map<number, Html> {
   const pairs = new Pairs(entries);
+  const turns = tokensOfTurns(entries, surroundings);
   let [length, made] = [0, 0];
   const views = new Map<number, Html>();
   for (const entry of entries) {
     const isBrief = length > LARGE_PAGE || made > MOST_MADE;
-    const around = new EventView(surroundings, pairs, isBrief);
+    const around = new EventView(surroundings, pairs, isBrief, turns.get(entry.seq));
     const whole = around.view(entry);
     made += whole.bytes;
     const view = entry.event && length + whole.bytes > LARGEST_PAGE ? around.link(entry) : whole;
@@ -72,6 +78,37 @@ export function eventList(entries: readonly Entry[], surroundings: Surroundings)
     views.set(entry.seq, view);
   }
   return views;
+}
+
+/** The tokens of turns that are whole on the page and have several calls of models, by the number of the last event of each. */
+function tokensOfTurns(entries: readonly Entry[], { isNewest }: Surroundings): Map<number, TokenCounts> {
+  const turns = new Map<number, TokenCounts>();
+  let turn: { sum: TokenCounts; calls: number; last: number } | undefined;
+  const end = () => {
+    if (turn && turn.calls > 1) turns.set(turn.last, turn.sum);
+  };
+  for (const { seq, event } of entries) {
+    const loose = recordOf(event);
+    if (beginsTurn(loose)) {
+      end();
+      turn = { sum: { ...NO_TOKENS }, calls: 0, last: seq };
+    }
+    const tokens = tokensOf(loose);
+    if (!turn || !tokens) continue;
+    addTokens(turn.sum, tokens);
+    turn.calls++;
+    turn.last = seq;
+  }
+  if (isNewest) end();
+  return turns;
+}
+
+/** @returns nothing where no tokens were counted. */
+export function tokensText({ inputTokens, cachedTokens, outputTokens, thoughtsTokens }: TokenCounts): string {
+  if (inputTokens + outputTokens + thoughtsTokens === 0) return '';
+  const cached = cachedTokens > 0 ? ` (${number(cachedTokens)} cached)` : '';
+  const thoughts = thoughtsTokens > 0 ? `, ${number(thoughtsTokens)} of thoughts` : '';
+  return `${number(inputTokens)} tokens in${cached}, ${number(outputTokens)} out${thoughts}`;
 }
 
 /** A call, and the responses to it on the page. */
@@ -120,12 +157,15 @@ class EventView {
   readonly #around: Surroundings;
   readonly #pairs: Pairs;
   readonly #isBrief: boolean;
+  readonly #turn: TokenCounts | undefined;
   #seq = 0;
 
-  constructor(around: Surroundings, pairs: Pairs, isBrief: boolean) {
+  /** @param turn the tokens of the turn that ends with the event. */
+  constructor(around: Surroundings, pairs: Pairs, isBrief: boolean, turn: TokenCounts | undefined) {
     this.#around = around;
     this.#pairs = pairs;
     this.#isBrief = isBrief;
+    this.#turn = turn;
   }
 
   view({ seq, to, event }: Entry): Html {
@@ -202,18 +242,20 @@ class EventView {
     const span = html`${time(numberOf(startTime))} to ${time(numberOf(endTime))}`;
     return [
       html`<p class="note">Compaction: for the model this replaces the events from ${span}.</p>`,
-      this.#text(textOf(compactedContent) ?? ''),
+      this.#written(textOf(compactedContent) ?? ''),
     ];
   }
 
-  #part(part: Loose, index: number, { longRunningToolIds }: Loose, nthCall: number): Html {
+  #part(part: Loose, index: number, { author, longRunningToolIds }: Loose, nthCall: number): Html {
     const { text, thought, functionCall, functionResponse, inlineData, fileData, executableCode, codeExecutionResult } =
       part;
     if (isRecord(functionCall))
       return this.#call(functionCall, this.#pairs.call(this.#seq, nthCall), longRunningToolIds);
     if (isRecord(functionResponse)) return this.#response(functionResponse);
-    if (typeof text === 'string')
-      return thought === true ? fold('thought', 'Thought', this.#text(text)) : this.#text(text);
+    if (typeof text === 'string') {
+      const view = author === 'user' ? this.#text(text) : this.#written(text);
+      return thought === true ? fold('thought', 'Thought', view) : view;
+    }
     if (isRecord(inlineData)) return this.#file(inlineData, index);
     if (isRecord(fileData)) return this.#reference(fileData);
     if (isRecord(executableCode))
@@ -314,7 +356,7 @@ class EventView {
     ];
   }
 
-  #actions({ actions, usageMetadata }: Loose): Content {
+  #actions(event: Loose): Content {
     const {
       stateDelta,
       artifactDelta,
@@ -323,7 +365,8 @@ class EventView {
       requestedAuthConfigs,
       requestedToolConfirmations,
       endOfAgent,
-    } = recordOf(actions);
+    } = recordOf(event['actions']);
+    const tokens = tokensText(tokensOf(event) ?? NO_TOKENS);
     const chips = [
       textOf(transferToAgent) !== undefined && chip(html`hands over to <bdi>${textOf(transferToAgent)}</bdi>`),
       escalate === true && chip('escalates'),
@@ -333,8 +376,8 @@ class EventView {
       ...Object.entries(recordOf(artifactDelta))
         .slice(0, MOST_PARTS)
         .map(([name, version]) => chip(html`artifact <bdi>${name}</bdi> ${String(version)}`)),
-      numberOf(recordOf(usageMetadata)['totalTokenCount']) !== undefined &&
-        chip(`${String(recordOf(usageMetadata)['totalTokenCount'])} tokens`, 'quiet'),
+      tokens !== '' && chip(tokens, 'quiet'),
+      this.#turn !== undefined && chip(`in this turn ${tokensText(this.#turn)}`, 'quiet'),
     ];
     const delta = Object.entries(recordOf(stateDelta));
     const state = delta.slice(0, MOST_PARTS).map(
@@ -353,10 +396,16 @@ class EventView {
     ];
   }
 
-  #text(text: string): Html {
+  /** A text of a model's. */
+  #written(text: string): Html {
+    return this.#text(text, this.#around.markdown);
+  }
+
+  #text(text: string, markdown?: Markdown): Html {
     const [shown, isCut] = cut(text, this.#isBrief ? FEW : MOST_TEXT);
-    return html`<div class="text" dir="auto">${shown}${isCut && '…'}</div>
-      ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
+    const whole = isCut ? `${shown}…` : shown;
+    return html`${markdown ? markdown(whole) : html`<div class="text" dir="auto">${whole}</div>`}
+    ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
   }
 
   #json(value: unknown): Html {

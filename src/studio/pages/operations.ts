@@ -1,7 +1,9 @@
 import { examine, type Finding } from '../../operations/doctor.js';
-import { SessionMaintenance, SessionProjection, type SessionStats } from '../../index.js';
+import { SessionMaintenance, SessionProjection, type SessionStats, type UsageRow } from '../../index.js';
 import { LeaseHeldError } from '../../model/errors.js';
+import { DAY_MS, dayOf } from '../../model/days.js';
 import { bytes, counted, number } from '../../operations/words.js';
+import { dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
 import { notFound, type Visit } from '../visit.js';
 import { ago, chip, empty, page, table } from './layout.js';
@@ -123,7 +125,7 @@ export async function statsPage(visit: Visit): Promise<Response> {
   const maintenance = new SessionMaintenance(reading.em, reading.options);
   if (!visit.isUnlimited) {
     const stats = await maintenance.stats(scope);
-    return operationsPage(visit, 'Statistics', cards(stats));
+    return operationsPage(visit, 'Statistics', html`${cards(stats)}${await charts(visit, maintenance)}`);
   }
   const apps = await maintenance.stats({ groupBy: 'app' });
   const rows = apps.map(
@@ -148,15 +150,40 @@ export async function statsPage(visit: Visit): Promise<Response> {
     ${card('Events', number(sum((stats) => stats.events)))} ${card('Size', bytes(sum(sizeOf)))}
   </dl>`;
   const body =
-    apps.length > 0 ? html`${totals}${table(head, rows)}` : empty('Nothing is stored', 'There are no sessions yet.');
+    apps.length > 0
+      ? html`${totals}${await charts(visit, maintenance)}${table(head, rows)}`
+      : empty('Nothing is stored', 'There are no sessions yet.');
   return operationsPage(visit, 'Statistics', body);
+}
+
+/** How many days the charts have. */
+const DAYS = 30;
+
+/** Events and tokens of the last days, by app. */
+async function charts({ scope }: Visit, maintenance: SessionMaintenance): Promise<Html> {
+  const now = Date.now();
+  const days = Array.from({ length: DAYS }, (_, i) => dayOf(now - (DAYS - 1 - i) * DAY_MS));
+  const [from = '', to = ''] = [days[0], days.at(-1)];
+  const { rows } = await maintenance.usage({ ...scope, from, to, by: 'day' });
+  const seriesOf = (valueOf: (row: UsageRow) => number): Series[] =>
+    [...new Set(rows.map(({ appName }) => appName))].map((name) => {
+      const ofApp = rows.filter(({ appName }) => appName === name);
+      return { name, values: new Map(ofApp.map((row) => [row.group, valueOf(row)])) };
+    });
+  const events = seriesOf((row) => row.events).sort((one, other) => sumOf(other) - sumOf(one));
+  // An app has one color in both.
+  const tokens = seriesOf((row) => row.inputTokens + row.outputTokens + row.thoughtsTokens);
+  const ordered = events.flatMap(({ name }) => tokens.filter((each) => each.name === name));
+  return html`<section class="block" aria-label="The last ${DAYS} days">
+    ${dayBars('Events a day', days, events)} ${dayBars('Tokens a day', days, ordered)}
+  </section>`;
 }
 
 /** Nobody who looks around makes the database read so much. */
 const uncounted = ({ links }: Visit) =>
   empty(
     'Count what is stored',
-    'The database reads the sizes of all events for it, as for the command stats. With millions of them that takes a while. ',
+    'The database reads the sizes of all events for it, as for the command stats, and the server the events of the last 30 days. With millions of them that takes a while. ',
     html`<a class="button" href="${links.to('/operations/stats', { count: 1 })}">Count</a>`,
   );
 

@@ -82,7 +82,14 @@ export async function tellStory(service: MikroOrmSessionService): Promise<void> 
       { text: 'I am sorry to hear that. Let me look your order up.' },
       { functionCall: { id: 'call-1', name: 'find_order', args: { order: 17, customer: 'ada' } } },
     ],
-    { usageMetadata: { totalTokenCount: 412 } },
+    {
+      usageMetadata: {
+        promptTokenCount: 1380,
+        cachedContentTokenCount: 1024,
+        candidatesTokenCount: 32,
+        totalTokenCount: 1412,
+      },
+    },
     { order: { id: 17, total: 59.9 } },
   );
   await say('concierge', [

@@ -170,6 +170,68 @@ test('whatever was said to an agent is text', async () => {
   expect((await part(99)).status).toBe(404);
 });
 
+test('Markdown of a model is formatted, and nothing of it runs, loads or leads astray', async () => {
+  const key = { ...KEY, sessionId: 'markdown' };
+  const session = await served.service.createSession(key);
+  const lines = [
+    '# Title',
+    '**bold** <b>not</b> <script>alert(1)</script> &#x202e;',
+    '- [good](https://a.example/?a=1&b=2 "a title") <mailto:a@a.example>',
+    '- [bad](javascript:alert(1)) [worse](JaVaScRiPt&#58;alert(1)) [data](data:text/html,x) [own](/delete?app=x) <vbscript:x>',
+    '- ![picture](https://a.example/x.png) [![nested](https://a.example/y.png)](https://a.example/z)',
+    '- [quotes](https://a.example/"onclick="alert(1)) [reference][r]',
+    '',
+    '```js" onload="alert(1)',
+    '</code></pre><img src=x onerror=alert(1)>',
+    '```',
+    '',
+    '| a | b |',
+    '| - | :-: |',
+    '| <i> | 2 |',
+    '',
+    '[r]: javascript:alert(2)',
+    '> '.repeat(400) + 'deep',
+  ];
+  const content = { role: 'model', parts: [{ text: lines.join('\n') }] };
+  await served.service.appendEvent({ session, event: createEvent({ author: 'user', content }) });
+  const parts = [...content.parts, { text: '*deep* in thought', thought: true }];
+  await served.service.appendEvent({
+    session,
+    event: createEvent({ author: 'agent', content: { ...content, parts } }),
+  });
+
+  const site = await served.studio();
+  const { body } = await site.get(query('/session', { ...OF_STORY, session: 'markdown' }));
+  const [, ofUser = '', ofAgent = ''] = body.split('<li\n      class="event');
+  expect(ofUser).toContain('**bold**');
+  expect(ofAgent).toContain('<p class="caption">Title</p>');
+  expect(ofAgent).toContain('<strong>bold</strong> &lt;b&gt;not&lt;/b&gt; &lt;script&gt;');
+  expect(ofAgent).toContain('<em>deep</em> in thought');
+  expect(ofAgent).toContain('&lt;/code&gt;&lt;/pre&gt;&lt;img src=x onerror=alert(1)&gt;');
+  const tags = ofAgent.match(/<[a-z][^>]*>/gi) ?? [];
+  const names = new Set(tags.map((tag) => /^<(\w+)/.exec(tag)![1]));
+  for (const name of ['img', 'script', 'b', 'i', 'iframe', 'style', 'h1']) expect(names).not.toContain(name);
+  for (const tag of tags) expect(tag.replace(/"[^"]*"/g, '""')).not.toMatch(/\s(on\w+|style|src)=/i);
+  expect(ofAgent).not.toContain('\u202e');
+  const links = tags.filter((tag) => tag.includes('target="_blank"'));
+  for (const link of links) expect(link).toContain('rel="noopener noreferrer nofollow"');
+  const hrefs = links.map((link) => /href="([^"]*)"/.exec(link)![1]);
+  expect(hrefs).toEqual([
+    'https://a.example/?a=1&amp;b=2',
+    'mailto:a@a.example',
+    'https://a.example/x.png',
+    'https://a.example/y.png',
+    'https://a.example/%22onclick=%22alert(1)',
+  ]);
+
+  const raw = await site.get(query('/session', { ...OF_STORY, session: 'markdown', raw: 1 }));
+  expect(raw.body).toContain('# Title\n**bold** &lt;b&gt;');
+  expect(raw.body).not.toContain('class="markdown"');
+  // The links of the page, and the events that come, stay so.
+  expect(raw.body).toMatch(/data-live="[^"]*raw=1/);
+  expect(raw.body).toMatch(/href="[^"]*at=1[^"]*raw=1|href="[^"]*raw=1[^"]*at=1/);
+});
+
 test('what ADK trusts in customMetadata is on no page and in no file', async () => {
   const key = { ...KEY, sessionId: 'trusted' };
   const session = await served.service.createSession(key);
