@@ -145,7 +145,7 @@ async function writePast<Texts>(
       const version = await sessionVersion(sql, key);
       return { version, reading: await read(sql, found(await sessionHead(sql, key))) };
     });
-    past = await database.code(reading);
+    past = (await database.code(reading))();
     return { version };
   };
   const texts = (texts: StoredTexts) => past && { past, texts: encode(texts, past) };
@@ -155,7 +155,7 @@ async function writePast<Texts>(
       async (sql) => {
         const head = found(await lockSessionAsRead(sql, key));
         const isPlain = database.codec.isNone;
-        if (isPlain) past = (await read(sql, head))(PLAIN);
+        if (isPlain) past = (await read(sql, head))(PLAIN)();
         const written = textsFor({ version: isPlain ? '' : await sessionVersion(sql, key, { isLocked: true }) });
         if (written) await write(sql, written.past, written.texts);
       },
@@ -252,14 +252,14 @@ async function rewind(
 /**
  * Reads what a session was like, under its lock or as of one moment: its past is what its rows say (contract K4).
  *
- * @returns what throws SessionNotFoundError when there is no such session, InvalidArgumentError when there is no such point in its
+ * @returns what, called, throws SessionNotFoundError when there is no such session, InvalidArgumentError when there is no such point in its
  *   history, and DamagedSessionError when a row up to there cannot be read; at the last event, when any row of the session cannot.
  */
 async function readPast(
   sql: Sql,
   stores: Stores,
   { key, head, point }: { key: SessionKey; head: SessionHead; point: HistoryPoint },
-): Promise<Undecoded<PastSession>> {
+): Promise<Undecoded<() => PastSession>> {
   const upTo = point.at ?? head.lastSeq;
   const mayBeNow = point.beforeInvocationId === undefined && upTo === head.lastSeq;
   const session = await stores.reader.read(sql, key);
@@ -267,7 +267,16 @@ async function readPast(
   const superseded = await stores.events.superseded(sql, key, { from: head.firstSeq, upTo });
   const written = mayBeNow ? await stores.state.written(sql, key, 'session') : undefined;
   return (texts) => {
-    const read = session(texts);
+    const [read, all, state] = [session(texts), history(texts), written?.(texts)];
+    // Judged when all is decoded: a text that a codec still works on is empty until then.
+    return () => pastOf(read, all, state);
+  };
+
+  function pastOf(
+    read: ReturnType<typeof session>,
+    changesRead: readonly RecordedChange[],
+    stateNow: StateEntry[] | undefined,
+  ): PastSession {
     if (!read) throw new SessionNotFoundError(key.sessionId);
     const { value: all, damaged } = readEvents(read);
     const isDamaged = (seq: number) => damaged.events.some(({ from, to }) => from <= seq && seq <= to);
@@ -275,7 +284,7 @@ async function readPast(
     const numbers = stored.map((event) => event.seq);
     const seq = seqAt(all, numbers, read, point);
     const isNow = seq === read.lastSeq;
-    const recorded = history(texts).filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
+    const recorded = changesRead.filter((change) => change.seq <= seq || isNow || change.kind === 'trimmed');
     const { value: changes, damaged: lost } = readChanges(recorded);
     const needed = { ...damaged, events: damaged.events.filter(({ from }) => from <= seq || isNow) };
     const own = isNow ? [readState(read.state.filter(({ scope }) => scope === 'session')).damaged] : [];
@@ -286,9 +295,9 @@ async function readPast(
       const seq = read.firstSeq + i;
       return { seq, event, json: stored[i]?.json ?? '', superseded: superseded.get(seq) };
     });
-    const state = written && isNow ? written(texts) : pastState(changes, events, seq);
+    const state = stateNow && isNow ? stateNow : pastState(changes, events, seq);
     return { seq, head: read, events, state, changes, recorded };
-  };
+  }
 }
 
 /** @param numbers those of the events. @returns the number of the last event before the point. */
