@@ -21,7 +21,7 @@ const ROOMS = [
   ['src/database/sql', 'src/database/orm'],
   ['src/database/drivers'],
   ['src/telemetry'],
-  ['entities', 'src/conversation', 'src/codecs'],
+  ['entities', 'src/conversation', 'src/codecs', 'src/http'],
   ['src/model'],
 ];
 

@@ -6,6 +6,7 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
     pages: [
       'recipes.md',
       'artifacts.md',
+      'guides/files-of-a-conversation.md',
       'guides/after-a-crash.md',
       'guides/several-workers.md',
       'leases.md',

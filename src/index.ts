@@ -118,7 +118,16 @@ export {
   type ArtifactAddress,
   type MikroOrmArtifactServiceOptions,
   type StoredArtifactVersion,
+  type ArtifactContent,
+  type ListArtifactsRequest,
+  type ListedArtifact,
 } from './artifacts/artifact-service.js';
+export {
+  createArtifactHandler,
+  type ArtifactHandler,
+  type ArtifactHandlerOptions,
+  type RequestedArtifact,
+} from './artifacts/artifact-handler.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';
 export type { TextBinding, TransferTexts } from './transfer/bound-texts.js';

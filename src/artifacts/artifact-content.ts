@@ -7,7 +7,7 @@ import { encode } from '../model/event-codec.js';
 export type Part = SaveArtifactRequest['artifact'];
 
 /** The most bytes in one row; a multiple of three, so that each row is a piece of the base64 text. The largest packet of MySQL 5.7 is 4 MB. */
-const PART_BYTES = 491_520;
+export const PART_BYTES = 491_520;
 
 /** The metadata of a version. */
 export interface ArtifactInfo {
@@ -141,7 +141,7 @@ export function partOf({ info: { artifact, content }, parts }: { info: ArtifactI
     : { ...artifact, inlineData: { ...artifact.inlineData, data: text } };
 }
 
-function sha256(...parts: readonly Buffer[]): string {
+export function sha256(...parts: readonly Buffer[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(part);
   return hash.digest('hex');

@@ -8,25 +8,28 @@ import type {
   SaveArtifactRequest,
 } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
+import { createHash } from 'node:crypto';
 import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import {
+  aCount,
   aFunction,
   aPlainObject,
   aRecord,
   aString,
   aWholeNumber,
   anything,
+  condition,
   nullable,
   object,
 } from '../model/arguments.js';
 import { DamagedArtifactError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
-import { newVersion } from './artifact-content.js';
+import { PART_BYTES, newVersion, sha256, type ArtifactInfo } from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
-import { ArtifactStore, Damaged, type ArtifactKey, type StoredVersion } from './artifact-store.js';
+import { ArtifactStore, Damaged, type ArtifactKey, type OpenedVersion, type StoredVersion } from './artifact-store.js';
 
 /** One version of an artifact, as its session has it. */
 export interface ArtifactAddress extends SessionKey {
@@ -56,6 +59,40 @@ export interface StoredArtifactVersion extends ArtifactVersion {
   createTime: number;
 }
 
+/** A version that is read a part at a time. */
+export interface ArtifactContent extends StoredArtifactVersion {
+  /** The bytes of the file. */
+  size: number;
+  sha256: string;
+  /**
+   * Reads the bytes from `start` to before `end`, by default all; each part is a query of its own. Whether all are those that were saved
+   * is known behind the last.
+   *
+   * @throws DamagedArtifactError from the loop, when a part is missing or is not what was saved, also when it was deleted meanwhile.
+   */
+  bytes(range?: { start?: number; end?: number }): AsyncIterable<Uint8Array>;
+}
+
+/** Whose artifacts to list. */
+export interface ListArtifactsRequest {
+  appName: string;
+  userId: string;
+  /** Leaves out those of other sessions. */
+  sessionId?: string;
+  /** How many at most; 100 by default, and never more than 1,000. */
+  limit?: number;
+  /** The last artifact of the page before. */
+  after?: Pick<ListedArtifact, 'sessionId' | 'filename'>;
+}
+
+/** An artifact in a list, by its newest version. */
+export interface ListedArtifact extends Omit<StoredArtifactVersion, 'canonicalUri'> {
+  /** Absent for a file of the user. */
+  sessionId?: string;
+  /** Begins with `user:` for a file of the user. */
+  filename: string;
+}
+
 export const ARTIFACT_OPTIONS = { canonicalUri: aFunction, maxBytes: aWholeNumber };
 
 const checkOptions = object<MikroOrmArtifactServiceOptions>({ ...COMMON_OPTIONS, ...ARTIFACT_OPTIONS });
@@ -76,7 +113,18 @@ const checkRequest = {
   version: object<LoadArtifactRequest>({ ...file, version: anything }, 'filename'),
   file: object<DeleteArtifactRequest>(file, 'filename'),
   session: object<ListArtifactKeysRequest>(session),
+  list: object<ListArtifactsRequest>({
+    ...{ appName: anything, userId: anything, sessionId: condition(anything) },
+    limit: aCount,
+    after: condition(aRecord),
+  }),
+  after: object<NonNullable<ListArtifactsRequest['after']>>(
+    { sessionId: condition(aString), filename: aString },
+    'filename',
+  ),
 };
+
+const MAX_LISTED = 1_000;
 
 /**
  * The artifacts of ADK in the host's own database: each version is saved whole or not at all, and numbered under a lock.
@@ -192,21 +240,79 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return found && this.#shown(names, found);
   }
 
+  /**
+   * Opens a version, by default the newest, to be read a part at a time: a file of any size takes the memory of one part.
+   *
+   * @returns what is known of it, and `bytes`; undefined when it is not there, and for a reference, which has no content.
+   * @throws DamagedArtifactError when it cannot be read.
+   */
+  async read(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
+    const { version, ...names } = checkRequest.version(request, 'The request of read');
+    const key = keyOf(names);
+    const opened = await this.#read('read', key, (sql) => this.#store.open(sql, key, version ?? undefined));
+    if (!opened) return undefined;
+    const info = whole(names, opened.version, opened.info);
+    if (!info.content) return undefined;
+    const about = await this.#shown(names, opened);
+    // Its bytes are those of a text that they would not give back.
+    const content = info.content.isJson ? await this.#unusual(request, opened.version) : info.content;
+    const { size, sha256 } = content;
+    const only = 'bytes' in content ? content.bytes : opened.only;
+    const source = { names, key, opened: { ...opened, only }, size, sha256 };
+    return { ...about, size, sha256, bytes: (range = {}) => this.#bytes(source, range) };
+  }
+
+  async #unusual(request: LoadArtifactRequest, version: number) {
+    const { text, inlineData } = (await this.loadArtifact({ ...request, version })) ?? {};
+    const bytes = text === undefined ? Buffer.from(inlineData?.data ?? '', 'base64') : Buffer.from(text);
+    return { bytes, size: bytes.length, sha256: sha256(bytes) };
+  }
+
+  async *#bytes(source: Source, { start = 0, end = Infinity }: { start?: number; end?: number }) {
+    const { names, key, opened, size } = source;
+    const damaged = (what: string) => new DamagedArtifactError(names.filename, opened.version, what);
+    const upTo = Math.min(end, size);
+    const hash = start === 0 && upTo === size ? createHash('sha256') : undefined;
+    for (let part = Math.floor(start / PART_BYTES); part * PART_BYTES < upTo; part++) {
+      const from = part * PART_BYTES;
+      const bytes = opened.only ?? (await this.#read('read', key, (sql) => this.#store.part(sql, key, opened, part)));
+      const expected = opened.only ? size : Math.min(PART_BYTES, size - from);
+      if (bytes?.length !== expected) throw damaged(`part ${part} of its content is missing, or was changed`);
+      hash?.update(bytes);
+      yield bytes.subarray(Math.max(0, start - from), upTo - from);
+      if (opened.only) break;
+    }
+    if (hash && hash.digest('hex') !== source.sha256) throw damaged('a part of its content was changed');
+  }
+
+  /**
+   * Lists the artifacts of a user by their newest versions: the user's own, then by session, each in the order of the bytes of their
+   * names. One query, which reads no content. Of a version whose row is damaged only number and time are listed.
+   */
+  async list(request: ListArtifactsRequest): Promise<ListedArtifact[]> {
+    const { limit = 100, after, ...owner } = checkRequest.list(request, 'The request of list');
+    checkKeys(owner);
+    const { appName, userId, sessionId } = owner;
+    const last = after && lastOf(after);
+    const found = await this.#read('list', { appName, userId, sessionId: sessionId ?? '' }, (sql) =>
+      this.#store.list(sql, { appName, userId, sessionId }, last, Math.min(limit, MAX_LISTED)),
+    );
+    return found.map(({ sessionId, filename, version, info, createTime }) => ({
+      ...(sessionId === '' ? { filename: nameOfUsers(filename) } : { sessionId, filename }),
+      version,
+      ...(!(info instanceof Damaged) && aboutOf(info)),
+      createTime,
+    }));
+  }
+
   async #shown(
     names: DeleteArtifactRequest,
     { version, info, createTime }: StoredVersion,
   ): Promise<StoredArtifactVersion> {
-    const { customMetadata, mimeType, content } = whole(names, version, info);
+    const about = aboutOf(whole(names, version, info));
     const address = { ...names, version };
     const canonicalUri = (await this.#options.canonicalUri?.({ ...address })) ?? uriOf(address);
-    return {
-      version,
-      canonicalUri,
-      ...(customMetadata && { customMetadata }),
-      ...(mimeType !== undefined && { mimeType }),
-      ...(content && { size: content.size, sha256: content.sha256 }),
-      createTime,
-    };
+    return { version, canonicalUri, ...about, createTime };
   }
 
   #read<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -234,6 +340,27 @@ function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T
   if (found instanceof Damaged) throw new DamagedArtifactError(filename, version, found.what);
   return found;
 }
+
+/** Of the whole item of a page only the names count. */
+function lastOf({ sessionId, filename }: NonNullable<ListArtifactsRequest['after']>) {
+  const last = checkRequest.after({ filename, ...(sessionId !== undefined && { sessionId }) }, 'after');
+  return { sessionId: last.sessionId ?? '', filename: storedName(last.filename) };
+}
+
+/** What `read` gives the bytes of. */
+interface Source {
+  names: DeleteArtifactRequest;
+  key: ArtifactKey;
+  opened: OpenedVersion;
+  size: number;
+  sha256: string;
+}
+
+const aboutOf = ({ customMetadata, mimeType, content }: ArtifactInfo) => ({
+  ...(customMetadata && { customMetadata }),
+  ...(mimeType !== undefined && { mimeType }),
+  ...(content && { size: content.size, sha256: content.sha256 }),
+});
 
 /** Reaches no model: it is an address within this database alone (contract P13). */
 function uriOf({ appName, userId, sessionId, filename, version }: ArtifactAddress): string {

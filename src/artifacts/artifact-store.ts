@@ -5,6 +5,7 @@ import {
   ARTIFACT_COLUMNS,
   SESSION_WHERE,
   insertIntoArtifacts,
+  isSameSession,
   placeholders,
   sessionValues,
   type Tables,
@@ -32,6 +33,18 @@ export interface StoredVersion {
   info: ArtifactInfo | Damaged;
   /** In ms since 1970, by the database's clock. */
   createTime: number;
+}
+
+/** A version that is read a part at a time. */
+export interface OpenedVersion extends StoredVersion {
+  /** The content, where it is in the row of the version. */
+  only?: Buffer | undefined;
+}
+
+/** The newest version of an artifact, without its content. */
+interface ListedVersion extends StoredVersion {
+  sessionId: string;
+  filename: string;
 }
 
 /** Why a version cannot be read. */
@@ -191,14 +204,17 @@ export class ArtifactStore {
     return this.#decoded(sql, key, version, info, await this.#storedParts(sql, key, version, data));
   }
 
-  /** @param isLenient whether content is read, too, that lacks a codec which is required: to give it that codec. */
+  /**
+   * @param isLenient whether content is read, too, that lacks a codec which is required: to give it that codec.
+   * @param first the number of the first part that was read.
+   */
   #decoded(
     { texts }: Sql,
     key: ArtifactKey,
     version: number,
     info: ArtifactInfo,
     stored: readonly Buffer[],
-    isLenient = false,
+    { isLenient = false, first = 0 } = {},
   ): Content | Damaged {
     const known = { ...key, origin: '' };
     const isFramed = info.content?.isEncoded ?? false;
@@ -206,7 +222,7 @@ export class ArtifactStore {
       return new Damaged(`its content is not encoded with ${texts.codec.required.join(', ')}`);
     const parts: readonly (Uint8Array | Undecodable)[] = isFramed
       ? texts.all(() =>
-          stored.map((each, part) => texts.decodeBytes(each, ofArtifact(known, version, part), isLenient)),
+          stored.map((each, part) => texts.decodeBytes(each, ofArtifact(known, version, first + part), isLenient)),
         )
       : stored;
     const undecodable = parts.find((each) => each instanceof Undecodable);
@@ -311,7 +327,7 @@ export class ArtifactStore {
     const { info } = this.#stored(sql, key, row, isLenient);
     if (info instanceof Damaged) return info;
     const stored = await this.#storedParts(sql, key, version, row.data);
-    const content = this.#decoded(sql, key, version, info, stored, isLenient);
+    const content = this.#decoded(sql, key, version, info, stored, { isLenient });
     if (content instanceof Damaged) return content;
     if (!isWhole(content)) return CHANGED;
     const { texts } = sql;
@@ -343,6 +359,55 @@ export class ArtifactStore {
   async #parts(sql: Sql, key: ArtifactKey, version: number): Promise<Buffer[]> {
     const rows = await sql.all<{ data: unknown }>(this.#text.parts, [...valuesOf(key), version]);
     return rows.map((row) => bytesOf(row.data));
+  }
+
+  /**
+   * Reads what is needed to read a version a part at a time, with the first part if there is no other.
+   *
+   * @param version undefined for the newest.
+   */
+  async open(sql: Sql, key: ArtifactKey, version?: number): Promise<OpenedVersion | undefined> {
+    const row = await this.#row(sql, this.#text.withData, key, version);
+    if (!row) return undefined;
+    const stored = this.#stored(sql, key, row);
+    const { info } = stored;
+    if (info instanceof Damaged || row.data === null) return stored;
+    const content = this.#decoded(sql, key, stored.version, info, [bytesOf(row.data)]);
+    return content instanceof Damaged ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
+  }
+
+  /** @returns one part; undefined where it is missing, or cannot be read. */
+  async part(sql: Sql, key: ArtifactKey, { version, info }: OpenedVersion, part: number): Promise<Buffer | undefined> {
+    if (info instanceof Damaged) return undefined;
+    const [row] = await sql.all<{ data: unknown }>(this.#text.part, [...valuesOf(key), version, part]);
+    if (!row) return undefined;
+    const content = this.#decoded(sql, key, version, info, [bytesOf(row.data)], { first: part });
+    return content instanceof Damaged ? undefined : content.parts[0];
+  }
+
+  /**
+   * Lists artifacts of a user with their newest versions, the user's own first, then by session and name.
+   *
+   * @param sessionId of the one session whose artifacts are listed beside the user's; undefined for all.
+   */
+  async list(
+    sql: Sql,
+    { appName, userId, sessionId }: { appName: string; userId: string; sessionId: string | undefined },
+    after: { sessionId: string; filename: string } | undefined,
+    limit: number,
+  ): Promise<ListedVersion[]> {
+    const keyset = after && keysetAfter(['a.session_id', 'a.filename'], [after.sessionId, after.filename]);
+    const ofSession = sessionId === undefined ? '' : ` and a.session_id in ('', ?)`;
+    const rows = await sql.all<VersionRow & { session_id: string; filename: string }>(
+      this.#text.list(`${ofSession}${keyset ? ` and ${keyset.where}` : ''}`),
+      [appName, userId, ...(sessionId === undefined ? [] : [sessionId]), ...(keyset?.values ?? []), limit],
+    );
+    return sql.texts.all(() =>
+      rows.map((row) => {
+        const names = { sessionId: textOf(row.session_id), filename: textOf(row.filename) };
+        return { ...names, ...this.#stored(sql, { appName, userId, ...names }, row) };
+      }),
+    );
   }
 
   /** @param version undefined for the newest. */
@@ -498,6 +563,12 @@ function texts(now: string, skipLocked: string, { artifacts, artifactVersions, a
     all: `select version, ${select.info} as info, create_time from ${artifactVersions} where ${where} order by version`,
     numbers: `select version from ${artifactVersions} where ${where} order by version`,
     parts: `select ${select.bytes} as data from ${artifactParts} where ${where} and version = ? order by part`,
+    part: `select ${select.bytes} as data from ${artifactParts} where ${where} and version = ? and part = ?`,
+    list: (more: string) => `select a.session_id as session_id, a.filename as filename, v.version as version,
+      ${select.info.replace('info', 'v.info')} as info, v.create_time as create_time
+      from ${artifacts} as a join ${artifactVersions} as v on ${isSameSession('v', 'a')}
+        and v.filename = a.filename and v.version = a.last_version
+      where a.app_name = ? and a.user_id = ?${more} order by a.session_id, a.filename limit ?`,
     page: (where: string) => `select user_id, session_id, filename, version from ${artifactVersions} where ${where}
       order by user_id, session_id, filename, version limit ?`,
     head: `select last_version from ${artifacts} where ${where}`,

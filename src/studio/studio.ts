@@ -12,11 +12,11 @@ import {
   SessionNotFoundError,
 } from '../model/errors.js';
 import { CODEC_OPTIONS, type CodecOptions, type ErrorContext } from '../model/options.js';
+import { listenerOf } from '../http/listener.js';
 import { assetAt } from './assets/assets.js';
 import { Refusal, checkHost, checkScope, formCookie, hostsOf, newFormCookie, type StudioScope } from './guard.js';
 import { Links } from './links.js';
 import { liveEvents } from './live.js';
-import { listenerOf } from './listener.js';
 import { changePage, isChange } from './pages/changes.js';
 import { conversationPage } from './pages/conversation.js';
 import { eventFile, eventPage, partFile } from './pages/event-page.js';

@@ -17,6 +17,7 @@ import {
   DatabaseError,
   MikroOrmArtifactService,
   adkServices,
+  type ListedArtifact,
   type MikroOrmArtifactServiceOptions,
 } from '../../src/index.js';
 import { scriptedModel, type ScriptedAnswer } from '../../src/testing/index.js';
@@ -371,6 +372,104 @@ artifactSuite.own('P8', "a list is one statement about names, by bytes, the user
   });
   expect(found).toEqual(ordered);
   expect(sent.map(({ text }) => /adk_(\w+)/.exec(text)?.[1])).toEqual(['artifacts']);
+});
+
+artifactSuite.own(
+  'P7',
+  'a list has the newest version of each artifact, in pages, without content',
+  async (context) => {
+    const { save, service, key } = filesOf(context);
+    for (const name of ['user:b', 'b', 'a', 'user:a']) await save(name, text('x'), { name });
+    await save('a', png(randomBytes(LARGE)));
+    await service.saveArtifact({
+      ...key,
+      sessionId: 't',
+      filename: 'a',
+      artifact: { fileData: { fileUri: 'gs://a/b' } },
+    });
+    await service.saveArtifact({ ...key, userId: 'bob', filename: 'a', artifact: text('x') });
+    const { appName, userId } = key;
+    const names = (files: readonly ListedArtifact[]) =>
+      files.map(({ sessionId = '', filename, version }) => [sessionId, filename, version].join(' '));
+    const ofSession = [' user:a 0', ' user:b 0', 's a 1', 's b 0'];
+    let found: ListedArtifact[] = [];
+    const sent = await context.recorded(async () => {
+      found = await service.list(key);
+    });
+    expect(names(found)).toEqual(ofSession);
+    expect(sent).toHaveLength(1);
+    expect(sent[0]!.text).not.toMatch(/\bdata\b|artifact_parts/);
+    expect(found[0]).toMatchObject({
+      customMetadata: { name: 'user:a' },
+      mimeType: 'text/plain',
+      size: 1,
+      sha256: sha256('x'),
+    });
+    expect(found[2]).toMatchObject({ mimeType: 'image/png', size: LARGE });
+    expect(names(await service.list({ appName, userId }))).toEqual([...ofSession, 't a 0']);
+    const paged: ListedArtifact[] = [];
+    for (let page = await service.list({ appName, userId, limit: 2 }); page.length > 0;) {
+      paged.push(...page);
+      page = await service.list({ appName, userId, limit: 2, after: page.at(-1)! });
+    }
+    expect(names(paged)).toEqual([...ofSession, 't a 0']);
+    await expectCode(service.list({ appName, userId, limit: 0 }), 'ADK_INVALID_ARGUMENT', /limit/);
+    await expectCode(service.list({ appName, userId: '' }), 'ADK_INVALID_KEY');
+  },
+);
+
+const bytesOf = async (parts: AsyncIterable<Uint8Array>) => {
+  const all: Uint8Array[] = [];
+  for await (const part of parts) all.push(part);
+  return Buffer.concat(all);
+};
+
+for (const [how, options] of [
+  ['', {}],
+  [', decoded', { codec: [compression(), encryption({ currentKey: 'k', key: async () => Buffer.alloc(32) })] }],
+] as [string, MikroOrmArtifactServiceOptions][])
+  artifactSuite.own('P14', `a version is read a part at a time${how}`, async (context) => {
+    const { save, service, key } = filesOf(context, options);
+    const bytes = randomBytes(LARGE);
+    await save('f', png(bytes), { by: 'alice' });
+    const file = await service.read({ ...key, filename: 'f' });
+    expect(file).toMatchObject({ version: 0, size: LARGE, sha256: sha256(bytes), customMetadata: { by: 'alice' } });
+    expect((await bytesOf(file!.bytes())).equals(bytes)).toBe(true);
+    for (const [start, end] of [
+      [0, 1],
+      [491_519, 491_521],
+      [491_520, 983_040],
+      [LARGE - 1, LARGE + 9],
+      [5, 5],
+    ])
+      expect((await bytesOf(file!.bytes({ start: start!, end: end! }))).equals(bytes.subarray(start, end))).toBe(true);
+    const sent = await context.recorded(() => bytesOf(file!.bytes({ start: 491_520, end: 600_000 })));
+    expect(sent).toHaveLength(1);
+    // Of a text that its bytes would not give back, the bytes.
+    await save('url', { inlineData: { data: Buffer.from([251, 255]).toString('base64url') } });
+    const url = await service.read({ ...key, filename: 'url' });
+    expect([url!.size, [...(await bytesOf(url!.bytes()))]]).toEqual([2, [251, 255]]);
+    await save('ü', text('ü'));
+    expect((await bytesOf((await service.read({ ...key, filename: 'ü' }))!.bytes())).toString()).toBe('ü');
+    await save('reference', { fileData: { fileUri: 'gs://a/b' } });
+    for (const filename of ['reference', 'absent']) expect(await service.read({ ...key, filename })).toBeUndefined();
+    expect(await service.read({ ...key, filename: 'f', version: 1 })).toBeUndefined();
+    await context.query('delete from adk_artifact_parts where part = 2 and app_name = ?', [context.app]);
+    await expectCode(bytesOf(file!.bytes()), 'ADK_DAMAGED_ARTIFACT', /part 2/);
+    expect((await bytesOf(file!.bytes({ end: 900_000 }))).equals(bytes.subarray(0, 900_000))).toBe(true);
+  });
+
+artifactSuite.own('P14', 'a part that was changed is an error behind the last', async (context) => {
+  const { save, service, key } = filesOf(context);
+  await save('f', png(randomBytes(LARGE)));
+  const file = (await service.read({ ...key, filename: 'f' }))!;
+  await context.query('delete from adk_artifact_parts where part = 0 and app_name = ?', [context.app]);
+  await context.query('update adk_artifact_parts set part = 0 where part = 1 and app_name = ?', [context.app]);
+  await save('f', png(randomBytes(LARGE)));
+  await context.query('update adk_artifact_parts set version = 0 where part = 1 and version = 1 and app_name = ?', [
+    context.app,
+  ]);
+  await expectCode(bytesOf(file.bytes()), 'ADK_DAMAGED_ARTIFACT', /was changed/);
 });
 
 /** Ways to damage the version 1 of `f`. */

@@ -5,7 +5,7 @@ import { bytes } from '../../operations/words.js';
 import { Refusal, SECURITY_HEADERS } from '../guard.js';
 import { html } from '../html.js';
 import { notFound, type Visit } from '../visit.js';
-import { IMAGES } from './event-view.js';
+import { fileHeaders } from '../../http/file.js';
 import { page } from './layout.js';
 
 /** How much of an event's JSON a page shows, in characters. */
@@ -37,7 +37,7 @@ export async function eventPage(visit: Visit): Promise<Response> {
 /** The same as a file. */
 export async function eventFile(visit: Visit): Promise<Response> {
   const { seq, json } = await storedEvent(visit);
-  return file(Buffer.from(json), 'application/json', `event-${seq}.json`, 'attachment');
+  return file(Buffer.from(json), 'application/json', `event-${seq}.json`);
 }
 
 /** A file of an event: an image as such, and everything else to be saved. */
@@ -48,43 +48,15 @@ export async function partFile(visit: Visit): Promise<Response> {
   const parts: unknown[] = Array.isArray(content['parts']) ? content['parts'].filter(isRecord) : [];
   const { data, mimeType, displayName } = recordOf(recordOf(parts[part])['inlineData']);
   if (typeof data !== 'string') throw new Refusal(404, 'The event has no such file.');
-  const bytes = Buffer.from(data, 'base64');
-  const name = fileName(displayName) ?? `event-${seq}-file-${part}`;
-  return IMAGES.includes(mimeType)
-    ? file(bytes, String(mimeType), name, 'inline')
-    : file(bytes, 'application/octet-stream', name, 'attachment');
+  const name = typeof displayName === 'string' && displayName ? displayName : `event-${seq}-file-${part}`;
+  return file(Buffer.from(data, 'base64'), String(mimeType), name);
 }
 
 const recordOf = (value: unknown): Readonly<Record<string, unknown>> => (isRecord(value) ? value : {});
 
-/** A name without folders, and nothing that a header or a file system would take for something else. */
-function fileName(given: unknown): string | undefined {
-  if (typeof given !== 'string') return undefined;
-  const [last = ''] = given.split(/[/\\]/).slice(-1);
-  return (
-    last
-      .replace(/[^\w.-]+/g, '_')
-      .replace(/^[._]+/, '')
-      .slice(0, 100) || undefined
-  );
-}
-
-function file(
-  content: Buffer<ArrayBuffer>,
-  type: string,
-  name: string,
-  disposition: 'inline' | 'attachment',
-): Response {
-  return new Response(content, {
-    headers: {
-      ...SECURITY_HEADERS,
-      // Opened as a page of its own it may load and run nothing.
-      'content-security-policy': "default-src 'none'; sandbox",
-      'content-type': type,
-      'content-length': String(content.byteLength),
-      'content-disposition': `${disposition}; filename="${name}"`,
-    },
-  });
+function file(content: Buffer<ArrayBuffer>, type: string, name: string): Response {
+  const headers = { ...SECURITY_HEADERS, ...fileHeaders(name, type), 'content-length': String(content.byteLength) };
+  return new Response(content, { headers });
 }
 
 async function storedEvent(visit: Visit): Promise<{ seq: number; json: string }> {

@@ -1,5 +1,6 @@
-import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../conversation/tokens.js';
 import { PairedCalls, type PairedCall } from '../../conversation/calls.js';
+import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../../conversation/tokens.js';
+import { IMAGES } from '../../http/file.js';
 import { isRecord } from '../../model/objects.js';
 import { beginsTurn } from '../../model/turn.js';
 import { bytes, number } from '../../operations/words.js';
@@ -38,9 +39,6 @@ const LARGEST_PAGE = 140_000;
 
 /** The most markup that is made of whole events, shown or not: it takes time. */
 const MOST_MADE = 1_000_000;
-
-/** Images that a browser shows without running anything. SVG is none: it may have scripts. */
-export const IMAGES: readonly unknown[] = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 /** The largest image that is shown, in bytes. */
 const LARGEST_IMAGE = 512 * 1024;

@@ -44,6 +44,10 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(kinds).toEqual(['session', 'event', 'event', 'event']);
     await withSessions(async (em) => expect([await em.count(AdkSession), await em.count(AdkEvent)]).toEqual([0, 0]));
   },
+  'docs/guides/files-of-a-conversation.md Files of a conversation': (_given, { listed, text }) => {
+    expect(listed).toMatchObject([{ filename: 'user:address' }, { filename: 'report.txt', version: 0, size: 19 }]);
+    expect(text).toBe('All lamps are sold.');
+  },
   'docs/guides/several-workers.md Several workers': async (_given, { both }) => {
     expect(both).toMatchObject({ state: { planner: 'ready', writer: 'ready' } });
     await withSessions(async (em) => {
@@ -78,6 +82,10 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(newest).toEqual({ text: 'Sold out.' });
     const read = await service.getSession({ appName: 'support', userId: 'ada', sessionId });
     expect(read!.state).toMatchObject({ report: 1 });
+  },
+  'docs/artifacts.md List and read': (_given, { listed, chunks }) => {
+    expect(listed).toMatchObject([{ filename: 'plan.svg', size: 6 }]);
+    expect(Buffer.concat(chunks as Uint8Array[]).toString()).toBe('<svg');
   },
   'docs/leases.md Leases': async ({ orm }) => {
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });

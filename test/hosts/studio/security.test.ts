@@ -2,7 +2,7 @@ import { createEvent } from '@google/adk';
 import { spawnSync } from 'node:child_process';
 import { AdkSession } from '../../../entities/index.js';
 import { createStudio } from '../../../src/studio/index.js';
-import { listenerOf } from '../../../src/studio/listener.js';
+import { listenerOf } from '../../../src/http/listener.js';
 import { TokenDoor } from '../../../src/studio/token.js';
 import { KEY, tellStory } from './conversation.js';
 import { Served, linksOf, query, shown, type Answer } from './served.js';

@@ -2,10 +2,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { Readable } from 'node:stream';
 import { isRecord } from '../model/objects.js';
-import { SECURITY_HEADERS } from './guard.js';
 
 /** The longest form, in bytes. */
 const MOST = 65_536;
+
+/** On a response that has nothing to show. */
+export const NOTHING_TO_SHOW: Readonly<Record<string, string>> = {
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'",
+  'x-content-type-options': 'nosniff',
+};
 
 /** A listener for `createServer` of Node.js, and for what passes its requests on. */
 export function listenerOf(answer: (request: Request) => Promise<Response>) {
@@ -13,7 +19,7 @@ export function listenerOf(answer: (request: Request) => Promise<Response>) {
     serve(answer, incoming, outgoing).catch(() => {
       // The browser has gone, or what came was no request.
       if (outgoing.headersSent) outgoing.destroy();
-      else outgoing.writeHead(400, SECURITY_HEADERS).end();
+      else outgoing.writeHead(400, NOTHING_TO_SHOW).end();
     });
   };
 }
