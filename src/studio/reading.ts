@@ -17,7 +17,7 @@ import { nextApp } from '../database/stores/walk.js';
 import { findSummaries } from '../sessions/stored-summaries.js';
 import { currentLease, type StoredLease } from '../database/stores/leases.js';
 import { transferredSession, type TransferredSession } from '../transfer/transferred-sessions.js';
-import { EventLog } from '../index.js';
+import { EventLog, MikroOrmArtifactService } from '../index.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
@@ -102,6 +102,7 @@ interface Part {
 /** Reads what the pages show. */
 export class Reading {
   readonly service: MikroOrmSessionService;
+  readonly artifacts: MikroOrmArtifactService;
   readonly log: EventLog;
   readonly database: Database;
   readonly #read: Run;
@@ -117,6 +118,7 @@ export class Reading {
       // It says in place of them which events cannot be read.
       ...{ onDamagedEvent: 'skip', onDamage: () => undefined },
     });
+    this.artifacts = new MikroOrmArtifactService(em, options);
     this.log = new EventLog(em, options);
     const { database, read } = readerOf(em, 'studio', options);
     this.database = database;

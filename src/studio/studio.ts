@@ -20,6 +20,7 @@ import { liveEvents } from './live.js';
 import { changePage, isChange } from './pages/changes.js';
 import { conversationPage } from './pages/conversation.js';
 import { eventFile, eventPage, partFile } from './pages/event-page.js';
+import { artifactFile, filesPage } from './pages/files.js';
 import { errorPage } from './pages/layout.js';
 import { appsPage, sessionsPage, usersPage } from './pages/lists.js';
 import { waitingPage } from './pages/waiting.js';
@@ -86,6 +87,8 @@ const PAGES: Readonly<Record<string, Route>> = {
   '/event': eventPage,
   '/event.json': eventFile,
   '/part': partFile,
+  '/files': filesPage,
+  '/file': artifactFile,
   '/live': liveEvents,
   '/operations': nowPage,
   '/operations/stats': statsPage,

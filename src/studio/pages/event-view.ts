@@ -41,7 +41,7 @@ const LARGEST_PAGE = 140_000;
 const MOST_MADE = 1_000_000;
 
 /** The largest image that is shown, in bytes. */
-const LARGEST_IMAGE = 512 * 1024;
+export const LARGEST_IMAGE = 512 * 1024;
 
 /** @returns who has written an event, as far as a page shows that. */
 export function authorOf(event: unknown): string {

@@ -2,9 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
 import { MikroOrmArtifactService, createArtifactHandler, type RequestedArtifact } from '../../../src/index.js';
 import { availableDatabases } from '../../support/servers.js';
-import { Served, query, type Site } from './served.js';
+import { Served, linksOf, query, shown, type Site } from './served.js';
 
 const KEY = { appName: 'files', userId: 'ada', sessionId: 's' };
+const OF_SESSION = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const LARGE = randomBytes(1_200_000);
 const EVIL = '../<b>"\r\nset-cookie: x=1\r\n\u202e';
 
@@ -121,5 +122,27 @@ describe.each(availableDatabases())('on %s', (name) => {
     answer = Promise.reject(new Error('secret'));
     expect(await get('report.pdf')).toMatchObject({ status: 500, body: '' });
     expect(errors).toHaveLength(1);
+  });
+
+  test('the studio shows the files of a session with their versions, and images', async () => {
+    const site = await served.studio();
+    const page = await site.get(query('/files', OF_SESSION));
+    expect(shown(page)).toMatch(
+      /Files .*user:face\.png image\/png 3 bytes .* 1 .*elsewhere a reference .*page\.html text\/html 25 bytes .*report\.pdf application\/pdf 1\.2 MB .* 2 /,
+    );
+    expect(page.body).not.toMatch(/<b>|\u202e/);
+    expect(page.body.match(/<img /g)).toHaveLength(1);
+    expect(linksOf(await site.get(query('/session', OF_SESSION)), '/files?')).toEqual([query('/files', OF_SESSION)]);
+    const versions = await site.get(query('/files', { ...OF_SESSION, file: 'report.pdf' }));
+    const links = linksOf(versions, '/file?');
+    expect(links).toHaveLength(2);
+    const newest = await bytesFrom(site, links[0]!);
+    expect(newest.body.equals(LARGE)).toBe(true);
+    expect(newest.headers).toMatchObject({ 'content-disposition': 'attachment; filename="report.pdf"' });
+    expect((await site.get(query('/file', { ...OF_SESSION, file: 'absent' }))).status).toBe(404);
+    // Another user's.
+    const bobs = await served.studio({ authorize: () => ({ userId: 'bob' }) });
+    for (const path of ['/files', '/file'])
+      expect((await bobs.get(query(path, { ...OF_SESSION, file: 'report.pdf' }))).status).toBe(404);
   });
 });
