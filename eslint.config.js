@@ -9,7 +9,7 @@ const ROOMS = [
   ['src/studio'],
   ['src/testing'],
   ['src/index.ts', 'src/import.ts', 'src/services.ts'],
-  ['src/operations', 'src/leases'],
+  ['src/operations', 'src/leases', 'src/memory'],
   ['src/sessions'],
   ['migrations'],
   ['src/log', 'src/maintenance'],

@@ -11,6 +11,7 @@ import { adkChange } from './adk-change.js';
 import { adkCounter } from './adk-counter.js';
 import { adkEvent } from './adk-event.js';
 import { adkEventPart } from './adk-event-part.js';
+import { adkMemory } from './adk-memory.js';
 import { adkOpenCall } from './adk-open-call.js';
 import { adkProjection } from './adk-projection.js';
 import { adkSession } from './adk-session.js';
@@ -27,6 +28,7 @@ export { AdkChange } from './adk-change.js';
 export { AdkCounter } from './adk-counter.js';
 export { AdkEvent } from './adk-event.js';
 export { AdkEventPart } from './adk-event-part.js';
+export { AdkMemory } from './adk-memory.js';
 export { AdkOpenCall } from './adk-open-call.js';
 export { AdkProjection } from './adk-projection.js';
 export { AdkSession } from './adk-session.js';
@@ -59,6 +61,7 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkArtifact(names),
     adkArtifactVersion(names),
     adkArtifactPart(names),
+    adkMemory(names),
   ]);
 }
 

@@ -7,6 +7,7 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
       'recipes.md',
       'artifacts.md',
       'guides/files-of-a-conversation.md',
+      'memory.md',
       'guides/after-a-crash.md',
       'guides/several-workers.md',
       'leases.md',

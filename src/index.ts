@@ -11,6 +11,7 @@ export {
   CodecError,
   DamagedArtifactError,
   DamagedEventError,
+  DamagedMemoryError,
   DamagedSessionError,
   DatabaseError,
   EventTooLargeError,

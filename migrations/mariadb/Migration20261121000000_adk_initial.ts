@@ -171,9 +171,28 @@ export class Migration20261121000000_adk_initial extends Migration {
       constraint adk_artifact_parts_version foreign key (app_name, user_id, session_id, filename, version)
         references adk_artifact_versions (app_name, user_id, session_id, filename, version) on update no action on delete cascade
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
+
+    this.addSql(`create table if not exists adk_memories (
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      user_id varchar(191) collate utf8mb4_nopad_bin not null,
+      session_id varchar(191) collate utf8mb4_nopad_bin not null,
+      memory_id varchar(191) collate utf8mb4_nopad_bin not null,
+      seq int null,
+      time double not null,
+      create_time double not null,
+      settles double null,
+      expires double null,
+      words longblob not null,
+      model longtext null,
+      embedding longblob null,
+      data longtext not null,
+      primary key (app_name, user_id, session_id, memory_id),
+      index adk_memories_expires (app_name, expires)
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_memories');
     this.addSql('drop table if exists adk_artifact_parts');
     this.addSql('drop table if exists adk_artifact_versions');
     this.addSql('drop table if exists adk_artifacts');

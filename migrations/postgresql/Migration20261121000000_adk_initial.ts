@@ -182,9 +182,31 @@ export class Migration20261121000000_adk_initial extends Migration {
     // The server would try to compress what is mostly compressed already.
     for (const table of ['adk_artifact_versions', 'adk_artifact_parts'])
       this.addSql(`alter table ${table} alter column data set storage external`);
+
+    this.addSql(`create table if not exists adk_memories (
+      app_name varchar(128) collate "C" not null,
+      user_id varchar(191) collate "C" not null,
+      session_id varchar(191) collate "C" not null,
+      memory_id varchar(191) collate "C" not null,
+      seq int null,
+      time double precision not null,
+      create_time double precision not null,
+      settles double precision null,
+      expires double precision null,
+      words bytea not null,
+      model text null,
+      embedding bytea null,
+      data json not null,
+      constraint adk_memories_pkey primary key (app_name, user_id, session_id, memory_id)
+    )`);
+    this.addSql('create index if not exists adk_memories_expires on adk_memories (app_name, expires)');
+    // The server would try to compress what it cannot.
+    for (const column of ['words', 'embedding'])
+      this.addSql(`alter table adk_memories alter column ${column} set storage external`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_memories');
     this.addSql('drop table if exists adk_artifact_parts');
     this.addSql('drop table if exists adk_artifact_versions');
     this.addSql('drop table if exists adk_artifacts');

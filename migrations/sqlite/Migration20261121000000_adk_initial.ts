@@ -173,9 +173,28 @@ export class Migration20261121000000_adk_initial extends Migration {
       constraint adk_artifact_parts_version foreign key (app_name, user_id, session_id, filename, version)
         references adk_artifact_versions (app_name, user_id, session_id, filename, version) on update no action on delete cascade
     )`);
+
+    this.addSql(`create table if not exists adk_memories (
+      app_name text not null,
+      user_id text not null,
+      session_id text not null,
+      memory_id text not null,
+      seq integer null,
+      time double not null,
+      create_time double not null,
+      settles double null,
+      expires double null,
+      words blob not null,
+      model text null,
+      embedding blob null,
+      data text not null,
+      primary key (app_name, user_id, session_id, memory_id)
+    )`);
+    this.addSql('create index if not exists adk_memories_expires on adk_memories (app_name, expires)');
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_memories');
     this.addSql('drop table if exists adk_artifact_parts');
     this.addSql('drop table if exists adk_artifact_versions');
     this.addSql('drop table if exists adk_artifacts');

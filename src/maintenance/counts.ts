@@ -17,6 +17,8 @@ export interface Counts {
   artifacts: ByApp;
   /** The bytes of artifacts' contents, by table. */
   artifactBytes: readonly ByApp[];
+  memories: ByApp;
+  memoryBytes: ByApp;
 }
 
 /** How many sessions have a number of events. */
@@ -63,7 +65,9 @@ export async function countAll(sql: Sql, owner: Owner): Promise<Counts> {
   // No database reads the bytes for that.
   for (const table of [tables.artifactVersions, tables.artifactParts])
     artifactBytes.push(await byApp('coalesce(sum(length(data)), 0)', table));
-  return { sessions, users, deleted, eventBytes, stateBytes, artifacts, artifactBytes };
+  const memories = await byApp('count(*)', tables.memories);
+  const memoryBytes = await byApp(bytes('data'), tables.memories);
+  return { sessions, users, deleted, eventBytes, stateBytes, artifacts, artifactBytes, memories, memoryBytes };
 }
 
 async function sessionCounts(sql: Sql, owner: Owner): Promise<SessionCount[]> {

@@ -3,6 +3,7 @@ import { ArtifactStore } from '../artifacts/artifact-store.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
+import { deleteMemories } from './memories.js';
 import type { EraseUserOptions } from './options.js';
 import { WholeSessions } from './whole-sessions.js';
 
@@ -15,6 +16,8 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
       // First, so that each is counted, and in transactions of their own: a session is deleted in one with its artifacts.
       for await (const app of run.apps(appName, 'artifacts')) await erasure.eraseArtifacts(app);
       await run.walk(new WholeSessions(run, () => true), { appName, userId, by: 'key' });
+      // After the sessions, of which a projection may add some.
+      for await (const app of run.apps(appName, 'memories')) await deleteMemories(run, app, { userId });
       for await (const app of run.apps(appName, 'userStates')) await erasure.eraseState(app);
       for await (const app of run.apps(appName, 'changes')) await erasure.eraseChanges(app);
     },

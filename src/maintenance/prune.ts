@@ -3,6 +3,7 @@ import type { KeptSession, Walk } from '../database/stores/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
 import { removeLeftovers } from './leftovers.js';
+import { deleteMemories } from './memories.js';
 import type { PruneOptions } from './options.js';
 import { WholeSessions } from './whole-sessions.js';
 
@@ -25,6 +26,8 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
     () => run.batches.result,
     async () => {
       await run.walk(new WholeSessions(run, isMeant), { appName, ...way });
+      for await (const app of run.apps(appName, 'memories'))
+        await deleteMemories(run, app, { userId, areExpired: true });
       for await (const app of run.apps(appName, 'changes')) await removeLeftovers(run, app, userId);
     },
   );

@@ -83,7 +83,7 @@ export class SessionMaintenance {
    * events than `batchSize` goes in several transactions; with the first one it is gone for everybody, and cannot be restored.
    * Whatever the conditions, what an interrupted deletion has left is deleted as well. Idle sessions are found by an index;
    * without `idleFor` every session of the app, or of `userId`, is read. What the event log still has of sessions whose rows
-   * somebody has deleted without this package is removed, whatever their age; it counts as no session.
+   * somebody has deleted without this package is removed, whatever their age; it counts as no session. Memories that have expired are deleted, too.
    *
    * @returns what was deleted.
    * @throws InvalidArgumentError also when neither `idleFor` nor `olderThan` nor `deletedFor` is given: that would delete
@@ -108,9 +108,9 @@ export class SessionMaintenance {
   }
 
   /**
-   * Removes a person: sessions with their events, soft-deleted ones included, artifacts, and the
+   * Removes a person: sessions with their events, soft-deleted ones included, artifacts, memories, and the
    * `user:` state, in every app or in one. The event log has nothing of them any more, and its readers see no gap. What the user
-   * writes meanwhile stays: call it again until `sessions`, `stateKeys` and `artifacts` are 0.
+   * writes meanwhile stays: call it again until `sessions`, `stateKeys`, `artifacts` and `memories` are 0.
    *
    * @returns what was deleted.
    * @throws UserNotErasedError after everything else was deleted, when sessions had to be skipped; `done` of it is the result.

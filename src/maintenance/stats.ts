@@ -16,6 +16,9 @@ export interface SessionStats {
   artifacts: number;
   /** Bytes of the artifacts' contents, of all versions, as they are stored. */
   artifactBytes: number;
+  memories: number;
+  /** Bytes of the memories’ contents, as UTF-8. */
+  memoryBytes: number;
   /** The mean is 0 without sessions, and so are the others. */
   eventsPerSession: { mean: number; median: number; percentile95: number; largest: number };
   /** The `lastUpdateTime` of the session that was updated first, in ms since 1970; absent without sessions. */
@@ -28,7 +31,7 @@ export interface AppStats extends SessionStats {
 }
 
 export function statsByApp(counts: Counts): AppStats[] {
-  const maps = [counts.users, ...counts.stateBytes, counts.artifacts];
+  const maps = [counts.users, ...counts.stateBytes, counts.artifacts, counts.memories];
   const apps = new Set([...counts.sessions.map(({ appName }) => appName), ...maps.flatMap((map) => [...map.keys()])]);
   return [...apps].sort().map((appName) => ({ appName, ...statsOf(counts, (app) => app === appName) }));
 }
@@ -53,6 +56,8 @@ export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = 
     stateBytes: total(...counts.stateBytes),
     artifacts: total(counts.artifacts),
     artifactBytes: total(...counts.artifactBytes),
+    memories: total(counts.memories),
+    memoryBytes: total(counts.memoryBytes),
     eventsPerSession: {
       mean: sessions === 0 ? 0 : events / sessions,
       median: percentile(0.5),

@@ -10,11 +10,12 @@ export interface CodecContext extends SessionKey {
    * one, and a rewind keeps it. Empty, as the ids are, for state of a user or of an app.
    */
   origin: string;
-  /** An event; a value of the state; an entry of the log that is not an event: it holds state; a version of an artifact. */
-  kind: 'event' | 'state' | 'change' | 'artifact';
+  /** An event; a value of the state; an entry of the log that is not an event: it holds state; a version of an artifact; a memory. */
+  kind: 'event' | 'state' | 'change' | 'artifact' | 'memory';
   /**
    * The event's id; the key of the state, with its prefix; the kind and the numbers of a change; the version of an artifact, what of it
-   * is encoded (`info` or the number of a part), and its filename.
+   * is encoded (`info` or the number of a part), and its filename;
+   * which column of a memory is encoded, and the memory's id.
    */
   name: string;
 }
@@ -303,6 +304,12 @@ export const ofArtifact = (
   version: number,
   what: number | 'info',
 ): CodecContext => contextOf(session, 'artifact', `${version} ${what} ${filename}`);
+
+/** @param column of the memory's row. */
+export const ofMemory = (
+  { id, ...session }: KnownSession & { id: string },
+  column: 'data' | 'words' | 'embedding',
+): CodecContext => contextOf(session, 'memory', `${column} ${id}`);
 
 export const ofChange = (
   session: KnownSession,

@@ -196,6 +196,21 @@ export class DamagedArtifactError extends AdkMikroOrmError {
   }
 }
 
+/** A memory cannot be read: somebody has changed its row, the disk has lost data, or a key is lost. A search goes on without it. */
+export class DamagedMemoryError extends AdkMikroOrmError {
+  readonly code = 'ADK_DAMAGED_MEMORY';
+  override name = 'DamagedMemoryError';
+
+  /** @param what is wrong with its row. */
+  constructor(
+    readonly memoryId: string,
+    readonly sessionId: string | undefined,
+    what: string,
+  ) {
+    super(`Memory ${memoryId} is damaged: ${what}. Forget it, and add it again.`);
+  }
+}
+
 /** A stored event cannot be read, or events have no row: somebody has changed the table, or the disk has. */
 export class DamagedEventError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_EVENT';

@@ -8,6 +8,8 @@ export interface MaintenanceResult {
   stateKeys: number;
   /** How many artifacts `eraseUser` has deleted, each with all its versions. */
   artifacts: number;
+  /** How many memories `eraseUser` has deleted, or `prune` since they had expired. */
+  memories: number;
   /**
    * How many texts `reencode` has rewritten: contents of events, values of state, other entries of the log, and versions of
    * artifacts. The others are stored as the codec stores them now.

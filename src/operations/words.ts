@@ -22,7 +22,8 @@ export const quoted = (text: string): string =>
 export const number = (value: number): string => value.toLocaleString('en', { maximumFractionDigits: 1 });
 
 /** @param what in the singular; an `s` makes the plural. */
-export const counted = (count: number, what: string): string => `${number(count)} ${what}${count === 1 ? '' : 's'}`;
+export const counted = (count: number, what: string, plural = `${what}s`): string =>
+  `${number(count)} ${count === 1 ? what : plural}`;
 
 const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
 

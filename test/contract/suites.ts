@@ -32,6 +32,7 @@ import { historySuite } from './o-history.js';
 import { partsSuite } from './o-parts.js';
 import { valueSuite } from './o-values.js';
 import { artifactSuite } from './p-artifacts.js';
+import { memorySuite } from './q-memory.js';
 import type { Suite } from './rule.js';
 
 /** Every suite; a suite that is not here never runs. */
@@ -70,4 +71,5 @@ export const suites: readonly Suite[] = [
   partsSuite,
   valueSuite,
   artifactSuite,
+  memorySuite,
 ];

@@ -59,6 +59,7 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
     ['events', `${number(all.events)}, ${bytes(all.eventBytes)}`],
     ['state', bytes(all.stateBytes)],
     ['artifacts', `${number(all.artifacts)}, ${bytes(all.artifactBytes)}`],
+    ['memories', `${number(all.memories)}, ${bytes(all.memoryBytes)}`],
     [
       'events a session',
       `mean ${number(mean)}, median ${number(median)}, 95th percentile ${number(percentile95)}, largest ${number(largest)}`,

@@ -41,7 +41,7 @@ export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = a
   let isKnown = false;
   const ended = await remove(context, flags, async (maintenance, options) => {
     const done = await maintenance.eraseUser({ ...ownerOf(flags), userId, ...options });
-    isKnown ||= done.sessions + done.stateKeys + done.artifacts > 0;
+    isKnown ||= done.sessions + done.stateKeys + done.artifacts + done.memories > 0;
     return done;
   });
   if (isKnown) return ended;
@@ -98,5 +98,6 @@ async function remove(
 function amount(done: MaintenanceResult): string {
   const keys = done.stateKeys ? ` and ${counted(done.stateKeys, 'key')} of the user’s state` : '';
   const artifacts = done.artifacts ? ` and ${counted(done.artifacts, 'artifact')}` : '';
-  return `${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}${keys}${artifacts}`;
+  const memories = done.memories ? ` and ${counted(done.memories, 'memory', 'memories')}` : '';
+  return `${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}${keys}${artifacts}${memories}`;
 }

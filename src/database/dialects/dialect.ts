@@ -214,8 +214,12 @@ export interface DialectSql {
    */
   onConflict(table: string, keyColumns: readonly string[], options?: { ownOnly?: boolean }): string;
 
-  /** The end of an `insert … values …` into the counters that overwrites a row with the same name. */
-  readonly onSameCounter: string;
+  /**
+   * The end of an `insert … values …` that overwrites columns of a row with the same key.
+   *
+   * @param key the primary key.
+   */
+  onSameKey(key: string, columns: readonly string[]): string;
 
   /**
    * Joins a table of a session's events to what precedes it, with conditions on their numbers. Left out for a plain `join`, where the

@@ -294,7 +294,8 @@ export const mysql: Dialect = {
           'on duplicate key update value = if(event_id = values(event_id), values(value), value)'
         : 'on duplicate key update value = values(value), event_id = values(event_id)',
 
-    onSameCounter: 'on duplicate key update value = values(value)',
+    onSameKey: (_key, columns) =>
+      `on duplicate key update ${columns.map((column) => `${column} = values(${column})`).join(', ')}`,
 
     // With `straight_join` and `force index`: otherwise a server scans a table that is small, and locks all rows and the
     // gaps into which appends insert. With `union all`, since the servers have no common syntax for lists of values.

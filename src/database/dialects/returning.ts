@@ -10,7 +10,8 @@ export const returningSql = {
     `on conflict (${keyColumns.join(', ')}) do update set value = excluded.value, event_id = excluded.event_id` +
     (ownOnly ? ` where ${table}.event_id = excluded.event_id` : ''),
 
-  onSameCounter: 'on conflict (name) do update set value = excluded.value',
+  onSameKey: (key, columns) =>
+    `on conflict (${key}) do update set ${columns.map((column) => `${column} = excluded.${column}`).join(', ')}`,
 
   fromIndex: () => '',
 

@@ -21,6 +21,7 @@ const ENTITIES = {
   artifacts: 'AdkArtifact',
   artifactVersions: 'AdkArtifactVersion',
   artifactParts: 'AdkArtifactPart',
+  memories: 'AdkMemory',
 } as const;
 
 /** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
@@ -42,6 +43,9 @@ interface SelectedColumns {
   info: string;
   /** Bytes of artifacts; `bytesOf` reads them. */
   bytes: string;
+  /** Bytes of memories. */
+  words: string;
+  embedding: string;
 }
 
 export const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
@@ -198,6 +202,7 @@ export function tablesOf(em: EntityManager): Tables {
     artifacts: name(ENTITIES.artifacts),
     artifactVersions: name(ENTITIES.artifactVersions),
     artifactParts: name(ENTITIES.artifactParts),
+    memories: name(ENTITIES.memories),
     eventsById: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.events).tableName}_event_id`),
     select: {
       data: select(ENTITIES.events, 'data'),
@@ -205,6 +210,8 @@ export function tablesOf(em: EntityManager): Tables {
       labels: select(ENTITIES.sessions, 'labels'),
       info: select(ENTITIES.artifactVersions, 'info'),
       bytes: select(ENTITIES.artifactParts, 'data'),
+      words: select(ENTITIES.memories, 'words'),
+      embedding: select(ENTITIES.memories, 'embedding'),
     },
   };
 }

@@ -86,7 +86,7 @@ export class LogHistoryStore {
     const { counters } = this.#tables;
     if (gone.length > 0) await sql.run(`delete from ${counters} where name in (${placeholders(gone.length)})`, gone);
     await sql.run(
-      `insert into ${counters} (name, value) values ${placeholderRows(rows.length, 2)} ${this.#dialect.sql.onSameCounter}`,
+      `insert into ${counters} (name, value) values ${placeholderRows(rows.length, 2)} ${this.#dialect.sql.onSameKey('name', ['value'])}`,
       rows.flat(),
     );
   }

@@ -187,7 +187,8 @@ const uncounted = ({ links }: Visit) =>
     html`<a class="button" href="${links.to('/operations/stats', { count: 1 })}">Count</a>`,
   );
 
-const sizeOf = ({ eventBytes, stateBytes, artifactBytes }: SessionStats) => eventBytes + stateBytes + artifactBytes;
+const sizeOf = ({ eventBytes, stateBytes, artifactBytes, memoryBytes }: SessionStats) =>
+  eventBytes + stateBytes + artifactBytes + memoryBytes;
 
 function cards(stats: SessionStats): Html {
   const { sessions, deletedSessions, events, newestUpdate } = stats;

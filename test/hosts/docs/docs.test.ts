@@ -93,6 +93,10 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       (await fetch(new Request(`http://localhost${address as string}`, { headers: { authorization } }))).status;
     expect([await statusFor('Bearer of-bob'), await statusFor('Bearer of-ada')]).toEqual([403, 404]);
   },
+  'docs/memory.md Memory': (_given, { memories, answer }) => {
+    expect(memories).toEqual([]);
+    expect(answer).toMatchObject({ memories: [{ id: 'diet', score: expect.any(Number) as number }] });
+  },
   'docs/leases.md Leases': async ({ orm }) => {
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
     expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);

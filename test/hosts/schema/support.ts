@@ -20,6 +20,7 @@ export const TABLES = [
   'counters',
   'event_parts',
   'events',
+  'memories',
   'open_calls',
   'projections',
   'session_states',

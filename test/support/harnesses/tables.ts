@@ -3,6 +3,7 @@ export const TABLES = [
   'artifacts',
   'artifact_versions',
   'artifact_parts',
+  'memories',
   'changes',
   'counters',
   'projections',

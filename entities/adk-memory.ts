@@ -1,0 +1,45 @@
+import { defineEntity, p, type InferEntity } from '@mikro-orm/core';
+import { KEY_LENGTHS } from '../src/model/keys.js';
+import { bytes, json, key, optionalBytes, text, time } from './columns.js';
+import { withSharedClass } from './mikro-orm.js';
+import { naming, type Naming } from './naming.js';
+
+/** What an agent remembers: an event's text, or what the host has added. It has no foreign key, since it outlives its session. */
+export const adkMemory = ({ named, table }: Naming) =>
+  withSharedClass(
+    defineEntity({
+      name: 'AdkMemory',
+      ...table('memories'),
+      properties: {
+        appName: key('app_name', KEY_LENGTHS.appName).primary(),
+        /** Empty if it is for all users of the app. */
+        userId: key('user_id', KEY_LENGTHS.userId).primary(),
+        /** Empty if it is of no session. */
+        sessionId: key('session_id', KEY_LENGTHS.sessionId).primary(),
+        /** The event's id, or that of the memory. */
+        id: key('memory_id', KEY_LENGTHS.eventId).primary(),
+        /** The number of the event in its session, if a projection has added it. */
+        seq: p.integer().fieldName('seq').nullable(),
+        /** When it was said. */
+        time: time('time'),
+        /** When it was added, by the database's clock. */
+        createTime: time('create_time'),
+        /** Before this time nobody finds it, by the database's clock: its session may still go on. */
+        settles: time('settles').nullable(),
+        /** From this time on nobody finds it, by the database's clock. */
+        expires: time('expires').nullable(),
+        /** Its words, to search for. In front of `data`, which a search does not read. */
+        words: bytes('words'),
+        /** What made `embedding`. */
+        model: text('model').nullable(),
+        /** Its meaning, if the host's `embed` has given it. */
+        embedding: optionalBytes('embedding'),
+        /** Content, author and metadata. */
+        data: json('data'),
+      },
+      indexes: [{ name: named('memories_expires'), properties: ['appName', 'expires'] }],
+    }),
+  );
+
+export const AdkMemory = adkMemory(naming());
+export type AdkMemory = InferEntity<typeof AdkMemory>;

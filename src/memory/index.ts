@@ -1,0 +1,17 @@
+/**
+ * What agents remember, in the host's own database. `import 'adk-mikro-orm'` does not load it.
+ *
+ * @module adk-mikro-orm/memory
+ */
+export {
+  MikroOrmMemoryService,
+  type AddEventsToMemoryRequest,
+  type AddMemoryRequest,
+  type ForgetRequest,
+  type FoundMemory,
+  type ListMemoriesRequest,
+  type MikroOrmMemoryServiceOptions,
+  type SearchMemoriesRequest,
+  type StoredMemory,
+} from './memory-service.js';
+export type { MemoryProjectionOptions } from './memory-projection.js';

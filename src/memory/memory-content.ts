@@ -1,0 +1,90 @@
+import type { Event, MemoryEntry } from '@google/adk';
+import { decode, encode } from '../model/event-codec.js';
+import { isRecord } from '../model/objects.js';
+import { wordList, wordsOf } from './words.js';
+
+/** What an event says that is to be remembered, if anything. */
+export type TextOfEvent = (event: Event) => string | undefined | Promise<string | undefined>;
+
+/** Whose memories are meant; the user is empty for those of the app. */
+export interface MemoryOwner {
+  appName: string;
+  userId: string;
+}
+
+/** A memory as it is added. */
+export interface NewMemory extends MemoryOwner {
+  sessionId: string;
+  id: string;
+  /** In ms since 1970. */
+  time: number;
+  /** See `wordList`. */
+  words: Buffer;
+  /** JSON of `MemoryData`. */
+  data: string;
+  /** The number of its event, where a projection adds it. */
+  seq?: number;
+  ttlMs: number | undefined;
+}
+
+/** What is stored of a memory besides its key and its words. */
+export interface MemoryData extends Pick<MemoryEntry, 'content' | 'author'> {
+  customMetadata?: Record<string, unknown>;
+}
+
+/** @returns undefined for what says nothing that could be found. @throws UnserializableValueError. */
+export function newMemory(
+  { content, author, customMetadata }: MemoryData,
+  rest: Omit<NewMemory, 'words' | 'data'>,
+): NewMemory | undefined {
+  const words = wordsOf(textOf(content));
+  if (words.length === 0) return undefined;
+  const data: MemoryData = {
+    content,
+    ...(author !== undefined && { author }),
+    ...(customMetadata && { customMetadata }),
+  };
+  return { ...rest, words: wordList(words), data: encode(data, 'memory').json };
+}
+
+/** @returns undefined where an event has nothing to remember. */
+export async function memoryOfEvent(
+  event: Event,
+  { customMetadata, ...rest }: Omit<NewMemory, 'id' | 'time' | 'words' | 'data'> & Pick<MemoryData, 'customMetadata'>,
+  text?: TextOfEvent,
+): Promise<NewMemory | undefined> {
+  const content = await contentOf(event, text);
+  if (!content) return undefined;
+  const { author } = event;
+  const data: MemoryData = { content, ...(author && { author }), ...(customMetadata && { customMetadata }) };
+  return newMemory(data, { ...rest, id: event.id, time: timeOf(event.timestamp) });
+}
+
+/** The latest time that a date has. */
+const LAST_TIME = 8.64e15;
+
+/** Events that are made by hand may lack it. */
+const timeOf = (timestamp: unknown): number =>
+  typeof timestamp === 'number' && Math.abs(timestamp) <= LAST_TIME ? timestamp : Date.now();
+
+/** What is remembered of an event: its texts, without thoughts, calls, responses and files (contract Q13). */
+async function contentOf(event: Event, text?: TextOfEvent): Promise<MemoryEntry['content'] | undefined> {
+  if (event.partial) return undefined;
+  const own = text && (await text(event));
+  const texts = text ? (own === undefined ? [] : [own]) : saidIn(event.content);
+  if (texts.length === 0) return undefined;
+  const { role } = event.content ?? {};
+  return { ...(role !== undefined && { role }), parts: texts.map((text) => ({ text })) };
+}
+
+const saidIn = (content: Event['content']): string[] =>
+  (content?.parts ?? []).flatMap(({ text, thought }) => (text && !thought ? [text] : []));
+
+/** What a memory is searched by. */
+export const textOf = (content: MemoryEntry['content']): string => saidIn(content).join('\n');
+
+/** @returns undefined where it is not what was stored. */
+export function memoryDataOf(json: string): MemoryData | undefined {
+  const value = decode(json)?.value;
+  return isRecord(value) && isRecord(value['content']) ? (value as unknown as MemoryData) : undefined;
+}

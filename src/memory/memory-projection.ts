@@ -1,0 +1,151 @@
+import type { EntityManager } from '@mikro-orm/core';
+import type { Database } from '../database/calls/database.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
+import type { CompleteLogEntry } from '../log/entries.js';
+import type { SessionProjectionOptions } from '../log/session-projection.js';
+import { aWait, anything, condition, object, oneOf } from '../model/arguments.js';
+import { isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
+import { memoryOfEvent, type NewMemory, type TextOfEvent } from './memory-content.js';
+import { addMemories } from './memory-store.js';
+
+export interface MemoryProjectionOptions {
+  /** What its cursor is kept under; `memory` by default. */
+  name?: string;
+  /** Whose sessions are remembered; everybody's by default. */
+  filter?: Partial<SessionKey>;
+  /**
+   * How long after a session's last event what was said in it is found, in ms; 600,000 (10 minutes) by default. What is said just now
+   * is in the session's own history.
+   */
+  settleMs?: number;
+  /** Whether memories go with their session: `forget` by default; a soft deletion hides them. */
+  whenDeleted?: 'forget' | 'keep';
+}
+
+const checkOptions = object<MemoryProjectionOptions>({
+  name: anything,
+  filter: condition(
+    object<Partial<SessionKey>>({
+      appName: condition(anything),
+      userId: condition(anything),
+      sessionId: condition(anything),
+    }),
+  ),
+  settleMs: aWait,
+  whenDeleted: oneOf('forget', 'keep'),
+});
+
+/** When a memory settles whose session is soft-deleted. */
+const NEVER = 1e300;
+
+/** What has a `SessionProjection` keep memories in step with the log (contract Q11). */
+export function memoryProjection<Em extends EntityManager>(
+  database: Database,
+  given: MemoryProjectionOptions,
+  { text, ttlMs }: { text?: TextOfEvent | undefined; ttlMs?: number | undefined },
+): Pick<SessionProjectionOptions<Em>, 'name' | 'filter' | 'apply' | 'clear'> {
+  const options = checkOptions(given, 'The options of projection');
+  const { name = 'memory', filter = {}, settleMs = 600_000, whenDeleted = 'forget' } = options;
+
+  /** What an entry adds. An event that another program has stored may have any id. */
+  const memoryOf = async (entry: CompleteLogEntry): Promise<NewMemory | undefined> => {
+    const { appName, userId, sessionId } = entry;
+    const event = 'event' in entry ? entry.event : undefined;
+    if (!event || !isKey('memoryId', event.id)) return undefined;
+    const seq = entry.change === 'replaced' ? entry.eventSeq : entry.seq;
+    return memoryOfEvent(event, { appName, userId, sessionId, ...(seq !== undefined && { seq }), ttlMs }, text);
+  };
+
+  return {
+    name,
+    filter,
+    async apply(entries, tx) {
+      const added = new Map<CompleteLogEntry, NewMemory | undefined>();
+      for (const entry of entries) added.set(entry, await memoryOf(entry));
+      await database.join(tx).transaction(async (sql) => {
+        const pending = new Pending(sql, settleMs);
+        for (const [entry, memory] of added) {
+          if (entry.change) {
+            await pending.writeBefore(entry);
+            await change(sql, entry, whenDeleted === 'keep');
+          }
+          if (memory) pending.add(memory);
+        }
+        await pending.write();
+      });
+    },
+    async clear(tx) {
+      const owner = Object.entries({ app_name: filter.appName, user_id: filter.userId, session_id: filter.sessionId });
+      const meant = owner.filter(([, value]) => value !== undefined);
+      const where = ['seq is not null', ...meant.map(([column]) => `${column} = ?`)].join(' and ');
+      await database.join(tx).transaction((sql) =>
+        sql.run(
+          `delete from ${sql.tables.memories} where ${where}`,
+          meant.map(([, value]) => value),
+        ),
+      );
+    },
+  };
+}
+
+/** Memories that are written together. */
+class Pending {
+  readonly #sql: Sql;
+  readonly #settleMs: number;
+  readonly #sessions = new Map<string, SessionKey>();
+  #memories: NewMemory[] = [];
+
+  constructor(sql: Sql, settleMs: number) {
+    this.#sql = sql;
+    this.#settleMs = settleMs;
+  }
+
+  add(memory: NewMemory): void {
+    this.#memories.push(memory);
+    this.#sessions.set(sessionIdentity(memory), memory);
+  }
+
+  /** Before a change to a session, those of this session must be there. */
+  async writeBefore(session: SessionKey): Promise<void> {
+    if (this.#sessions.has(sessionIdentity(session))) await this.write();
+  }
+
+  /** What is not settled of their sessions settles later. */
+  async write(): Promise<void> {
+    const { dialect, tables } = this.#sql;
+    const { now } = dialect.sql;
+    for (const session of this.#sessions.values())
+      await this.#sql.run(
+        `update ${tables.memories} set settles = ${now} + ? where ${SESSION_WHERE} and settles > ${now}`,
+        [this.#settleMs, ...sessionValues(session)],
+      );
+    await addMemories(this.#sql, this.#memories, this.#settleMs);
+    this.#memories = [];
+    this.#sessions.clear();
+  }
+}
+
+/** What a change of a session means for those of its memories that a projection has added. */
+async function change(sql: Sql, entry: CompleteLogEntry, keepsDeleted: boolean): Promise<void> {
+  const { memories } = sql.tables;
+  const key = sessionValues(entry);
+  const forget = (condition: string, ...values: number[]) =>
+    sql.run(`delete from ${memories} where ${SESSION_WHERE} and ${condition}`, [...key, ...values]);
+  switch (entry.change) {
+    case 'created':
+      if (!keepsDeleted) await forget('seq is not null');
+      return;
+    case 'deleted':
+      if (keepsDeleted) return;
+      if (!entry.soft) await forget('seq is not null');
+      else
+        await sql.run(`update ${memories} set settles = ? where ${SESSION_WHERE} and seq is not null`, [NEVER, ...key]);
+      return;
+    case 'replaced':
+      // What was trimmed stays: that is what memory is for.
+      await forget('seq > ?', entry.seq);
+      if (entry.eventSeq !== undefined) await forget('seq = ?', entry.eventSeq);
+      await sql.run(`update ${memories} set settles = null where ${SESSION_WHERE} and settles = ?`, [...key, NEVER]);
+  }
+}

@@ -1,0 +1,439 @@
+import type { BaseMemoryService, Event, MemoryEntry, SearchMemoryRequest, Session } from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import { randomUUID } from 'node:crypto';
+import { Database } from '../database/calls/database.js';
+import { once } from '../database/calls/once.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import {
+  aBoolean,
+  aCount,
+  aFunction,
+  aPlainObject,
+  aSession,
+  aString,
+  aTime,
+  aWait,
+  anything,
+  condition,
+  nullable,
+  object,
+  objects,
+} from '../model/arguments.js';
+import { SessionProjection } from '../log/session-projection.js';
+import { Undecodable } from '../model/codec.js';
+import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
+import { callHost } from '../model/host-callbacks.js';
+import { checkKeys, type SessionKey } from '../model/keys.js';
+import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
+import {
+  memoryOfEvent,
+  newMemory,
+  textOf,
+  type MemoryData,
+  type MemoryOwner,
+  type NewMemory,
+  type TextOfEvent,
+} from './memory-content.js';
+import { addMemories, deleteMemories, listMemories, readMemories, readWords, type Read } from './memory-store.js';
+import { memoryProjection, type MemoryProjectionOptions } from './memory-projection.js';
+import { Ranking, type Ranked } from './ranking.js';
+
+export interface MikroOrmMemoryServiceOptions extends CommonOptions {
+  /** The most memories that a search gives; 10 by default. ADK puts all of them into the model's instructions. */
+  limit?: number;
+  /** The most characters that the texts of a search's memories have together; no limit by default. */
+  maxCharacters?: number;
+  /** How long a memory can be found, in ms; for ever by default. */
+  ttlMs?: number;
+  /**
+   * What is remembered of an event; undefined for nothing. By default its texts, without thoughts, calls, responses and files. A
+   * projection calls it in its transaction, so it must not take long there.
+   */
+  text?: TextOfEvent;
+  /** Called with a memory that a search could not read, and left out. By default the process emits a warning. */
+  onDamage?: (error: DamagedMemoryError) => void;
+}
+
+/** A memory, as it is stored. */
+export interface StoredMemory extends MemoryEntry {
+  /** The id of its event, or the one that it was given. */
+  id: string;
+  /** Absent if it is of no session. */
+  sessionId?: string;
+  customMetadata?: Record<string, unknown>;
+}
+
+/** A memory that a search has found. */
+export interface FoundMemory extends StoredMemory {
+  /** How well it matches, compared with others of the same search. */
+  score: number;
+}
+
+export interface AddEventsToMemoryRequest extends Pick<SessionKey, 'appName' | 'userId'> {
+  sessionId?: string;
+  events: readonly Event[];
+  customMetadata?: Record<string, unknown>;
+  /** How long they can be found, in ms; as the option of the service by default. */
+  ttlMs?: number;
+}
+
+export interface AddMemoryRequest {
+  appName: string;
+  /** Left out for what all users of the app share. */
+  userId?: string;
+  sessionId?: string;
+  /** Each with an `id` to replace it by, if you like; without one it gets a new one. */
+  memories: readonly (MemoryEntry & Partial<Pick<StoredMemory, 'id' | 'customMetadata'>>)[];
+  customMetadata?: Record<string, unknown>;
+  ttlMs?: number;
+}
+
+export interface SearchMemoriesRequest extends SearchMemoryRequest {
+  limit?: number;
+  maxCharacters?: number;
+  /** Memories of this session alone. */
+  sessionId?: string;
+  /** Memories from this time on, in ms since 1970. */
+  since?: number;
+  /** Memories that have these values in their `customMetadata`. */
+  metadata?: Record<string, unknown>;
+  /** Whether those of the app are searched as well; true by default. */
+  includeApp?: boolean;
+}
+
+/** Which memories to forget: one, those of a session, those from before a time, or all. */
+export interface ForgetRequest {
+  appName: string;
+  /** Left out for those of the app. */
+  userId?: string;
+  memoryId?: string;
+  sessionId?: string;
+  /** In ms since 1970. */
+  before?: number;
+  all?: true;
+}
+
+export interface ListMemoriesRequest {
+  appName: string;
+  /** Left out for those of the app. */
+  userId?: string;
+  sessionId?: string;
+  /** The last memory of the page before. */
+  after?: Pick<StoredMemory, 'id' | 'sessionId'>;
+  limit: number;
+}
+
+const checkOptions = object<MikroOrmMemoryServiceOptions>({
+  ...COMMON_OPTIONS,
+  limit: aCount,
+  maxCharacters: aCount,
+  ttlMs: aWait,
+  text: aFunction,
+  onDamage: aFunction,
+});
+
+/** `checkKeys` checks the values. */
+const owner = { appName: anything, userId: condition(anything) };
+const metadata = nullable(aPlainObject);
+
+const checkRequest = {
+  addEvents: object<AddEventsToMemoryRequest>(
+    {
+      appName: anything,
+      userId: anything,
+      sessionId: condition(anything),
+      events: objects,
+      customMetadata: metadata,
+      ttlMs: aWait,
+    },
+    'events',
+  ),
+  add: object<AddMemoryRequest>(
+    { ...owner, sessionId: condition(anything), memories: objects, customMetadata: metadata, ttlMs: aWait },
+    'memories',
+  ),
+  entry: object<AddMemoryRequest['memories'][number]>(
+    {
+      content: aPlainObject,
+      author: nullable(aString),
+      timestamp: nullable(aString),
+      id: anything,
+      customMetadata: metadata,
+    },
+    'content',
+  ),
+  search: object<SearchMemoriesRequest>(
+    {
+      ...{ appName: anything, userId: anything, query: aString, limit: aCount, maxCharacters: aCount },
+      ...{ sessionId: condition(anything), since: condition(aTime), metadata: condition(aPlainObject) },
+      includeApp: aBoolean,
+    },
+    'query',
+  ),
+  forget: object<ForgetRequest>({
+    ...owner,
+    ...{ memoryId: condition(anything), sessionId: condition(anything), before: condition(aTime), all: aBoolean },
+  }),
+  list: object<ListMemoriesRequest>(
+    { ...owner, sessionId: condition(anything), after: anything, limit: aCount },
+    'limit',
+  ),
+};
+
+/** How many memories' words one statement reads. */
+const PAGE = 5_000;
+
+/** How many memories one statement of a search reads at least: with conditions on metadata many may be passed over. */
+const LEAST_READ = 20;
+
+/**
+ * The memory of ADK in the host's own database. What was said is found by its words, in any script, the best match first; the
+ * process ranks it, so that every database gives the same memories in the same order.
+ *
+ * ```ts
+ * const memoryService = new MikroOrmMemoryService(orm.em);
+ * const runner = new Runner({ appName: 'support', agent, ...adkServices(orm.em), memoryService });
+ * ```
+ *
+ * Every method may throw `InvalidArgumentError`, `InvalidKeyError`, `SchemaError`, `DatabaseError` and `InsideTransactionError`, as
+ * those of `MikroOrmSessionService` do.
+ */
+export class MikroOrmMemoryService implements BaseMemoryService {
+  readonly #em: EntityManager;
+  readonly #database: Database;
+  readonly #options: MikroOrmMemoryServiceOptions;
+
+  /**
+   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
+   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
+   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   */
+  constructor(em: EntityManager, options?: MikroOrmMemoryServiceOptions);
+  /** @internal @param database with the host's transaction that the calls join. */
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
+  constructor(em: EntityManager, options: MikroOrmMemoryServiceOptions, database: Database);
+  constructor(em: EntityManager, options: MikroOrmMemoryServiceOptions = {}, database?: Database) {
+    this.#em = em;
+    this.#options = checkOptions(options, 'The options of MikroOrmMemoryService');
+    this.#database = database ?? new Database(em, this.#options);
+  }
+
+  /**
+   * The same service inside the caller's transaction, so that a memory and the caller's own rows commit or roll back together.
+   *
+   * @param tx the `EntityManager` that `em.transactional` hands out.
+   * @throws InvalidArgumentError when `tx` has other tables than this service: of another schema or another ORM.
+   */
+  withEntityManager(tx: EntityManager): MikroOrmMemoryService {
+    return new MikroOrmMemoryService(tx, this.#options, this.#database.join(tx));
+  }
+
+  /**
+   * Remembers what is said in a session, each event once: what is there already is replaced by the same, and a `Session` that was
+   * read with its newest events alone removes none of the older ones (contract Q2).
+   */
+  async addSessionToMemory(session: Session): Promise<void> {
+    aSession(session, 'session');
+    const { appName, userId, id: sessionId, events } = session;
+    await this.addEventsToMemory({ appName, userId, sessionId, events });
+  }
+
+  /** Remembers events, as `addSessionToMemory` does. */
+  async addEventsToMemory(request: AddEventsToMemoryRequest): Promise<void> {
+    const { events, ...rest } = checkRequest.addEvents(request, 'The request of addEventsToMemory');
+    const { customMetadata, ttlMs = this.#options.ttlMs } = rest;
+    const { owner, sessionId = '' } = scopeOf(rest);
+    checkKeys({ userId: rest.userId });
+    const memories: NewMemory[] = [];
+    for (const event of events) {
+      checkMemoryKey({ ...owner, sessionId, id: event.id });
+      const rest = { ...owner, sessionId, ttlMs, ...(customMetadata && { customMetadata }) };
+      const memory = await memoryOfEvent(event, rest, this.#options.text);
+      if (memory) memories.push(memory);
+    }
+    await this.#add('addEventsToMemory', owner, memories);
+  }
+
+  /**
+   * Remembers what no event says, such as a fact that the host knows.
+   *
+   * @returns the ids of the memories, in their order.
+   * @throws InvalidArgumentError also for a memory without a word: nobody could find it.
+   */
+  async addMemory(request: AddMemoryRequest): Promise<string[]> {
+    const given = checkRequest.add(request, 'The request of addMemory');
+    const { memories, customMetadata, ttlMs = this.#options.ttlMs } = given;
+    const { owner, sessionId = '' } = scopeOf(given);
+    const added = memories.map((entry, i): NewMemory => {
+      const name = `memories[${i}]`;
+      const checked = checkRequest.entry(entry, name);
+      const { content, author, timestamp, id = randomUUID(), customMetadata: own } = checked;
+      checkMemoryKey({ ...owner, sessionId, id });
+      const time = timestamp ? Date.parse(timestamp) : Date.now();
+      if (Number.isNaN(time)) throw new InvalidArgumentError(`${name}.timestamp must be a date, as in ISO 8601.`);
+      const data: MemoryData = {
+        content,
+        ...(author && { author }),
+        ...((customMetadata ?? own) && { customMetadata: { ...customMetadata, ...own } }),
+      };
+      const memory = newMemory(data, { ...owner, sessionId, id, time, ttlMs });
+      if (!memory) throw new InvalidArgumentError(`${name} has no word to be found by. Nothing was written.`);
+      return memory;
+    });
+    await this.#add('addMemory', owner, added);
+    return added.map(({ id }) => id);
+  }
+
+  async #add(operation: string, owner: MemoryOwner, memories: readonly NewMemory[]): Promise<void> {
+    if (memories.length > 0) await this.#write(operation, owner, (sql) => addMemories(sql, memories));
+  }
+
+  /**
+   * Finds memories of a user, and of the app, that have words of the question: the best match first, rare words before frequent ones;
+   * of equal matches the newer. What only repeats the question is left out: with a projection the question itself is a memory, too.
+   */
+  async searchMemory(request: SearchMemoriesRequest): Promise<{ memories: FoundMemory[] }> {
+    const checked = checkRequest.search(request, 'The request of searchMemory');
+    const { appName, userId, query, sessionId, since, includeApp = true } = checked;
+    checkKeys({ appName, userId, ...(sessionId !== undefined && { sessionId }) });
+    const ranking = new Ranking<Ranked & { userId: string }>(query);
+    if (ranking.isEmpty) return { memories: [] };
+    return this.#database.call({ operation: 'searchMemory', key: { appName, userId } }, async () => {
+      for (const owner of includeApp ? [userId, ''] : [userId]) {
+        const whose = { appName, userId: owner };
+        for await (const { value: list, ...memory } of this.#words(whose, { sessionId, since }))
+          ranking.add({ ...memory, userId: owner }, list);
+      }
+      return { memories: await this.#best(ranking.ranked(), checked) };
+    });
+  }
+
+  async *#words(owner: MemoryOwner, scope: Parameters<typeof readWords>[2]) {
+    let after: Ranked | undefined;
+    for (;;) {
+      const page = await this.#database.read((sql) => readWords(sql, owner, scope, after, PAGE));
+      yield* this.#readable(page);
+      if (page.length < PAGE) return;
+      after = page.at(-1);
+    }
+  }
+
+  /** The contents of the best ones that meet the conditions. */
+  async #best(
+    ranked: readonly (Ranked & { userId: string; score: number })[],
+    { appName, ...request }: SearchMemoriesRequest,
+  ): Promise<FoundMemory[]> {
+    const { limit = this.#options.limit ?? 10, maxCharacters = this.#options.maxCharacters ?? Infinity } = request;
+    const wanted = Object.entries(request.metadata ?? {}).map(
+      ([name, value]) => [name, JSON.stringify(value)] as const,
+    );
+    const found: FoundMemory[] = [];
+    let characters = 0;
+    const size = Math.max(limit, LEAST_READ);
+    for (let start = 0; start < ranked.length && found.length < limit; start += size) {
+      const part = ranked.slice(start, start + size);
+      const contents = new Map<string, MemoryData>();
+      for (const userId of new Set(part.map((each) => each.userId))) {
+        const keys = part.filter((each) => each.userId === userId);
+        const read = await this.#database.read((sql) => readMemories(sql, { appName, userId }, keys));
+        for (const { value, ...key } of this.#readable(read)) contents.set(identityOf({ ...key, userId }), value);
+      }
+      for (const { score, ...memory } of part) {
+        const data = contents.get(identityOf(memory));
+        if (!data || found.length === limit) continue;
+        const length = textOf(data.content).length;
+        const isMeant = wanted.every(([name, value]) => JSON.stringify(data.customMetadata?.[name]) === value);
+        if (!isMeant || characters + length > maxCharacters) continue;
+        characters += length;
+        found.push({ ...storedMemory(memory, data), score });
+      }
+    }
+    return found;
+  }
+
+  /** @returns what is remembered, of a user or of the app, session by session; a page at a time. */
+  async listMemories(request: ListMemoriesRequest): Promise<StoredMemory[]> {
+    const checked = checkRequest.list(request, 'The request of listMemories');
+    const { owner, sessionId } = scopeOf(checked);
+    const { limit, after } = checked;
+    const key = after && { sessionId: after.sessionId ?? '', id: after.id };
+    const read = () => this.#database.read((sql) => listMemories(sql, owner, { sessionId }, key, limit));
+    const page = await this.#database.call({ operation: 'listMemories', key: owner }, read);
+    return [...this.#readable(page)].map(({ value, ...memory }) => storedMemory(memory, value));
+  }
+
+  /**
+   * Forgets memories for good: nothing of them is left in the tables.
+   *
+   * @returns how many there were.
+   * @throws InvalidArgumentError also when nothing says which.
+   */
+  async forget(request: ForgetRequest): Promise<number> {
+    const checked = checkRequest.forget(request, 'The request of forget');
+    const { owner, sessionId } = scopeOf(checked);
+    const { memoryId, before, all } = checked;
+    if (memoryId !== undefined) checkKeys({ memoryId });
+    const isRestricted = memoryId !== undefined || sessionId !== undefined || before !== undefined;
+    if (isRestricted === (all === true))
+      throw new InvalidArgumentError(
+        'forget needs memoryId, sessionId or before, or all: true. Nothing was forgotten.',
+      );
+    return this.#write('forget', owner, (sql) => deleteMemories(sql, owner, { memoryId, sessionId, before }));
+  }
+
+  /**
+   * Remembers what is said by itself: in the background, each event once, with its place in the log kept in the same transaction. Run
+   * `watch` of what it returns in one process or several.
+   *
+   * @throws InvalidArgumentError, InvalidKeyError as `SessionProjection`.
+   */
+  projection(options: MemoryProjectionOptions = {}): SessionProjection {
+    const { text, ttlMs, onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql } = this.#options;
+    const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
+    const what = memoryProjection(this.#database, options, { text, ttlMs });
+    return new SessionProjection(this.#em, { ...common, ...what });
+  }
+
+  *#readable<T>(memories: readonly Read<T>[]): Generator<Omit<Read<T>, 'value'> & { value: T }> {
+    for (const { value, ...memory } of memories) {
+      if (!(value instanceof Undecodable)) {
+        yield { ...memory, value };
+        continue;
+      }
+      const error = new DamagedMemoryError(memory.id, memory.sessionId || undefined, `it is ${value.encoding}`);
+      if (this.#options.onDamage) callHost(this.#options.onDamage, error);
+      else process.emitWarning(error);
+    }
+  }
+
+  #write<T>(operation: string, key: MemoryOwner, work: (sql: Sql) => Promise<T>): Promise<T> {
+    const context = { operation, key };
+    return this.#database.call(context, () => once(this.#database, context, work, { locksRowsOnly: true }));
+  }
+}
+
+/** @throws InvalidKeyError where it cannot be a row's key on every database. */
+function checkMemoryKey({ appName, userId, sessionId, id: memoryId }: MemoryOwner & Omit<Ranked, 'time'>): void {
+  checkKeys({ appName, ...(userId && { userId }), ...(sessionId && { sessionId }), memoryId });
+}
+
+/** @throws InvalidKeyError. */
+function scopeOf({ appName, userId, sessionId }: Pick<ForgetRequest, 'appName' | 'userId' | 'sessionId'>) {
+  checkKeys({ appName, ...(userId !== undefined && { userId }), ...(sessionId !== undefined && { sessionId }) });
+  return { owner: { appName, userId: userId ?? '' }, sessionId };
+}
+
+const identityOf = ({ userId, sessionId, id }: Omit<Ranked, 'time'> & { userId: string }) =>
+  [userId, sessionId, id].join('\0');
+
+const storedMemory = (
+  { id, sessionId, time }: Ranked,
+  { content, author, customMetadata }: MemoryData,
+): StoredMemory => ({
+  id,
+  ...(sessionId && { sessionId }),
+  content,
+  ...(author !== undefined && { author }),
+  timestamp: new Date(time).toISOString(),
+  ...(customMetadata && { customMetadata }),
+});

@@ -1,0 +1,220 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { keysetAfter } from '../database/sql/keyset.js';
+import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
+import { SESSION_COLUMNS, SESSION_WHERE } from '../database/sql/tables.js';
+import { Undecodable, ofMemory } from '../model/codec.js';
+import { sessionIdentity } from '../model/keys.js';
+import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
+import { memoryDataOf, type MemoryData, type MemoryOwner, type NewMemory } from './memory-content.js';
+import type { Ranked } from './ranking.js';
+import { isWordList } from './words.js';
+
+/** Names a memory of an owner. */
+type MemoryKey = Pick<Ranked, 'id' | 'sessionId'>;
+
+/** What a search looks at. */
+interface MemoryScope {
+  sessionId?: string | undefined;
+  /** In ms since 1970. */
+  since?: number | undefined;
+}
+
+/** Which memories to delete; all of them where nothing is given. */
+interface Forgotten {
+  memoryId?: string | undefined;
+  sessionId?: string | undefined;
+  before?: number | undefined;
+}
+
+/** What a memory's row has, or why it cannot be read. */
+export type Read<T> = Ranked & { value: T | Undecodable };
+
+const KEY = `${SESSION_COLUMNS}, memory_id`;
+const CONTENT = ['time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
+const WHERE_OWNER = 'app_name = ? and user_id = ?';
+
+/** As much as one statement may insert; the packets of every server take it. */
+const MOST_ROWS = 100;
+const MOST_CHARACTERS = 500_000;
+
+/**
+ * Adds memories, or overwrites those that are there already.
+ *
+ * @param settleMs for a projection: nobody finds them before then.
+ */
+export async function addMemories(sql: Sql, memories: readonly NewMemory[], settleMs?: number): Promise<void> {
+  const { now } = sql.dialect.sql;
+  // In one order, so that two who add the same do not wait for each other; and none twice in one statement.
+  const each = [...new Map(memories.map((memory) => [sessionIdentity(memory) + '\0' + memory.id, memory])).entries()]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([, memory]) => memory);
+  const end = sql.dialect.sql.onSameKey(KEY, settleMs === undefined ? CONTENT : ['seq', ...CONTENT]);
+  const row = `(?, ?, ?, ?, ?, ?, ${now}, ${now} + ?, ${now} + ?, ?, ?, ?, ?)`;
+  for (const batch of batchesOf(each)) {
+    const encoded = sql.texts.all(() => batch.map((memory) => encodedMemory(sql.texts, memory)));
+    for (const { data } of encoded) await sql.dialect.limits?.refuseTooLarge(sql, data);
+    await sql.run(
+      `insert into ${sql.tables.memories} (${KEY}, seq, time, create_time, settles, expires, words, model, embedding, data)
+        values ${encoded.map(() => row).join(', ')} ${end}`,
+      encoded.flatMap(({ appName, userId, sessionId, id, seq, time, ttlMs, words, data }) => [
+        ...[appName, userId, sessionId, id, seq ?? null, time, settleMs || null, ttlMs ?? null],
+        ...[words, null, null, data],
+      ]),
+    );
+  }
+}
+
+function* batchesOf(memories: readonly NewMemory[]): Generator<NewMemory[]> {
+  let batch: NewMemory[] = [];
+  let length = 0;
+  for (const memory of memories) {
+    if (batch.length === MOST_ROWS || (batch.length > 0 && length + memory.data.length > MOST_CHARACTERS)) {
+      yield batch;
+      [batch, length] = [[], 0];
+    }
+    batch.push(memory);
+    length += memory.data.length;
+  }
+  if (batch.length > 0) yield batch;
+}
+
+/** Within `texts.all`. */
+function encodedMemory(texts: StoredTexts, memory: NewMemory): NewMemory {
+  if (texts.codec.isNone) return memory;
+  const known = { ...memory, origin: '' };
+  return {
+    ...memory,
+    data: texts.encode(memory.data, () => ofMemory(known, 'data')),
+    words: Buffer.from(texts.encodeBytes(memory.words, ofMemory(known, 'words'))),
+  };
+}
+
+/** @returns the words of the next memories that can be found now, in the order of their keys. */
+export async function readWords(
+  sql: Sql,
+  owner: MemoryOwner,
+  { sessionId, since }: MemoryScope,
+  after: MemoryKey | undefined,
+  limit: number,
+): Promise<Undecoded<Read<Buffer>[]>> {
+  const { memories, select } = sql.tables;
+  const { now } = sql.dialect.sql;
+  const conditions = [
+    ...(sessionId === undefined ? [] : ['session_id = ?']),
+    ...(since === undefined ? [] : ['time >= ?']),
+    `(expires is null or expires > ${now}) and (settles is null or settles <= ${now})`,
+  ];
+  const given = [sessionId, since].filter((value) => value !== undefined);
+  const rows = await readPage<WordsRow>(sql, owner, { conditions, values: given }, after, limit, {
+    columns: `time, ${select.words} as words`,
+    table: memories,
+  });
+  return (texts) =>
+    rows.map((row) => {
+      const key = keyOf(row);
+      const words = bytesOf(row.words);
+      return { ...key, time: numberOf(row.time), value: wordsOf(texts, { ...owner, ...key, origin: '' }, words) };
+    });
+}
+
+const CHANGED = new Undecodable('changed, or of a later version of this package', false);
+
+function wordsOf(texts: StoredTexts, known: Parameters<typeof ofMemory>[0], stored: Buffer): Buffer | Undecodable {
+  const isPlain = isWordList(stored);
+  const { required } = texts.codec;
+  if (isPlain && required.length > 0) return new Undecodable(`not encoded with ${required.join(', ')}`, false);
+  const words = isPlain ? stored : texts.decodeBytes(stored, ofMemory(known, 'words'));
+  if (words instanceof Undecodable) return words;
+  // Nothing is there while a codec is waited for.
+  return words.length === 0 || isWordList(words) ? bytesOf(words) : CHANGED;
+}
+
+/** @returns the next memories of an owner, of any time, in the order of their keys. */
+export async function listMemories(
+  sql: Sql,
+  owner: MemoryOwner,
+  { sessionId }: MemoryScope,
+  after: MemoryKey | undefined,
+  limit: number,
+): Promise<Undecoded<Read<MemoryData>[]>> {
+  const { memories, select } = sql.tables;
+  const condition =
+    sessionId === undefined ? { conditions: [], values: [] } : { conditions: ['session_id = ?'], values: [sessionId] };
+  const rows = await readPage<DataRow>(sql, owner, condition, after, limit, {
+    columns: `time, ${select.data} as data`,
+    table: memories,
+  });
+  return (texts) => rows.map((row) => dataOf(texts, owner, row));
+}
+
+async function readPage<Row extends KeyRow>(
+  sql: Sql,
+  { appName, userId }: MemoryOwner,
+  { conditions, values }: { conditions: readonly string[]; values: readonly unknown[] },
+  after: MemoryKey | undefined,
+  limit: number,
+  { columns, table }: { columns: string; table: string },
+): Promise<Row[]> {
+  const keyset = after && keysetAfter(['session_id', 'memory_id'], [after.sessionId, after.id]);
+  const where = [WHERE_OWNER, ...conditions, ...(keyset ? [keyset.where] : [])].join(' and ');
+  return sql.all<Row>(
+    `select session_id, memory_id, ${columns} from ${table} where ${where} order by session_id, memory_id limit ?`,
+    [appName, userId, ...values, ...(keyset?.values ?? []), limit],
+  );
+}
+
+/** @returns those of the memories that are still there, in no order. */
+export async function readMemories(
+  sql: Sql,
+  owner: MemoryOwner,
+  keys: readonly MemoryKey[],
+): Promise<Undecoded<Read<MemoryData>[]>> {
+  const { memories, select } = sql.tables;
+  const rows = await sql.all<DataRow>(
+    `select session_id, memory_id, time, ${select.data} as data from ${memories}
+      where ${keys.map(() => `(${SESSION_WHERE} and memory_id = ?)`).join(' or ')}`,
+    keys.flatMap(({ sessionId, id }) => [owner.appName, owner.userId, sessionId, id]),
+  );
+  return (texts) => rows.map((row) => dataOf(texts, owner, row));
+}
+
+function dataOf(texts: StoredTexts, owner: MemoryOwner, row: DataRow): Read<MemoryData> {
+  const key = keyOf(row);
+  const json = texts.decode(textOf(row.data), () => ofMemory({ ...owner, ...key, origin: '' }, 'data'));
+  const value = json instanceof Undecodable ? json : (memoryDataOf(json) ?? CHANGED);
+  return { ...key, time: numberOf(row.time), value };
+}
+
+/** @returns how many memories were deleted. */
+export async function deleteMemories(
+  sql: Sql,
+  { appName, userId }: MemoryOwner,
+  { memoryId, sessionId, before }: Forgotten,
+): Promise<number> {
+  const conditions = [
+    ...(sessionId === undefined ? [] : ['session_id = ?']),
+    ...(memoryId === undefined ? [] : ['memory_id = ?']),
+    ...(before === undefined ? [] : ['time < ?']),
+  ];
+  const { affectedRows } = await sql.run(
+    `${sql.dialect.sql.deleteThrough(sql.tables.memories, 'primary')} where ${[WHERE_OWNER, ...conditions].join(' and ')}`,
+    [appName, userId, ...[sessionId, memoryId, before].filter((value) => value !== undefined)],
+  );
+  return affectedRows;
+}
+
+interface KeyRow {
+  session_id: string;
+  memory_id: string;
+  time: number | string;
+}
+
+interface WordsRow extends KeyRow {
+  words: unknown;
+}
+
+interface DataRow extends KeyRow {
+  data: string;
+}
+
+const keyOf = (row: KeyRow): MemoryKey => ({ sessionId: textOf(row.session_id), id: textOf(row.memory_id) });

@@ -1,0 +1,76 @@
+import { countsIn, hashesOf, lengthOf, wordList, wordsOf } from './words.js';
+
+/** The usual constants of BM25: how soon more of a word counts no more, and how much long texts lose. */
+const K1 = 1.2;
+const B = 0.75;
+
+/** What decides between memories of one score. */
+export interface Ranked {
+  id: string;
+  sessionId: string;
+  time: number;
+}
+
+/** A memory that has a word of the question. */
+interface Match<Memory> {
+  memory: Memory;
+  counts: Uint8Array;
+  length: number;
+}
+
+/** The rank of memories for a question, by BM25 over those that it is given and no others (contract Q6). */
+export class Ranking<Memory extends Ranked> {
+  readonly #hashes: Uint32Array;
+  readonly #question: Buffer;
+  readonly #matches: Match<Memory>[] = [];
+  /** How many memories have each word. */
+  readonly #having: Uint32Array;
+  #memories = 0;
+  #words = 0;
+
+  constructor(question: string) {
+    const words = wordsOf(question);
+    this.#hashes = hashesOf(words);
+    this.#question = wordList(words);
+    this.#having = new Uint32Array(this.#hashes.length);
+  }
+
+  /** Whether the question has no word, so that it finds nothing. */
+  get isEmpty(): boolean {
+    return this.#hashes.length === 0;
+  }
+
+  /** @param list the words of the memory. */
+  add(memory: Memory, list: Buffer): void {
+    // It is the question itself, or as good as that (contract Q7).
+    if (list.equals(this.#question)) return;
+    const length = lengthOf(list);
+    this.#memories++;
+    this.#words += length;
+    const counts = countsIn(list, this.#hashes);
+    if (!counts) return;
+    this.#matches.push({ memory, counts, length });
+    for (const [i, count] of counts.entries()) if (count > 0) this.#having[i] = (this.#having[i] ?? 0) + 1;
+  }
+
+  /** @returns those that have a word of the question, the best first; of equal scores the newer, then by id. */
+  ranked(): (Memory & { score: number })[] {
+    const average = this.#words / this.#memories;
+    const rarity = Array.from(this.#having, (having) => Math.log(1 + (this.#memories - having + 0.5) / (having + 0.5)));
+    const scoreOf = ({ counts, length }: Match<Memory>) => {
+      const share = K1 * (1 - B + (B * length) / average);
+      let score = 0;
+      for (const [i, count] of counts.entries()) score += ((rarity[i] ?? 0) * count * (K1 + 1)) / (count + share);
+      return score;
+    };
+    return this.#matches
+      .map((match) => ({ ...match.memory, score: scoreOf(match) }))
+      .sort((a, b) => b.score - a.score || inOrder(a, b));
+  }
+}
+
+function inOrder(a: Ranked, b: Ranked): number {
+  return b.time - a.time || compared(a.id, b.id) || compared(a.sessionId, b.sessionId);
+}
+
+const compared = (a: string, b: string) => (a < b ? -1 : Number(a > b));

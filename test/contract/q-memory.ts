@@ -1,0 +1,615 @@
+import { createEvent, LOAD_MEMORY, LlmAgent, PRELOAD_MEMORY, Runner, type Session } from '@google/adk';
+import { AdkMemory } from '../../entities/index.js';
+import { encryption } from '../../src/codecs/index.js';
+import type { EntityManager } from '@mikro-orm/core';
+import {
+  adkServices,
+  DatabaseError,
+  MikroOrmSessionService,
+  SessionMaintenance,
+  type DamagedMemoryError,
+} from '../../src/index.js';
+import {
+  MikroOrmMemoryService,
+  type MemoryProjectionOptions,
+  type MikroOrmMemoryServiceOptions,
+  type SearchMemoriesRequest,
+} from '../../src/memory/index.js';
+import { scriptedModel } from '../../src/testing/index.js';
+import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
+import { errorOf, expectCode, faulty, range, saying } from './tools.js';
+
+/** Of section Q: memory. */
+export const memorySuite = new Suite();
+
+type Context = Pick<OwnContext, 'orm' | 'app'>;
+
+/** Calls for alice. */
+function memoryOf({ orm, app }: Context, options: MikroOrmMemoryServiceOptions = {}, em = orm.em) {
+  const service = new MikroOrmMemoryService(em, options);
+  const key = { appName: app, userId: 'alice' };
+  return {
+    service,
+    key,
+    say: (sessionId: string, ...texts: readonly string[]) =>
+      service.addEventsToMemory({
+        ...key,
+        sessionId,
+        events: texts.map((text, i) => saying(text, { id: `${sessionId}${i}`, timestamp: i + 1 })),
+      }),
+    search: async (query: string, more: Partial<SearchMemoriesRequest> = {}) => {
+      const { memories } = await service.searchMemory({ ...key, query, ...more });
+      return memories.map(({ content }) => content.parts?.[0]?.text);
+    },
+  };
+}
+
+const rowsOf = ({ query, app }: Pick<OwnContext, 'query' | 'app'>) =>
+  query<{ memory_id: string; session_id: string; user_id: string }>(
+    'select memory_id, session_id, user_id from adk_memories where app_name = ? order by user_id, session_id, memory_id',
+    [app],
+  );
+
+const idsOf = async (context: Pick<OwnContext, 'query' | 'app'>) => (await rowsOf(context)).map((row) => row.memory_id);
+
+const sessionOf = (app: string, events: Session['events']): Session => ({
+  id: 's',
+  appName: app,
+  userId: 'alice',
+  state: {},
+  events,
+  lastUpdateTime: 0,
+});
+
+const lost = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+
+memorySuite.own('Q1', 'LOAD_MEMORY and PRELOAD_MEMORY give the model what was said', async (context) => {
+  const { orm, app } = context;
+  const { service, say } = memoryOf(context);
+  await say('earlier', 'My dog is called Rex.', 'I live in Oslo.');
+  const key = { userId: 'alice', sessionId: 's' };
+  const services = adkServices(orm.em);
+  await services.sessionService.createSession({ appName: app, ...key });
+  const model = scriptedModel([{ name: 'load_memory', args: { query: 'oslo' } }, 'Rex']);
+  const agent = new LlmAgent({ name: 'helper', model, tools: [PRELOAD_MEMORY, LOAD_MEMORY] });
+  const runner = new Runner({ appName: app, agent, ...services, memoryService: service });
+  const newMessage = { role: 'user', parts: [{ text: 'What is my dog called?' }] };
+  for await (const event of runner.runAsync({ ...key, newMessage })) expect(event.errorMessage).toBeUndefined();
+  const [first, second] = model.requests.map((request) => JSON.stringify(request));
+  expect(first).toContain('called Rex');
+  expect(first).not.toContain('Oslo');
+  expect(second).toContain('Oslo');
+});
+
+memorySuite.own('Q1', 'a memory has content, author, time, id, session and metadata', async (context) => {
+  const { service, key } = memoryOf(context);
+  const content = { role: 'model', parts: [{ text: 'A train leaves.' }] };
+  const event = createEvent({ id: 'e', author: 'planner', content, timestamp: 1_700_000_000_123.5 });
+  const customMetadata = { lang: ['en'], n: 1 };
+  await service.addEventsToMemory({ ...key, sessionId: 's', events: [event], customMetadata });
+  expect((await service.searchMemory({ ...key, query: 'TRAIN' })).memories).toEqual([
+    {
+      ...{ content, author: 'planner', timestamp: '2023-11-14T22:13:20.123Z', id: 'e', sessionId: 's', customMetadata },
+      score: expect.any(Number) as number,
+    },
+  ]);
+  const [stored] = await context.orm.em.fork().find(AdkMemory, { appName: context.app });
+  expect(stored).toMatchObject({ time: 1_700_000_000_123.5, seq: null, settles: null, expires: null });
+});
+
+memorySuite.own(
+  'Q2',
+  'a session that is added twice, in part or with more is one memory for each event',
+  async (context) => {
+    const { service, search } = memoryOf(context);
+    const events = range(250).map((n) => saying(`fact number${n}`, { id: `e${n}`, timestamp: n + 1 }));
+    await service.addSessionToMemory(sessionOf(context.app, events.slice(0, 200)));
+    await service.addSessionToMemory(sessionOf(context.app, events.slice(190)));
+    await service.addSessionToMemory(sessionOf(context.app, []));
+    expect(await idsOf(context)).toEqual(events.map(({ id }) => id).sort());
+    expect(await search('number0 number249')).toEqual(['fact number249', 'fact number0']);
+  },
+);
+
+memorySuite.own('Q2', 'an event with other content replaces its memory', async (context) => {
+  const { say, search } = memoryOf(context);
+  await say('s', 'red');
+  await say('s', 'blue');
+  expect([await search('red'), await search('the blue one')]).toEqual([[], ['blue']]);
+  expect(await idsOf(context)).toEqual(['s0']);
+});
+
+memorySuite.own(
+  'Q2',
+  'sixteen who add the same events at once make one memory of each',
+  async (context) => {
+    const services = [context.orm, context.peer].map((orm) => memoryOf({ ...context, orm }));
+    const texts = range(30).map((n) => `fact number${n}`);
+    await Promise.all(range(16).map((n) => services[n % 2]!.say('s', ...(n % 3 ? texts : [...texts].reverse()))));
+    expect(await idsOf(context)).toHaveLength(30);
+  },
+  withConnections,
+);
+
+memorySuite.own('Q2', 'a retry whose answer was lost does not bring back what was forgotten since', async (context) => {
+  const others = memoryOf(context);
+  const { say } = memoryOf(context, {}, faulty(context.orm.em, { commit: true, error: lost }));
+  await say('s', 'a secret');
+  expect(await idsOf(context)).toEqual(['s0']);
+  expect(await others.service.forget({ ...others.key, all: true })).toBe(1);
+  expect(await idsOf(context)).toEqual([]);
+});
+
+memorySuite.own('Q3', 'a memory is found by its own transaction, and by others after the commit', async (context) => {
+  const { orm } = context;
+  const outside = memoryOf(context);
+  await orm.em.transactional(async (tx) => {
+    const service = outside.service.withEntityManager(tx);
+    await service.addMemory({ ...outside.key, memories: [{ content: { parts: [{ text: 'likes tea' }] } }] });
+    expect((await service.searchMemory({ ...outside.key, query: 'tea?' })).memories).toHaveLength(1);
+    await expectCode(outside.search('tea'), 'ADK_INSIDE_TRANSACTION');
+  });
+  expect(await outside.search('green tea')).toEqual(['likes tea']);
+  const failed = orm.em.transactional(async (tx) => {
+    await outside.service.withEntityManager(tx).forget({ ...outside.key, all: true });
+    throw new Error('rolled back');
+  });
+  await expect(failed).rejects.toThrow('rolled back');
+  expect(await idsOf(context)).toHaveLength(1);
+});
+
+/** What a search for some words finds of generated memories, on every database. */
+const ORDER = ['s0023', 's0047', 's0007', 's0039', 's0031', 's0015'];
+
+memorySuite.own(
+  'Q4',
+  'the order is the same on every database, and a smaller limit gives a prefix',
+  async (context) => {
+    const { service, key } = memoryOf(context);
+    const words = ['amber', 'birch', 'cedar', 'delta', 'ember', 'fjord', 'grove', 'haven'];
+    const events = range(50).map((n) => {
+      const text = range(3 + (n % 5))
+        .map((i) => words[(n + i * i) % words.length])
+        .join(' ');
+      return saying(text, { id: `s${String(n).padStart(4, '0')}`, timestamp: 1 + Math.floor(n / 2) });
+    });
+    await service.addEventsToMemory({ ...key, sessionId: 's', events });
+    const ask = async (limit: number) =>
+      (await service.searchMemory({ ...key, query: 'haven amber', limit })).memories.map(({ id }) => id);
+    const all = await ask(50);
+    expect(all.slice(0, ORDER.length)).toEqual(ORDER);
+    for (const limit of [1, 3, 25]) expect(await ask(limit)).toEqual(all.slice(0, limit));
+  },
+);
+
+memorySuite.own('Q4', 'of equal matches the newer comes first, then the smaller id', async (context) => {
+  const { service, key } = memoryOf(context);
+  const events = [
+    ['b', 1],
+    ['c', 2],
+    ['a', 1],
+  ].map(([id, timestamp]) => saying('the same text', { id: String(id), timestamp: Number(timestamp) }));
+  await service.addEventsToMemory({ ...key, sessionId: 's', events });
+  const { memories } = await service.searchMemory({ ...key, query: 'text' });
+  expect(memories.map(({ id }) => id)).toEqual(['c', 'a', 'b']);
+});
+
+memorySuite.own('Q6', 'nothing of another user or app is found, or counts', async (context) => {
+  const { service, key, say, search } = memoryOf(context);
+  await say('s', 'apple pear', 'apple plum');
+  const scores = async () =>
+    (await service.searchMemory({ ...key, query: 'apple pear' })).memories.map(({ score }) => score);
+  const before = await scores();
+  for (const other of [
+    { ...key, userId: 'Alice' },
+    { ...key, appName: `${context.app}2` },
+  ])
+    await service.addEventsToMemory({
+      ...other,
+      sessionId: 's',
+      events: range(20).map((n) => saying('pear pear', { id: `o${n}` })),
+    });
+  expect(await scores()).toEqual(before);
+  expect(await search('pear')).toEqual(['apple pear']);
+});
+
+memorySuite.own('Q6', "the app's own are added, unless they are not wanted", async (context) => {
+  const { service, key, say, search } = memoryOf(context);
+  await say('s', 'I am closed on Mondays');
+  const content = { parts: [{ text: 'The shop is closed on Sundays' }] };
+  const [id] = await service.addMemory({ appName: key.appName, memories: [{ content }] });
+  expect(await search('when closed', { limit: 5 })).toHaveLength(2);
+  expect(await search('when closed', { includeApp: false })).toEqual(['I am closed on Mondays']);
+  expect(await rowsOf(context)).toMatchObject([{ user_id: '', session_id: '', memory_id: id }, { user_id: 'alice' }]);
+  expect(await service.forget({ appName: key.appName, all: true })).toBe(1);
+  expect(await search('closed')).toEqual(['I am closed on Mondays']);
+});
+
+memorySuite.own('Q7', 'what repeats the question word for word is left out', async (context) => {
+  const { say, search } = memoryOf(context);
+  await say('s', 'Where is my bike?', 'The bike is in the shed.');
+  expect(await search('where is my bike')).toEqual(['The bike is in the shed.']);
+});
+
+memorySuite.own('Q8', 'a search gives as many memories and characters as asked for at most', async (context) => {
+  const { say, search } = memoryOf(context, { limit: 3 });
+  await say('s', ...range(20).map((n) => `fox ${'x'.repeat(n)}`));
+  expect(await search('fox!')).toHaveLength(3);
+  expect(await search('a fox', { limit: 20 })).toHaveLength(20);
+  const few = await search('a fox', { limit: 20, maxCharacters: 60 });
+  expect(few.join('').length).toBeLessThanOrEqual(60);
+  expect(few.length).toBeGreaterThan(2);
+  for (const nothing of ['', ' ', '?!', '\u{1f600}']) expect(await search(nothing)).toEqual([]);
+});
+
+memorySuite.own('Q8', 'a search may be of a session, of a time, and of metadata', async (context) => {
+  const { service, key, say, search } = memoryOf(context);
+  await say('s1', 'fox one', 'fox two');
+  await say('s2', 'fox three');
+  const events = range(60).map((n) => saying('fox fox', { id: `m${n}`, timestamp: 9 }));
+  await service.addEventsToMemory({ ...key, sessionId: 's3', events, customMetadata: { kind: 'noise' } });
+  await service.addMemory({
+    ...key,
+    memories: [{ id: 'm', content: { parts: [{ text: 'a fox that is rare' }] }, customMetadata: { kind: { a: [1] } } }],
+    customMetadata: { more: true },
+  });
+  expect(await search('fox hunt', { sessionId: 's1' })).toEqual(['fox two', 'fox one']);
+  expect(await search('fox hunt', { since: 2, sessionId: 's1' })).toEqual(['fox two']);
+  expect(await search('fox hunt', { metadata: { kind: { a: [1] } } })).toEqual(['a fox that is rare']);
+  expect(await search('fox hunt', { metadata: { kind: { a: [2] } } })).toEqual([]);
+});
+
+memorySuite.own(
+  'Q8',
+  'a search of more than one page finds what is in the last one',
+  async (context) => {
+    const { service, key, search } = memoryOf(context);
+    const events = range(5_100).map((n) =>
+      saying(`fact n${n}`, { id: `e${String(n).padStart(5, '0')}`, timestamp: n }),
+    );
+    await service.addEventsToMemory({ ...key, sessionId: 's', events });
+    expect(await search('which n5099 n0 n4999 n5000')).toHaveLength(4);
+  },
+  oncePerDialect,
+);
+
+memorySuite.own('Q9', 'forget leaves no row of a memory, a session, a time, or a user', async (context) => {
+  const { service, key, say } = memoryOf(context);
+  await say('s1', 'a', 'b', 'c');
+  await say('s2', 'd', 'e');
+  await service.addEventsToMemory({ ...key, userId: 'bob', sessionId: 's1', events: [saying('x', { id: 's10' })] });
+  expect(await service.forget({ ...key, memoryId: 's11' })).toBe(1);
+  expect(await idsOf(context)).toEqual(['s10', 's12', 's20', 's21', 's10']);
+  expect(await service.forget({ ...key, before: 2 })).toBe(2);
+  expect(await idsOf(context)).toEqual(['s12', 's21', 's10']);
+  expect(await service.forget({ ...key, sessionId: 's1' })).toBe(1);
+  expect(await service.forget({ ...key, all: true })).toBe(1);
+  expect(await rowsOf(context)).toMatchObject([{ user_id: 'bob' }]);
+  for (const given of [
+    {},
+    { all: true, sessionId: 's' },
+    { sessionId: undefined },
+    { all: false },
+    { userId: undefined, all: true },
+  ])
+    await expectCode(service.forget({ ...key, ...given } as typeof key), 'ADK_INVALID_ARGUMENT');
+  expect(await idsOf(context)).toHaveLength(1);
+});
+
+memorySuite.own('Q10', 'an expired memory is not found', async (context) => {
+  const { service, key, say, search } = memoryOf(context, { ttlMs: 0 });
+  await say('s', 'gone at once');
+  const content = (text: string) => [{ content: { parts: [{ text }] } }];
+  await service.addMemory({ ...key, memories: content('at once kept'), ttlMs: 3_600_000 });
+  await memoryOf(context).service.addMemory({ ...key, memories: content('at once for ever') });
+  expect((await search('at once')).sort()).toEqual(['at once for ever', 'at once kept']);
+});
+
+memorySuite.own(
+  'Q12',
+  'nothing of a memory can be read in the tables, and rows cannot be exchanged',
+  async (context) => {
+    const codec = encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 7), required: true });
+    const damaged: DamagedMemoryError[] = [];
+    const { say, search } = memoryOf(context, { codec, onDamage: (error) => damaged.push(error) });
+    await memoryOf(context).say('plain', 'an old secret');
+    await say('s', 'the secret word', 'another secret');
+    const rows = await context.query<Record<string, unknown>>(
+      "select data, words from adk_memories where app_name = ? and session_id = 's'",
+      [context.app],
+    );
+    for (const row of rows) expect(Buffer.from(JSON.stringify(row)).toString()).not.toMatch(/secret|word"/);
+    expect(await search('which secret word')).toEqual(['the secret word', 'another secret']);
+    expect(damaged.map(({ code, memoryId }) => [code, memoryId])).toEqual([['ADK_DAMAGED_MEMORY', 'plain0']]);
+    await context.query("update adk_memories set memory_id = 'x' where app_name = ? and memory_id = 's0'", [
+      context.app,
+    ]);
+    expect(await search('which secret word')).toEqual(['another secret']);
+    const waiting = { ...codec, decode: async (...args: Parameters<typeof codec.decode>) => codec.decode(...args) };
+    expect(await memoryOf(context, { codec: waiting, onDamage: () => undefined }).search('secret!')).toEqual([
+      'another secret',
+    ]);
+  },
+);
+
+memorySuite.own(
+  'Q13',
+  'thoughts, calls, responses and partial events are not remembered, unless text says so',
+  async (context) => {
+    const parts = [
+      { text: 'I guess', thought: true },
+      { text: 'Hello' },
+      { functionCall: { name: 'order', args: { dish: 'soup' } } },
+      { inlineData: { data: 'AQID', mimeType: 'image/png' } },
+      { text: 'there' },
+    ];
+    const event = createEvent({ id: 'e', author: 'agent', content: { role: 'model', parts } });
+    const partial = createEvent({
+      id: 'p',
+      author: 'agent',
+      partial: true,
+      content: { parts: [{ text: 'Hel soup' }] },
+    });
+    const { service, key, search } = memoryOf(context);
+    await service.addEventsToMemory({
+      ...key,
+      sessionId: 's',
+      events: [event, partial, createEvent({ id: 'none', author: 'x' })],
+    });
+    expect(await idsOf(context)).toEqual(['e']);
+    const { memories } = await service.searchMemory({ ...key, query: 'oh hello' });
+    expect(memories[0]?.content).toEqual({ role: 'model', parts: [{ text: 'Hello' }, { text: 'there' }] });
+    expect([await search('soup?'), await search('guess?')]).toEqual([[], []]);
+    const text = (given: typeof event) =>
+      given.id === 'e' ? `ordered ${String(given.content?.parts?.[2]?.functionCall?.args?.['dish'])}` : undefined;
+    await memoryOf(context, { text }).service.addEventsToMemory({ ...key, sessionId: 's', events: [event] });
+    expect(await search('soup?')).toEqual(['ordered soup']);
+  },
+);
+
+memorySuite.own('Q2', 'what cannot be stored is refused before anything is written', async (context) => {
+  const { service, key, say } = memoryOf(context);
+  const memories = [{ content: { parts: [{ text: 'x' }] } }];
+  for (const bad of [
+    { ...key, memories: [...memories, { content: { parts: [{ text: '?!' }] } }] },
+    { ...key, memories: [{ ...memories[0]!, timestamp: 'soon' }] },
+    { ...key, memories: [{ text: 'x' }] },
+    { ...key, memories, unknown: 1 },
+    { ...key, memories, userId: undefined },
+  ])
+    await expectCode(service.addMemory(bad as never), 'ADK_INVALID_ARGUMENT');
+  for (const bad of [{ appName: '' }, { userId: '' }, { sessionId: '' }])
+    await expectCode(service.addMemory({ ...key, memories, ...bad }), 'ADK_INVALID_KEY');
+  await expectCode(service.addMemory({ ...key, memories: [{ ...memories[0]!, id: 'a\0' }] }), 'ADK_INVALID_KEY');
+  await expectCode(
+    service.addMemory({ ...key, memories, customMetadata: { n: NaN } }),
+    'ADK_UNSERIALIZABLE_VALUE',
+    /customMetadata\.n/,
+  );
+  await expectCode(service.searchMemory({ ...key, query: 'x', userId: undefined as never }), 'ADK_INVALID_KEY');
+  expect(await idsOf(context)).toEqual([]);
+  const long = { ...context, app: context.app + 'a'.repeat(128 - context.app.length) };
+  await memoryOf(long).say('é'.repeat(189), 'word');
+  expect(await idsOf(long)).toHaveLength(1);
+  const failing = faulty(context.orm.em, { statement: (text) => text.includes('adk_memories') });
+  expect(await errorOf(memoryOf(context, { retry: { attempts: 1 } }, failing).search('x'))).toBeInstanceOf(
+    DatabaseError,
+  );
+  await say('s', 'x');
+});
+
+/** A word of each language in a sentence, and how else it may be asked for. */
+const LANGUAGES: Readonly<Record<string, readonly [said: string, ...asked: readonly string[]]>> = {
+  English: ['I moved to "Paris" in 2019.', 'PARIS?', '2019'],
+  German: ['Die Straße heißt Bäckergasse.', 'STRASSE', 'bäckergasse', 'Backergasse'],
+  French: ['L’été, je mange une crème brûlée.', 'CRÈME', 'creme', 'ete'],
+  Spanish: ['El niño vive en Málaga.', 'NIÑO', 'malaga'],
+  Portuguese: ['A avó mora em São Paulo.', 'SÃO', 'avo'],
+  Polish: ['Ona mieszka w Częstochowie.', 'CZĘSTOCHOWIE', 'czestochowie'],
+  Czech: ['Bydlí v Plzni u řeky.', 'ŘEKY', 'reky'],
+  Turkish: ['İstanbul’da ılık bir gün.', 'istanbul', 'ILIK'],
+  Vietnamese: ['Tôi thích phở bò Hà Nội.', 'PHỞ', 'pho', 'hà'],
+  Greek: ['Μένω στην Αθήνα, στον ίδιο δρόμος.', 'ΑΘΗΝΑ', 'αθηνα', 'ΔΡΟΜΟΣ'],
+  Russian: ['Меня зовут Алексей.', 'АЛЕКСЕЙ', 'алексей!'],
+  Ukrainian: ['Я живу у Києві.', 'КИЄВІ'],
+  Hebrew: ['אני גר בירושלים.', 'בירושלים'],
+  Arabic: ['أسكن في القاهرة مع مُحَمَّد.', 'القاهرة', 'محمد'],
+  Hindi: ['मेरा नाम राजेश है।', 'राजेश'],
+  Thai: ['ฉันชอบกินข้าวผัด', 'ข้าวผัด', 'ข้าว'],
+  Chinese: ['我喜欢吃北京烤鸭。', '北京烤鸭', '鸭', '烤鸭'],
+  Japanese: ['私の名前は太郎です。PythonでADKを使う。', '太郎', 'python', 'ADK'],
+  Korean: ['제 이름은 민수입니다.', '민수', '이름'],
+  Georgian: ['მე ვცხოვრობ თბილისში.', 'თბილისში'],
+  Burmese: ['ကျွန်တော် ရန်ကုန်မှာ နေတယ်', 'ရန်ကုန်'],
+};
+
+memorySuite.own(
+  'Q5',
+  'a word finds its memory in twenty languages, whatever its case and the marks around it',
+  async (context) => {
+    const { service, key } = memoryOf(context);
+    const languages = Object.entries(LANGUAGES);
+    await service.addEventsToMemory({
+      ...key,
+      sessionId: 's',
+      events: languages.map(([language, [said]]) => saying(said, { id: language, timestamp: 1 })),
+    });
+    const missed: string[] = [];
+    for (const [language, [, ...asked]] of languages)
+      for (const query of asked) {
+        const { memories } = await service.searchMemory({ ...key, query, limit: 1 });
+        if (memories[0]?.id !== language) missed.push(`${language}: ${query} found ${String(memories[0]?.id)}`);
+      }
+    expect(missed).toEqual([]);
+    for (const query of ['猫', 'Rome', '42', 'кот', '고양이'])
+      expect([query, (await service.searchMemory({ ...key, query })).memories]).toEqual([query, []]);
+  },
+);
+
+memorySuite.own('Q9', 'what is remembered is listed, session by session', async (context) => {
+  const { service, key, say } = memoryOf(context);
+  await say('s2', 'c');
+  await say('s1', 'a', 'b');
+  const pages: string[] = [];
+  for (let after; ;) {
+    const page = await service.listMemories({ ...key, limit: 2, ...(after && { after }) });
+    pages.push(page.map(({ id }) => id).join());
+    after = page.at(-1);
+    if (!after) break;
+  }
+  expect(pages).toEqual(['s10,s11', 's20', '']);
+  expect((await service.listMemories({ ...key, sessionId: 's2', limit: 5 })).map(({ id }) => id)).toEqual(['s20']);
+  expect(await service.listMemories({ appName: key.appName, limit: 5 })).toEqual([]);
+});
+
+memorySuite.own(
+  'Q9',
+  'eraseUser counts and erases what a user has, in batches, and nothing of others',
+  async (context) => {
+    const { service, key, say } = memoryOf(context);
+    await say('s1', ...range(25).map((n) => `fact n${n}`));
+    await service.addMemory({ ...key, memories: [{ content: { parts: [{ text: 'a fact' }] } }] });
+    await service.addEventsToMemory({ ...key, userId: 'bob', sessionId: 's1', events: [saying('x', { id: 'b' })] });
+    const maintenance = new SessionMaintenance(context.orm.em);
+    const dry = await maintenance.eraseUser({ ...key, dryRun: true });
+    expect(dry.memories).toBe(26);
+    const first = await maintenance.eraseUser({ ...key, batchSize: 10, maxBatches: 1 });
+    expect(first).toMatchObject({ memories: 10, more: true });
+    expect(await maintenance.eraseUser({ userId: 'alice', appName: key.appName, batchSize: 10 })).toMatchObject({
+      memories: 16,
+    });
+    expect(await idsOf(context)).toEqual(['b']);
+    expect(await maintenance.stats({ appName: key.appName })).toMatchObject({ memories: 1, memoryBytes: 68 });
+  },
+);
+
+memorySuite.own('Q10', 'prune deletes expired memories, of an app or a user, and no others', async (context) => {
+  const { key, say } = memoryOf(context, { ttlMs: 0 });
+  await say('s', 'gone', 'gone too');
+  await memoryOf(context, { ttlMs: 3_600_000 }).say('later', 'still there');
+  await memoryOf(context).say('ever', 'still there');
+  const maintenance = new SessionMaintenance(context.orm.em);
+  const options = { appName: key.appName, idleFor: 1e12 };
+  expect(await maintenance.prune({ ...options, userId: 'bob' })).toMatchObject({ memories: 0 });
+  expect(await maintenance.prune({ ...options, dryRun: true })).toMatchObject({ memories: 2, sessions: 0 });
+  expect(await maintenance.prune({ ...options, batchSize: 1 })).toMatchObject({ memories: 2 });
+  expect(await idsOf(context)).toEqual(['ever0', 'later0']);
+});
+
+/** A projection of the app's, and a session of alice's in which an agent says things. */
+async function projecting(context: OwnContext, options: MemoryProjectionOptions = {}) {
+  const { service: sessions, app } = context;
+  const memory = memoryOf(context);
+  const given = { name: app, filter: { appName: app }, settleMs: 0, ...options };
+  const projection = memory.service.projection(given);
+  const session = await sessions.createSession({ ...memory.key, sessionId: 's' });
+  const say = async (...texts: readonly string[]) => {
+    for (const text of texts)
+      await sessions.appendEvent({ session, event: saying(text, { id: text.replace(/ .*/, '') }) });
+  };
+  await say('e1 red apples', 'e2 green apples', 'e3 green pears');
+  await projection.catchUp();
+  return {
+    ...memory,
+    projection,
+    session,
+    sessions: sessions,
+    say,
+    ids: () => idsOf(context),
+  };
+}
+
+memorySuite.own('Q11', 'a projection remembers each event once, beside what is added otherwise', async (context) => {
+  const { projection, service, search, say, ids, session } = await projecting(context);
+  await service.addSessionToMemory(session);
+  await say('e4 an apple tree');
+  await Promise.all([projection.catchUp(), projection.catchUp()]);
+  expect(await ids()).toEqual(['e1', 'e2', 'e3', 'e4']);
+  expect((await search('which green ones')).sort()).toEqual(['e2 green apples', 'e3 green pears']);
+  await projection.rebuild();
+  await projection.catchUp();
+  expect(await ids()).toEqual(['e1', 'e2', 'e3', 'e4']);
+});
+
+memorySuite.own('Q11', 'what is said is found when its session has settled', async (context) => {
+  const { projection, search, say } = await projecting(context, { settleMs: 600_000 });
+  const pass = (ms: number) =>
+    context.query(`update adk_memories set settles = settles - ${ms} where app_name = ?`, [context.app]);
+  expect(await search('all apples')).toEqual([]);
+  await pass(500_000);
+  await say('e4 more apples');
+  await projection.catchUp();
+  await pass(500_000);
+  expect(await search('all apples')).toEqual([]);
+  await pass(100_000);
+  expect(await search('all apples')).toHaveLength(3);
+  await say('e5 new apples');
+  await projection.catchUp();
+  expect(await search('all apples')).toHaveLength(3);
+});
+
+memorySuite.own('Q11', 'rewound and rewritten events leave memory, trimmed ones stay', async (context) => {
+  const { projection, search, ids, sessions, key } = await projecting(context);
+  const handle = { ...key, sessionId: 's' };
+  await sessions.rewindSession(handle, { at: 2 });
+  const session = (await sessions.getSession(handle))!;
+  await sessions.appendEvent({ session, event: saying('yellow', { id: 'e1' }) });
+  await projection.catchUp();
+  expect(await ids()).toEqual(['e1', 'e2']);
+  expect([await search('red?'), await search('is it yellow')]).toEqual([[], ['yellow']]);
+  await sessions.appendEvent({ session, event: createEvent({ id: 'e1', author: 'agent' }) });
+  await projection.catchUp();
+  expect(await ids()).toEqual(['e2']);
+  await sessions.appendEvent({ session: (await sessions.getSession(handle))!, event: saying('blue', { id: 'e9' }) });
+  await new SessionMaintenance(context.orm.em).trim({ ...handle, keepLast: 1 });
+  await projection.catchUp();
+  expect(await ids()).toEqual(['e2', 'e9']);
+});
+
+memorySuite.own(
+  'Q11',
+  'memories go with their session, are hidden by a soft deletion, and stay with whenDeleted: keep',
+  async (context) => {
+    const { projection, search, ids, sessions, key, service } = await projecting(context);
+    const keeping = service.projection({
+      name: `${context.app}k`,
+      filter: { appName: context.app },
+      settleMs: 0,
+      whenDeleted: 'keep',
+    });
+    const handle = { ...key, sessionId: 's' };
+    const soft = new MikroOrmSessionService(context.orm.em, { deletion: 'soft' });
+    await soft.deleteSession(handle);
+    await projection.catchUp();
+    expect([await search('all apples'), (await ids()).length]).toEqual([[], 3]);
+    await soft.restoreSession(handle);
+    await projection.catchUp();
+    expect(await search('all apples')).toHaveLength(2);
+    await service.addMemory({
+      ...handle,
+      memories: [{ id: 'own', content: { parts: [{ text: 'apples of the host' }] } }],
+    });
+    await sessions.deleteSession(handle);
+    await projection.catchUp();
+    expect(await ids()).toEqual(['own']);
+    const session = await sessions.createSession(handle);
+    await sessions.appendEvent({ session, event: saying('kept apples', { id: 'e7' }) });
+    await keeping.catchUp();
+    await sessions.deleteSession(handle);
+    await keeping.catchUp();
+    expect(await ids()).toEqual(['e7', 'own']);
+  },
+);
+
+memorySuite.own('Q9', 'what was forgotten is not brought back by a projection that had read it', async (context) => {
+  const { projection, service, key, say, ids, search } = await projecting(context);
+  const forget = (tx: EntityManager) => service.withEntityManager(tx).forget({ ...key, sessionId: 's' });
+  await projection.transactional(async (tx) => {
+    await forget(tx);
+  });
+  await projection.catchUp();
+  expect(await ids()).toEqual([]);
+  await say('e4 new apples');
+  await projection.catchUp();
+  expect(await search('all apples')).toEqual(['e4 new apples']);
+});
