@@ -5,6 +5,7 @@ import { endsOf, restsOf, type ReaderCursor } from './cursors.js';
 import type { CompleteLogEntry } from './entries.js';
 import { entriesOf, type LogFilter } from './filters.js';
 import type { LogContent } from './log-reader.js';
+import { changeBefore } from './logged-changes.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 import { wentBack } from './went-back.js';
@@ -74,9 +75,8 @@ export class CompleteLog implements LogContent<CompleteLogEntry> {
 
   /** Where the cursor is. A reader of events alone may have passed some of the changes before its position, never one behind it. */
   async #boundary(): Promise<LogBoundary> {
-    const { completeLog } = this.#call.stores;
     const { position, change } = this.#cursor;
-    return { position, change: change ?? (await this.#call.run((sql) => completeLog.changeBefore(sql, position))) };
+    return { position, change: change ?? (await this.#call.run((sql) => changeBefore(sql, position))) };
   }
 
   #emitted(entry: CompleteEntry, cursor: CompleteLogPosition): CompleteLogEntry[] {

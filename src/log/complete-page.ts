@@ -1,7 +1,12 @@
-import { loggedChangeOf, type LoggedChange, type StoredLogChange } from '../database/stores/complete-log-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { LogColumns } from '../database/stores/log-columns.js';
-import { loggedEventOf, type LoggedEvent, type StoredLogEvent } from '../database/stores/log-store.js';
+import {
+  allLoggedEvents,
+  loggedEvent,
+  loggedEventOf,
+  type LogColumns,
+  type LoggedEvent,
+  type StoredLogEvent,
+} from '../database/stores/logged-events.js';
 import type { Stores } from '../database/stores/stores.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -10,6 +15,7 @@ import { isRecord } from '../model/objects.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import { CurrentState } from './current-state.js';
 import type { LogChange, LogEntryPosition } from './entries.js';
+import { loggedChangeOf, loggedChanges, type LoggedChange, type StoredLogChange } from './logged-changes.js';
 
 /** A piece of the complete log. */
 interface CompletePage {
@@ -37,13 +43,13 @@ export async function readPage(
   range: CompleteRange,
   columns: LogColumns,
 ): Promise<Undecoded<CompletePage>> {
-  const rows = await readRows(sql, stores, range, columns);
+  const rows = await readRows(sql, range, columns);
   const owners = [...rows.events, ...rows.changes].map(({ session }) => session);
   const state = await stores.state.ofOwners(sql, distinct(owners));
   const rewritten = new Map<StoredLogChange, StoredLogEvent | undefined>();
   for (const change of rows.changes) {
     const { session, eventSeq } = change;
-    if (eventSeq !== null) rewritten.set(change, await stores.log.event(sql, session, eventSeq));
+    if (eventSeq !== null) rewritten.set(change, await loggedEvent(sql, session, eventSeq));
   }
   return (texts) => {
     const changes = rows.changes.map((change) => {
@@ -91,16 +97,15 @@ function pageOf(
 /** @returns events and changes up to one place in the log, and whether these are all of the range. */
 async function readRows(
   sql: Sql,
-  { log, completeLog }: Stores,
   { after, upTo, limit }: CompleteRange,
   columns: LogColumns,
 ): Promise<{ events: StoredLogEvent[]; changes: StoredLogChange[]; isAll: boolean }> {
   const ofEvents = { after: after.position, upTo: upTo.position, limit };
-  const events = await log.eventsWithSoftDeleted(sql, ofEvents, columns);
+  const events = await allLoggedEvents(sql, ofEvents, columns);
   const areEventsCut = events.length === limit;
   const lastEvent = events.at(-1)?.position ?? 0;
   const ofChanges = { after: after.change, upTo: upTo.change, limit };
-  const changes = await completeLog.changes(sql, ofChanges, columns);
+  const changes = await loggedChanges(sql, ofChanges, columns);
   const areChangesCut = changes.length === limit;
   const lastChange = changes.at(-1)?.position ?? 0;
   // What comes after the end of a list that was cut may lack entries of that list.

@@ -1,4 +1,4 @@
-import { loggedEventsOf } from '../database/stores/log-store.js';
+import { loggedEvents, loggedEventsOf } from '../database/stores/logged-events.js';
 import type { LogWentBackError } from '../model/errors.js';
 import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
 import { cursorAt, type ReaderCursor } from './cursors.js';
@@ -32,12 +32,11 @@ export class LogEvents implements LogContent<LogEntry & { cursor: LogPosition }>
   }
 
   async *readUpTo(head: CompleteLogPosition): AsyncGenerator<LogEntry & { cursor: LogPosition }> {
-    const { log } = this.#call.stores;
     const { epoch, history } = head;
     let after = this.#cursor.position;
     while (after < head.position) {
       const range = { after, upTo: head.position, limit: BATCH };
-      const events = await this.#call.read(async (sql) => loggedEventsOf(await log.events(sql, range, this.#filter)));
+      const events = await this.#call.read(async (sql) => loggedEventsOf(await loggedEvents(sql, range, this.#filter)));
       for (const entry of entriesOf(events, this.#filter)) {
         yield { ...entry, cursor: { position: entry.position ?? after, epoch, history } };
       }

@@ -1,10 +1,10 @@
-import { loggedEventOf, type LoggedEvent } from '../database/stores/log-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { loggedEventOf, loggedEventsOfSession, type LoggedEvent } from '../database/stores/logged-events.js';
 import { sessionHead, type SessionHead } from '../database/stores/session-store.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
-import type { Undecoded } from '../model/stored-texts.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import type { SessionLogEntry, SessionLogCursor } from './entries.js';
 import { entriesOf, type SessionLogFilter } from './filters.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
@@ -90,10 +90,9 @@ export class SessionLogReader {
   }
 
   async #readBatch(sql: Sql, { incarnation, lastSeq }: SessionHead, after: number): Promise<Undecoded<Batch>> {
-    const { log } = this.#call.stores;
     const { afterTimestamp } = this.#filter;
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH, afterTimestamp };
-    const stored = await log.sessionEvents(sql, this.#session, range);
+    const stored = await loggedEventsOfSession(sql, this.#session, range);
     const upTo = stored.length < BATCH ? lastSeq : (stored.at(-1)?.seq ?? lastSeq);
     const numbers = stored.map(({ seq }) => seq);
     // A missing event has no time, so a filter by time passes over it.

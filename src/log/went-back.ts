@@ -9,7 +9,9 @@ import {
   type LogBoundary,
 } from '../model/log-history.js';
 import { endsOf, restsOf, type ReaderCursor } from './cursors.js';
+import { endOfEpoch } from './log-head.js';
 import type { ReaderCall } from './reader-call.js';
+import { endsOfWriters } from './writers.js';
 
 /**
  * Compares a reader's history with the log's.
@@ -24,7 +26,6 @@ export async function wentBack(
   head: CompleteLogPosition,
   { isComplete }: { isComplete: boolean },
 ): Promise<LogWentBackError | undefined> {
-  const { log, logHistory } = call.stores;
   const { position, change = 0, epoch = head.epoch, read } = reader;
   const seen = lastBoundary(read.ends);
   const isKnown = epoch === head.epoch && position <= head.position && change <= head.change;
@@ -32,12 +33,12 @@ export async function wentBack(
 
   const newest = endsOf(head);
   const others = read.ends.map(({ writer }) => writer).filter((writer) => !newest.some((end) => end.writer === writer));
-  const stored = others.length > 0 ? [...newest, ...(await call.run((sql) => logHistory.ends(sql, others)))] : newest;
+  const stored = others.length > 0 ? [...newest, ...(await call.run((sql) => endsOfWriters(sql, others)))] : newest;
   let shared = lastShared(read.ends, stored);
   const isShared = isComplete ? !isBefore(shared, seen) : shared.position >= Math.min(position, seen.position);
   if (isKnown && isShared) return undefined;
 
-  const end = epoch < head.epoch ? await call.run((sql) => log.endOfEpoch(sql, epoch)) : undefined;
+  const end = epoch < head.epoch ? await call.run((sql) => endOfEpoch(sql, epoch)) : undefined;
   // Without a history the epoch, which an operator begins, is all there is to go by.
   if (read.ends.length === 0 && end && !isComplete) shared = head;
   for (const limit of [head, end, { position, change: reader.change ?? head.change }]) {

@@ -1,5 +1,8 @@
-import { forgetChangesOfUser, recordChange } from '../database/stores/change-store.js';
 import { ArtifactStore } from '../artifacts/artifact-store.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { numberOf, textOf } from '../database/sql/row-values.js';
+import { ownerWhere, placeholders } from '../database/sql/tables.js';
+import { forgetChangesOfUser, recordChange } from '../database/stores/change-store.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
@@ -27,6 +30,13 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
   return result;
 }
 
+/** The rows of a user that are erased one batch at a time. */
+interface ErasedRows<Key> {
+  count(sql: Sql): Promise<number>;
+  some(sql: Sql, limit: number): Promise<readonly Key[]>;
+  delete(sql: Sql, keys: readonly Key[]): Promise<void>;
+}
+
 /** Erases what a user has besides sessions. */
 class Erasure {
   readonly #run: DeletionRun;
@@ -38,34 +48,46 @@ class Erasure {
   }
 
   async eraseArtifacts(appName: string): Promise<void> {
-    const { read, write, batches, stores } = this.#run;
-    const store = ArtifactStore.of(stores);
-    if (batches.isDryRun) {
-      batches.count({ artifacts: await read((sql) => store.countOfUser(sql, appName, this.#userId)) });
-      return;
-    }
-    for (;;) {
-      const keys = await read((sql) => store.ofUser(sql, appName, this.#userId, batches.size));
-      if (keys.length === 0 || !(await batches.mayBegin())) return;
-      await write(async (sql) => {
+    const store = ArtifactStore.of(this.#run.stores);
+    await this.#erase('artifacts', {
+      count: (sql) => store.countOfUser(sql, appName, this.#userId),
+      some: (sql, limit) => store.ofUser(sql, appName, this.#userId, limit),
+      delete: async (sql, keys) => {
         for (const key of keys) await store.delete(sql, key);
-      });
-      batches.add({ artifacts: keys.length });
-    }
+      },
+    });
   }
 
   async eraseState(appName: string): Promise<void> {
-    const { read, write, batches, stores } = this.#run;
-    const store = stores.deletion;
+    const owner = [appName, this.#userId];
+    const of = ({ tables }: Sql) => `from ${tables.userStates} where ${ownerWhere('user')}`;
+    await this.#erase('stateKeys', {
+      async count(sql) {
+        const [row] = await sql.all<{ total: number | string }>(`select count(*) as total ${of(sql)}`, owner);
+        return numberOf(row?.total);
+      },
+      async some(sql, limit) {
+        const text = `select state_key ${of(sql)} order by state_key limit ?`;
+        const rows = await sql.all<{ state_key: string }>(text, [...owner, limit]);
+        return rows.map((row) => textOf(row.state_key));
+      },
+      async delete(sql, keys) {
+        await sql.run(`delete ${of(sql)} and state_key in (${placeholders(keys.length)})`, [...owner, ...keys]);
+      },
+    });
+  }
+
+  async #erase<Key>(counted: 'artifacts' | 'stateKeys', rows: ErasedRows<Key>): Promise<void> {
+    const { read, write, batches } = this.#run;
     if (batches.isDryRun) {
-      batches.count({ stateKeys: await read((sql) => store.countUserState(sql, appName, this.#userId)) });
+      batches.count({ [counted]: await read((sql) => rows.count(sql)) });
       return;
     }
     for (;;) {
-      const keys = await read((sql) => store.userStateKeys(sql, appName, this.#userId, batches.size));
+      const keys = await read((sql) => rows.some(sql, batches.size));
       if (keys.length === 0 || !(await batches.mayBegin())) return;
-      await write((sql) => store.deleteUserState(sql, appName, this.#userId, keys));
-      batches.add({ stateKeys: keys.length });
+      await write((sql) => rows.delete(sql, keys));
+      batches.add({ [counted]: keys.length });
     }
   }
 

@@ -1,6 +1,17 @@
-import { insertSession } from '../database/stores/session-store.js';
 import { randomUUID } from 'node:crypto';
-import { recordDeletion } from '../database/stores/change-store.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { keysetAfter } from '../database/sql/keyset.js';
+import { numberOf } from '../database/sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  isSameSession,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+} from '../database/sql/tables.js';
+import { deleteChanges, recordDeletion, type ChangeKeyRow } from '../database/stores/change-store.js';
+import { insertSession } from '../database/stores/session-store.js';
 import { DatabaseError } from '../model/errors.js';
 import { FAILURES } from '../model/failures.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
@@ -12,17 +23,28 @@ const PAGE = 1_000;
 /** How many sessions one transaction takes at most. */
 const TOGETHER = 100;
 
+// Rows of sessions can be deleted by other statements than ours. `adk_changes` has no foreign key to them, since a deletion is
+// recorded when the session is gone.
+
+/** Some sessions of a walk. */
+interface LeftoverPage {
+  /** Those that do not exist, of which something is recorded nonetheless. */
+  leftovers: SessionKey[];
+  /** Where the next page begins; undefined on the last one. */
+  last: SessionKey | undefined;
+}
+
 /**
  * Removes from `adk_changes` what is left of sessions of an app, or of one user in it, whose rows somebody has deleted by statements of their own,
  * and records the deletion for readers of the complete log. Such changes hold state, and the log would have entries of sessions that
  * are not there.
  */
 export async function removeLeftovers(run: DeletionRun, appName: string, userId: string | undefined): Promise<void> {
-  const { read, batches, stores } = run;
+  const { read, batches } = run;
   if (batches.isDryRun) return;
   let after: SessionKey | undefined;
   do {
-    const page = await read((sql) => stores.leftovers.page(sql, { appName, userId }, after, PAGE));
+    const page = await read((sql) => leftoversOf(sql, { appName, userId }, after));
     let remaining = page.leftovers;
     while (remaining.length > 0) {
       if (!(await batches.mayBegin())) return;
@@ -36,8 +58,48 @@ export async function removeLeftovers(run: DeletionRun, appName: string, userId:
   } while (after && (await batches.mayBegin()));
 }
 
+/** Reads the keys of all changes. @returns how many sessions have left something, at most `limit`. */
+export async function countLeftovers(sql: Sql, limit: number): Promise<number> {
+  const { changes, sessions } = sql.tables;
+  const [row] = await sql.all<{ total: number | string }>(
+    `select count(*) as total from (select distinct ${SESSION_COLUMNS} from ${changes} as c where kind <> 'deleted'
+      and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?) as leftovers`,
+    [limit],
+  );
+  return numberOf(row?.total);
+}
+
+/** Reads the next sessions of an app, or of one user in it, of which something is recorded. */
+async function leftoversOf(
+  sql: Sql,
+  { appName, userId }: { appName: string; userId: string | undefined },
+  after: SessionKey | undefined,
+): Promise<LeftoverPage> {
+  const { changes, sessions } = sql.tables;
+  const ofUser = userId === undefined ? '' : ' and user_id = ?';
+  const owner = userId === undefined ? [appName] : [appName, userId];
+  const keyset = after && keysetAfter(['user_id', 'session_id'], [after.userId, after.sessionId]);
+  // The keys alone are read, page by page; the rows are read only of sessions that do not exist. With `exists` PostgreSQL
+  // may read all of a table for a page. Of one app, `app_name` in the order would make MariaDB sort all of its changes.
+  const rows = await sql.all<SessionKeyRow & { is_leftover: number | string }>(
+    `select ${SESSION_COLUMNS},
+      case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSameSession('s', 'k')}) is null
+        and (select 1 from ${changes} as c where ${isSameSession('c', 'k')} and c.kind <> 'deleted' limit 1) is not null
+        then 1 else 0 end as is_leftover
+      from (select distinct ${SESSION_COLUMNS} from ${changes}
+        where app_name = ?${ofUser}${keyset ? ` and ${keyset.where}` : ''} order by user_id, session_id limit ?) as k
+      order by user_id, session_id`,
+    [...owner, ...(keyset?.values ?? []), PAGE],
+  );
+  const last = rows.at(-1);
+  return {
+    leftovers: rows.filter((row) => numberOf(row.is_leftover) === 1).map(sessionKeyOf),
+    last: last && rows.length === PAGE ? sessionKeyOf(last) : undefined,
+  };
+}
+
 /** One transaction. @returns the sessions that have more. */
-async function remove({ write, batches, stores }: DeletionRun, sessions: readonly SessionKey[]): Promise<SessionKey[]> {
+async function remove({ write, batches }: DeletionRun, sessions: readonly SessionKey[]): Promise<SessionKey[]> {
   try {
     return await write(async (sql) => {
       const origin = randomUUID();
@@ -45,9 +107,10 @@ async function remove({ write, batches, stores }: DeletionRun, sessions: readonl
       // The row is there for this transaction alone. It is the lock that whoever creates the session waits for: otherwise
       // the deletion could come after the creation in the log.
       for (const session of sessions) await insertSession(sql, session, lock);
-      const left = await stores.leftovers.forget(sql, sessions, batches.size);
+      const left = await forget(sql, sessions, batches.size);
+      const unlock = `delete from ${sql.tables.sessions} where ${SESSION_WHERE} and incarnation = ?`;
       for (const session of sessions) {
-        await stores.leftovers.unlock(sql, session, lock.incarnation);
+        await sql.run(unlock, [...sessionValues(session), origin]);
         if (!left.includes(session)) await recordDeletion(sql, session);
       }
       return left;
@@ -57,4 +120,24 @@ async function remove({ write, batches, stores }: DeletionRun, sessions: readonl
     if (error instanceof DatabaseError && error.reason === FAILURES.duplicate.reason) return [];
     throw error;
   }
+}
+
+/**
+ * Deletes what is recorded of sessions that do not exist, but for their deletions. The caller holds their locks.
+ *
+ * @returns those of which there is more: at most `limit` rows are deleted.
+ */
+async function forget(sql: Sql, sessions: readonly SessionKey[], limit: number): Promise<SessionKey[]> {
+  const { changes } = sql.tables;
+  const where = `kind <> 'deleted' and (${sessions.map(() => `(${SESSION_WHERE})`).join(' or ')})`;
+  const keys = sessions.flatMap(sessionValues);
+  const rows = await sql.all<ChangeKeyRow>(
+    `select change_id, ${SESSION_COLUMNS} from ${changes} where ${where} limit ?`,
+    [...keys, limit + 1],
+  );
+  await deleteChanges(sql, rows.slice(0, limit));
+  if (rows.length <= limit) return [];
+  const full = await sql.all<SessionKeyRow>(`select distinct ${SESSION_COLUMNS} from ${changes} where ${where}`, keys);
+  const left = new Set(full.map((row) => sessionIdentity(sessionKeyOf(row))));
+  return sessions.filter((session) => left.has(sessionIdentity(session)));
 }

@@ -1,16 +1,16 @@
 import { ArtifactStore, Damaged, type RecodedVersion, type VersionKey } from '../artifacts/artifact-store.js';
-import { nextAppWithState } from '../transfer/transferred-sessions.js';
 import type { Database } from '../database/calls/database.js';
-import { RECODED_TABLES, type RecodedTable, type StoredText } from '../database/stores/recode-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/stores/walk.js';
 import { encodingOf } from '../model/codec.js';
-import { isPromise } from '../model/maybe-promise.js';
 import { givenKey } from '../model/keys.js';
+import { isPromise } from '../model/maybe-promise.js';
 import type { MaintenanceResult } from '../model/results.js';
+import { nextAppWithState } from '../transfer/transferred-sessions.js';
 import { Batches } from './batches.js';
 import { CallInParts } from './call-in-parts.js';
 import { reencodeBatchSize, type ReencodeOptions } from './options.js';
+import { RECODED_TABLES, recode, recodedPage, type RecodedTable, type StoredText } from './recoded-texts.js';
 
 /** A text and what it is to be replaced by. */
 interface Recoding {
@@ -121,12 +121,11 @@ class ReencodeRun {
 
   /** @returns false when the work has to end. */
   async #table(call: CallInParts, table: RecodedTable, appName: string): Promise<boolean> {
-    const { recode } = this.#database.stores;
     const owner = { appName, userId: this.#options.userId };
     let after: StoredText | undefined;
     for (;;) {
       if (!(await this.batches.mayBegin())) return false;
-      const page = await call.read((sql) => recode.page(sql, table, owner, after, this.batches.size));
+      const page = await call.read((sql) => recodedPage(sql, table, owner, after, this.batches.size));
       await this.#page(call, page);
       if (page.length < this.batches.size) return true;
       after = page.at(-1);
@@ -135,8 +134,7 @@ class ReencodeRun {
 
   /** Decoded and encoded outside of the transaction: others wait for nothing but the updates. */
   async #page(call: CallInParts, page: readonly StoredText[]): Promise<void> {
-    const { recode } = this.#database.stores;
-    await this.#write(call, await this.#recodings(page), (sql, { stored, text }) => recode.replace(sql, stored, text));
+    await this.#write(call, await this.#recodings(page), (sql, { stored, text }) => recode(sql, stored, text));
   }
 
   /** @returns the texts that are not stored as the codec stores them now. */

@@ -1,7 +1,6 @@
-import { currentLease } from '../database/stores/leases.js';
 import { createEvent } from '@google/adk';
-import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { Database } from '../database/calls/database.js';
+import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   emptyData,
   forgetChangesAfter,
@@ -15,8 +14,10 @@ import {
   trimChanges,
 } from '../database/stores/change-store.js';
 import { encodedEvent } from '../database/stores/event-store.js';
+import { currentLease } from '../database/stores/leases.js';
+import { recountOpenCalls } from '../database/stores/open-calls.js';
 import { stateThen } from '../database/stores/past.js';
-import type { RawEvent, RawValue } from '../database/stores/repair-store.js';
+import { readSession } from '../database/stores/session-reader.js';
 import { lockSession, type SessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { ofState, type KnownSession, type Undecodable } from '../model/codec.js';
@@ -25,6 +26,17 @@ import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { byScope, prefixed } from '../model/state.js';
+import {
+  deleteEvent,
+  deleteValue,
+  eventTimes,
+  rawChange,
+  rawEvent,
+  rawValue,
+  setBooks,
+  type RawEvent,
+  type RawValue,
+} from './raw-rows.js';
 
 /** The row of an event that could not be read, byte for byte. */
 export interface TakenEvent {
@@ -86,7 +98,7 @@ interface FoundDamage {
  * @throws CodecError when a text names a codec that is not there.
  */
 export async function scanForDamage(database: Database, key: SessionKey): Promise<FoundDamage> {
-  const read = await database.read((sql) => database.stores.reader.read(sql, key));
+  const read = await database.read((sql) => readSession(sql, key));
   if (!read) throw new SessionNotFoundError(key.sessionId);
   const events = [...read.events, ...read.uncounted].filter(({ json }) => !decodeEvent(json));
   const stateValues = read.state.filter(({ json }) => !decode(json));
@@ -126,7 +138,6 @@ export class Repair {
    */
   async apply(found: FoundDamage): Promise<RepairedSession> {
     const sql = this.#sql;
-    const { repair } = this.#stores;
     const head = await lockSession(sql, this.#key);
     if (!head) throw new SessionNotFoundError(this.#key.sessionId);
     const lease = this.#options.includeLeased ? undefined : await currentLease(sql, this.#key, { underLock: true });
@@ -134,12 +145,12 @@ export class Repair {
 
     const session = { ...this.#key, origin: head.origin };
     for (const { scope, key } of found.stateValues) {
-      const value = await repair.rawValue(sql, this.#key, scope, key);
+      const value = await rawValue(sql, this.#key, scope, key);
       // Somebody may have written it anew since.
       if (!value || isReadable(sql, session, value)) continue;
       this.#values.set(prefixed(scope, key), value);
       if (this.#options.dryRun) continue;
-      await repair.deleteValue(sql, this.#key, scope, key);
+      await deleteValue(sql, this.#key, scope, key);
       const removed = [prefixed(scope, key)];
       await recordChanges(
         sql,
@@ -162,11 +173,10 @@ export class Repair {
   /** Only forks and rewinds read them, so that nothing else has found out. */
   async #takeChanges(session: KnownSession): Promise<void> {
     const sql = this.#sql;
-    const { repair } = this.#stores;
     for (const { id, kind, seq, ...change } of sql.texts.decoded(await recordedChanges(sql, this.#key))) {
       if (pastChangeOf({ id, kind, seq, ...change })) continue;
       refuseUnknown(change.undecodable);
-      this.#changes.push({ kind, seq, content: await repair.rawChange(sql, this.#key, id) });
+      this.#changes.push({ kind, seq, content: await rawChange(sql, this.#key, id) });
       const after = kind === 'state' ? seq : 0;
       this.#note([{ from: after, to: after }], 'change');
       if (this.#options.dryRun) continue;
@@ -181,8 +191,8 @@ export class Repair {
    */
   async #mendEvents(session: KnownSession, head: SessionHead, found: FoundDamage): Promise<void> {
     const sql = this.#sql;
-    const { repair, events, openCalls } = this.#stores;
-    const rows = await repair.eventTimes(sql, this.#key);
+    const { events } = this.#stores;
+    const rows = await eventTimes(sql, this.#key);
     const unreadable = await this.#stillUnreadable(found);
     const lastSeq = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
     const numbers = rows.map(({ seq }) => seq);
@@ -202,9 +212,9 @@ export class Repair {
     const before = trimmed ? (await stateThen(sql, this.#stores, past, newFirst - 1)).state : [];
     // What can be read is taken out as well where it is in front of a wide gap.
     for (const seq of numbers.filter((seq) => seq < newFirst)) {
-      const raw = unreadable.get(seq) ?? (await repair.rawEvent(sql, this.#key, seq));
+      const raw = unreadable.get(seq) ?? (await rawEvent(sql, this.#key, seq));
       if (raw) this.#events.set(seq, raw);
-      if (!this.#options.dryRun) await repair.deleteEvent(sql, this.#key, seq);
+      if (!this.#options.dryRun) await deleteEvent(sql, this.#key, seq);
     }
     for (const [seq, raw] of unreadable) {
       this.#events.set(seq, raw);
@@ -230,8 +240,7 @@ export class Repair {
         sql.texts.all(() => filling.map((event) => encodedEvent(sql.texts, session, event))),
       );
     }
-    if (newFirst !== head.firstSeq || newLast !== head.lastSeq)
-      await repair.setBooks(sql, this.#key, newFirst, newLast);
+    if (newFirst !== head.firstSeq || newLast !== head.lastSeq) await setBooks(sql, this.#key, newFirst, newLast);
     if (newLast < head.lastSeq) await forgetChangesAfter(sql, this.#key, newLast);
     if (trimmed) {
       const recorded = sql.texts.all(() => trimChanges(sql.texts, { session, seq: newLast }, before));
@@ -239,7 +248,7 @@ export class Repair {
     }
     // No event has what the lost events left in the state any more.
     if (this.#damage.size > 0) await this.#recordState(session, newLast);
-    if (this.#damage.size > 0) await openCalls.recount(sql, this.#key);
+    if (this.#damage.size > 0) await recountOpenCalls(sql, this.#key);
   }
 
   /** Records all state that can be read. */
@@ -260,7 +269,7 @@ export class Repair {
     const sql = this.#sql;
     const unreadable = new Map<number, RawEvent>();
     for (const { seq } of found.events) {
-      const raw = await this.#stores.repair.rawEvent(sql, this.#key, seq);
+      const raw = await rawEvent(sql, this.#key, seq);
       if (!raw) continue;
       const found = await this.#stores.events.find(sql, this.#key, raw.eventId, { isLocked: true });
       const current = found && sql.texts.decoded(found.content);

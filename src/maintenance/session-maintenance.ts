@@ -3,6 +3,7 @@ import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import type { Stores } from '../database/stores/stores.js';
+import { beginEpoch } from '../log/log-head.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import { EventLog } from '../log/event-log.js';
 import type { LogCursor } from '../model/log-history.js';
@@ -12,8 +13,8 @@ import { exportRecords, type ExportOptions } from '../transfer/export.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
 import { CallInParts } from './call-in-parts.js';
-import { DeletionRun } from './deletion-run.js';
 import { countAll } from './counts.js';
+import { DeletionRun } from './deletion-run.js';
 import { eraseUser } from './erase-user.js';
 import {
   checkErase,
@@ -250,7 +251,7 @@ export class SessionMaintenance {
    * @returns the position at which the new epoch begins, and its number; readers go on from there at most.
    */
   beginLogEpoch(): Promise<Pick<LogCursor, 'position' | 'epoch'>> {
-    return this.#write({ operation: 'beginLogEpoch', key: {} }, (sql) => this.#stores.log.beginEpoch(sql));
+    return this.#write({ operation: 'beginLogEpoch', key: {} }, beginEpoch);
   }
 
   #read<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {

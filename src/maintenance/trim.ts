@@ -1,26 +1,29 @@
-import { stateThen } from '../database/stores/past.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
+import { numberOf } from '../database/sql/row-values.js';
+import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
 import { recordTrim, trimChanges } from '../database/stores/change-store.js';
 import { databaseTime } from '../database/stores/clock.js';
+import { firstOpenCall, forgetCallsBefore } from '../database/stores/open-calls.js';
+import { stateThen } from '../database/stores/past.js';
 import { keptSession, type KeptSession } from '../database/stores/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
+import { dropFirst, numbersBefore } from './first-events.js';
 import { trimmedSession, type TrimOptions } from './options.js';
 
 /** See `SessionMaintenance.trim`. */
 export async function trim(run: DeletionRun, options: TrimOptions): Promise<MaintenanceResult> {
   const { appName, userId, keepLast, olderThan = 0, dropOpenCalls } = options;
-  const { deletion, openCalls } = run.stores;
   const key = trimmedSession(options);
   const now = await run.read(databaseTime);
   const firstWanted: FirstKept = (session, before, read) => {
     if (keepLast !== undefined) return Math.min(before, session.lastSeq - keepLast + 1);
-    return read(async (sql) => (await deletion.firstLater(sql, session, before, now - olderThan)) ?? before);
+    return read(async (sql) => (await firstLater(sql, session, before, now - olderThan)) ?? before);
   };
   const firstEvents = new FirstEvents(run, async (session, before, read) => {
     const wanted = await firstWanted(session, before, read);
     if (dropOpenCalls || wanted <= session.firstSeq) return wanted;
-    const open = await read((sql) => openCalls.firstSeq(sql, session.key));
+    const open = await read((sql) => firstOpenCall(sql, session.key));
     return Math.min(wanted, open ?? wanted);
   });
   return run.run(
@@ -31,6 +34,21 @@ export async function trim(run: DeletionRun, options: TrimOptions): Promise<Main
       if (session) await run.deleteOf(firstEvents, [session]);
     },
   );
+}
+
+/** @returns the number of the session's first event before a number that is later than a time. */
+async function firstLater(
+  sql: Sql,
+  { key, firstSeq }: KeptSession,
+  before: number,
+  time: number,
+): Promise<number | undefined> {
+  const [row] = await sql.all<{ seq: number }>(
+    `select seq from ${sql.tables.events} where ${SESSION_WHERE}
+      and seq >= ? and seq < ? and timestamp > ? order by seq limit 1`,
+    [...sessionValues(key), firstSeq, before, time],
+  );
+  return row && numberOf(row.seq);
 }
 
 /**
@@ -96,12 +114,11 @@ class FirstEvents implements Deletion {
     // Another session has another time of creation. One that was imported again has its first events again.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
 
-    const { deletion, openCalls } = this.#run.stores;
     const { size } = this.#run.batches;
     const { key, origin, lastSeq } = locked;
     // A session that was rewound has fewer events than it had.
     const most = Math.min(firstKept, lastSeq + 1);
-    const numbers = await deletion.numbersBefore(sql, key, most, size);
+    const numbers = await numbersBefore(sql, key, most, size);
     const before = numbers.length < size ? most : (numbers.at(-1) ?? 0) + 1;
     const firstSeq = await this.#firstKeptOf(locked, before, (work) => work(sql));
     if (firstSeq === undefined) return nothing;
@@ -110,8 +127,8 @@ class FirstEvents implements Deletion {
     const { state } = await stateThen(sql, this.#run.stores, locked, firstSeq - 1);
     const recorded = sql.texts.all(() => trimChanges(sql.texts, { session: { ...key, origin }, seq: lastSeq }, state));
     await recordTrim(sql, key, firstSeq, recorded);
-    await deletion.trim(sql, key, firstSeq, gone);
-    await openCalls.forgetBefore(sql, key, firstSeq);
+    await dropFirst(sql, key, firstSeq, gone);
+    await forgetCallsBefore(sql, key, firstSeq);
     const isOver = firstSeq < before || before === most;
     return { sessions: 1, events: gone.length, skipped, firstSeq, isOver };
   }

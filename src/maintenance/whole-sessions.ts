@@ -1,7 +1,8 @@
-import { beginDeletion, deleteSessionRow } from '../database/stores/session-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { beginDeletion, deleteSessionRow } from '../database/stores/session-store.js';
 import type { KeptSession } from '../database/stores/walk.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
+import { dropFirst, numbersBefore } from './first-events.js';
 
 /** What one transaction did to a session that takes several. */
 type PartDone = Done & { isOver: boolean };
@@ -51,13 +52,12 @@ export class WholeSessions implements Deletion {
 
   /** Deletes the first events of a session whose deletion has begun, and the session with its last ones. */
   async #deleteSome(sql: Sql, { key, incarnation, lastSeq }: KeptSession): Promise<PartDone> {
-    const { deletion } = this.#run.stores;
     const { size } = this.#run.batches;
-    const numbers = await deletion.numbersBefore(sql, key, lastSeq + 1, size);
+    const numbers = await numbersBefore(sql, key, lastSeq + 1, size);
     const last = numbers.at(-1);
     const isOver = last === undefined || numbers.length < size;
     if (isOver) await deleteSessionRow(sql, key, incarnation);
-    else await deletion.trim(sql, key, last + 1, numbers);
+    else await dropFirst(sql, key, last + 1, numbers);
     return { sessions: isOver ? 1 : 0, events: numbers.length, skipped: 0, isOver };
   }
 

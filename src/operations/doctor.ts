@@ -3,9 +3,9 @@ import { Utils, type EntityManager } from '@mikro-orm/core';
 import { migrationStatus } from '../../migrations/status.js';
 import type { Dialect, Run } from '../database/dialects/dialect.js';
 import type { ServerSetting } from '../database/dialects/server-settings.js';
-import type { Stores } from '../database/stores/stores.js';
-import { AdkMikroOrmError } from '../model/errors.js';
 import { databaseTime } from '../database/stores/clock.js';
+import { countLeftovers } from '../maintenance/leftovers.js';
+import { AdkMikroOrmError } from '../model/errors.js';
 import { countPending, miscounted, serverSetting } from './health.js';
 import { readerOf } from './reader.js';
 import { schemaDifferences } from './schema-differences.js';
@@ -26,7 +26,6 @@ export interface Finding {
 interface Subject {
   em: EntityManager;
   read: Run;
-  stores: Stores;
   dialect: Dialect;
   poolMax: number;
 }
@@ -53,9 +52,9 @@ export async function* examine(
 ): AsyncGenerator<Finding> {
   // It does not retry: whether the server is gone is the question.
   const { database, read } = readerOf(em, 'doctor', { retry: { attempts: 1 }, timeoutMs: 0 });
-  const { dialect, stores } = database;
+  const { dialect } = database;
   const poolMax = em.config.get('pool')?.max ?? dialect.connections.defaultPoolMax;
-  const subject: Subject = { em, read, stores, dialect, poolMax };
+  const subject: Subject = { em, read, dialect, poolMax };
   for (const [check, examineIt] of checksOf(dialect, readsAll)) {
     try {
       const finding = { check, ...(await examineIt(subject)) };
@@ -135,8 +134,8 @@ const eventLog: Check = async ({ read }) => {
   return { state: 'ok', found: `${shown(count)} entries have no position yet; the next reader gives it to them` };
 };
 
-const leftovers: Check = async ({ read, stores }) => {
-  const count = await read((sql) => stores.leftovers.count(sql, MOST));
+const leftovers: Check = async ({ read }) => {
+  const count = await read((sql) => countLeftovers(sql, MOST));
   if (count === 0) return { state: 'ok', found: 'nothing is left of sessions that were deleted' };
   return {
     state: 'advice',

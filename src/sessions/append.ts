@@ -1,19 +1,21 @@
-import { sessionHead } from '../database/stores/session-store.js';
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
-import { confirm } from '../database/calls/confirm.js';
 import type { AppendQueue } from '../database/calls/append-queue.js';
+import { confirm } from '../database/calls/confirm.js';
 import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { AppendBatch, StoredEvent } from '../database/dialects/dialect.js';
 import { isOpen } from '../database/orm/host-transaction.js';
 import { encodedBatch } from '../database/stores/event-store.js';
+import { readAfter, readSession } from '../database/stores/session-reader.js';
+import { sessionHead } from '../database/stores/session-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
-import type { SessionKey } from '../model/keys.js';
 import { passingOf } from '../model/failures.js';
+import type { SessionKey } from '../model/keys.js';
 import { byScope, setOwn, type StateEntry } from '../model/state.js';
+import type { ObservedCall, Telemetry } from '../telemetry/telemetry.js';
 import { readEvents, readState } from './damage.js';
 import { applyDelta, forgetWrites, winningKeys } from './delta.js';
 import {
@@ -34,7 +36,6 @@ import {
 import { LockedAppend, type Appended, type EventWrite } from './locked-append.js';
 import { pendingEvent, refuseTooLarge, type PendingEvent } from './pending-event.js';
 import type { SessionCalls } from './session-calls.js';
-import type { ObservedCall, Telemetry } from '../telemetry/telemetry.js';
 
 type NonEmpty<T> = readonly [T, ...T[]];
 
@@ -342,11 +343,10 @@ export class Appender {
     // Should the reading fail, the next append has to find the handle behind.
     setRevision(handle, isAnew ? UNKNOWN : revision, revision.seq);
     try {
-      const { reader } = this.#stores;
-      const since = await this.#database.read((sql) => reader.readAfter(sql, key, isAnew ? 0 : revision.seq));
+      const since = await this.#database.read((sql) => readAfter(sql, key, isAnew ? 0 : revision.seq));
       // Deleted and created again since the append.
       const isAnother = isAnew || (since && since.incarnation !== revision.incarnation) === true;
-      const read = isAnother && !isAnew ? await this.#database.read((sql) => reader.read(sql, key)) : since;
+      const read = isAnother && !isAnew ? await this.#database.read((sql) => readSession(sql, key)) : since;
       if (!read) return;
       const [state, missed] = [readState(read.state), readEvents(read)];
       // A host's transaction may not see what it follows: the handle stays behind until the next append.

@@ -5,6 +5,7 @@ import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { creationChanges, recordChanges } from '../database/stores/change-store.js';
+import { readSession } from '../database/stores/session-reader.js';
 import { deleteSoftDeleted, insertSession, type SessionHead } from '../database/stores/session-store.js';
 import { encodedState, type StateValue } from '../database/stores/state-store.js';
 import { SessionExistsError } from '../model/errors.js';
@@ -45,7 +46,7 @@ export async function createSession(
   const session = { ...key, origin };
   const { database, stores } = calls;
   const outcome: Outcome = {};
-  const read = (sql: Sql) => stores.reader.read(sql, key, 0);
+  const read = (sql: Sql) => readSession(sql, key, 0);
   const encode = (texts: StoredTexts) => ({
     state: encodedState(texts, session, entries),
     changes: creationChanges(texts, session, entries),

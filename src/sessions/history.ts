@@ -18,6 +18,8 @@ import {
   type RecordedChange,
 } from '../database/stores/change-store.js';
 import { encodedEvent } from '../database/stores/event-store.js';
+import { replaceOpenCalls, setOpenCalls } from '../database/stores/open-calls.js';
+import { readSession } from '../database/stores/session-reader.js';
 import {
   deleteSoftDeleted,
   insertSession,
@@ -218,7 +220,7 @@ async function fork(
   if (texts.areCopied) await stores.events.copy(sql, source, key, seq);
   else await stores.events.insert(sql, key, firstSeq, texts.events);
   await ArtifactStore.of(stores).copy(sql, source, key, versionsNamedBy(events.map(({ event }) => event)));
-  await stores.openCalls.replace(sql, key, [], callsIn(events));
+  await replaceOpenCalls(sql, key, [], callsIn(events));
   await stores.state.set(sql, key, texts.state);
   await recordChange(sql, texts.creation);
   if (texts.areCopied) await copyChanges(sql, source, key, seq);
@@ -240,7 +242,7 @@ async function rewind(
   const { seq, head, events } = past;
   if (seq === head.lastSeq) return;
   await stores.events.deleteAfter(sql, key, seq);
-  await stores.openCalls.set(sql, key, callsIn(events));
+  await setOpenCalls(sql, key, callsIn(events));
   await stores.state.clear(sql, key);
   await stores.state.set(sql, key, state);
   const lastUpdateTime = events.at(-1)?.event.timestamp ?? head.lastUpdateTime;
@@ -262,7 +264,7 @@ async function readPast(
 ): Promise<Undecoded<() => PastSession>> {
   const upTo = point.at ?? head.lastSeq;
   const mayBeNow = point.beforeInvocationId === undefined && upTo === head.lastSeq;
-  const session = await stores.reader.read(sql, key);
+  const session = await readSession(sql, key);
   const history = await recordedChanges(sql, key);
   const superseded = await stores.events.superseded(sql, key, { from: head.firstSeq, upTo });
   const written = mayBeNow ? await stores.state.written(sql, key, 'session') : undefined;

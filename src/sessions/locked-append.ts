@@ -1,14 +1,15 @@
+import { WaitingCalls, effectsOf, type CallEffects } from '../conversation/open-calls.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { UnderLock } from '../database/dialects/event-parts.js';
 import { recordChange } from '../database/stores/change-store.js';
 import { encodedEvent, keysIn } from '../database/stores/event-store.js';
-import type { UnderLock } from '../database/dialects/event-parts.js';
+import { openCallsOf, recountOpenCalls, replaceOpenCalls } from '../database/stores/open-calls.js';
 import { contentOf, type EventContent } from '../database/stores/session-reader.js';
-import { encodedState } from '../database/stores/state-store.js';
 import { lockSession, setLastSeq, setLastUpdateTime, type SessionHead } from '../database/stores/session-store.js';
+import { encodedState } from '../database/stores/state-store.js';
 import type { Stores } from '../database/stores/stores.js';
-import { WaitingCalls, effectsOf, type CallEffects } from '../conversation/open-calls.js';
 import {
   CallAnsweredError,
   EventConflictError,
@@ -217,9 +218,8 @@ export class LockedAppend {
 
   /** @throws CallAnsweredError with `onAnsweredCall: 'reject'`. */
   async #openAndClose(sql: Sql, event: { seq: number; timestamp: number }, effects: CallEffects): Promise<void> {
-    const { openCalls } = this.#stores;
     const attempt = async (options: UnderLock & { areWaiting?: boolean }) => {
-      const before = await openCalls.of(sql, this.#session, options);
+      const before = await openCallsOf(sql, this.#session, options);
       const calls = new WaitingCalls(before);
       const [unasked] = calls.add(event, effects);
       return { before, calls, unasked };
@@ -227,7 +227,7 @@ export class LockedAppend {
     const isStrict = this.#calls.options.onAnsweredCall === 'reject';
     let { before, calls, unasked } = await attempt({ areWaiting: true });
     if (unasked !== undefined) ({ before, calls, unasked } = await attempt({ isLocked: isStrict }));
-    const areFound = await openCalls.replace(sql, this.#session, before, calls.all);
+    const areFound = await replaceOpenCalls(sql, this.#session, before, calls.all);
     const [answered = ''] = unasked === undefined && areFound ? [] : effects.responds;
     if (isStrict && answered) throw new CallAnsweredError(this.#session.sessionId, unasked ?? answered);
   }
@@ -262,7 +262,7 @@ export class LockedAppend {
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
     await recordChange(sql, change);
     if (isNewest) await setLastUpdateTime(sql, session, stored.timestamp);
-    if (calls || !event || effectsOf(event)) await this.#stores.openCalls.recount(sql, this.#session);
+    if (calls || !event || effectsOf(event)) await recountOpenCalls(sql, this.#session);
   }
 
   /** What has lost since the event was appended has lost to a later one, and was the value until then. */

@@ -1,4 +1,4 @@
-import type { FoundCall, OpenCallCursor } from '../database/stores/open-call-store.js';
+import { findOpenCalls as find, type FoundCall, type OpenCallCursor } from '../database/stores/open-calls.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
@@ -52,7 +52,7 @@ export async function findOpenCalls(
   const owner = userId === undefined ? { appName } : { appName, userId };
   checkKeys(owner);
   const page = { after: after === undefined ? undefined : parseCursor(after), limit: limit + 1 };
-  const found = await calls.readTexts('findOpenCalls', owner, (sql) => calls.stores.openCalls.find(sql, filter, page));
+  const found = await calls.readTexts('findOpenCalls', owner, (sql) => find(sql, filter, page));
   const shown = found.slice(0, limit);
   const last = shown.at(-1);
   return { calls: shown.map(openCallOf), ...(found.length > limit && last && { next: cursorText(last) }) };

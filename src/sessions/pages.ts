@@ -1,13 +1,13 @@
-import { sessionHead } from '../database/stores/session-store.js';
-import { loggedEventOf } from '../database/stores/log-store.js';
-import type { Undecoded } from '../model/stored-texts.js';
 import type { EventPage } from '../conversation/messages.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { loggedEventOf, loggedEventsOfSession } from '../database/stores/logged-events.js';
 import type { EventContent } from '../database/stores/session-reader.js';
+import { sessionHead } from '../database/stores/session-store.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { gapsIn } from '../model/seq-ranges.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import { readEvents as readable } from './damage.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -47,13 +47,12 @@ export async function readEvents(
   return { events: order === 'desc' ? events.reverse() : events, firstSeq, lastSeq };
 
   async function readPage(sql: Sql) {
-    const { log } = calls.stores;
     let head = await sessionHead(sql, key);
     for (;;) {
       if (!head) throw new SessionNotFoundError(key.sessionId);
       const { from, upTo } = rangeIn(head, { ...bounds, limit });
       const range = { incarnation: head.incarnation, after: from - 1, upTo, limit };
-      const events = await log.sessionEvents(sql, key, range);
+      const events = await loggedEventsOfSession(sql, key, range);
       const page = { head, from, upTo };
       const decoding: Undecoded<typeof page & { contents: EventContent[] }> = (texts) => {
         const contents = events.map((event): EventContent => {

@@ -1,4 +1,5 @@
 import type { GetSessionRequest, Session } from '@google/adk';
+import { readSession, readSince, readTurns } from '../database/stores/session-reader.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
 import { readEvents, readState } from './damage.js';
@@ -18,11 +19,10 @@ export async function getSession(
   const given = config?.numRecentEvents ?? undefined;
   const newest = (given ?? calls.options.defaultNumRecentEvents) || undefined;
   const afterTimestamp = config?.afterTimestamp || undefined;
-  const { reader } = calls.stores;
   const found = await calls.readTexts(operation, key, (sql) => {
-    if (afterTimestamp !== undefined) return reader.readSince(sql, key, afterTimestamp, newest);
+    if (afterTimestamp !== undefined) return readSince(sql, key, afterTimestamp, newest);
     const isExact = given !== undefined || newest === undefined;
-    return isExact ? reader.read(sql, key, newest) : reader.readTurns(sql, key, newest);
+    return isExact ? readSession(sql, key, newest) : readTurns(sql, key, newest);
   });
   if (!found) return undefined;
   const [state, events] = [readState(found.state), readEvents(found)];

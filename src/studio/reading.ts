@@ -1,22 +1,12 @@
-import { loggedEventsOf } from '../database/stores/log-store.js';
 import type { Event } from '@google/adk';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../conversation/tokens.js';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
-import {
-  SAMPLED,
-  type HeldLease,
-  type NamedUpdate,
-  type TimedChange,
-  type WritingEvent,
-} from '../database/stores/browsing-store.js';
-import { stateThen } from '../database/stores/past.js';
-import { miscountedAfter, type CheckedSessions } from '../operations/health.js';
-import { nextApp } from '../database/stores/walk.js';
-import { findSummaries } from '../sessions/stored-summaries.js';
 import { currentLease, type StoredLease } from '../database/stores/leases.js';
-import { transferredSession, type TransferredSession } from '../transfer/transferred-sessions.js';
+import { loggedEvent, loggedEventsOf } from '../database/stores/logged-events.js';
+import { stateThen } from '../database/stores/past.js';
+import { nextApp } from '../database/stores/walk.js';
 import { EventLog, MikroOrmArtifactService } from '../index.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
@@ -25,9 +15,26 @@ import { isRecord } from '../model/objects.js';
 import type { CodecOptions, ReportingOptions } from '../model/options.js';
 import { MAX_SEQ, gapsIn } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../model/state.js';
+import { miscountedAfter, type CheckedSessions } from '../operations/health.js';
 import { readerOf } from '../operations/reader.js';
 import { rangeIn, type ReadEventsRequest } from '../sessions/pages.js';
 import { MikroOrmSessionService } from '../sessions/session-service.js';
+import { findSummaries } from '../sessions/stored-summaries.js';
+import { transferredSession, type TransferredSession } from '../transfer/transferred-sessions.js';
+import {
+  SAMPLED,
+  appsAfter,
+  changesElsewhere,
+  changesOf,
+  heldLeases,
+  sampledSizes,
+  usersAfter,
+  writersOf,
+  type HeldLease,
+  type NamedUpdate,
+  type TimedChange,
+  type WritingEvent,
+} from './browsing.js';
 import type { StudioScope } from './guard.js';
 
 /** How many rows a page of a list has. */
@@ -128,9 +135,8 @@ export class Reading {
   /** @returns a page of the apps that may be seen, and one more if there are more. */
   apps({ appName, userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
     return this.#read(async (sql) => {
-      const { browsing } = this.database.stores;
       if (appName !== undefined) return [await this.#update(sql, appName, { appName, userId })];
-      if (userId === undefined) return browsing.apps(sql, after, PAGE + 1);
+      if (userId === undefined) return appsAfter(sql, after, PAGE + 1);
       const apps: NamedUpdate[] = [];
       for (let name = after; apps.length <= PAGE;) {
         const next = await nextApp(sql, name, 'sessions');
@@ -148,7 +154,7 @@ export class Reading {
   users(appName: string, { userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
     return this.#read(async (sql) =>
       userId === undefined
-        ? this.database.stores.browsing.users(sql, appName, after, PAGE + 1)
+        ? usersAfter(sql, appName, after, PAGE + 1)
         : [await this.#update(sql, userId, { appName, userId })],
     );
   }
@@ -163,7 +169,7 @@ export class Reading {
   async sizes(
     sessions: readonly (SessionKey & { eventCount: number })[],
   ): Promise<(key: SessionKey) => Size | undefined> {
-    const sizes = await this.#read((sql) => this.database.stores.browsing.sizes(sql, sessions));
+    const sizes = await this.#read((sql) => sampledSizes(sql, sessions));
     const idOf = ({ userId, sessionId }: SessionKey) => JSON.stringify([userId, sessionId]);
     const counts = new Map(sessions.map((session) => [idOf(session), session.eventCount]));
     const measured = new Map(
@@ -184,7 +190,7 @@ export class Reading {
   /** @returns one event as its JSON; undefined when it is not there. */
   eventJson(key: SessionKey, seq: number): Promise<string | undefined> {
     return this.#read(async (sql) => {
-      const stored = await this.database.stores.log.event(sql, key, seq);
+      const stored = await loggedEvent(sql, key, seq);
       const [event] = sql.texts.decoded(loggedEventsOf(stored ? [stored] : []));
       return event?.json ?? undefined;
     });
@@ -198,7 +204,7 @@ export class Reading {
     // A change follows the event whose number it has; the first page has those before any event, too.
     const first = from <= session.firstSeq ? 0 : from;
     const read = await this.#read(async (sql) => ({
-      changes: await this.database.stores.browsing.changes(sql, key, { from: first, upTo, limit: CHANGES }),
+      changes: await changesOf(sql, key, { from: first, upTo, limit: CHANGES }),
       lease: await currentLease(sql, key),
     }));
     const at = session.deletedAt === undefined ? part.at : undefined;
@@ -270,9 +276,8 @@ export class Reading {
     entries: readonly StateEntry[],
     visible: StudioScope,
   ): Promise<ShownValue[]> {
-    const { browsing } = this.database.stores;
     const ids = [...new Set(entries.flatMap(({ eventId }) => eventId ?? []))];
-    const writers = new Map((await browsing.writers(sql, key, scope, ids, visible)).map((event) => [event.id, event]));
+    const writers = new Map((await writersOf(sql, key, scope, ids, visible)).map((event) => [event.id, event]));
     const setOutside = entries.filter(({ eventId }) => eventId === null).map((entry) => prefixed(scope, entry.key));
     const times = await this.#timesOfChanges(sql, key, scope, setOutside, visible);
     return entries.map(({ key: name, json, eventId }): ShownValue => {
@@ -296,7 +301,6 @@ export class Reading {
     names: readonly string[],
     visible: StudioScope,
   ): Promise<Map<string, number>> {
-    const { browsing } = this.database.stores;
     const times = new Map<string, number>();
     const note = (changes: readonly TimedChange[]) => {
       for (const change of changes)
@@ -307,14 +311,14 @@ export class Reading {
     // A session that is created with state of user and app records it, too.
     if (scope !== 'session') owners.unshift({ ...key, sessionId: '', ...(scope === 'app' && { userId: '' }) });
     const range = { from: 0, upTo: MAX_SEQ, limit: CHANGES };
-    for (const owner of owners) note(await browsing.changes(sql, owner, range));
+    for (const owner of owners) note(await changesOf(sql, owner, range));
     if (scope !== 'session' && !names.every((name) => times.has(name)))
-      note(await browsing.changesElsewhere(sql, key, scope, visible, CHANGES));
+      note(await changesElsewhere(sql, key, scope, visible, CHANGES));
     return times;
   }
 
   heldLeases(scope: StudioScope, limit: number): Promise<HeldLease[]> {
-    return this.#read((sql) => this.database.stores.browsing.heldLeases(sql, scope, limit));
+    return this.#read((sql) => heldLeases(sql, scope, limit));
   }
 
   /** Looks at n sessions after one. @returns those whose row counts other events than there are. */

@@ -1,19 +1,20 @@
-import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
-import { eventHeads, nextAppWithState, nextUserWithState, transferredSession } from './transferred-sessions.js';
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
-import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/stores/change-store.js';
+import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
-import { loggedEventsOf, type LoggedEvent } from '../database/stores/log-store.js';
-import { walkedSessions, type KeptSession } from '../database/stores/walk.js';
+import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/stores/change-store.js';
+import { loggedEventsOf, loggedEventsOfSession, type LoggedEvent } from '../database/stores/logged-events.js';
+import { openCallsOf } from '../database/stores/open-calls.js';
 import type { Stores } from '../database/stores/stores.js';
+import { walkedSessions, type KeptSession } from '../database/stores/walk.js';
 import { isEncoded, isWhole } from '../model/codec.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
+import { isRecord } from '../model/objects.js';
 import { gapsIn } from '../model/seq-ranges.js';
-import { AS_STORED } from '../model/stored-texts.js';
 import { type Scope, type StateEntry } from '../model/state.js';
+import { AS_STORED } from '../model/stored-texts.js';
 import { bindingOf, type TextBinding, type TransferTexts } from './bound-texts.js';
 import type {
   ArtifactPartRecord,
@@ -24,7 +25,7 @@ import type {
   StateRecord,
   TransferRecord,
 } from './records.js';
-import { isRecord } from '../model/objects.js';
+import { eventHeads, nextAppWithState, nextUserWithState, transferredSession } from './transferred-sessions.js';
 
 /** How an export reads. */
 interface Reading {
@@ -190,12 +191,12 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
     state: state.map((entry) => stateRecord(entry, key)),
     ...pastOf(key, history),
   };
-  const openCalls = record.bound ? await stores.openCalls.of(sql, key) : [];
+  const openCalls = record.bound ? await openCallsOf(sql, key) : [];
   if (openCalls.length > 0) record.openCalls = openCalls;
   const batches: Buffer[] = [];
   for (let after = firstSeq - 1; after < lastSeq;) {
     const range = { incarnation, after, upTo: lastSeq, limit: BATCH };
-    const events = sql.texts.decoded(loggedEventsOf(await stores.log.sessionEvents(sql, key, range)));
+    const events = sql.texts.decoded(loggedEventsOf(await loggedEventsOfSession(sql, key, range)));
     const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
     const numbers = events.map(({ seq }) => seq);
     refuse(

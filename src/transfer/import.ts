@@ -1,7 +1,5 @@
-import { deleteSoftDeleted, insertSession } from '../database/stores/session-store.js';
-import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
-import { describeTransferred, eventHeads, lockTransferred, transferredSession } from './transferred-sessions.js';
 import { randomUUID } from 'node:crypto';
+import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
 import { WaitingCalls } from '../conversation/open-calls.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import {
@@ -12,6 +10,8 @@ import {
   stateChanges,
 } from '../database/stores/change-store.js';
 import { encodedEvent } from '../database/stores/event-store.js';
+import { openCallsOf, replaceOpenCalls } from '../database/stores/open-calls.js';
+import { deleteSoftDeleted, insertSession } from '../database/stores/session-store.js';
 import { encodedState } from '../database/stores/state-store.js';
 import type { Stores } from '../database/stores/stores.js';
 import { isEncoded, type KnownSession } from '../model/codec.js';
@@ -23,6 +23,7 @@ import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.j
 import { AS_STORED } from '../model/stored-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
+import { describeTransferred, eventHeads, lockTransferred, transferredSession } from './transferred-sessions.js';
 
 interface ImportMode extends AcceptedTexts {
   batchSize: number;
@@ -200,7 +201,7 @@ export class Import {
   }
 
   async #apply(sql: Sql, key: KnownSession, session: ImportedSession, plan: WritePlan): Promise<void> {
-    const { events, openCalls } = this.#stores;
+    const { events } = this.#stores;
     if (plan.start === 'replace') await deleteSoftDeleted(sql, key);
     if (plan.start !== 'keep') await this.#create(sql, key, session);
     const encoded = sql.texts.all(() => plan.events.map((event) => encodedEvent(sql.texts, key, event)));
@@ -209,8 +210,8 @@ export class Import {
     if (plan.end.kind === 'complete') await this.#setState(sql, key, session, { ...plan.end, isNew: plan.isNew });
     await describeTransferred(sql, plan.end.row);
     if (plan.end.kind !== 'complete') return;
-    const before = plan.start === 'keep' ? await openCalls.of(sql, key) : [];
-    await openCalls.replace(sql, key, before, session.session.openCalls ?? this.#calls.all);
+    const before = plan.start === 'keep' ? await openCallsOf(sql, key) : [];
+    await replaceOpenCalls(sql, key, before, session.session.openCalls ?? this.#calls.all);
     await this.#recordHistory(sql, key, session, plan.end);
   }
 

@@ -2,9 +2,9 @@ import { getEventListeners } from 'node:events';
 import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { Stores } from '../../src/database/stores/stores.js';
 import { Database } from '../../src/database/calls/database.js';
 import { EventLog, MikroOrmSessionService } from '../../src/index.js';
+import { assignPositions } from '../../src/log/positions.js';
 import { harnessOf } from '../support/harnesses/databases.js';
 import { keyOf, type OwnStore } from '../support/harnesses/harness.js';
 import {
@@ -195,9 +195,8 @@ logSuite.own(
     await other.em.getConnection().execute(harness.connection.impatience);
 
     const database = new Database(store.peer.em);
-    const stores = Stores.of(store.peer.em, database.dialect);
     await database.transaction(async (sql) => {
-      expect(await stores.positions.assign(sql)).toMatchObject({ position: 2, isPending: false });
+      expect(await assignPositions(sql)).toMatchObject({ position: 2, isPending: false });
       for (const sessionId of ['b', 'd']) {
         const session = (await writer.getSession({ ...ALICE, sessionId }))!;
         await writer.appendEvent({ session, event: eventOf({ id: `${sessionId}2` }) });

@@ -1,15 +1,15 @@
 import type { MikroORM } from '@mikro-orm/core';
-import { PositionStore } from '../../src/database/stores/position-store.js';
+import { positioned } from '../../src/log/positions.js';
 import { inLogOrder } from '../../src/model/log-order.js';
 
 /** Has so few events and changes get their positions in one transaction during `work`. */
 export async function inBatchesOf<T>(count: number, work: () => Promise<T>): Promise<T> {
-  const { positionedAtOnce } = PositionStore;
-  PositionStore.positionedAtOnce = count;
+  const { atOnce } = positioned;
+  positioned.atOnce = count;
   try {
     return await work();
   } finally {
-    PositionStore.positionedAtOnce = positionedAtOnce;
+    positioned.atOnce = atOnce;
   }
 }
 

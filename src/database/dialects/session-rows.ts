@@ -1,19 +1,20 @@
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type StateEntries } from '../../model/state.js';
-import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from './dialect.js';
 import {
   STATE_KEYS,
   eventRow,
   insertIntoEvents,
   insertIntoState,
   ownerValues,
+  perTables,
   placeholderRows,
   rowLength,
   sessionValues,
   stateTable,
   type Tables,
 } from '../sql/tables.js';
-import { EventParts } from './event-parts.js';
+import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from './dialect.js';
+import { insertParts, needsParts } from './event-parts.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
 /** SQLite binds 32,766 values in a statement, a server 65,535. A row has nine at most. */
@@ -48,86 +49,87 @@ export function* packets<Row extends object>(
 /** An event's row, with null for a content that is kept in parts. */
 type EventRow = Omit<StoredEvent, 'json'> & { seq: number; json: string | null };
 
-/** Writes rows of a session, by statements that all databases have. */
-export class SessionRows {
-  readonly #dialect: Dialect;
-  readonly #insertEvents: string;
-  readonly #upsert: ReturnType<typeof upserts>;
-  readonly #upsertOwn: ReturnType<typeof upserts>;
-  readonly #parts: EventParts;
+// Rows of a session, written by statements that all databases have.
 
-  constructor(dialect: Dialect, tables: Tables) {
-    this.#dialect = dialect;
-    this.#insertEvents = `${insertIntoEvents(tables)} values`;
-    this.#upsert = upserts(dialect, tables, false);
-    this.#upsertOwn = upserts(dialect, tables, true);
-    this.#parts = new EventParts(dialect, tables);
+/** Inserts events from a number on, for the caller that holds the session's lock. */
+export async function insertEvents(
+  sql: Sql,
+  session: SessionKey,
+  firstSeq: number,
+  events: readonly StoredEvent[],
+): Promise<void> {
+  const whole: EventRow[] = [];
+  const inParts: (StoredEvent & { seq: number })[] = [];
+  for (const [i, event] of events.entries()) {
+    const numbered = { ...event, seq: firstSeq + i };
+    (needsParts(sql, event.json) ? inParts : whole).push(numbered);
   }
-
-  /** Inserts events from a number on, for the caller that holds the session's lock. */
-  async insertEvents(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
-    const whole: EventRow[] = [];
-    const inParts: (StoredEvent & { seq: number })[] = [];
-    for (const [i, event] of events.entries()) {
-      const numbered = { ...event, seq: firstSeq + i };
-      (this.#parts.areNeededFor(event.json) ? inParts : whole).push(numbered);
-    }
-    for (const packet of packets(this.#dialect, session, whole)) await this.#insert(sql, session, packet);
-    for (const event of inParts) {
-      await this.#insert(sql, session, [{ ...event, json: null }]);
-      await this.#parts.insert(sql, session, event.seq, event.json);
-    }
+  for (const packet of packets(sql.dialect, session, whole)) await insertRows(sql, session, packet);
+  for (const event of inParts) {
+    await insertRows(sql, session, [{ ...event, json: null }]);
+    await insertParts(sql, session, event.seq, event.json);
   }
+}
 
-  async #insert(sql: Sql, session: SessionKey, rows: readonly EventRow[]): Promise<void> {
-    const places = Array(rows.length).fill(eventRow()).join(', ');
-    const values: unknown[] = [];
-    for (const { seq, id, timestamp, json, superseded = null, beginsTurn } of rows)
-      values.push(...sessionValues(session), seq, id, timestamp, json, superseded, Number(beginsTurn));
-    await sql.run(`${this.#insertEvents} ${places}`, values);
-  }
+async function insertRows(sql: Sql, session: SessionKey, rows: readonly EventRow[]): Promise<void> {
+  const places = Array(rows.length).fill(eventRow()).join(', ');
+  const values: unknown[] = [];
+  for (const { seq, id, timestamp, json, superseded = null, beginsTurn } of rows)
+    values.push(...sessionValues(session), seq, id, timestamp, json, superseded, Number(beginsTurn));
+  await sql.run(`${texts(sql).insertEvents} ${places}`, values);
+}
 
-  /**
-   * Sets state, with texts as they are stored.
-   *
-   * @param options.ownOnly overwrite only what the same event wrote.
-   */
-  async setState(sql: Sql, session: SessionKey, state: StateEntries, { ownOnly = false } = {}): Promise<void> {
-    const upserts = ownOnly ? this.#upsertOwn : this.#upsert;
-    for (const scope of SCOPES) {
-      for (const packet of packets(this.#dialect, session, state[scope])) {
-        const [first] = packet;
-        if (first) await this.#dialect.limits?.refuseTooLarge(sql, first.json);
-        const values: unknown[] = [];
-        for (const { key, json, eventId } of packet) values.push(...ownerValues(session, scope), key, json, eventId);
-        const { insert, onConflict } = upserts[scope];
-        const rows = placeholderRows(packet.length, STATE_KEYS[scope].length + 2);
-        await sql.run(`${insert} ${rows} ${onConflict}`, values);
-      }
+/**
+ * Sets state, with texts as they are stored.
+ *
+ * @param options.ownOnly overwrite only what the same event wrote.
+ */
+export async function setState(
+  sql: Sql,
+  session: SessionKey,
+  state: StateEntries,
+  { ownOnly = false } = {},
+): Promise<void> {
+  const upserts = ownOnly ? texts(sql).upsertOwn : texts(sql).upsert;
+  for (const scope of SCOPES) {
+    for (const packet of packets(sql.dialect, session, state[scope])) {
+      const [first] = packet;
+      if (first) await sql.dialect.limits?.refuseTooLarge(sql, first.json);
+      const values: unknown[] = [];
+      for (const { key, json, eventId } of packet) values.push(...ownerValues(session, scope), key, json, eventId);
+      const { insert, onConflict } = upserts[scope];
+      const rows = placeholderRows(packet.length, STATE_KEYS[scope].length + 2);
+      await sql.run(`${insert} ${rows} ${onConflict}`, values);
     }
   }
 }
 
-const upserts = ({ sql }: Dialect, tables: Tables, ownOnly: boolean) =>
-  perScope((scope) => ({
-    insert: `${insertIntoState(tables, scope)} values`,
-    onConflict: sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
-  }));
+const texts = perTables(({ dialect, tables }: Sql) => {
+  const upserts = (ownOnly: boolean) =>
+    perScope((scope) => ({
+      insert: `${insertIntoState(tables, scope)} values`,
+      onConflict: dialect.sql.onConflict(stateTable(tables, scope), STATE_KEYS[scope], { ownOnly }),
+    }));
+  return {
+    insertEvents: `${insertIntoEvents(tables)} values`,
+    upsert: upserts(false),
+    upsertOwn: upserts(true),
+  };
+});
 
 /** The new `last_seq`. Neither MySQL nor MariaDB has `update … returning`; with this the same statement returns the number. */
 export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
 
 /** Appends by several statements in a transaction, on MySQL and MariaDB. */
 export function appendsByRows(dialect: Dialect, tables: Tables): DialectAppends {
-  const rows = new SessionRows(dialect, tables);
   const append = async (sql: Sql, batch: AppendBatch): Promise<number | undefined> => {
     const { session, events, lastUpdateTime, state } = batch;
     const { where, values } = appendCondition(batch, dialect.sql);
     const take = addToLastSeq(tables.sessions, where, NEXT_SEQ);
     const { affectedRows, insertId } = await sql.run(take, [events.length, lastUpdateTime, ...values]);
     if (affectedRows === 0) return undefined;
-    await rows.insertEvents(sql, session, insertId - events.length + 1, events);
-    await rows.setState(sql, session, state);
+    await insertEvents(sql, session, insertId - events.length + 1, events);
+    await setState(sql, session, state);
     return insertId;
   };
   return {

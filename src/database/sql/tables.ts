@@ -1,7 +1,7 @@
 import type { EntityManager, EntityMetadata, EntityProperty } from '@mikro-orm/core';
-import { refusePlaceholder } from '../../../entities/naming.js';
 import { TRAITS, supportedDialect } from '../../../entities/dialect-name.js';
 import { entityNamed } from '../../../entities/mikro-orm.js';
+import { refusePlaceholder } from '../../../entities/naming.js';
 import { SchemaError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { Scope } from '../../model/state.js';
@@ -213,6 +213,18 @@ export function tablesOf(em: EntityManager): Tables {
       words: select(ENTITIES.memories, 'words'),
       embedding: select(ENTITIES.memories, 'embedding'),
     },
+  };
+}
+
+/** Builds the texts of statements once for the tables of an ORM, so that a call only binds their values. */
+export function perTables<Context extends { tables: Tables }, Texts>(
+  build: (context: Context) => Texts,
+): (context: Context) => Texts {
+  const built = new WeakMap<Tables, Texts>();
+  return (context) => {
+    let texts = built.get(context.tables);
+    if (!texts) built.set(context.tables, (texts = build(context)));
+    return texts;
   };
 }
 

@@ -3,10 +3,10 @@ import { decode } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from '../dialects/dialect.js';
-import type { EventParts, UnderLock } from '../dialects/event-parts.js';
-import type { SessionRows } from '../dialects/session-rows.js';
-import { SESSION_COLUMNS, SESSION_WHERE, isFromNumber, originOf, sessionValues, type Tables } from '../sql/tables.js';
+import { deletePartsFrom, readParts, replaceParts, type UnderLock } from '../dialects/event-parts.js';
+import { insertEvents } from '../dialects/session-rows.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
+import { SESSION_COLUMNS, SESSION_WHERE, isFromNumber, originOf, sessionValues, type Tables } from '../sql/tables.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
 import { encodedState, originIn, type OriginRow } from './state-store.js';
@@ -14,14 +14,10 @@ import { encodedState, originIn, type OriginRow } from './state-store.js';
 /** The statements of a session's events. */
 export class EventStore {
   readonly appends: DialectAppends;
-  readonly #rows: SessionRows;
-  readonly #parts: EventParts;
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(dialect: Dialect, tables: Tables, rows: SessionRows, parts: EventParts) {
+  constructor(dialect: Dialect, tables: Tables) {
     this.appends = dialect.operations.appends(tables);
-    this.#rows = rows;
-    this.#parts = parts;
     this.#text = texts(dialect, tables);
   }
 
@@ -34,11 +30,9 @@ export class EventStore {
   /** Gives a stored event another content, as it is stored; for the caller that holds the session's lock. */
   async replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
     const { timestamp, json, superseded = null, beginsTurn } = event;
-    const inParts = this.#parts.areNeededFor(json);
-    const content = [timestamp, inParts ? null : json, superseded, Number(beginsTurn)];
+    const data = await replaceParts(sql, session, seq, json);
+    const content = [timestamp, data, superseded, Number(beginsTurn)];
     await sql.run(this.#text.update, [...content, ...sessionValues(session), seq]);
-    if (inParts) await this.#parts.insert(sql, session, seq, json);
-    else await this.#parts.delete(sql, session, seq);
   }
 
   /** Copies a session's events up to a number into a new one, where nothing is encoded. */
@@ -49,7 +43,7 @@ export class EventStore {
   /** Deletes the events after a number, for the caller that holds the session's lock. */
   async deleteAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
     await sql.run(this.#text.deleteAfter, [...sessionValues(session), seq]);
-    await this.#parts.deleteFrom(sql, session, seq + 1);
+    await deletePartsFrom(sql, session, seq + 1);
   }
 
   /**
@@ -76,7 +70,7 @@ export class EventStore {
     const [row] = await sql.all<EventRow>(select, [...sessionValues(session), eventId]);
     if (!row) return undefined;
     const seq = numberOf(row.seq);
-    const text = optionalTextOf(row.data) ?? (await this.#parts.read(sql, session, seq, options)) ?? undefined;
+    const text = optionalTextOf(row.data) ?? (await readParts(sql, session, seq, options)) ?? undefined;
     const known = { ...session, origin: originIn(row) };
     return { seq, text, content: (texts) => ({ seq, id: eventId, ...contentOf(texts, known, eventId, text) }) };
   }
@@ -112,7 +106,7 @@ export class EventStore {
 
   /** Inserts events from a number on, as they are stored, for the caller that holds the session's lock. */
   async insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
-    await this.#rows.insertEvents(sql, session, firstSeq, events);
+    await insertEvents(sql, session, firstSeq, events);
   }
 }
 

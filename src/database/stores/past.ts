@@ -4,7 +4,7 @@ import { pastState, type PastEvent } from '../../model/past-state.js';
 import type { StateEntry } from '../../model/state.js';
 import type { Sql } from '../dialects/dialect.js';
 import { pastChangeOf, recordedChanges } from './change-store.js';
-import { loggedEventsOf } from './log-store.js';
+import { loggedEventsOf, loggedEventsOfSession } from './logged-events.js';
 import type { SessionHead } from './session-store.js';
 import type { Stores } from './stores.js';
 
@@ -38,7 +38,7 @@ export async function stateThen(sql: Sql, stores: Stores, session: PastSession, 
   for (let after = firstSeq - 1; after < seq; after += PAGE) {
     const upTo = Math.min(after + PAGE, seq);
     const superseded = await stores.events.superseded(sql, key, { from: after + 1, upTo });
-    const page = await stores.log.sessionEvents(sql, key, { incarnation, after, upTo, limit: PAGE });
+    const page = await loggedEventsOfSession(sql, key, { incarnation, after, upTo, limit: PAGE });
     for (const { seq, json } of sql.texts.decoded(loggedEventsOf(page))) {
       const event = decodeEvent(json ?? undefined);
       if (event) events.push({ seq, event, superseded: superseded.get(seq) });

@@ -1,21 +1,22 @@
 import { ofEvent, type KnownSession, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import { MAX_SEQ, gapsIn, type SeqRange } from '../../model/seq-ranges.js';
 import { SCOPES } from '../../model/state.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
+import type { Sql } from '../dialects/dialect.js';
+import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_WHERE,
   isSameEvent,
   isSameSession,
   ownerValues,
   ownerWhere,
+  perTables,
   sessionValues,
   stateTable,
   whereSession,
   type Tables,
 } from '../sql/tables.js';
-import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import type { SessionHead } from './session-store.js';
 import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
 
@@ -46,64 +47,59 @@ interface ReadSession extends SessionHead, ReadEvents {
 
 type UndecodedSession = Undecoded<ReadSession | undefined>;
 
+// A session is read by one statement: on every database and at every isolation level that shows one moment (contract D8).
+
 /**
- * Reads sessions, each by one statement: on every database and at every isolation level that shows one moment (contract
- * D8).
+ * Reads a session with all of its events, or the newest n.
+ *
+ * @returns what gives undefined if there is no such session.
  */
-export class SessionReader {
-  readonly #statements: ReturnType<typeof statementsOf>;
+export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SEQ): Promise<UndecodedSession> {
+  const most = Math.min(newest, MAX_SEQ);
+  const found = sorted(await sql.all<Row>(...texts(sql).newest(session, most)));
+  return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most)));
+}
 
-  constructor(dialect: Dialect, tables: Tables) {
-    this.#statements = statementsOf(dialect, tables);
-  }
+/**
+ * Reads a session with the newest so many events, and back to the beginning of the oldest turn among them. If no turn begins so
+ * early, since an agent began the session or a trim cut a turn, they begin with the first turn among them; without any turn,
+ * they are the newest so many. Before them come the turns whose calls wait for a person, or are answered among them: a model wants
+ * the call of an answer, and what else was called with it.
+ */
+export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
+  const rows = await sql.all<Row>(...texts(sql).turns(session, Math.min(newest, MAX_SEQ)));
+  const found = sorted(rows);
+  if (!found) return decoding(session, found);
+  const { firstSeq, lastSeq } = found.head;
+  const asked = rows.flatMap((row) => (row.kind === 'event' ? numberOf(row.first_seq) : []));
+  const first = Math.max(firstSeq, asked.find((number) => number !== 0) ?? lastSeq - newest + 1);
+  const isBefore = ({ seq }: { seq: number }) => seq < first;
+  const before = found.events.filter((event, i) => isBefore(event) && event.seq !== found.events[i - 1]?.seq);
+  const read = withGaps({ ...found, events: found.events.filter((event) => !isBefore(event)) }, first - 1);
+  return decoding(session, { ...read, events: [...before, ...read.events] });
+}
 
-  /**
-   * Reads a session with all of its events, or the newest n.
-   *
-   * @returns what gives undefined if there is no such session.
-   */
-  async read(sql: Sql, session: SessionKey, newest = MAX_SEQ): Promise<UndecodedSession> {
-    const most = Math.min(newest, MAX_SEQ);
-    const found = sorted(await sql.all<Row>(...this.#statements.newest(session, most)));
-    return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, found.head.lastSeq - most)));
-  }
+/** Reads a session with its events after a number. */
+export async function readAfter(sql: Sql, session: SessionKey, seq: number): Promise<UndecodedSession> {
+  const found = sorted(await sql.all<Row>(...texts(sql).after(session, seq)));
+  return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, seq)));
+}
 
-  /**
-   * Reads a session with the newest so many events, and back to the beginning of the oldest turn among them. If no turn begins so
-   * early, since an agent began the session or a trim cut a turn, they begin with the first turn among them; without any turn,
-   * they are the newest so many. Before them come the turns whose calls wait for a person, or are answered among them: a model wants
-   * the call of an answer, and what else was called with it.
-   */
-  async readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
-    const rows = await sql.all<Row>(...this.#statements.turns(session, Math.min(newest, MAX_SEQ)));
-    const found = sorted(rows);
-    if (!found) return decoding(session, found);
-    const { firstSeq, lastSeq } = found.head;
-    const asked = rows.flatMap((row) => (row.kind === 'event' ? numberOf(row.first_seq) : []));
-    const first = Math.max(firstSeq, asked.find((number) => number !== 0) ?? lastSeq - newest + 1);
-    const isBefore = ({ seq }: { seq: number }) => seq < first;
-    const before = found.events.filter((event, i) => isBefore(event) && event.seq !== found.events[i - 1]?.seq);
-    const read = withGaps({ ...found, events: found.events.filter((event) => !isBefore(event)) }, first - 1);
-    return decoding(session, { ...read, events: [...before, ...read.events] });
-  }
-
-  /** Reads a session with its events after a number. */
-  async readAfter(sql: Sql, session: SessionKey, seq: number): Promise<UndecodedSession> {
-    const found = sorted(await sql.all<Row>(...this.#statements.after(session, seq)));
-    return decoding(session, found && withGaps(found, Math.max(found.head.firstSeq - 1, seq)));
-  }
-
-  /** Reads a session with its events later than a time in ms, or the newest n of those. */
-  async readSince(sql: Sql, session: SessionKey, time: number, newest?: number): Promise<UndecodedSession> {
-    const { since, newestSince, whole } = this.#statements;
-    const statement = newest === undefined ? since(session, time) : newestSince(session, time, newest);
-    const found = sorted(await sql.all<Row>(...statement));
-    const read = found && sinceTime(found, newest);
-    if (!found || read) return decoding(session, read);
-    // Something is missing or in parts: what is needed then is read with all the rest, as of one moment.
-    const all = sorted(await sql.all<Row>(...whole(session, time)));
-    return decoding(session, all && wholeSinceTime(all, newest));
-  }
+/** Reads a session with its events later than a time in ms, or the newest n of those. */
+export async function readSince(
+  sql: Sql,
+  session: SessionKey,
+  time: number,
+  newest?: number,
+): Promise<UndecodedSession> {
+  const { since, newestSince, whole } = texts(sql);
+  const statement = newest === undefined ? since(session, time) : newestSince(session, time, newest);
+  const found = sorted(await sql.all<Row>(...statement));
+  const read = found && sinceTime(found, newest);
+  if (!found || read) return decoding(session, read);
+  // Something is missing or in parts: what is needed then is read with all the rest, as of one moment.
+  const all = sorted(await sql.all<Row>(...whole(session, time)));
+  return decoding(session, all && wholeSinceTime(all, newest));
 }
 
 /** The session's row, a row of its state, or one of its events; in a union numbers may be text. */
@@ -172,23 +168,9 @@ function decoding(key: SessionKey, asked: Asked | undefined): UndecodedSession {
   };
 }
 
-function headIn(rows: readonly Row[]): SessionHead | undefined {
-  const row = rows.find((each) => each.kind === 'head');
-  return (
-    row && {
-      incarnation: textOf(row.value),
-      origin: textOf(row.state_key),
-      firstSeq: numberOf(row.first_seq),
-      lastSeq: numberOf(row.seq),
-      lastUpdateTime: numberOf(row.updated),
-    }
-  );
-}
-
 /** A union has no order. @returns undefined without the session's row. */
 function sorted(rows: readonly Row[]): Found | undefined {
-  const head = headIn(rows);
-  if (!head) return undefined;
+  let head: SessionHead | undefined;
   const state: StateRow[] = [];
   const events: FoundEvent[] = [];
   const parts = new Map<number, string[]>();
@@ -199,7 +181,9 @@ function sorted(rows: readonly Row[]): Found | undefined {
       const [isLater, follows] = [booleanOf(row.is_later ?? 1), booleanOf(row.follows ?? 1)];
       events.push({ seq, id: textOf(row.state_key), text, isLater, follows });
     } else if (row.kind === 'head') {
-      continue;
+      const [incarnation, origin] = [textOf(row.value), textOf(row.state_key)];
+      const [firstSeq, lastUpdateTime] = [numberOf(row.first_seq), numberOf(row.updated)];
+      head = { incarnation, origin, firstSeq, lastSeq: seq, lastUpdateTime };
     } else if (row.kind === 'part') {
       const ofEvent = parts.get(seq) ?? [];
       parts.set(seq, ofEvent);
@@ -208,6 +192,7 @@ function sorted(rows: readonly Row[]): Found | undefined {
       state.push(row);
     }
   }
+  if (!head) return undefined;
   for (const event of parts.size > 0 ? events : []) event.text ??= joined(parts.get(event.seq));
   return { head, state, events: events.sort((a, b) => a.seq - b.seq) };
 }
@@ -320,7 +305,7 @@ function firstOfTurns(tables: Tables) {
 /** A statement and its values. */
 type Bound = [text: string, values: unknown[]];
 
-function statementsOf({ sql, limits }: Dialect, tables: Tables) {
+const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   const { sessions, events, eventParts, select } = tables;
   /** Takes `ofHeadAndState`. @param flags further columns, which only events have. */
   const headAndState = (flags: readonly string[] = []) =>
@@ -350,7 +335,6 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables) {
   /** Of events in parts, where there are any. @param columns what the event's row has in those that follow. */
   const partsOf = (conditions: string, columns = '0') =>
     limits ? ` union all select 'part', '', text, seq, part, ${columns} ${ofSession(eventParts, 'p', conditions)}` : '';
-  const forParts = (values: readonly unknown[]) => (limits ? values : []);
 
   const byNumber = (isAsked: (alias: string) => string) => {
     const text =
@@ -358,7 +342,7 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables) {
       partsOf(isAsked('p'));
     return (session: SessionKey, number: number): Bound => {
       const values = [number, number, ...sessionValues(session)];
-      return [text, [...ofHeadAndState(session), ...values, ...forParts(values)]];
+      return [text, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
     };
   };
 
@@ -400,7 +384,7 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables) {
     turns: (session: SessionKey, newest: number): Bound => {
       const [key, turn] = [sessionValues(session), first.values(session, newest)];
       const values = [...turn, ...key, ...key, ...key, ...turn, ...key, ...key];
-      return [turns, [...ofHeadAndState(session), ...values, ...forParts(values)]];
+      return [turns, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
     },
     since: (session: SessionKey, time: number): Bound => [
       since,
@@ -419,8 +403,8 @@ function statementsOf({ sql, limits }: Dialect, tables: Tables) {
       [
         ...ofHeadAndState(session),
         ...[time, time, ...sessionValues(session)],
-        ...forParts([time, ...sessionValues(session)]),
+        ...(limits ? [time, ...sessionValues(session)] : []),
       ],
     ],
   };
-}
+});

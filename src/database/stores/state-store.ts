@@ -1,9 +1,10 @@
 import { ofState, type KnownSession, type Undecodable } from '../../model/codec.js';
 import type { SessionKey } from '../../model/keys.js';
-import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
-import { MOST_ROWS, packets, type SessionRows } from '../dialects/session-rows.js';
+import { MOST_ROWS, packets, setState } from '../dialects/session-rows.js';
+import { optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   STATE_KEYS,
   originOf,
@@ -16,7 +17,6 @@ import {
   type SessionKeyRow,
   type Tables,
 } from '../sql/tables.js';
-import { optionalTextOf, textOf } from '../sql/row-values.js';
 
 export interface StateValue {
   scope: Scope;
@@ -41,13 +41,11 @@ export interface StateRow {
 /** The statements of state: one row for each key, in a table for each scope. */
 export class StateStore {
   readonly #dialect: Dialect;
-  readonly #rows: SessionRows;
   readonly #tables: Tables;
   readonly #text: ReturnType<typeof texts>;
 
-  constructor(dialect: Dialect, tables: Tables, rows: SessionRows) {
+  constructor(dialect: Dialect, tables: Tables) {
     this.#dialect = dialect;
-    this.#rows = rows;
     this.#tables = tables;
     this.#text = texts(tables);
   }
@@ -168,7 +166,7 @@ export class StateStore {
 
   /** Sets state, with texts as they are stored. @param options.ownOnly overwrite only what the same event wrote. */
   async set(sql: Sql, session: SessionKey, state: StateEntries, options?: { ownOnly?: boolean }): Promise<void> {
-    await this.#rows.setState(sql, session, state, options);
+    await setState(sql, session, state, options);
   }
 
   async remove(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {

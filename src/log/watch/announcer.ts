@@ -1,9 +1,8 @@
-import type { Stores } from '../../database/stores/stores.js';
 import type { Database } from '../../database/calls/database.js';
+import { notifyListeners } from '../log-head.js';
 
 /** Notifies watchers of the event log that events were written. */
 export class Announcer {
-  readonly #stores: Stores;
   readonly #database: Database;
   /** Whether watchers in other processes are notified. */
   readonly notifies: boolean;
@@ -12,7 +11,6 @@ export class Announcer {
 
   /** @param notifies whether watchers in other processes are notified, too, if the database can. */
   constructor(database: Database, notifies: boolean) {
-    this.#stores = database.stores;
     this.#database = database;
     this.notifies = notifies;
   }
@@ -21,10 +19,10 @@ export class Announcer {
   async announce(): Promise<void> {
     if (this.#database.isJoined) {
       // PostgreSQL sends the notification when the host's transaction commits.
-      if (this.notifies) await this.#database.run((sql) => this.#stores.log.notify(sql));
+      if (this.notifies) await this.#database.run(notifyListeners);
       return;
     }
-    for (const wake of this.#stores.onCommit) wake();
+    for (const wake of this.#database.stores.onCommit) wake();
     if (this.notifies) await this.#send();
   }
 
@@ -43,7 +41,7 @@ export class Announcer {
       return (
         this.#database
           // It is tried once, since the append waits for it.
-          .run((sql) => this.#stores.log.notify(sql), { retries: () => false })
+          .run(notifyListeners, { retries: () => false })
           .catch((error: unknown) => this.#database.report(error, { operation: 'notify', key: {} }))
       );
     });

@@ -1,11 +1,12 @@
 import { Aborted } from '../../database/calls/connection.js';
+import type { Database } from '../../database/calls/database.js';
 import type { SessionHead } from '../../database/stores/session-store.js';
 import type { Stores } from '../../database/stores/stores.js';
-import type { Database } from '../../database/calls/database.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';
-import { Positions, type Report } from '../positions.js';
 import { detached } from '../../telemetry/telemetry.js';
+import { changeCounter } from '../log-head.js';
+import { Positions, type Report } from '../positions.js';
 import { Waiters } from './waiters.js';
 import { WatchedSessions } from './watched-sessions.js';
 
@@ -182,10 +183,10 @@ export class LogPoller {
   async #pollOnce(): Promise<void> {
     const { signal } = this.#end;
     const { added } = this.#sessions;
-    const { log } = this.#stores;
-    const counter = log.hasChangeCounter
-      ? await this.#database.run((sql) => log.changeCounter(sql), { signal })
-      : undefined;
+    const counter =
+      this.#database.dialect.sql.changeCounter === undefined
+        ? undefined
+        : await this.#database.run(changeCounter, { signal });
     // The counter shows changes to what the last poll has read; it has not read a session that was added since.
     const seen = counter === undefined ? undefined : `${counter} ${added}`;
     if (seen !== undefined && seen === this.#seen) return;

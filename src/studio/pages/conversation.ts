@@ -1,10 +1,10 @@
 import type { TokenCounts } from '../../conversation/tokens.js';
 import { openLongRunningCalls, type OpenLongRunningCall } from '../../conversation/recovery.js';
-import type { TimedChange } from '../../database/stores/browsing-store.js';
 import { decode } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
 import { SCOPES, type Scope } from '../../model/state.js';
 import { counted, number } from '../../operations/words.js';
+import type { TimedChange } from '../browsing.js';
 import { html, type Content, type Html } from '../html.js';
 import {
   EVENTS,

@@ -5,6 +5,7 @@ import { EventLog, MikroOrmSessionService, SessionLeases, SessionProjection } fr
 import type { SessionKey } from '../../../src/model/keys.js';
 import { miscountedAfter } from '../../../src/operations/health.js';
 import { readerOf } from '../../../src/operations/reader.js';
+import { appsAfter, usersAfter } from '../../../src/studio/browsing.js';
 import { availableDatabases } from '../../support/servers.js';
 import { KEY, tellStory } from './conversation.js';
 import { Served, linksOf, query, shown, type Answer, type Site } from './served.js';
@@ -433,7 +434,6 @@ describe.each(availableDatabases())('on %s', (name) => {
   test('looks at some sessions at a time for what is damaged, and reads apps and users in one statement', async () => {
     const { orm, service } = served;
     const { database } = readerOf(orm.em, 'studio');
-    const { browsing } = database.stores;
     const before: SessionKey[] = [];
     for (let i = 0; i < 9; i++) {
       const key = { appName: `damage ${i % 3}`, userId: `u${i % 2}`, sessionId: `d${i}` };
@@ -477,9 +477,9 @@ describe.each(availableDatabases())('on %s', (name) => {
         const ordered = before.toSorted((a, b) => (a.appName < b.appName ? -1 : 1));
         expect(ofThese).toEqual(ordered);
       }
-      const apps = await browsing.apps(counting, 'damage 0', 2);
+      const apps = await appsAfter(counting, 'damage 0', 2);
       expect(apps.map((app) => app.name)).toEqual(['damage 1', 'damage 2']);
-      const users = await browsing.users(counting, 'damage 1', '', 50);
+      const users = await usersAfter(counting, 'damage 1', '', 50);
       expect(users.map((user) => user.name)).toEqual(['u0', 'u1']);
       expect(users[1]).toEqual({ name: 'u1', lastUpdateTime });
       expect(statements).toBe(2);

@@ -1,17 +1,17 @@
-import { sessionIdentity } from '../../model/keys.js';
-import { inLogOrder } from '../../model/log-order.js';
-import { MAX_SEQ } from '../../model/seq-ranges.js';
-import type { Sql } from '../dialects/dialect.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { numberOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
   isSameSession,
+  perTables,
   sessionColumnsOf,
   sessionKeyOf,
   type SessionKeyRow,
-  type Tables,
-} from '../sql/tables.js';
-import { numberOf } from '../sql/row-values.js';
-import { CHANGE } from './log-counters.js';
+} from '../database/sql/tables.js';
+import { sessionIdentity } from '../model/keys.js';
+import { inLogOrder } from '../model/log-order.js';
+import { MAX_SEQ } from '../model/seq-ranges.js';
+import { CHANGE } from './log-head.js';
 
 /** An event or a change that has no place in the log yet. */
 type PendingEntry = { event: PendingRow; change?: undefined } | { event?: undefined; change: PendingRow };
@@ -30,11 +30,11 @@ interface Pending {
 interface PendingRow extends SessionKeyRow {
   /** `own` is a change of a session that has events without a position. */
   kind: 'event' | 'change' | 'own' | 'counter';
-  /** Of a change, which is never 0; the value of the counter; 0 where a session with events has no changes. */
+  /** Of a change, which is never 0; the value of the counter; 0 if a session with events has no changes. */
   id: number;
   seq: number;
   timestamp: number;
-  /** The lowest `seq` of its session's later changes without a position; `MAX_SEQ` where there are none, or they are at hand. */
+  /** The lowest `seq` of its session's later changes without a position; `MAX_SEQ` if there are none, or they are at hand. */
   later: number;
 }
 
@@ -48,62 +48,53 @@ interface PendingRows {
   lastChange: number;
 }
 
-/** Reads the events and changes that have no place in the log yet. */
-export class PendingEntries {
-  readonly #text: ReturnType<typeof texts>;
+/**
+ * Of each session these are its first entries: what is left for the next transaction comes after them (contract J2).
+ *
+ * @param limit the most events, and the most changes.
+ */
+export async function pendingEntries(sql: Sql, limit: number): Promise<Pending> {
+  let rows = await readRows(sql, texts(sql).select, [limit, limit]);
+  const areChangesCut = rows.changes.length === limit;
+  // An event must not get its position before a change of its session that did not fit in.
+  if (areChangesCut) rows = await readRows(sql, texts(sql).selectWithOwn, [limit, limit, limit, limit]);
+  const { own, lastChange } = rows;
+  // Sessions whose changes were not read wait. The two parts of the statement may take other sessions from events with
+  // equal numbers.
+  const events = areChangesCut ? rows.events.filter((event) => own.has(sessionIdOf(event))) : rows.events;
+  const ofEvents = [...own.values()].flat();
+  const others = rows.changes.filter((change) => !own.has(sessionIdOf(change)));
+  const changes = [...ofEvents, ...others.slice(0, Math.max(0, limit - ofEvents.length))];
+  const areEventsCut = rows.events.length === limit;
+  // All pending events with lower numbers than this are at hand.
+  const complete = areEventsCut ? (rows.events.at(-1)?.seq ?? 0) : Infinity;
+  return { entries: inTime(events, changes, complete), isCut: areEventsCut || areChangesCut, lastChange };
+}
 
-  constructor(tables: Tables) {
-    this.#text = texts(tables);
+async function readRows(sql: Sql, text: string, limits: readonly number[]): Promise<PendingRows> {
+  const [ofEvents, ofChanges, ...rest] = limits;
+  const read = await sql.all<PendingRow>(text, [ofEvents, ofChanges, CHANGE, ...rest]);
+  const rows = read.map((row) => ({
+    ...row,
+    id: numberOf(row.id),
+    seq: numberOf(row.seq),
+    timestamp: numberOf(row.timestamp),
+    later: numberOf(row.later),
+  }));
+  const own = new Map<string, PendingRow[]>();
+  for (const row of rows.filter(({ kind }) => kind === 'own')) {
+    const id = sessionIdOf(row);
+    const changes = own.get(id) ?? [];
+    own.set(id, changes);
+    if (row.id !== 0) changes.push(row);
   }
-
-  /**
-   * Of each session these are its first entries: what is left for the next transaction comes after them (contract J2).
-   *
-   * @param limit the most events, and the most changes.
-   */
-  async read(sql: Sql, limit: number): Promise<Pending> {
-    let rows = await this.#rows(sql, this.#text.select, [limit, limit]);
-    const areChangesCut = rows.changes.length === limit;
-    // An event must not get its position before a change of its session that did not fit in.
-    if (areChangesCut) rows = await this.#rows(sql, this.#text.selectWithOwn, [limit, limit, limit, limit]);
-    const { own, lastChange } = rows;
-    // Sessions whose changes were not read wait. The two parts of the statement may take other sessions from events with
-    // equal numbers.
-    const events = areChangesCut ? rows.events.filter((event) => own.has(sessionIdOf(event))) : rows.events;
-    const ofEvents = [...own.values()].flat();
-    const others = rows.changes.filter((change) => !own.has(sessionIdOf(change)));
-    const changes = [...ofEvents, ...others.slice(0, Math.max(0, limit - ofEvents.length))];
-    const areEventsCut = rows.events.length === limit;
-    // All pending events with lower numbers than this are at hand.
-    const complete = areEventsCut ? (rows.events.at(-1)?.seq ?? 0) : Infinity;
-    return { entries: inTime(events, changes, complete), isCut: areEventsCut || areChangesCut, lastChange };
-  }
-
-  async #rows(sql: Sql, text: string, limits: readonly number[]): Promise<PendingRows> {
-    const [ofEvents, ofChanges, ...rest] = limits;
-    const read = await sql.all<PendingRow>(text, [ofEvents, ofChanges, CHANGE, ...rest]);
-    const rows = read.map((row) => ({
-      ...row,
-      id: numberOf(row.id),
-      seq: numberOf(row.seq),
-      timestamp: numberOf(row.timestamp),
-      later: numberOf(row.later),
-    }));
-    const own = new Map<string, PendingRow[]>();
-    for (const row of rows.filter(({ kind }) => kind === 'own')) {
-      const id = sessionIdOf(row);
-      const changes = own.get(id) ?? [];
-      own.set(id, changes);
-      if (row.id !== 0) changes.push(row);
-    }
-    for (const changes of own.values()) changes.sort((a, b) => a.id - b.id);
-    return {
-      events: rows.filter(({ kind }) => kind === 'event').sort((a, b) => a.seq - b.seq),
-      changes: rows.filter(({ kind }) => kind === 'change').sort((a, b) => a.id - b.id),
-      own,
-      lastChange: rows.find(({ kind }) => kind === 'counter')?.id ?? 0,
-    };
-  }
+  for (const changes of own.values()) changes.sort((a, b) => a.id - b.id);
+  return {
+    events: rows.filter(({ kind }) => kind === 'event').sort((a, b) => a.seq - b.seq),
+    changes: rows.filter(({ kind }) => kind === 'change').sort((a, b) => a.id - b.id),
+    own,
+    lastChange: rows.find(({ kind }) => kind === 'counter')?.id ?? 0,
+  };
 }
 
 const sessionIdOf = (row: PendingRow) => sessionIdentity(sessionKeyOf(row));
@@ -148,7 +139,7 @@ function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], c
   return timed.sort((a, b) => a.time - b.time).map(({ entry }) => entry);
 }
 
-function texts({ events, changes, counters }: Tables) {
+const texts = perTables(({ tables: { events, changes, counters } }: Sql) => {
   const firstEvents = (columns: string) =>
     `select ${columns} from ${events} where position is null order by position, seq limit ?`;
   // Entries are ordered by number across sessions: of each session the first ones come first, so that a part of them leaves no
@@ -176,4 +167,4 @@ function texts({ events, changes, counters }: Tables) {
           left join ${changes} as c on ${isSameSession('c', 's')} and coalesce(c.number, 0) = 0) as numbered
         order by nth, change_id limit ?) as own_changes`,
   };
-}
+});

@@ -1,0 +1,206 @@
+import { ofEvent, type Undecodable } from '../../model/codec.js';
+import type { SessionKey } from '../../model/keys.js';
+import { SESSION_TREE_SEPARATOR } from '../../model/session-tree.js';
+import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
+import type { Sql } from '../dialects/dialect.js';
+import { readParts } from '../dialects/event-parts.js';
+import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  isSameSession,
+  originOf,
+  perTables,
+  sessionKeyOf,
+  sessionStillExists,
+  sessionValues,
+  type SessionKeyRow,
+} from '../sql/tables.js';
+
+/** An event as the log reads it. */
+export interface LoggedEvent {
+  session: SessionKey;
+  seq: number;
+  /** Null until the event has one. */
+  position: number | null;
+  /** Null where the row has lost its content; undefined where the event was deleted while it was read, or its session is soft-deleted. */
+  json: string | null | undefined;
+  /** Why it cannot be decoded. */
+  undecodable?: Undecodable | undefined;
+}
+
+/** The same as it is stored. */
+export interface StoredLogEvent {
+  session: SessionKey;
+  seq: number;
+  position: number | null;
+  id: string;
+  /** Of the session. */
+  origin: string;
+  /** As `json` of `LoggedEvent`. */
+  text: string | null | undefined;
+}
+
+/** Events of one session, by their numbers. */
+interface SessionLogRange extends LogRange {
+  /** The session must still be this one. */
+  incarnation: string;
+  /** Only events later than this, in ms. */
+  afterTimestamp?: number | undefined;
+}
+
+/** Events after one position, up to and including another; or changes, by their numbers. */
+export interface LogRange {
+  after: number;
+  upTo: number;
+  limit: number;
+}
+
+/** The conditions of a filter that are columns. */
+export interface LogColumns {
+  appName?: string | undefined;
+  userId?: string | undefined;
+  sessionId?: string | undefined;
+  sessionTree?: string | undefined;
+  afterTimestamp?: number | undefined;
+}
+
+/** @returns what follows the conditions of a statement, and its values. */
+export function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }: LogColumns): {
+  where: string;
+  values: unknown[];
+} {
+  const all: [boolean, string, unknown[]][] = [
+    [appName !== undefined, 'app_name = ?', [appName]],
+    [userId !== undefined, 'user_id = ?', [userId]],
+    [sessionId !== undefined, 'session_id = ?', [sessionId]],
+    // A range, not `like`: `like` takes `%` and `_` for wildcards, and on SQLite `A` for `a`.
+    [
+      sessionTree !== undefined,
+      '(session_id = ? or (session_id >= ? and session_id < ?))',
+      [sessionTree, `${sessionTree}${SESSION_TREE_SEPARATOR}`, `${sessionTree}${AFTER_SEPARATOR}`],
+    ],
+    [afterTimestamp !== undefined, 'timestamp > ?', [afterTimestamp]],
+  ];
+  let where = '';
+  const values: unknown[] = [];
+  for (const [isGiven, text, bound] of all) {
+    if (!isGiven) continue;
+    where += ` and ${text}`;
+    values.push(...bound);
+  }
+  return { where, values };
+}
+
+/** The next after all that begins with a text. */
+export const afterPrefix = (text: string) => text.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
+
+const AFTER_SEPARATOR = afterPrefix(SESSION_TREE_SEPARATOR);
+
+/** Events of all sessions, in the order of their positions; those of soft-deleted sessions without their contents. */
+export async function loggedEvents(sql: Sql, range: LogRange, columns: LogColumns): Promise<StoredLogEvent[]> {
+  return eventsOfAll(sql, texts(sql).selectEvents, range, columns);
+}
+
+/** The same with the contents of soft-deleted sessions: in the complete log a change says that a session was deleted. */
+export async function allLoggedEvents(sql: Sql, range: LogRange, columns: LogColumns): Promise<StoredLogEvent[]> {
+  return eventsOfAll(sql, texts(sql).selectAllEvents, range, columns);
+}
+
+function eventsOfAll(
+  sql: Sql,
+  select: string,
+  { after, upTo, limit }: LogRange,
+  columns: LogColumns,
+): Promise<StoredLogEvent[]> {
+  const { where, values } = conditions(columns);
+  return storedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
+}
+
+/** @returns one event; undefined when it is gone. */
+export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): Promise<StoredLogEvent | undefined> {
+  const [event] = await storedEvents(sql, texts(sql).selectEvent, [...sessionValues(session), seq]);
+  return event;
+}
+
+/** Events of one session, in append order; none when the session is gone, or another under its id. */
+export async function loggedEventsOfSession(
+  sql: Sql,
+  session: SessionKey,
+  { incarnation, after, upTo, limit, afterTimestamp }: SessionLogRange,
+): Promise<StoredLogEvent[]> {
+  const { where, values } = conditions({ afterTimestamp });
+  return storedEvents(sql, `${texts(sql).selectSessionEvents}${where} order by seq limit ?`, [
+    ...sessionValues(session),
+    after,
+    upTo,
+    ...sessionValues(session),
+    incarnation,
+    ...values,
+    limit,
+  ]);
+}
+
+async function storedEvents(sql: Sql, select: string, values: readonly unknown[]): Promise<StoredLogEvent[]> {
+  const events: StoredLogEvent[] = [];
+  for (const row of await sql.all<EventRow>(select, values)) {
+    const session = sessionKeyOf(row);
+    const seq = numberOf(row.seq);
+    const origin = optionalTextOf(row.origin) ?? '';
+    const isSoftDeleted = row.origin === SOFT_DELETED;
+    const text = isSoftDeleted ? undefined : (optionalTextOf(row.data) ?? (await readParts(sql, session, seq)));
+    events.push({
+      session,
+      seq,
+      position: optionalNumberOf(row.position) ?? null,
+      id: textOf(row.event_id),
+      origin,
+      text,
+    });
+  }
+  return events;
+}
+
+export const loggedEventsOf =
+  (stored: readonly StoredLogEvent[]): Undecoded<LoggedEvent[]> =>
+  (texts) =>
+    stored.map((event) => loggedEventOf(texts, event));
+
+export function loggedEventOf(
+  texts: StoredTexts,
+  { session, seq, position, id, origin, text }: StoredLogEvent,
+): LoggedEvent {
+  const event = { session, seq, position };
+  if (typeof text !== 'string') return { ...event, json: text };
+  const json = texts.decode(text, () => ofEvent({ ...session, origin }, id));
+  return typeof json === 'string' ? { ...event, json } : { ...event, json: null, undecodable: json };
+}
+
+/** In place of the origin of a session that is soft-deleted. */
+const SOFT_DELETED = 'soft-deleted, longer than any origin can be';
+
+interface EventRow extends SessionKeyRow {
+  seq: number;
+  position: number | string | null;
+  data: string | null;
+  event_id: string;
+  /** What is encoded is bound to it. Null where the session is gone. */
+  origin: string | null;
+}
+
+const texts = perTables(({ tables }: Sql) => {
+  const { sessions, events, select } = tables;
+  const logged = `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
+    ${originOf(tables, 'e')} as origin from ${events} as e`;
+  return {
+    // Selected, not filtered: as a condition it makes servers read the whole log, or all sessions, for one batch.
+    selectEvents: `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
+      (select case when s.status = 'active' then s.origin else '${SOFT_DELETED}' end from ${sessions} as s
+        where ${isSameSession('s', 'e')}) as origin
+      from ${events} as e where position > ? and position <= ?`,
+    selectAllEvents: `${logged} where position > ? and position <= ?`,
+    selectEvent: `${logged} where ${SESSION_WHERE} and seq = ?`,
+    selectSessionEvents: `${logged} where ${SESSION_WHERE} and seq > ? and seq <= ?
+      and ${sessionStillExists(tables)}`,
+  };
+});

@@ -1,0 +1,95 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { numberOf, optionalNumberOf, optionalTextOf } from '../database/sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  isSameSession,
+  originOf,
+  perTables,
+  sessionKeyOf,
+  type SessionKeyRow,
+} from '../database/sql/tables.js';
+import { decodedData, type ChangeKind } from '../database/stores/change-store.js';
+import { conditions, type LogColumns, type LogRange } from '../database/stores/logged-events.js';
+import { originIn, type OriginRow } from '../database/stores/state-store.js';
+import type { SessionKey } from '../model/keys.js';
+import type { StoredTexts } from '../model/stored-texts.js';
+
+/** A change as the log reads it. */
+export interface LoggedChange extends StoredLogChange {
+  data: string | null;
+}
+
+/** The same as it is stored. */
+export interface StoredLogChange {
+  /** Ids are empty where the change is not of one session. */
+  session: SessionKey;
+  kind: ChangeKind;
+  seq: number;
+  eventSeq: number | null;
+  /** The number of the session's oldest event, as it is now; null where the session is gone. */
+  firstSeq: number | null;
+  /** The position of the event that it follows. */
+  position: number;
+  /** Its number among the changes. */
+  number: number;
+  /** Of the session, empty if it is gone. */
+  origin: string;
+  text: string | null;
+}
+
+/** The changes after one number, up to and including another. */
+export async function loggedChanges(
+  sql: Sql,
+  { after, upTo, limit }: LogRange,
+  columns: LogColumns,
+): Promise<StoredLogChange[]> {
+  const { where, values } = conditions({ ...columns, afterTimestamp: undefined });
+  const text = `${texts(sql).selectChanges}${where} order by number limit ?`;
+  const rows = await sql.all<ChangeRow>(text, [after, upTo, ...values, limit]);
+  return rows.map((row) => ({
+    session: sessionKeyOf(row),
+    kind: row.kind,
+    seq: numberOf(row.seq),
+    eventSeq: optionalNumberOf(row.event_seq) ?? null,
+    firstSeq: optionalNumberOf(row.first_seq) ?? null,
+    position: numberOf(row.position),
+    number: numberOf(row.number),
+    origin: originIn(row),
+    text: optionalTextOf(row.data),
+  }));
+}
+
+/** @returns the number of the last change in front of the event with a position. */
+export async function changeBefore(sql: Sql, position: number): Promise<number> {
+  if (position === 0) return 0;
+  const [row] = await sql.all<{ number: number | string }>(texts(sql).selectChangeBefore, [position]);
+  return row ? numberOf(row.number) : 0;
+}
+
+/** For what is `Undecoded`. */
+export function loggedChangeOf(texts: StoredTexts, change: StoredLogChange): LoggedChange {
+  const { session, origin, text } = change;
+  return { ...change, data: decodedData(texts, { ...session, origin }, change, text) };
+}
+
+interface ChangeRow extends SessionKeyRow, OriginRow {
+  kind: ChangeKind;
+  seq: number;
+  event_seq: number | null;
+  first_seq: number | null;
+  position: number | string;
+  number: number | string;
+  data: string | null;
+}
+
+const texts = perTables(({ tables }: Sql) => {
+  const { sessions, changes, select } = tables;
+  const changed = `select ${SESSION_COLUMNS}, ${originOf(tables, 'c')} as origin, kind, seq, event_seq, position, number,
+    case when kind in ('created', 'state') then ${select.data} end as data,
+    (select s.first_seq from ${sessions} as s where ${isSameSession('s', 'c')}) as first_seq`;
+  return {
+    selectChanges: `${changed} from ${changes} as c where number > ? and number <= ?`,
+    // From the newest one down: a reader that asks reads those that are passed anyway.
+    selectChangeBefore: `select number from ${changes} where position < ? order by number desc limit 1`,
+  };
+});

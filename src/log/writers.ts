@@ -1,0 +1,86 @@
+import { randomBytes } from 'node:crypto';
+import type { Sql } from '../database/dialects/dialect.js';
+import { placeholderRows, placeholders } from '../database/sql/tables.js';
+import {
+  WRITER_LENGTH,
+  historyText,
+  inHistoryOrder,
+  isBefore,
+  isSameBoundary,
+  type HistoryEnd,
+  type LogBoundary,
+} from '../model/log-history.js';
+import {
+  FORMER_WRITER,
+  NEWEST_WRITERS,
+  WRITER,
+  countersOf,
+  endsIn,
+  namesOf,
+  selectNewestWriters,
+  type CounterRow,
+} from './log-head.js';
+
+/** A step of the log: from the boundary before some entries got their places to the one behind them. */
+interface LogStep {
+  before: LogBoundary;
+  boundary: LogBoundary;
+}
+
+/** What is known of the log's history once a step is recorded. */
+export interface RecordedHistory {
+  /** `LogPosition.history` of the head. */
+  history: string;
+  /** What the writer left with its last positions. */
+  writer: HistoryEnd | undefined;
+}
+
+/** @returns how far the log went with the last positions of some writers; without those that the database does not know. */
+export async function endsOfWriters(sql: Sql, writers: readonly string[]): Promise<HistoryEnd[]> {
+  const names = [WRITER, FORMER_WRITER].flatMap((kind) => writers.flatMap((writer) => namesOf(kind, writer)));
+  const text = `select name, value from ${sql.tables.counters} where name in (${placeholders(names.length)})`;
+  return endsIn(await sql.all<CounterRow>(text, names));
+}
+
+/**
+ * Under the lock of the position's counter: notes who has brought the log from one boundary to another.
+ *
+ * @param writer what the writer left with its last positions, if it is sure of that.
+ */
+export async function recordWriter(
+  sql: Sql,
+  writer: HistoryEnd | undefined,
+  { before, boundary }: LogStep,
+): Promise<RecordedHistory> {
+  const newest = endsIn(await sql.all<CounterRow>(selectNewestWriters(sql.tables)));
+  if (isSameBoundary(before, boundary)) return { history: historyText(newest), writer };
+  const isNewest = newest.some((end) => end.writer === writer?.writer);
+  const [stored] = writer
+    ? (isNewest ? newest : await endsOfWriters(sql, [writer.writer])).filter((end) => end.writer === writer.writer)
+    : [];
+  // Where the database does not hold what the writer left, it went back: the same name would give the same boundaries twice.
+  const goesOn = writer && stored && isSameBoundary(stored, writer) && !isBefore(before, stored);
+  const end = { ...boundary, writer: goesOn ? writer.writer : newWriter() };
+  const ends = inHistoryOrder([end, ...newest.filter((other) => other.writer !== end.writer)]);
+  const former = ends.slice(NEWEST_WRITERS);
+  const moved = [
+    ...former.flatMap((each) => namesOf(WRITER, each.writer)),
+    ...(goesOn && !isNewest ? namesOf(FORMER_WRITER, writer.writer) : []),
+  ];
+  await replaceCounters(sql, moved, [
+    ...countersOf(WRITER, end),
+    ...former.flatMap((each) => countersOf(FORMER_WRITER, each)),
+  ]);
+  return { history: historyText(ends.slice(0, NEWEST_WRITERS)), writer: end };
+}
+
+async function replaceCounters(sql: Sql, gone: readonly string[], rows: readonly [string, number][]): Promise<void> {
+  const { counters } = sql.tables;
+  if (gone.length > 0) await sql.run(`delete from ${counters} where name in (${placeholders(gone.length)})`, gone);
+  await sql.run(
+    `insert into ${counters} (name, value) values ${placeholderRows(rows.length, 2)} ${sql.dialect.sql.onSameKey('name', ['value'])}`,
+    rows.flat(),
+  );
+}
+
+const newWriter = () => randomBytes((WRITER_LENGTH * 3) / 4).toString('base64url');

@@ -1,0 +1,37 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { deletePartsFrom } from '../database/dialects/event-parts.js';
+import { numberOf } from '../database/sql/row-values.js';
+import { SESSION_WHERE, isFromNumber, placeholders, sessionValues } from '../database/sql/tables.js';
+import type { SessionKey } from '../model/keys.js';
+
+/** @returns the numbers of the first events before a number, at most `limit`. */
+export async function numbersBefore(sql: Sql, key: SessionKey, seq: number, limit: number): Promise<number[]> {
+  const text = `select seq from ${sql.tables.events} where ${SESSION_WHERE} and seq < ? order by seq limit ?`;
+  const rows = await sql.all<{ seq: number }>(text, [...sessionValues(key), seq, limit]);
+  return rows.map((row) => numberOf(row.seq));
+}
+
+/**
+ * Drops events, and has the session begin with a number, for the caller that holds the session's lock.
+ *
+ * @param numbers in order.
+ */
+export async function dropFirst(
+  sql: Sql,
+  key: SessionKey,
+  firstSeq: number,
+  numbers: readonly number[],
+): Promise<void> {
+  const { sessions, events } = sql.tables;
+  await sql.run(`update ${sessions} set first_seq = ? where ${SESSION_WHERE}`, [firstSeq, ...sessionValues(key)]);
+  // The numbers are listed: at the end of a range InnoDB would lock the gap where another session's events come.
+  const [first, last] = [numbers[0], numbers.at(-1)];
+  if (first === undefined) return;
+  await deletePartsFrom(sql, key, first, last);
+  // With the range PostgreSQL compares the rows in it with the list, and no others.
+  await sql.run(
+    `${sql.dialect.sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE}
+      and ${isFromNumber('', '?', '?')} and seq >= ? and seq <= ? and seq in (${placeholders(numbers.length)})`,
+    [...sessionValues(key), ...[key.sessionId, first], ...[first, last], ...numbers],
+  );
+}

@@ -1,0 +1,101 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { deleteParts } from '../database/dialects/event-parts.js';
+import { numberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
+import { SESSION_WHERE, ownerValues, ownerWhere, sessionValues, stateTable } from '../database/sql/tables.js';
+import type { SessionKey } from '../model/keys.js';
+import type { Scope } from '../model/state.js';
+
+/** An event's row whose content is taken out, as it is. */
+export interface RawEvent {
+  seq: number;
+  eventId: string;
+  timestamp: number;
+  /** Null where the row has none. */
+  content: Buffer | null;
+  /** The event's text in `adk_event_parts`. */
+  parts: { part: number; content: Buffer }[];
+}
+
+/** A state value that is taken out, as it is. */
+export interface RawValue {
+  scope: Scope;
+  key: string;
+  content: Buffer;
+}
+
+export async function setBooks(sql: Sql, key: SessionKey, firstSeq: number, lastSeq: number): Promise<void> {
+  const text = `update ${sql.tables.sessions} set first_seq = ?, last_seq = ? where ${SESSION_WHERE}`;
+  await sql.run(text, [firstSeq, lastSeq, ...sessionValues(key)]);
+}
+
+/** @returns the numbers of the session's rows of events, and their times, in order. */
+export async function eventTimes(sql: Sql, key: SessionKey): Promise<{ seq: number; timestamp: number }[]> {
+  const text = `select seq, timestamp as at from ${sql.tables.events} where ${SESSION_WHERE} order by seq`;
+  const rows = await sql.all<{ seq: number; at: number | string }>(text, sessionValues(key));
+  return rows.map(({ seq, at }) => ({ seq: numberOf(seq), timestamp: numberOf(at) }));
+}
+
+/** @returns an event's row with the bytes of its content. */
+export async function rawEvent(sql: Sql, key: SessionKey, seq: number): Promise<RawEvent | undefined> {
+  const { events, eventParts } = sql.tables;
+  const { sql: pieces } = sql.dialect;
+  const values = [...sessionValues(key), seq];
+  const [row] = await sql.all<RawRow>(
+    `select event_id, timestamp as at, ${pieces.hex('data')} as content from ${events} where ${SESSION_WHERE} and seq = ?`,
+    values,
+  );
+  if (!row) return undefined;
+  const parts = await sql.all<{ part: number; content: string }>(
+    `select part, ${pieces.hex('text')} as content from ${eventParts} where ${SESSION_WHERE} and seq = ? order by part`,
+    values,
+  );
+  return {
+    seq,
+    eventId: textOf(row.event_id),
+    timestamp: numberOf(row.at),
+    content: row.content === null ? null : Buffer.from(textOf(row.content), 'hex'),
+    parts: parts.map(({ part, content }) => ({ part: numberOf(part), content: Buffer.from(textOf(content), 'hex') })),
+  };
+}
+
+export async function deleteEvent(sql: Sql, key: SessionKey, seq: number): Promise<void> {
+  await sql.run(`delete from ${sql.tables.events} where ${SESSION_WHERE} and seq = ?`, [...sessionValues(key), seq]);
+  await deleteParts(sql, key, seq);
+}
+
+/** @returns the bytes of what was recorded of the session's state. */
+export async function rawChange(sql: Sql, key: SessionKey, id: number): Promise<Buffer> {
+  const [row] = await sql.all<{ content: string | null }>(
+    `select ${sql.dialect.sql.hex('data')} as content from ${sql.tables.changes} where ${SESSION_WHERE} and change_id = ?`,
+    [...sessionValues(key), id],
+  );
+  return Buffer.from(optionalTextOf(row?.content ?? null) ?? '', 'hex');
+}
+
+/** Locks a state value. @returns its bytes; undefined when it is gone, or somebody else writes it. */
+export async function rawValue(
+  sql: Sql,
+  session: SessionKey,
+  scope: Scope,
+  key: string,
+): Promise<RawValue | undefined> {
+  const { sql: pieces } = sql.dialect;
+  const [row] = await sql.all<{ content: string }>(
+    `select ${pieces.hex('value')} as content from ${valueRow(sql, scope)}${pieces.skipLocked ?? ''}`,
+    [...ownerValues(session, scope), key],
+  );
+  return row && { scope, key, content: Buffer.from(textOf(row.content), 'hex') };
+}
+
+export async function deleteValue(sql: Sql, session: SessionKey, scope: Scope, key: string): Promise<void> {
+  await sql.run(`delete from ${valueRow(sql, scope)}`, [...ownerValues(session, scope), key]);
+}
+
+const valueRow = ({ tables }: Sql, scope: Scope) =>
+  `${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key = ?`;
+
+interface RawRow {
+  event_id: string;
+  at: number | string;
+  content: string | null;
+}

@@ -1,0 +1,180 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { readParts, replaceParts } from '../database/dialects/event-parts.js';
+import { keysetAfter } from '../database/sql/keyset.js';
+import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
+import { STATE_KEYS, originOf, stateTable } from '../database/sql/tables.js';
+import { WITH_CONTENT, type ChangeKind } from '../database/stores/change-store.js';
+import { ofChange, ofEvent, ofState, type CodecContext } from '../model/codec.js';
+import type { SessionKey } from '../model/keys.js';
+import type { Scope } from '../model/state.js';
+
+/** The tables that hold contents; of state those of each scope. */
+export type RecodedTable = 'events' | 'changes' | Scope;
+
+export const RECODED_TABLES: readonly RecodedTable[] = ['events', 'session', 'user', 'app', 'changes'];
+
+/** Whose rows are meant. */
+interface RecodedOwner {
+  appName: string;
+  userId?: string | undefined;
+}
+
+/** The content of a row, as it is stored. */
+export interface StoredText {
+  table: RecodedTable;
+  /** Its primary key. */
+  key: readonly (string | number)[];
+  /** Undefined where the row has lost a part of it. */
+  text: string | undefined;
+  context: CodecContext;
+}
+
+interface Source {
+  table: string;
+  /** The primary key. */
+  columns: readonly string[];
+  /** In this order pages come, by an index. */
+  order: readonly string[];
+  content: string;
+  /** As it is selected. */
+  selected: string;
+  where: string;
+  more: string;
+}
+
+/** @param after the last row of the page before. */
+export async function recodedPage(
+  sql: Sql,
+  table: RecodedTable,
+  { appName, userId }: RecodedOwner,
+  after: StoredText | undefined,
+  limit: number,
+): Promise<StoredText[]> {
+  const { table: name, columns, order, selected, where, more } = sourcesOf(sql)[table];
+  const conditions = ['app_name = ?', ...(userId === undefined ? [] : ['user_id = ?']), ...(where ? [where] : [])];
+  const owner = userId === undefined ? [appName] : [appName, userId];
+  // What `owner` names is the same in all rows.
+  const rest = order.filter((column) => column !== 'app_name' && (userId === undefined || column !== 'user_id'));
+  const position =
+    after &&
+    keysetAfter(
+      rest,
+      rest.map((column) => after.key[columns.indexOf(column)] ?? ''),
+    );
+  const text = `select ${columns.join(', ')}, ${selected} as content${more} from ${name} as t
+    where ${conditions.join(' and ')}${position ? ` and ${position.where}` : ''} order by ${order.join(', ')} limit ?`;
+  const rows = await sql.all<Row>(text, [...owner, ...(position?.values ?? []), limit]);
+  const texts: StoredText[] = [];
+  for (const row of rows) {
+    const key = columns.map((column) => keyValue(column, row[column as keyof Row]));
+    texts.push({
+      table,
+      key,
+      text: await contentOf(sql, table, key, row.content),
+      context: contextOf(table, row),
+    });
+  }
+  return texts;
+}
+
+/**
+ * Replaces a text, for a transaction.
+ *
+ * @returns false where it is not the one that was read any more, or somebody else has locked its row.
+ */
+export async function recode(sql: Sql, { table, key, text: read }: StoredText, text: string): Promise<boolean> {
+  const { table: name, columns, content, selected } = sourcesOf(sql)[table];
+  const values = [key[0] ?? '', ...key.slice(1)];
+  const where = columns.map((column) => `${column} = ?`).join(' and ');
+  const [row] = await sql.all<{ content: string | null }>(
+    `select ${selected} as content from ${name} where ${where}${sql.dialect.sql.skipLocked ?? ''}`,
+    values,
+  );
+  if (!row || (await contentOf(sql, table, key, row.content)) !== read) return false;
+  const data = table === 'events' ? await replaceParts(sql, ...eventOf(key), text) : text;
+  await sql.run(`update ${name} set ${content} = ? where ${where}`, [data, ...values]);
+  return true;
+}
+
+async function contentOf(
+  sql: Sql,
+  table: RecodedTable,
+  key: StoredText['key'],
+  content: string | null,
+): Promise<string | undefined> {
+  const text = optionalTextOf(content);
+  if (text !== null || table !== 'events') return text ?? undefined;
+  return (await readParts(sql, ...eventOf(key), { isLocked: sql.isInTransaction })) ?? undefined;
+}
+
+function eventOf([appName, userId, sessionId, seq]: StoredText['key']): [SessionKey, number] {
+  return [{ appName: String(appName), userId: String(userId), sessionId: String(sessionId) }, Number(seq)];
+}
+
+interface Row {
+  content: string | null;
+  app_name: string;
+  user_id?: string;
+  session_id?: string;
+  origin?: string | null;
+  seq?: number | string;
+  event_id?: string;
+  state_key?: string;
+  change_id?: number | string;
+  kind?: ChangeKind;
+  event_seq?: number | string | null;
+}
+
+const keyValue = (column: string, value: unknown) =>
+  column === 'seq' || column === 'change_id' ? numberOf(value) : textOf(value);
+
+function contextOf(table: RecodedTable, row: Row): CodecContext {
+  const session = {
+    appName: textOf(row.app_name),
+    userId: textOf(row.user_id ?? ''),
+    sessionId: textOf(row.session_id ?? ''),
+    origin: optionalTextOf(row.origin ?? null) ?? '',
+  };
+  if (table === 'events') return ofEvent(session, textOf(row.event_id));
+  if (table !== 'changes') return ofState(session, table, textOf(row.state_key));
+  const eventSeq = optionalNumberOf(row.event_seq ?? null);
+  return ofChange(session, { kind: textOf(row.kind), seq: numberOf(row.seq), eventSeq });
+}
+
+function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
+  const { events, changes, select } = tables;
+  const origin = `, ${originOf(tables, 't')} as origin`;
+  const key = STATE_KEYS.session.slice(0, -1);
+  const state = (scope: Scope): Source => ({
+    table: stateTable(tables, scope),
+    columns: STATE_KEYS[scope],
+    order: STATE_KEYS[scope],
+    content: 'value',
+    selected: select.value,
+    where: '',
+    more: scope === 'session' ? origin : '',
+  });
+  const data = { content: 'data', selected: select.data };
+  const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
+  return {
+    events: {
+      ...data,
+      table: events,
+      columns: [...key, 'seq'],
+      order: [...key, 'seq'],
+      where: '',
+      more: `, event_id${origin}`,
+    },
+    session: state('session'),
+    user: state('user'),
+    app: state('app'),
+    changes: {
+      ...data,
+      table: changes,
+      columns: [...key, 'change_id'],
+      order: [...key, 'change_id'],
+      where: `data is not null and kind in (${kinds})`,
+      more: `, kind, seq, event_seq${origin}`,
+    },
+  };
+}

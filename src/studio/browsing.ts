@@ -1,0 +1,327 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  isSameSession,
+  originOf,
+  perTables,
+  placeholders,
+  sessionColumnsOf,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+} from '../database/sql/tables.js';
+import { decodedData, type ChangeKind } from '../database/stores/change-store.js';
+import { contentOf } from '../database/stores/session-reader.js';
+import type { SessionKey } from '../model/keys.js';
+import type { Scope } from '../model/state.js';
+
+/** An app or a user. */
+export interface NamedUpdate {
+  name: string;
+  /** Of the session that was updated last; undefined where all are soft-deleted. */
+  lastUpdateTime: number | undefined;
+}
+
+/** How large a session's newest events are. */
+interface SampledSize {
+  key: SessionKey;
+  /** How many events were measured: all, or the newest `SAMPLED`. */
+  events: number;
+  /** Of these, as UTF-8. */
+  bytes: number;
+}
+
+/** A change of a session, or of the state of a user or an app, with its time. */
+export interface TimedChange {
+  kind: ChangeKind;
+  /** The number of the session's newest event at that time. */
+  seq: number;
+  /** The number of the event that was rewritten. */
+  eventSeq: number | null;
+  /** By the database's clock, in ms. */
+  time: number;
+  /** JSON of what was set; null of other changes. */
+  data: string | null;
+}
+
+/** An event that has written to the state. */
+export interface WritingEvent {
+  session: SessionKey;
+  id: string;
+  seq: number;
+  timestamp: number;
+  /** Null where it is large. */
+  json: string | null;
+}
+
+/** A lease that somebody holds. */
+export interface HeldLease {
+  session: SessionKey;
+  holder: string;
+  token: number;
+  /** In ms, by the database's clock. */
+  remainsMs: number;
+}
+
+/** The rows that a person may look at. */
+interface VisibleRows {
+  appName?: string | undefined;
+  userId?: string | undefined;
+}
+
+/** How many of a session's events are measured: a page of sessions stays fast, however long they are. */
+export const SAMPLED = 50;
+
+/** In how many of the sessions that were updated last a writer of shared state is looked for. */
+const SEARCHED = 100;
+
+/** The largest event that is read to name its author, in bytes. */
+const MOST_READ = 65_536;
+
+/** @returns the next apps by name that have sessions, by some searches of the index each; so many at most. */
+export async function appsAfter(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
+  const rows = await sql.all<NamedRow>(texts(sql).selectApps, [after, limit]);
+  return rows.map(namedUpdateOf);
+}
+
+/** @returns the next users of an app by id that have sessions, in the same way. */
+export async function usersAfter(sql: Sql, appName: string, after: string, limit: number): Promise<NamedUpdate[]> {
+  const values = [after, ...(sql.dialect.sql.skipsToNextName ? [] : [appName]), limit];
+  return (await sql.all<NamedRow>(texts(sql).selectUsers, [appName, appName, ...values])).map(namedUpdateOf);
+}
+
+/** @param keys sessions of one app. */
+export async function sampledSizes(sql: Sql, keys: readonly SessionKey[]): Promise<SampledSize[]> {
+  const [first] = keys;
+  if (!first) return [];
+  const { selectSize, selectPartSizes } = texts(sql);
+  const sampled = await sql.all<SizeRow>(
+    keys.map((_, i) => selectSize(i)).join(' union all '),
+    keys.flatMap((key) => sessionValues(key)),
+  );
+  const sizes = keys.map((key): SampledSize => ({ key, events: 0, bytes: 0 }));
+  for (const { ordinal, events, bytes } of sampled) {
+    const size = sizes[numberOf(ordinal)];
+    if (size) Object.assign(size, { events: numberOf(events), bytes: numberOf(bytes) });
+  }
+  if (selectPartSizes === undefined) return sizes;
+  const where = keys.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
+  const values = [first.appName, ...keys.flatMap(({ userId, sessionId }) => [userId, sessionId])];
+  const idOf = ({ userId, sessionId }: SessionKey) => JSON.stringify([userId, sessionId]);
+  const byId = new Map(sizes.map((size) => [idOf(size.key), size]));
+  for (const row of await sql.all<PartSizeRow>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)) {
+    const size = byId.get(idOf(sessionKeyOf(row)));
+    if (size) size.bytes += numberOf(row.bytes);
+  }
+  return sizes;
+}
+
+/**
+ * @param owner a session; with an empty session id, or also an empty user id, the state of the user or of the app.
+ * @returns the newest changes whose `seq` is in a range, in the order in which they were made; so many at most.
+ */
+export async function changesOf(
+  sql: Sql,
+  owner: SessionKey,
+  { from, upTo, limit }: { from: number; upTo: number; limit: number },
+): Promise<TimedChange[]> {
+  const rows = await sql.all<ChangeRow>(texts(sql).selectChanges, [...sessionValues(owner), from, upTo, limit]);
+  return timedChangesOf(sql, rows);
+}
+
+/**
+ * The same of the sessions that were updated last: those which may have set the state of a user or an app.
+ *
+ * @param visible leaves out what the person may not see.
+ */
+export async function changesElsewhere(
+  sql: Sql,
+  { appName, userId }: SessionKey,
+  scope: Scope,
+  visible: VisibleRows,
+  limit: number,
+): Promise<TimedChange[]> {
+  const ofUser = scope === 'user' ? userId : visible.userId;
+  const values = [appName, ...(ofUser === undefined ? [] : [ofUser]), limit];
+  return timedChangesOf(sql, await sql.all<ChangeRow>(texts(sql).selectChangesElsewhere(ofUser !== undefined), values));
+}
+
+/**
+ * Finds events by their ids: in the session; of state of a user or an app also in the sessions that were updated last.
+ *
+ * @param visible leaves out what the person may not see.
+ */
+export async function writersOf(
+  sql: Sql,
+  session: SessionKey,
+  scope: Scope,
+  eventIds: readonly string[],
+  visible: VisibleRows,
+): Promise<WritingEvent[]> {
+  if (eventIds.length === 0) return [];
+  const ids = placeholders(eventIds.length);
+  const own = await sql.all<WriterRow>(`${texts(sql).selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`, [
+    ...sessionValues(session),
+    ...eventIds,
+  ]);
+  const missing = scope === 'session' ? [] : eventIds.filter((id) => !own.some((row) => textOf(row.event_id) === id));
+  const rows = missing.length === 0 ? own : [...own, ...(await elsewhere(sql, session, scope, missing, visible))];
+  return sql.texts.all(() =>
+    rows.map((row) => {
+      const [key, id] = [sessionKeyOf(row), textOf(row.event_id)];
+      const known = { ...key, origin: row.origin ?? '' };
+      const { json = null } = contentOf(sql.texts, known, id, optionalTextOf(row.data) ?? undefined);
+      return { session: key, id, seq: numberOf(row.seq), timestamp: numberOf(row.happened), json };
+    }),
+  );
+}
+
+async function elsewhere(
+  sql: Sql,
+  { appName, userId }: SessionKey,
+  scope: Scope,
+  eventIds: readonly string[],
+  visible: VisibleRows,
+): Promise<WriterRow[]> {
+  const ofUser = scope === 'user' ? userId : visible.userId;
+  return sql.all<WriterRow>(
+    `${texts(sql).selectElsewhere(ofUser !== undefined)} and e.event_id in (${placeholders(eventIds.length)})`,
+    [appName, ...(ofUser === undefined ? [] : [ofUser]), ...eventIds],
+  );
+}
+
+/** Reads the row of every session that the person may see. @returns those that expire next; so many at most. */
+export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
+  const { now } = sql.dialect.sql;
+  const where = [
+    ...(appName === undefined ? [] : ['app_name = ?']),
+    ...(userId === undefined ? [] : ['user_id = ?']),
+    `lease_expires > ${now}`,
+  ];
+  const rows = await sql.all<LeaseRow>(
+    `select ${SESSION_COLUMNS}, lease_holder, lease_token, lease_expires as expires, ${now} as now
+      from ${sql.tables.sessions} where ${where.join(' and ')} order by lease_expires limit ?`,
+    [...[appName, userId].filter((name) => name !== undefined), limit],
+  );
+  return rows.map((row) => ({
+    session: sessionKeyOf(row),
+    holder: textOf(row.lease_holder),
+    token: numberOf(row.lease_token),
+    remainsMs: numberOf(row.expires) - numberOf(row.now),
+  }));
+}
+
+interface NamedRow {
+  name: string;
+  updated: number | string | null;
+}
+
+const namedUpdateOf = ({ name, updated }: NamedRow): NamedUpdate => ({
+  name: textOf(name),
+  lastUpdateTime: optionalNumberOf(updated),
+});
+
+interface SizeRow {
+  ordinal: number | string;
+  events: number | string;
+  bytes: number | string;
+}
+
+interface PartSizeRow extends SessionKeyRow {
+  bytes: number | string;
+}
+
+interface ChangeRow extends SessionKeyRow {
+  kind: ChangeKind;
+  seq: number;
+  event_seq: number | null;
+  changed: number | string;
+  data: string | null;
+  /** Null for the state of a user or an app. */
+  origin: string | null;
+}
+
+interface WriterRow extends SessionKeyRow {
+  event_id: string;
+  seq: number;
+  happened: number | string;
+  data: string | null;
+  origin: string | null;
+}
+
+interface LeaseRow extends SessionKeyRow {
+  lease_holder: string;
+  lease_token: number | string;
+  expires: number | string;
+  now: number | string;
+}
+
+/** @param rows the newest first. */
+function timedChangesOf(sql: Sql, rows: readonly ChangeRow[]): TimedChange[] {
+  return sql.texts.all(() =>
+    rows.toReversed().map((row) => {
+      const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
+      const known = { ...sessionKeyOf(row), origin: row.origin ?? '' };
+      const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
+      return { ...change, time: numberOf(row.changed), data };
+    }),
+  );
+}
+
+const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
+  const { sessions, events, eventParts, changes, select } = tables;
+  const columns = sessionColumnsOf('s');
+  // The column has no sign on MariaDB.
+  const newest = `case when s.last_seq > ${SAMPLED} then s.last_seq - ${SAMPLED} else 0 end`;
+  const sizes = {
+    // The order has PostgreSQL take the index by number: by the other one it would read all events of a long session.
+    selectSize: (
+      ordinal: number,
+    ) => `select ${ordinal} as ordinal, count(*) as events, coalesce(sum(n.bytes), 0) as bytes
+      from (select ${sql.byteLength('data')} as bytes from ${events} where ${SESSION_WHERE}
+        order by seq desc limit ${SAMPLED}) as n`,
+    selectPartSizes: limits
+      ? `select ${columns}, (select coalesce(sum(${sql.byteLength('p.text')}), 0) from ${eventParts} as p
+          where ${isSameSession('p', 's')} and p.seq > ${newest}) as bytes from ${sessions} as s`
+      : undefined,
+  };
+  // From name to name by the index, in one statement: as statements of their own, each waits for the server.
+  const names = (column: string, where: string) => {
+    const after = `from ${sessions} where ${where}${column} >`;
+    const found = sql.skipsToNextName
+      ? `select distinct ${column} as name ${after} ? order by ${column} limit ?`
+      : `with recursive names (name, step) as (
+          select min(${column}), 1 ${after} ?
+          union all select (select min(${column}) ${after} names.name), step + 1
+            from names where name is not null and step < ?)
+        select name from names where name is not null`;
+    // All columns of the index are in the order: MySQL would otherwise sort all sessions of the app.
+    const newest = [...(where === '' ? [] : ['app_name']), column, 'last_update_time'].map((each) => `${each} desc`);
+    return `select name, (select last_update_time from ${sessions} where ${where}${column} = found.name and status = 'active'
+        order by ${newest.join(', ')} limit 1) as updated
+      from (${found}) as found order by name`;
+  };
+  const newestSessions = (ofUser: boolean) => `(select ${SESSION_COLUMNS} from ${sessions}
+      where app_name = ?${ofUser ? ' and user_id = ?' : ''} and status = 'active'
+      order by last_update_time desc limit ${SEARCHED}) as s`;
+  const change = `kind, seq, event_seq, time as changed,
+    case when kind in ('created', 'state') then ${select.data} end as data, ${originOf(tables, 'c')} as origin`;
+  const writer = `event_id, seq, timestamp as happened,
+    case when ${sql.byteLength('data')} <= ${MOST_READ} then ${select.data} end as data,
+    ${originOf(tables, 'e')} as origin`;
+  return {
+    selectApps: names('app_name', ''),
+    selectUsers: names('user_id', 'app_name = ? and '),
+    ...sizes,
+    selectChanges: `select ${SESSION_COLUMNS}, ${change} from ${changes} as c where ${SESSION_WHERE} and seq >= ? and seq <= ? order by change_id desc limit ?`,
+    selectChangesElsewhere: (ofUser: boolean) =>
+      `select ${columns}, ${change} from ${newestSessions(ofUser)} join ${changes} as c on ${isSameSession('c', 's')}
+        where kind in ('created', 'state') order by c.time desc, change_id desc limit ?`,
+    selectWriters: `select ${SESSION_COLUMNS}, ${writer} from ${events} as e`,
+    selectElsewhere: (ofUser: boolean) =>
+      `select ${columns}, ${writer} from ${newestSessions(ofUser)}
+        join ${events} as e on ${isSameSession('e', 's')} where 1 = 1`,
+  };
+});
