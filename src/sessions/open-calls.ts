@@ -1,10 +1,10 @@
 import { findOpenCalls as find, type FoundCall, type OpenCallCursor } from '../database/stores/open-calls.js';
-import { InvalidArgumentError } from '../model/errors.js';
-import { decode, decodeEvent } from '../model/event-codec.js';
+import { decodeEvent } from '../model/event-codec.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { partsOf } from '../model/turn.js';
+import { cursorText, parseCursor } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
 
 /** Which calls to find; all conditions given must hold. */
@@ -51,11 +51,11 @@ export async function findOpenCalls(
   const { appName, userId } = filter;
   const owner = userId === undefined ? { appName } : { appName, userId };
   checkKeys(owner);
-  const page = { after: after === undefined ? undefined : parseCursor(after), limit: limit + 1 };
+  const page = { after: after === undefined ? undefined : parseCursor(CURSOR, after), limit: limit + 1 };
   const found = await calls.readTexts('findOpenCalls', owner, (sql) => find(sql, filter, page));
   const shown = found.slice(0, limit);
   const last = shown.at(-1);
-  return { calls: shown.map(openCallOf), ...(found.length > limit && last && { next: cursorText(last) }) };
+  return { calls: shown.map(openCallOf), ...(found.length > limit && last && { next: cursorText(CURSOR, last) }) };
 }
 
 function openCallOf({
@@ -85,22 +85,22 @@ function openCallOf({
   };
 }
 
-function cursorText({ timestamp, userId, sessionId, seq, number }: OpenCallCursor): string {
-  return Buffer.from(JSON.stringify([timestamp, userId, sessionId, seq, number])).toString('base64url');
-}
-
-/** @throws InvalidArgumentError when it is none. */
-function parseCursor(text: string): OpenCallCursor {
-  const value = decode(Buffer.from(text, 'base64url').toString())?.value;
-  const parts: readonly unknown[] = Array.isArray(value) ? value : [];
-  const [timestamp, userId, sessionId, seq, number] = parts;
-  const areNumbers = [seq, number].every(
-    (each) => Number.isInteger(each) && Number(each) >= 0 && Number(each) <= MAX_SEQ,
-  );
-  if (typeof timestamp === 'number' && areNumbers && isKey('userId', userId) && isKey('sessionId', sessionId)) {
-    const cursor = { timestamp, userId, sessionId, seq: Number(seq), number: Number(number) };
-    // Nobody else writes one in another way, such as with a time that is infinite.
-    if (cursorText(cursor) === text) return cursor;
-  }
-  throw new InvalidArgumentError("after must be the 'next' of a response of findOpenCalls.");
-}
+const CURSOR = {
+  operation: 'findOpenCalls',
+  valuesOf: ({ timestamp, userId, sessionId, seq, number }: OpenCallCursor) => [
+    timestamp,
+    userId,
+    sessionId,
+    seq,
+    number,
+  ],
+  placeOf([timestamp, userId, sessionId, seq, number]: readonly unknown[]): OpenCallCursor | undefined {
+    const areNumbers = [seq, number].every(
+      (each) => Number.isInteger(each) && Number(each) >= 0 && Number(each) <= MAX_SEQ,
+    );
+    const isPlace = typeof timestamp === 'number' && isKey('userId', userId) && isKey('sessionId', sessionId);
+    return isPlace && areNumbers
+      ? { timestamp, userId, sessionId, seq: Number(seq), number: Number(number) }
+      : undefined;
+  },
+};

@@ -1,9 +1,10 @@
 import { describeStored, findSummaries, type StoredSummary, type SummaryCursor } from './stored-summaries.js';
 import { checkLabels, checkTitle } from '../model/description.js';
-import { InvalidArgumentError, SessionNotFoundError } from '../model/errors.js';
+import { SessionNotFoundError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
 import { checkKeys, checkedSessionKey, isKey, type SessionKey } from '../model/keys.js';
 import { isObject } from '../model/objects.js';
+import { cursorText, parseCursor } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
 
 /** Which sessions to find; all conditions given must hold. */
@@ -72,14 +73,14 @@ export async function findSessions(calls: SessionCalls, request: FindSessionsReq
     updatedBefore,
   };
   const page = {
-    after: after === undefined ? undefined : parseCursor(after),
+    after: after === undefined ? undefined : parseCursor(CURSOR, after),
     isDescending: order !== 'asc',
     limit: limit + 1,
   };
   const found = await calls.read('findSessions', key, (sql) => findSummaries(sql, filter, page));
   const sessions = found.slice(0, limit).map(summaryOf);
   const last = sessions.at(-1);
-  return { sessions, ...(found.length > limit && last && { next: cursorText(last) }) };
+  return { sessions, ...(found.length > limit && last && { next: cursorText(CURSOR, last) }) };
 }
 
 export async function describeSession(
@@ -125,20 +126,11 @@ function labelsOf(json: string | null): Record<string, string> {
   return Object.fromEntries(strings);
 }
 
-function cursorText({ lastUpdateTime, sessionId, userId }: SummaryCursor): string {
-  return Buffer.from(JSON.stringify([lastUpdateTime, sessionId, userId])).toString('base64url');
-}
-
-/** @throws InvalidArgumentError when it is none. */
-function parseCursor(text: string): SummaryCursor {
-  const value = decode(Buffer.from(text, 'base64url').toString())?.value;
-  const parts: readonly unknown[] = Array.isArray(value) ? value : [];
-  const [lastUpdateTime, sessionId, userId] = parts;
-  // A server may refuse a value that is not a key in words that name something else.
-  if (typeof lastUpdateTime === 'number' && isKey('sessionId', sessionId) && isKey('userId', userId)) {
-    const cursor = { lastUpdateTime, sessionId, userId };
-    // Nobody else writes one in another way, such as with a time that is infinite.
-    if (cursorText(cursor) === text) return cursor;
-  }
-  throw new InvalidArgumentError("after must be the 'next' of a response of findSessions.");
-}
+const CURSOR = {
+  operation: 'findSessions',
+  valuesOf: ({ lastUpdateTime, sessionId, userId }: SummaryCursor) => [lastUpdateTime, sessionId, userId],
+  placeOf([lastUpdateTime, sessionId, userId]: readonly unknown[]): SummaryCursor | undefined {
+    const isPlace = typeof lastUpdateTime === 'number' && isKey('sessionId', sessionId) && isKey('userId', userId);
+    return isPlace ? { lastUpdateTime, sessionId, userId } : undefined;
+  },
+};

@@ -126,14 +126,14 @@ export function hue(name: string): string {
   return `hue-${sum % 8}`;
 }
 
-/** A list. @param head the columns; `#` begins those of numbers. */
-export function table(head: readonly string[], rows: readonly Html[]): Html {
+/** A list. @param head the columns; `#` begins those of numbers. @param kind what its style depends on. */
+export function table(head: readonly string[], rows: readonly Html[], kind = ''): Html {
   const columns = head.map((name) =>
     name.startsWith('#')
       ? html`<th scope="col" class="number">${name.slice(1)}</th>`
       : html`<th scope="col">${name}</th>`,
   );
-  return html`<table class="list">
+  return html`<table class="list ${kind}">
     <thead>
       <tr>
         ${columns}

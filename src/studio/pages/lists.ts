@@ -6,7 +6,7 @@ import { number } from '../../operations/words.js';
 import { fieldValue, html, type Html } from '../html.js';
 import { PAGE, type Size } from '../reading.js';
 import { namesField, type Visit } from '../visit.js';
-import { ago, chip, empty, page, size } from './layout.js';
+import { ago, chip, empty, page, size, table } from './layout.js';
 
 /** All apps. */
 export async function appsPage(visit: Visit): Promise<Response> {
@@ -27,18 +27,7 @@ export async function appsPage(visit: Visit): Promise<Response> {
   const body = html`<h1>Apps</h1>
     ${
       apps.length > 0
-        ? html`<table class="list">
-            <thead>
-              <tr>
-                <th scope="col">App</th>
-                <th scope="col">Users</th>
-                <th scope="col" class="number">Last update</th>
-              </tr>
-            </thead>
-            <tbody>
-              ${rows}
-            </tbody>
-          </table>`
+        ? table(['App', 'Users', '#Last update'], rows)
         : empty(
             'No sessions yet',
             'Sessions appear here when an agent has created them with ',
@@ -66,21 +55,7 @@ export async function usersPage(visit: Visit): Promise<Response> {
       </tr>`,
   );
   const body = html`<h1>Users of <bdi>${appName}</bdi></h1>
-    ${
-      users.length > 0
-        ? html`<table class="list">
-            <thead>
-              <tr>
-                <th scope="col">User</th>
-                <th scope="col" class="number">Last update</th>
-              </tr>
-            </thead>
-            <tbody>
-              ${rows}
-            </tbody>
-          </table>`
-        : empty('No users', 'Nobody has sessions in this app.')
-    }
+    ${users.length > 0 ? table(['User', '#Last update'], rows) : empty('No users', 'Nobody has sessions in this app.')}
     ${more !== undefined && nextLink(links.to('/users', { app: appName, after: more }))}`;
   const crumbs = [
     { text: 'Apps', href: links.to('/') },
@@ -189,20 +164,7 @@ function sessionsTable(
       <td class="number" data-label="Updated">${ago(lastUpdateTime)}</td>
     </tr>`;
   });
-  return html`<table class="list sessions">
-    <thead>
-      <tr>
-        <th scope="col">Session</th>
-        <th scope="col">User</th>
-        <th scope="col" class="number">Events</th>
-        <th scope="col" class="number">Size</th>
-        <th scope="col" class="number">Last update</th>
-      </tr>
-    </thead>
-    <tbody>
-      ${rows}
-    </tbody>
-  </table>`;
+  return table(['Session', 'User', '#Events', '#Size', '#Last update'], rows, 'sessions');
 }
 
 const nextLink = (href: string) => html`<a class="button" href="${href}" rel="next">Next page</a>`;
