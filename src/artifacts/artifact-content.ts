@@ -11,7 +11,7 @@ export const PART_BYTES = 491_520;
 
 /** The metadata of a version. */
 export interface ArtifactInfo {
-  /** With an empty text in the place of the content. */
+  /** With an empty text instead of the content. */
   artifact: Part;
   customMetadata?: Record<string, unknown>;
   mimeType?: string;

@@ -234,7 +234,7 @@ export class ArtifactStore {
     return data === null ? this.#parts(sql, key, version) : [bytesOf(data)];
   }
 
-  /** Reads the next versions of an app, or of one user in it, by their keys; so many of them. */
+  /** Reads the next versions of an app, or of one user in it, by their keys; at most `limit`. */
   async page(
     sql: Sql,
     { appName, userId }: { appName: string; userId: string | undefined },
@@ -265,7 +265,7 @@ export class ArtifactStore {
   }
 
   /**
-   * @returns the version without its encoding, or with `AS_STORED` as it is; undefined where there is none.
+   * @returns the version without its encoding, or with `AS_STORED` as it is; undefined if there is none.
    * @throws DamagedArtifactError where it cannot be read.
    */
   async transferred(sql: Sql, key: VersionKey): Promise<TransferredVersion | undefined> {
@@ -344,7 +344,7 @@ export class ArtifactStore {
   /**
    * Replaces a version by the same in another encoding, for a transaction.
    *
-   * @returns false where it is not the one that was read any more, or somebody else has locked its row.
+   * @returns false if it changed since it was read, or another transaction has locked its row.
    */
   async replace(sql: Sql, { key, read, encoded: { info, parts } }: RecodedVersion): Promise<boolean> {
     const id = [...valuesOf(key), key.version];
@@ -439,7 +439,7 @@ export class ArtifactStore {
     await sql.run(this.#text.delete, valuesOf(key));
   }
 
-  /** @returns the keys of a user's artifacts, in sessions and not, so many of them. */
+  /** @returns the keys of a user's artifacts, in sessions and not; at most `limit`. */
   async ofUser(sql: Sql, appName: string, userId: string, limit: number): Promise<ArtifactKey[]> {
     const values = [appName, userId, limit];
     const rows = await sql.all<{ session_id: string; filename: string }>(this.#text.ofUser, values);

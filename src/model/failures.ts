@@ -176,7 +176,7 @@ export const FAILURES = {
   },
   duplicate: {
     reason: 'UniqueConstraintViolationException',
-    what: 'A row with the same key is there already, where none should be',
+    what: 'A row with the same key is there already, though none should be',
     advice: OTHER_ROWS,
   },
   foreignKey: {

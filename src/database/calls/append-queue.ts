@@ -39,7 +39,7 @@ interface Waiting {
   readonly proceed: (written?: { readonly result: Promise<void> }) => void;
 }
 
-/** A batch that waits for a connection, or for another one to take it along. */
+/** A batch that waits for a connection, or for another batch to include it. */
 interface Member {
   readonly batch: AppendBatch;
   readonly attempt: Attempt;
@@ -47,7 +47,7 @@ interface Member {
   isAsking: boolean;
   /** Ends its wait: another batch writes it, or it must ask for a connection itself. */
   proceed?: () => void;
-  /** Done when the one that takes it along has written it. */
+  /** Done when the batch that includes it has been written. */
   written?: Promise<void>;
   /** Undefined if it was left out: it has to be written alone, and then gets its own error. */
   result?: { readonly lastSeq: number | undefined } | { readonly error: unknown };
@@ -184,7 +184,7 @@ export class AppendQueue {
     const deadline = new Deadline({ timeoutMs: connections.timeoutMs, signal });
     const waited = telemetry?.current?.waiting('connection');
     try {
-      // Those that have asked for a connection can take it along.
+      // Those that have asked for a connection can write it with theirs.
       if (isShared && this.#waiting.size < this.#asking * (this.#appends.most - 1)) {
         await this.#untilTurn(member, deadline);
         // What runs in this process always ends, and could not be stopped.

@@ -94,6 +94,6 @@ export function failureOf(error: unknown, dialect: Dialect): Failure {
   const [, byMessage] = MESSAGES.find(([text]) => message.includes(text)) ?? [];
   if (byMessage) return byMessage;
   const [, failure = 'unknown'] = CLASSES.find(([Class]) => error instanceof Class) ?? [];
-  // A server that has given a code has answered, also where there is no class for its error.
+  // A server that gave a code has answered, even if its error has no class.
   return failure === 'unknown' && dialect.errors.isAnswer(error) ? 'refused' : failure;
 }

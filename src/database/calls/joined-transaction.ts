@@ -80,7 +80,7 @@ export class JoinedTransaction {
     );
   }
 
-  /** Runs statements. Their work waits for nothing else, so that it never waits for itself. */
+  /** Runs statements. Their work waits only for them, so it never waits for itself. */
   run<T>(work: (sql: Sql) => Promise<T>, texts?: StoredTexts): Promise<T> {
     return this.#run(async (connection) => work(await this.#sql(connection, texts)));
   }

@@ -4,7 +4,7 @@ import { FAILURES, type Failure } from '../../model/failures.js';
 import { isObject } from '../../model/objects.js';
 import { Aborted } from './connection.js';
 
-/** What work of a host's threw that is no failure of the database: the caller gets it as it is. */
+/** Wraps an error thrown by the host's own code, so that it reaches the caller unchanged. */
 export class FromWork extends Error {
   constructor(readonly error: unknown) {
     super();

@@ -145,7 +145,7 @@ export class Statements {
       const shown = logger.isEnabled('query-params') ? this.#format(query, params) : query;
       this.#connection.logQuery(shown, { query, params, took: Date.now() - start, ...what });
     } catch {
-      // What the host's log throws is no error of the statement.
+      // An error of the host's log is not an error of the statement.
     } finally {
       if (writer) logger.writer = writer;
     }

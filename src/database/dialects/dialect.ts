@@ -178,7 +178,7 @@ export interface DialectSql {
    */
   catalog(tables: number): string;
 
-  /** What orders rows of any table as they were inserted. Left out where there is no such order. */
+  /** Orders rows of any table as they were inserted. Left out if there is no such order. */
   readonly insertionOrder?: string;
 
   /** A column as text: JSON, which a driver may parse, and numbers. */
@@ -235,7 +235,7 @@ export interface DialectSql {
   setPlaces(table: string, numberedBy: string, set: readonly string[], count: number): string;
 
   /**
-   * Begins an `update` whose condition is on the columns of an index; `primary` stands for the primary key. InnoDB would scan
+   * Begins an `update` whose condition is on the columns of an index; `primary` means the primary key. InnoDB would scan
    * a table that is small, and wait for rows that others have locked.
    */
   updateThrough(table: string, index: string): string;

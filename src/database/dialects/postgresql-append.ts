@@ -17,10 +17,10 @@ import { addToLastSeq, appendCondition, leaseIsFree } from './session-row.js';
 /** So many appends share a statement at most: none of them is acknowledged before all are written. */
 const MOST = 32;
 
-/** Stands for any number. Not null: the host may have set `array_nulls = off`. */
+/** Means any number. Not null: the host may have set `array_nulls = off`. */
 const ANY = -1;
 
-/** Stands for null, for the same reason. */
+/** Means null, for the same reason. */
 const NOT_SUPERSEDED = '';
 
 /** Writes appends by a `with` whose parts write to one table each. */

@@ -8,7 +8,7 @@ import { addToLastSeq, appendCondition } from './session-row.js';
 /** So many appends share a commit at most: none of them is acknowledged before it. */
 const MOST = 64;
 
-/** So many rows are one statement: SQLite binds 32,766 values. */
+/** Rows of one statement: SQLite binds at most 32,766 values. */
 const MOST_ROWS = 3_500;
 
 /** Writes appends by several statements, in one transaction for all that wait for the connection: its commit waits for the disk. */

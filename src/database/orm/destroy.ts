@@ -17,7 +17,7 @@ interface DriverConnection {
   readonly __tests?: { getSocket(): Socket | undefined };
 }
 
-/** @returns what ends a driver's connection and its socket at once; undefined where there is no socket. */
+/** @returns what ends a driver's connection and its socket at once; undefined if there is no socket. */
 export function destroyerOf(raw: object): (() => Promise<void>) | undefined {
   const driver: DriverConnection = raw;
   if (driver.__tests) return () => destroyMariadb(driver);

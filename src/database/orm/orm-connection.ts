@@ -42,8 +42,7 @@ export interface ReservedConnection {
   /** Gives it back to the pool. */
   release(): void;
   /**
-   * Ends it, whatever is under way, so that the server rolls back and nobody gets it again. Undefined where that is not
-   * possible: the database is in this process, or the host has passed a kysely of its own.
+   * Ends it, whatever is under way, so that the server rolls back and nobody gets it again. Undefined if that is not possible: the database is in this process, or the host has passed a kysely of its own.
    */
   readonly destroy: (() => Promise<void>) | undefined;
 }

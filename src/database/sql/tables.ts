@@ -241,7 +241,7 @@ function quoted(em: EntityManager, meta: EntityMetadata, ownSchema: string | und
   refuseWildcard(schema);
   refusePlaceholder(`${schema}${meta.tableName}`);
   const table = platform.quoteIdentifier(meta.tableName);
-  // MikroORM leaves schemas out, too, where there are none.
+  // MikroORM leaves schemas out, too, if there are none.
   return schema && TRAITS[supportedDialect(platform)].hasSchemas
     ? `${platform.quoteIdentifier(schema)}.${table}`
     : table;

@@ -227,7 +227,7 @@ export async function forgetChangesAfter(sql: Sql, session: SessionKey, seq: num
 }
 
 /**
- * Deletes what was recorded of a user in an app, except of sessions that still exist; so many rows at most.
+ * Deletes what was recorded of a user in an app, except of sessions that still exist; at most `limit` rows.
  *
  * @returns how many there were.
  */
@@ -304,7 +304,7 @@ export function encodedChange(texts: StoredTexts, change: NewChange): NewChange 
   return { ...change, data: texts.encode(data, () => ofChange(session, change)) };
 }
 
-/** Within `texts.all`. @returns the JSON; null where there is none, or it cannot be decoded. */
+/** Within `texts.all`. @returns the JSON; null if there is none, or it cannot be decoded. */
 export function decodedData(
   texts: StoredTexts,
   session: KnownSession,

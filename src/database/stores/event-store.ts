@@ -27,7 +27,7 @@ export class EventStore {
     return lastSeq;
   }
 
-  /** Gives a stored event another content, as it is stored; for the caller that holds the session's lock. */
+  /** Replaces the content of a stored event, with texts as they are stored; the caller holds the session's lock. */
   async replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
     const { timestamp, json, superseded = null, beginsTurn } = event;
     const data = await replaceParts(sql, session, seq, json);

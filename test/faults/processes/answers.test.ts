@@ -24,7 +24,7 @@ const shown = (content: NonNullable<Event['content']>) =>
     [content.role, text ?? (functionCall ? 'calls' : functionResponse && 'responds')].join(' '),
   );
 
-test('K7 a process dies with the answer to an old call stored, and the next one goes on with a bounded history', async () => {
+test('K7 a process dies with the answer to an old call stored, and the next one continues with a bounded history', async () => {
   for (const { database, orm } of opened) {
     const key = keyOf('answered');
     const unbounded = new MikroOrmSessionService(orm.em);
