@@ -83,7 +83,7 @@ const saidIn = (content: Event['content']): string[] =>
 /** What a memory is searched by. */
 export const textOf = (content: MemoryEntry['content']): string => saidIn(content).join('\n');
 
-/** @returns undefined where it is not what was stored. */
+/** @returns undefined if it is not what was stored. */
 export function memoryDataOf(json: string): MemoryData | undefined {
   const value = decode(json)?.value;
   return isRecord(value) && isRecord(value['content']) ? (value as unknown as MemoryData) : undefined;

@@ -196,7 +196,7 @@ export class DamagedArtifactError extends AdkMikroOrmError {
   }
 }
 
-/** A memory cannot be read: somebody has changed its row, the disk has lost data, or a key is lost. A search goes on without it. */
+/** A memory cannot be read: somebody has changed its row, the disk has lost data, or a key is lost. A search continues without it. */
 export class DamagedMemoryError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_MEMORY';
   override name = 'DamagedMemoryError';
