@@ -139,8 +139,6 @@ async function fill({ orm, service, query }: OwnStore): Promise<Session> {
     select app_name, user_id, session_id, 2147483647, 1, 0, 'ask', 0, '{}' from adk_sessions where session_id <> 'session 3'`);
   await query(`insert into adk_artifacts (app_name, user_id, session_id, filename, last_version, update_time)
     select app_name, user_id, session_id, 'a file', 0, 0 from adk_sessions`);
-  await query(`insert into adk_artifact_versions (app_name, user_id, session_id, filename, version, info, create_time)
-    select app_name, user_id, session_id, filename, 0, '{}', 0 from adk_artifacts`);
   // The same in other apps, which no read of this one may touch.
   for (const [table, columns] of [
     ['adk_sessions', 'user_id, session_id, incarnation, origin, last_seq, create_time, last_update_time'],
@@ -148,13 +146,14 @@ async function fill({ orm, service, query }: OwnStore): Promise<Session> {
     ['adk_user_states', 'user_id, state_key, value, event_id'],
     ['adk_open_calls', 'user_id, session_id, open_until, seq, number, name, timestamp, data'],
     ['adk_artifacts', 'user_id, session_id, filename, last_version, update_time'],
-    ['adk_artifact_versions', 'user_id, session_id, filename, version, info, create_time'],
   ] as const) {
     for (const i of range(8)) {
       const copied = `select 'elsewhere ${i}', ${columns} from ${table} where app_name = 'app'`;
       await query(`insert into ${table} (app_name, ${columns}) ${copied}`);
     }
   }
+  await query(`insert into adk_artifact_versions (app_name, user_id, session_id, filename, version, info, create_time)
+    select app_name, user_id, session_id, filename, 0, '{}', 0 from adk_artifacts where app_name <> 'app'`);
   return createSession({ ...app, id: 'session 3', userId: 'user 3' });
 }
 

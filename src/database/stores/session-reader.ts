@@ -272,7 +272,7 @@ const turnOf = ({ events }: Tables, conditions: string) =>
 function turnsOfCalls(tables: Tables, first: string): string {
   const begin = turnOf(tables, 'b.seq <= o.seq order by b.seq desc');
   const end = turnOf(tables, 'b.seq > o.seq order by b.seq');
-  return `(select distinct turn.first, coalesce(${begin}, o.seq) as turn_begin, coalesce(${end}, ${MAX_SEQ}) as turn_end
+  return `(select distinct coalesce(${begin}, o.seq) as turn_begin, coalesce(${end}, ${MAX_SEQ}) as turn_end
     from ${first} as turn cross join ${tables.openCalls} as o
     where ${whereSession('o')} and o.open_until >= turn.first and o.seq < turn.first)`;
 }
@@ -353,8 +353,9 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
   const join = sql.joinByNumber ?? plainJoin;
   const ofCalls = (table: string, alias: string) => {
-    const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < called.first`;
-    return `from ${turnsOfCalls(tables, first.text)} as called ${join(table, alias, on)}`;
+    // MySQL and MariaDB know `turn.first` before they plan the join, so that they don't read the session to its end.
+    const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
+    return `from ${first.text} as turn cross join ${turnsOfCalls(tables, first.text)} as called ${join(table, alias, on)}`;
   };
   const selectPart = "union all select 'part', '', text, seq, part, 0";
   const turns =
@@ -383,7 +384,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     after: byNumber(isAfter),
     turns: (session: SessionKey, newest: number): Bound => {
       const [key, turn] = [sessionValues(session), first.values(session, newest)];
-      const values = [...turn, ...key, ...key, ...key, ...turn, ...key, ...key];
+      const values = [...turn, ...key, ...turn, ...key, ...key, ...turn, ...key, ...key];
       return [turns, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
     },
     since: (session: SessionKey, time: number): Bound => [
