@@ -125,7 +125,7 @@ async function remove({ write, batches }: DeletionRun, sessions: readonly Sessio
 /**
  * Deletes what is recorded of sessions that do not exist, but for their deletions. The caller holds their locks.
  *
- * @returns those of which there is more: at most `limit` rows are deleted.
+ * @returns those that have more: at most `limit` rows are deleted.
  */
 async function forget(sql: Sql, sessions: readonly SessionKey[], limit: number): Promise<SessionKey[]> {
   const { changes } = sql.tables;

@@ -80,7 +80,7 @@ export async function recodedPage(
 /**
  * Replaces a text, for a transaction.
  *
- * @returns false where it is not the one that was read any more, or somebody else has locked its row.
+ * @returns false if it changed since it was read, or another transaction has locked its row.
  */
 export async function recode(sql: Sql, { table, key, text: read }: StoredText, text: string): Promise<boolean> {
   const { table: name, columns, content, selected } = sourcesOf(sql)[table];

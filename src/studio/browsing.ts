@@ -80,7 +80,7 @@ const SEARCHED = 100;
 /** The largest event that is read to name its author, in bytes. */
 const MOST_READ = 65_536;
 
-/** @returns the next apps by name that have sessions, by some searches of the index each; so many at most. */
+/** @returns the next apps by name that have sessions, by some searches of the index each; at most `limit`. */
 export async function appsAfter(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
   const rows = await sql.all<NamedRow>(texts(sql).selectApps, [after, limit]);
   return rows.map(namedUpdateOf);
@@ -120,7 +120,7 @@ export async function sampledSizes(sql: Sql, keys: readonly SessionKey[]): Promi
 
 /**
  * @param owner a session; with an empty session id, or also an empty user id, the state of the user or of the app.
- * @returns the newest changes whose `seq` is in a range, in the order in which they were made; so many at most.
+ * @returns the newest changes whose `seq` is in a range, in the order in which they were made; at most `limit`.
  */
 export async function changesOf(
   sql: Sql,
@@ -192,7 +192,7 @@ async function elsewhere(
   );
 }
 
-/** Reads the row of every session that the person may see. @returns those that expire next; so many at most. */
+/** Reads the row of every session that the person may see. @returns those that expire next; at most `limit`. */
 export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
   const { now } = sql.dialect.sql;
   const where = [

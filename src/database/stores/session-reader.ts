@@ -61,9 +61,9 @@ export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SE
 }
 
 /**
- * Reads a session with the newest so many events, and back to the beginning of the oldest turn among them. If no turn begins so
+ * Reads a session with the newest n events, extended back to the beginning of the oldest turn among them. If no turn begins so
  * early, since an agent began the session or a trim cut a turn, they begin with the first turn among them; without any turn,
- * they are the newest so many. Before them come the turns whose calls wait for a person, or are answered among them: a model wants
+ * they are the newest n. Before them come the turns whose calls wait for a person, or are answered among them: a model wants
  * the call of an answer, and what else was called with it.
  */
 export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
@@ -122,7 +122,7 @@ interface EventRow {
   state_key: string;
   /** Null where the event is in parts, is not asked for, or has lost its content. */
   value: string | null;
-  /** The first number that was asked for, where it is not known before; otherwise 0. */
+  /** The first number that was asked for, if it is not known before; otherwise 0. */
   first_seq: number | string;
   /** Selected with a filter by time: whether the event is later. */
   is_later?: boolean | number;
@@ -197,7 +197,7 @@ function sorted(rows: readonly Row[]): Found | undefined {
   return { head, state, events: events.sort((a, b) => a.seq - b.seq) };
 }
 
-/** Within `texts.all`. @param text undefined where there is none. */
+/** Within `texts.all`. @param text undefined if there is none. */
 export function contentOf(
   texts: StoredTexts,
   session: KnownSession,
@@ -321,7 +321,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     ...sessionValues(session),
     ...SCOPES.flatMap((scope) => ownerValues(session, scope)),
   ];
-  // With the session's row, of which there is one: its numbers limit what is read of the other table's index. SQLite takes
+  // Joined to the session's single row, whose numbers bound the index scan. SQLite takes
   // one lower limit to the index, and would read all that comes after it.
   const joined = (table: string, alias: string, conditions: string, join = sql.joinByNumber ?? plainJoin) =>
     `${sessions} as s ${join(table, alias, `${isSameSession(alias, 's')} and ${conditions}`)}
