@@ -386,6 +386,8 @@ codecSuite.own(
     expect(fork.state).toMatchObject({ outside: SECRET, again: SECRET, 'user:o': SECRET });
     expect(fork.state).not.toHaveProperty('given');
   },
+  // Others have another queue, with a connection of their own.
+  ({ hasConnections }) => hasConnections,
 );
 
 codecSuite.own(
