@@ -231,7 +231,8 @@ maintenanceSuite.own('K1', 'dryRun counts what would be done, and writes nothing
     const statements = await recorded(async () => {
       dry = await call({ dryRun: true, onProgress: (each: MaintenanceResult) => reported.push(each) });
     });
-    expect(statements.filter(({ text }) => !/^(select|pragma)/.test(text))).toEqual([]);
+    // The lease beside it is renewed meanwhile, if the machine is slow.
+    expect(statements.filter(({ text }) => !/^(select|pragma|update \S+ set lease_expires)/.test(text))).toEqual([]);
     expect(await call({})).toMatchObject(
       JSON.parse(JSON.stringify(dry, ['sessions', 'events', 'skipped', 'more'])) as object,
     );
