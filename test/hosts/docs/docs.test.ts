@@ -97,6 +97,15 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(memories).toEqual([]);
     expect(answer).toMatchObject({ memories: [{ id: 'diet', score: expect.any(Number) as number }] });
   },
+  'docs/memory.md Remember by itself': async ({ orm, service, session }, { projection }) => {
+    await service.appendEvent({
+      session,
+      event: createEvent({ author: 'user', content: { parts: [{ text: 'Peanuts!' }] } }),
+    });
+    await (projection as { catchUp(): Promise<void> }).catchUp();
+    const rows = await orm.em.fork().find('AdkMemory', { appName: 'support', userId: 'ada' });
+    expect(rows.length).toBeGreaterThan(0);
+  },
   'docs/leases.md Leases': async ({ orm }) => {
     const rows = await orm.em.fork().find(AdkEvent, {}, { orderBy: { seq: 'asc' } });
     expect(rows.map(({ data }) => (data as Event).author)).toEqual(['support', 'user']);
