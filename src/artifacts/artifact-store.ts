@@ -37,7 +37,7 @@ export interface StoredVersion {
 
 /** A version that is read a part at a time. */
 export interface OpenedVersion extends StoredVersion {
-  /** The content, where it is in the row of the version. */
+  /** The content, if it is in the row of the version. */
   only?: Buffer | undefined;
 }
 
@@ -286,7 +286,7 @@ export class ArtifactStore {
   /**
    * Writes a version of an export, for a transaction.
    *
-   * @returns false where it is here already.
+   * @returns false if it is stored already.
    * @throws InvalidArgumentError where another one is here, or its content is not the one that its hash is of.
    */
   async import(sql: Sql, key: VersionKey, { info: text, parts, createTime }: TransferredVersion): Promise<boolean> {
@@ -376,7 +376,7 @@ export class ArtifactStore {
     return content instanceof Damaged ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
   }
 
-  /** @returns one part; undefined where it is missing, or cannot be read. */
+  /** @returns one part; undefined if it is missing, or cannot be read. */
   async part(sql: Sql, key: ArtifactKey, { version, info }: OpenedVersion, part: number): Promise<Buffer | undefined> {
     if (info instanceof Damaged) return undefined;
     const [row] = await sql.all<{ data: unknown }>(this.#text.part, [...valuesOf(key), version, part]);

@@ -102,7 +102,7 @@ class ReencodeRun {
     await this.#write(call, versions, (sql, version) => store.replace(sql, version));
   }
 
-  /** One transaction. @param replace returns false where it has left what is stored. */
+  /** One transaction. @param replace returns false if it changed nothing. */
   async #write<T>(
     call: CallInParts,
     found: readonly T[],

@@ -27,7 +27,7 @@ export interface NewMemory extends MemoryOwner {
   ttlMs: number | undefined;
 }
 
-/** What is stored of a memory besides its key and its words. */
+/** What is stored of a memory in addition to its key and its words. */
 export interface MemoryData extends Pick<MemoryEntry, 'content' | 'author'> {
   customMetadata?: Record<string, unknown>;
 }

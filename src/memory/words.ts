@@ -87,7 +87,7 @@ export const lengthOf = (list: Buffer): number => list.readUInt32LE() >>> 8;
 
 /**
  * @param hashes what `hashesOf` gave.
- * @returns how often a list has each of them; undefined where it has none.
+ * @returns how often a list has each of them; undefined if it has none.
  */
 export function countsIn(list: Buffer, hashes: Uint32Array): Uint8Array | undefined {
   let counts: Uint8Array | undefined;

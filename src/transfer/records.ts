@@ -129,7 +129,7 @@ export interface ArtifactRecord extends ArtifactNames {
   parts: number;
   /** Of an export of texts as they are stored. */
   bound?: TextBinding;
-  /** The Part without its content, the metadata, and type, size and hash. Absent where it is encoded. */
+  /** The Part without its content, the metadata, and type, size and hash. Absent if it is encoded. */
   info?: Record<string, unknown>;
   /** The same as a codec has stored it. */
   encoded?: string;

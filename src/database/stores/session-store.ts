@@ -194,7 +194,7 @@ export async function beginDeletion(sql: Sql, session: StoredSession): Promise<v
 }
 
 /**
- * Undoes a soft deletion, where there is one.
+ * Undoes a soft deletion, if there is one.
  *
  * @returns undefined when there is no session, or its deletion has begun.
  */

@@ -56,7 +56,7 @@ interface Surroundings {
   at?: number | undefined;
   /** Whether the events are the newest ones: a call without an answer has none. */
   isNewest: boolean;
-  /** Formats what models have written; absent where it is shown as it is. */
+  /** Formats what models have written; absent if it is shown unformatted. */
   markdown?: Markdown | undefined;
 }
 
