@@ -7,7 +7,7 @@ import type { SessionProjectionOptions } from '../log/session-projection.js';
 import { aWait, anything, condition, object, oneOf } from '../model/arguments.js';
 import { isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
 import { memoryOfEvent, type NewMemory, type TextOfEvent } from './memory-content.js';
-import { addMemories } from './memory-store.js';
+import { addMemories, encodedMemory } from './memory-store.js';
 
 export interface MemoryProjectionOptions {
   /** What its cursor is kept under; `memory` by default. */
@@ -61,11 +61,13 @@ export function memoryProjection<Em extends EntityManager>(
     name,
     filter,
     async apply(entries, tx) {
-      const added = new Map<CompleteLogEntry, NewMemory | undefined>();
-      for (const entry of entries) added.set(entry, await memoryOf(entry));
+      const added: (NewMemory | undefined)[] = [];
+      for (const entry of entries) added.push(await memoryOf(entry));
+      const encoded = await database.code((texts) => added.map((memory) => memory && encodedMemory(texts, memory)));
       await database.join(tx).transaction(async (sql) => {
         const pending = new Pending(sql, settleMs);
-        for (const [entry, memory] of added) {
+        for (const [i, entry] of entries.entries()) {
+          const memory = encoded[i];
           if (entry.change) {
             await pending.writeBefore(entry);
             await change(sql, entry, whenDeleted === 'keep');

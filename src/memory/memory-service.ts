@@ -24,7 +24,7 @@ import { Undecodable } from '../model/codec.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
-import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
+import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
 import {
   memoryOfEvent,
   newMemory,
@@ -34,7 +34,15 @@ import {
   type NewMemory,
   type TextOfEvent,
 } from './memory-content.js';
-import { addMemories, deleteMemories, listMemories, readMemories, readWords, type Read } from './memory-store.js';
+import {
+  addMemories,
+  deleteMemories,
+  encodedMemory,
+  listMemories,
+  readMemories,
+  readWords,
+  type Read,
+} from './memory-store.js';
 import { memoryProjection, type MemoryProjectionOptions } from './memory-projection.js';
 import { Ranking, type Ranked } from './ranking.js';
 
@@ -285,7 +293,12 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   async #add(operation: string, owner: MemoryOwner, memories: readonly NewMemory[]): Promise<void> {
-    if (memories.length > 0) await this.#write(operation, owner, (sql) => addMemories(sql, memories));
+    if (memories.length === 0) return;
+    const context = { operation, key: owner };
+    await this.#database.call(context, async () => {
+      const encoded = await this.#database.code((texts) => memories.map((memory) => encodedMemory(texts, memory)));
+      await this.#once(context, (sql) => addMemories(sql, encoded));
+    });
   }
 
   /**
@@ -378,7 +391,9 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       throw new InvalidArgumentError(
         'forget needs memoryId, sessionId or before, or all: true. Nothing was forgotten.',
       );
-    return this.#write('forget', owner, (sql) => deleteMemories(sql, owner, { memoryId, sessionId, before }));
+    const context = { operation: 'forget', key: owner };
+    const forget = (sql: Sql) => deleteMemories(sql, owner, { memoryId, sessionId, before });
+    return this.#database.call(context, () => this.#once(context, forget));
   }
 
   /**
@@ -406,9 +421,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     }
   }
 
-  #write<T>(operation: string, key: MemoryOwner, work: (sql: Sql) => Promise<T>): Promise<T> {
-    const context = { operation, key };
-    return this.#database.call(context, () => once(this.#database, context, work, { locksRowsOnly: true }));
+  #once<T>(context: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return once(this.#database, context, work, { locksRowsOnly: true });
   }
 }
 

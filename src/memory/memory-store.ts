@@ -38,7 +38,7 @@ const MOST_ROWS = 100;
 const MOST_CHARACTERS = 500_000;
 
 /**
- * Adds memories, or overwrites those that are there already.
+ * Adds memories as they are stored, or overwrites those that are there already.
  *
  * @param settleMs for a projection: nobody finds them before then.
  */
@@ -51,12 +51,11 @@ export async function addMemories(sql: Sql, memories: readonly NewMemory[], sett
   const end = sql.dialect.sql.onSameKey(KEY, settleMs === undefined ? CONTENT : ['seq', ...CONTENT]);
   const row = `(?, ?, ?, ?, ?, ?, ${now}, ${now} + ?, ${now} + ?, ?, ?, ?, ?)`;
   for (const batch of batchesOf(each)) {
-    const encoded = sql.texts.all(() => batch.map((memory) => encodedMemory(sql.texts, memory)));
-    for (const { data } of encoded) await sql.dialect.limits?.refuseTooLarge(sql, data);
+    for (const { data } of batch) await sql.dialect.limits?.refuseTooLarge(sql, data);
     await sql.run(
       `insert into ${sql.tables.memories} (${KEY}, seq, time, create_time, settles, expires, words, model, embedding, data)
-        values ${encoded.map(() => row).join(', ')} ${end}`,
-      encoded.flatMap(({ appName, userId, sessionId, id, seq, time, ttlMs, words, data }) => [
+        values ${batch.map(() => row).join(', ')} ${end}`,
+      batch.flatMap(({ appName, userId, sessionId, id, seq, time, ttlMs, words, data }) => [
         ...[appName, userId, sessionId, id, seq ?? null, time, settleMs || null, ttlMs ?? null],
         ...[words, null, null, data],
       ]),
@@ -79,7 +78,7 @@ function* batchesOf(memories: readonly NewMemory[]): Generator<NewMemory[]> {
 }
 
 /** Within `texts.all`. */
-function encodedMemory(texts: StoredTexts, memory: NewMemory): NewMemory {
+export function encodedMemory(texts: StoredTexts, memory: NewMemory): NewMemory {
   if (texts.codec.isNone) return memory;
   const known = { ...memory, origin: '' };
   return {

@@ -10,6 +10,7 @@ import {
   adkServices,
   type MikroOrmSessionServiceOptions,
 } from '../../src/index.js';
+import { MikroOrmMemoryService } from '../../src/memory/index.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { Backup } from '../support/backup.js';
 import { expectSame, folded as foldOf } from '../support/fold.js';
@@ -350,6 +351,7 @@ codecSuite.own(
       },
     };
     const service = new MikroOrmSessionService(own, { codec });
+    const memory = new MikroOrmMemoryService(own, { codec });
     const session = await three(service, app, { sessionId: 's' });
     const key = keyOf(session);
     const again = (id: string) =>
@@ -361,6 +363,7 @@ codecSuite.own(
       forked: () => service.forkSession(key, { at: 5, as: 'forked' }),
       appended: () =>
         service.appendEvents({ session, events: [saying('new', { id: 'new' }), again('e1'), again('e1')] }),
+      remembered: () => memory.addSessionToMemory(session),
     };
     for (const [name, call] of Object.entries(calls)) {
       let open = () => {};
@@ -377,11 +380,11 @@ codecSuite.own(
     await service.rewindSession({ ...key, sessionId: 'forked' }, { at: 2 });
     expect(new Set(atWork)).toEqual(new Set([0]));
     const rows = await query(`select event_id from adk_events where ${OF_SESSION} order by seq`, valuesOf(session));
-    const ids = ['e1', 'e2', 'e3', ...Object.keys(calls), 'new'];
+    const ids = ['e1', 'e2', 'e3', 'created', 'updated', 'replaced', 'forked', 'appended', 'new', 'remembered'];
     expect(rows).toEqual(ids.map((event_id) => ({ event_id })));
     // Everything is bound to where it is now; what was recorded for the past, too.
     const fork = await service.forkSession(key, { as: 'fork' });
-    const texts = [`${SECRET}!`, `${SECRET}!`, SECRET, ...Object.keys(calls), 'new'];
+    const texts = [`${SECRET}!`, `${SECRET}!`, SECRET, ...ids.slice(3)];
     expect(textsOf(fork)).toEqual(texts);
     expect(fork.state).toMatchObject({ outside: SECRET, again: SECRET, 'user:o': SECRET });
     expect(fork.state).not.toHaveProperty('given');
