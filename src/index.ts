@@ -7,6 +7,7 @@ export { adkEntities } from '../entities/index.js';
 export type { AdkEntityOptions } from '../entities/index.js';
 export {
   AdkMikroOrmError,
+  ArtifactDeletedError,
   ArtifactTooLargeError,
   CodecError,
   DamagedArtifactError,
@@ -121,6 +122,7 @@ export {
   type StoredArtifactVersion,
   type ArtifactContent,
   type ListArtifactsRequest,
+  type SaveStreamRequest,
   type ListedArtifact,
 } from './artifacts/artifact-service.js';
 export {

@@ -1,4 +1,5 @@
 import type { SaveArtifactRequest } from '@google/adk';
+import { constants } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { ArtifactTooLargeError, InvalidArgumentError } from '../model/errors.js';
 import { encode } from '../model/event-codec.js';
@@ -56,6 +57,27 @@ export function newVersion(
   return { info: encode(info, '').json, parts: content ? partsOf(content.bytes) : [] };
 }
 
+/**
+ * @returns what gives the JSON of `ArtifactInfo` when the content of a stream is known.
+ * @throws UnserializableValueError where JSON cannot carry the metadata.
+ */
+export function infoOfStream(
+  { mimeType, customMetadata }: { mimeType: string; customMetadata?: Record<string, unknown> | undefined },
+  isEncoded: boolean,
+): (content: { size: number; sha256: string }) => string {
+  const info: ArtifactInfo = {
+    artifact: { inlineData: { mimeType, data: '' } },
+    ...(customMetadata && { customMetadata }),
+    mimeType,
+  };
+  // Now: what the caller does to it later does not reach the database.
+  const { json } = encode(info, '');
+  return ({ size, sha256 }) => {
+    const content: ArtifactInfo['content'] = { of: 'inlineData', size, sha256, isEncoded };
+    return `${json.slice(0, -1)},"content":${JSON.stringify(content)}}`;
+  };
+}
+
 /** What a Part is without its content. */
 interface Emptied {
   artifact: Part;
@@ -92,11 +114,11 @@ function textOf(value: unknown, name: string): string {
 /** @throws ArtifactTooLargeError before it copies the content. */
 function contentOf(of: 'text' | 'inlineData', text: string, maxBytes: number) {
   const expected = of === 'text' ? Buffer.byteLength(text) : Buffer.byteLength(text, 'base64');
-  if (expected > maxBytes) throw new ArtifactTooLargeError(expected, maxBytes);
+  if (expected > maxBytes) throw tooLarge(expected, maxBytes);
   let bytes = Buffer.from(text, of === 'text' ? 'utf8' : 'base64');
   const isJson = !isTextOf(bytes, of, text);
   if (isJson) bytes = Buffer.from(JSON.stringify(text));
-  if (bytes.length > maxBytes) throw new ArtifactTooLargeError(bytes.length, maxBytes);
+  if (bytes.length > maxBytes) throw tooLarge(bytes.length, maxBytes);
   return { bytes, about: { of, ...(isJson && { isJson }), size: bytes.length, sha256: sha256(bytes) } };
 }
 
@@ -127,6 +149,18 @@ export function isWhole({ info: { content }, parts }: { info: ArtifactInfo; part
   const size = parts.reduce((sum, { length }) => sum + length, 0);
   return size === content.size && sha256(...parts) === content.sha256;
 }
+
+/** Base64 has four characters for three bytes. */
+const MOST_IN_PART = Math.floor(constants.MAX_STRING_LENGTH / 4) * 3;
+
+/** @throws ArtifactTooLargeError where the base64 text would be longer than JavaScript allows: it was saved from a stream. */
+export function refuseLong({ content }: ArtifactInfo): void {
+  if (content?.of === 'inlineData' && content.size > MOST_IN_PART)
+    throw new ArtifactTooLargeError(content.size, `the ${MOST_IN_PART} that a Part can have: use read()`);
+}
+
+export const tooLarge = (bytes: number | string, maxBytes: number): ArtifactTooLargeError =>
+  new ArtifactTooLargeError(bytes, `the ${maxBytes} of maxBytes; nothing was written`);
 
 /** @param content that is whole. */
 export function partOf({ info: { artifact, content }, parts }: { info: ArtifactInfo; parts: readonly Buffer[] }): Part {

@@ -10,8 +10,8 @@ import type {
 import type { EntityManager } from '@mikro-orm/core';
 import { createHash } from 'node:crypto';
 import { Database } from '../database/calls/database.js';
-import { once } from '../database/calls/once.js';
-import type { Sql } from '../database/dialects/dialect.js';
+import { Once, once } from '../database/calls/once.js';
+import type { Run, Sql } from '../database/dialects/dialect.js';
 import {
   aCount,
   aFunction,
@@ -23,13 +23,16 @@ import {
   condition,
   nullable,
   object,
+  rule,
 } from '../model/arguments.js';
 import { DamagedArtifactError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
+import { isObject } from '../model/objects.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
-import { PART_BYTES, newVersion, sha256, type ArtifactInfo } from './artifact-content.js';
+import { PART_BYTES, infoOfStream, newVersion, sha256, type ArtifactInfo } from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
 import { ArtifactStore, Damaged, type ArtifactKey, type OpenedVersion, type StoredVersion } from './artifact-store.js';
+import { saveStream } from './saved-stream.js';
 
 /** One version of an artifact, as its session has it. */
 export interface ArtifactAddress extends SessionKey {
@@ -57,6 +60,21 @@ export interface StoredArtifactVersion extends ArtifactVersion {
   sha256?: string;
   /** When it was saved, in ms since 1970, by the database's clock. */
   createTime: number;
+}
+
+/** What to save from a stream. */
+export interface SaveStreamRequest {
+  appName: string;
+  userId: string;
+  sessionId: string;
+  /** Begins with `user:` for a file of the user. */
+  filename: string;
+  /** The type of the content, as `image/png`. */
+  mimeType: string;
+  /** The bytes: a Node.js `Readable`, a web `ReadableStream`, or any other async iterable of them. It is read once, and not ahead. */
+  content: AsyncIterable<Uint8Array>;
+  /** Any JSON. */
+  customMetadata?: Record<string, unknown>;
 }
 
 /** A version that is read a part at a time. */
@@ -103,11 +121,22 @@ const MAX_BYTES = 104_857_600;
 const session = { appName: anything, userId: anything, sessionId: anything };
 const file = { ...session, filename: aString };
 
+const anAsyncIterable = rule(
+  'a stream or another async iterable of bytes',
+  (value) => isObject(value) && Symbol.asyncIterator in value,
+);
+
 const checkRequest = {
   saveArtifact: object<SaveArtifactRequest>(
     { ...file, artifact: aRecord, customMetadata: nullable(aPlainObject) },
     'filename',
     'artifact',
+  ),
+  save: object<SaveStreamRequest>(
+    { ...file, mimeType: aString, content: anAsyncIterable, customMetadata: nullable(aPlainObject) },
+    'filename',
+    'mimeType',
+    'content',
   ),
   // A version that cannot be is one that is not there.
   version: object<LoadArtifactRequest>({ ...file, version: anything }, 'filename'),
@@ -185,9 +214,39 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
+   * Saves a new version from a stream, of any size in some MB of memory. It is written while it comes in, in transactions of 2 MB, and
+   * nobody sees it before the last one. A save that is killed leaves nothing but parts that nobody sees, and `prune` removes them after
+   * a day. `loadArtifact` gives it as `inlineData`.
+   *
+   * @returns the version's number: 0, 1, 2 …
+   * @throws UnserializableValueError when JSON cannot carry a value of the metadata.
+   * @throws ArtifactTooLargeError when the stream gives more than `maxBytes`; nothing of it stays.
+   * @throws ArtifactDeletedError when the artifact was deleted meanwhile.
+   * @throws any error of the stream; nothing of it stays.
+   */
+  async save(request: SaveStreamRequest): Promise<number> {
+    const { mimeType, content, customMetadata, ...names } = checkRequest.save(request, 'The request of save');
+    const key = keyOf(names);
+    const { maxBytes = MAX_BYTES } = this.#options;
+    const infoOf = infoOfStream({ mimeType, customMetadata }, !this.#database.codec.isNone);
+    // Before the stream is begun.
+    this.#database.refuseTransaction();
+    const context = { operation: 'save', key: sessionOf(key) };
+    const once = new Once(this.#database, context);
+    // A call for each transaction: a stream may come from calls of the same service, which wait for the one before in a host's transaction.
+    const write: Run = (work) => this.#database.call(context, () => once.run(work));
+    try {
+      return await saveStream({ write, store: this.#store, key, maxBytes, infoOf }, content);
+    } finally {
+      await once.end();
+    }
+  }
+
+  /**
    * Loads a version, by default the newest.
    *
    * @returns undefined when there is no such artifact or version. A failure of the database is an error.
+   * @throws ArtifactTooLargeError when it was saved from a stream and is larger than a Part can be, about 400 MB.
    * @throws DamagedArtifactError when the version cannot be read as it was saved.
    */
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {

@@ -3,6 +3,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
+  ARTIFACT_WHERE as where,
   SESSION_WHERE,
   insertIntoArtifacts,
   isSameSession,
@@ -19,7 +20,7 @@ import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
 import { isKey, type SessionKey } from '../model/keys.js';
 import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
 import { isOfUser, nameOfUsers } from './artifact-name.js';
-import { isWhole, partOf, type ArtifactInfo, type NewVersion, type Part } from './artifact-content.js';
+import { isWhole, partOf, refuseLong, type ArtifactInfo, type NewVersion, type Part } from './artifact-content.js';
 
 /** Names an artifact as it is stored: one of the user has no session, and no `user:`. */
 export interface ArtifactKey extends SessionKey {
@@ -33,6 +34,8 @@ export interface StoredVersion {
   info: ArtifactInfo | Damaged;
   /** In ms since 1970, by the database's clock. */
   createTime: number;
+  /** The upload that has its parts. */
+  upload?: number;
 }
 
 /** A version that is read a part at a time. */
@@ -64,6 +67,8 @@ interface Content {
 interface EncodedVersion {
   info: string;
   parts: readonly Uint8Array[];
+  /** The upload that has the parts. */
+  upload?: number | undefined;
 }
 
 /** One version of an artifact. */
@@ -87,6 +92,8 @@ interface TransferredVersion {
   info: string;
   parts: readonly Buffer[];
   createTime: number;
+  /** The upload that has its parts, to which a codec has bound them. */
+  upload?: number | undefined;
 }
 
 /** Versions by the names of their artifacts. */
@@ -117,24 +124,33 @@ export class ArtifactStore {
   /**
    * Saves a version under the lock of the artifact's row, which numbers it.
    *
+   * @param upload that has its parts.
    * @returns the number.
    */
-  async save(sql: Sql, key: ArtifactKey, given: NewVersion): Promise<number> {
+  async save(sql: Sql, key: ArtifactKey, given: NewVersion, upload?: number): Promise<number> {
     const { dialect, tables } = this.#stores;
     const values = valuesOf(key);
     const version = await dialect.operations.nextVersion(sql, tables.artifacts, values, dialect.sql.now);
     // What is encoded is bound to the number.
-    const { info, parts } = sql.texts.all(() => encodedVersion(sql.texts, key, version, given));
-    await dialect.limits?.refuseTooLarge(sql, info);
-    await this.#insert(sql, this.#text.insertVersion, [...values, version], { info, parts });
+    const encoded = sql.texts.all(() => encodedVersion(sql.texts, key, version, given, upload));
+    await dialect.limits?.refuseTooLarge(sql, encoded.info);
+    await this.#insert(sql, this.#text.insertVersion, [...values, version], encoded);
     return version;
   }
 
   /** @param id the values of the version's primary key. */
-  async #insert(sql: Sql, text: string, id: unknown[], { info, parts }: EncodedVersion, ...time: number[]) {
+  async #insert(sql: Sql, text: string, id: unknown[], { info, parts, upload }: EncodedVersion, ...time: number[]) {
     const isInRow = parts.length < 2;
-    await sql.run(text, [...id, info, isInRow ? (parts[0] ?? null) : null, ...time]);
-    if (!isInRow) for (const [part, data] of parts.entries()) await sql.run(this.#text.insertPart, [...id, part, data]);
+    await sql.run(text, [...id, info, isInRow ? (parts[0] ?? null) : null, upload ?? null, ...time]);
+    if (!isInRow) await this.insertParts(sql, upload === undefined ? id : [...id.slice(0, -1), upload], 0, parts);
+  }
+
+  /**
+   * @param id the values of the primary key of their version or upload.
+   * @param first the number of the first of them.
+   */
+  async insertParts(sql: Sql, id: unknown[], first: number, parts: readonly Uint8Array[]): Promise<void> {
+    for (const [part, data] of parts.entries()) await sql.run(this.#text.insertPart, [...id, first + part, data]);
   }
 
   /**
@@ -154,7 +170,10 @@ export class ArtifactStore {
       const { affectedRows } = await sql.run(this.#text.copyArtifact(list), values);
       if (affectedRows === 0) continue;
       if (sql.texts.codec.isNone) {
-        for (const copy of this.#text.copyVersions) await sql.run(copy(list), values);
+        const uploads = await sql.all<{ upload: number }>(this.#text.uploads(list), [...valuesOf(source), ...versions]);
+        const all = [...versions, ...uploads.map(({ upload }) => numberOf(upload))];
+        for (const copy of this.#text.copyVersions)
+          await sql.run(copy(`(${placeholders(all.length)})`), [...sessionValues(to), ...valuesOf(source), ...all]);
       } else for (const version of versions) await this.#copyDecoded(sql, source, { ...to, filename }, version);
     }
   }
@@ -163,8 +182,9 @@ export class ArtifactStore {
   async #copyDecoded(sql: Sql, from: ArtifactKey, to: ArtifactKey, version: number): Promise<void> {
     const row = await this.#row(sql, this.#text.withData, from, version);
     if (!row) return;
-    const { info, createTime } = this.#stored(sql, from, row);
-    const content = info instanceof Damaged ? info : await this.#contentOf(sql, from, version, info, row.data);
+    const stored = this.#stored(sql, from, row);
+    const { createTime } = stored;
+    const content = await this.#contentOf(sql, from, stored, row.data);
     if (content instanceof Damaged) throw new DamagedArtifactError(from.filename, version, content.what);
     const { texts } = sql;
     const copied = texts.all(() => encodedVersion(texts, to, version, withEncoding(content, true)));
@@ -174,6 +194,7 @@ export class ArtifactStore {
   /**
    * @param version undefined for the newest.
    * @returns undefined when there is none.
+   * @throws ArtifactTooLargeError where a Part cannot have its content.
    */
   async load(
     sql: Sql,
@@ -183,8 +204,10 @@ export class ArtifactStore {
     for (;;) {
       const row = await this.#row(sql, this.#text.withData, key, version);
       if (!row) return undefined;
-      const { info, version: found } = this.#stored(sql, key, row);
-      const content = info instanceof Damaged ? info : await this.#contentOf(sql, key, found, info, row.data);
+      const stored = this.#stored(sql, key, row);
+      const { version: found, info } = stored;
+      if (!(info instanceof Damaged)) refuseLong(info);
+      const content = await this.#contentOf(sql, key, stored, row.data);
       const part = content instanceof Damaged ? content : isWhole(content) ? partOf(content) : CHANGED;
       if (!(part instanceof Damaged)) return { version: found, part };
       // Between two statements somebody may have deleted it, and saved another one.
@@ -194,17 +217,14 @@ export class ArtifactStore {
   }
 
   /** @param data of the version's row. */
-  async #contentOf(
-    sql: Sql,
-    key: ArtifactKey,
-    version: number,
-    info: ArtifactInfo,
-    data: unknown,
-  ): Promise<Content | Damaged> {
-    return this.#decoded(sql, key, version, info, await this.#storedParts(sql, key, version, data));
+  async #contentOf(sql: Sql, key: ArtifactKey, stored: StoredVersion, data: unknown): Promise<Content | Damaged> {
+    const { info } = stored;
+    if (info instanceof Damaged) return info;
+    return this.#decoded(sql, key, partsIn(stored), info, await this.#storedParts(sql, key, partsIn(stored), data));
   }
 
   /**
+   * @param version that of the rows of the parts, which may be an upload's.
    * @param isLenient whether content is read, too, that lacks a codec which is required: to give it that codec.
    * @param first the number of the first part that was read.
    */
@@ -272,11 +292,14 @@ export class ArtifactStore {
     const { version } = key;
     const row = await this.#row(sql, this.#text.withData, key, version);
     if (!row) return undefined;
-    const createTime = numberOf(row.create_time);
-    const stored = await this.#storedParts(sql, key, version, row.data);
-    if (sql.texts === AS_STORED) return { info: textOf(row.info), parts: stored, createTime };
-    const { info } = this.#stored(sql, key, row);
-    const content = info instanceof Damaged ? info : this.#decoded(sql, key, version, info, stored);
+    const stored = this.#stored(sql, key, row);
+    const { info, createTime, upload } = stored;
+    const parts = await this.#storedParts(sql, key, partsIn(stored), row.data);
+    if (sql.texts === AS_STORED) {
+      const isBound = isEncoded(textOf(row.info)) || (!(info instanceof Damaged) && info.content?.isEncoded);
+      return { info: textOf(row.info), parts, createTime, upload: isBound ? upload : undefined };
+    }
+    const content = info instanceof Damaged ? info : this.#decoded(sql, key, partsIn(stored), info, parts);
     const { what } = content instanceof Damaged ? content : CHANGED;
     const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
     if (content instanceof Damaged || !isWhole(content)) throw new DamagedArtifactError(filename, version, what);
@@ -289,7 +312,11 @@ export class ArtifactStore {
    * @returns false if it is stored already.
    * @throws InvalidArgumentError where another one is here, or its content is not the one that its hash is of.
    */
-  async import(sql: Sql, key: VersionKey, { info: text, parts, createTime }: TransferredVersion): Promise<boolean> {
+  async import(
+    sql: Sql,
+    key: VersionKey,
+    { info: text, parts, createTime, upload }: TransferredVersion,
+  ): Promise<boolean> {
     const { version } = key;
     const here = await this.#row(sql, this.#text.one, key, version);
     const name = `Version ${version} of artifact ${key.filename}`;
@@ -304,7 +331,10 @@ export class ArtifactStore {
       throw new InvalidArgumentError(`${name} has other content than its info says.`);
     if (here) return false;
     const given = isAsStored
-      ? { info: texts.all(() => texts.encode(text, () => ofArtifact({ ...key, origin: '' }, version, 'info'))), parts }
+      ? {
+          ...{ parts, upload },
+          info: texts.all(() => texts.encode(text, () => ofArtifact({ ...key, origin: '' }, version, 'info', upload))),
+        }
       : texts.all(() => encodedVersion(texts, key, version, withEncoding({ info, parts }, !texts.codec.isNone)));
     await this.#stores.dialect.limits?.refuseTooLarge(sql, given.info);
     const values = valuesOf(key);
@@ -312,6 +342,8 @@ export class ArtifactStore {
     if (!head) await sql.run(this.#text.insertHead, [...values, version, createTime]);
     else if (numberOf(head.last_version) < version)
       await sql.run(this.#text.raise, [version, createTime, ...values, version]);
+    if (given.upload !== undefined)
+      await this.#insert(sql, this.#text.insertVersionAt, [...values, given.upload], NO_CONTENT, createTime);
     await this.#insert(sql, this.#text.insertVersionAt, [...values, version], given, createTime);
     return true;
   }
@@ -324,15 +356,16 @@ export class ArtifactStore {
     const { version } = key;
     const row = await this.#row(sql, this.#text.withData, key, version);
     if (!row) return undefined;
-    const { info } = this.#stored(sql, key, row, isLenient);
+    const of = this.#stored(sql, key, row, isLenient);
+    const { info, upload } = of;
     if (info instanceof Damaged) return info;
-    const stored = await this.#storedParts(sql, key, version, row.data);
-    const content = this.#decoded(sql, key, version, info, stored, { isLenient });
+    const stored = await this.#storedParts(sql, key, partsIn(of), row.data);
+    const content = this.#decoded(sql, key, partsIn(of), info, stored, { isLenient });
     if (content instanceof Damaged) return content;
     if (!isWhole(content)) return CHANGED;
     const { texts } = sql;
     const isFramed = !texts.codec.isNone;
-    const encoded = texts.all(() => encodedVersion(texts, key, version, withEncoding(content, isFramed)));
+    const encoded = texts.all(() => encodedVersion(texts, key, version, withEncoding(content, isFramed), upload));
     const read = textOf(row.info);
     const isSame =
       encodingOf(encoded.info) === encodingOf(read) &&
@@ -346,13 +379,15 @@ export class ArtifactStore {
    *
    * @returns false if it changed since it was read, or another transaction has locked its row.
    */
-  async replace(sql: Sql, { key, read, encoded: { info, parts } }: RecodedVersion): Promise<boolean> {
+  async replace(sql: Sql, { key, read, encoded: { info, parts, upload } }: RecodedVersion): Promise<boolean> {
     const id = [...valuesOf(key), key.version];
     const [row] = await sql.all<{ info: string }>(this.#text.lock, id);
     if (row?.info !== read) return false;
     const isInRow = parts.length < 2;
     await sql.run(this.#text.update, [info, isInRow ? (parts[0] ?? null) : null, ...id]);
-    if (!isInRow) for (const [part, data] of parts.entries()) await sql.run(this.#text.updatePart, [data, ...id, part]);
+    if (isInRow) return true;
+    const ofParts = [...valuesOf(key), upload ?? key.version];
+    for (const [part, data] of parts.entries()) await sql.run(this.#text.updatePart, [data, ...ofParts, part]);
     return true;
   }
 
@@ -372,16 +407,17 @@ export class ArtifactStore {
     const stored = this.#stored(sql, key, row);
     const { info } = stored;
     if (info instanceof Damaged || row.data === null) return stored;
-    const content = this.#decoded(sql, key, stored.version, info, [bytesOf(row.data)]);
+    const content = this.#decoded(sql, key, partsIn(stored), info, [bytesOf(row.data)]);
     return content instanceof Damaged ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
   }
 
   /** @returns one part; undefined if it is missing, or cannot be read. */
-  async part(sql: Sql, key: ArtifactKey, { version, info }: OpenedVersion, part: number): Promise<Buffer | undefined> {
+  async part(sql: Sql, key: ArtifactKey, opened: OpenedVersion, part: number): Promise<Buffer | undefined> {
+    const { info } = opened;
     if (info instanceof Damaged) return undefined;
-    const [row] = await sql.all<{ data: unknown }>(this.#text.part, [...valuesOf(key), version, part]);
+    const [row] = await sql.all<{ data: unknown }>(this.#text.part, [...valuesOf(key), partsIn(opened), part]);
     if (!row) return undefined;
-    const content = this.#decoded(sql, key, version, info, [bytesOf(row.data)], { first: part });
+    const content = this.#decoded(sql, key, partsIn(opened), info, [bytesOf(row.data)], { first: part });
     return content instanceof Damaged ? undefined : content.parts[0];
   }
 
@@ -466,12 +502,16 @@ export class ArtifactStore {
 
   #stored(sql: Sql, key: ArtifactKey, row: VersionRow, isLenient = false): StoredVersion {
     const version = numberOf(row.version);
+    const upload = row.upload === null ? undefined : numberOf(row.upload);
     const known = { ...key, origin: '' };
     const { texts } = sql;
-    const of = () => ofArtifact(known, version, 'info');
+    const of = () => ofArtifact(known, version, 'info', upload);
     const text = textOf(row.info);
     const info = texts.all(() => (isLenient ? texts.decodeLeniently(text, of()) : texts.decode(text, of)));
-    return { version, info: infoOf(info), createTime: numberOf(row.create_time) };
+    return {
+      ...{ version, info: infoOf(info), createTime: numberOf(row.create_time) },
+      ...(upload !== undefined && { upload }),
+    };
   }
 }
 
@@ -493,7 +533,18 @@ const withEncoding = ({ info, parts }: Content, isEncoded: boolean): NewVersion 
   parts,
 });
 
-const valuesOf = ({ appName, userId, sessionId, filename }: ArtifactKey) => [appName, userId, sessionId, filename];
+/** What the row of an upload has of a version. */
+const NO_CONTENT: EncodedVersion = { info: '{}', parts: [] };
+
+/** @returns the number that the rows of its parts have. */
+const partsIn = ({ version, upload }: StoredVersion) => upload ?? version;
+
+export const valuesOf = ({ appName, userId, sessionId, filename }: ArtifactKey) => [
+  appName,
+  userId,
+  sessionId,
+  filename,
+];
 
 function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
   if (text instanceof Undecodable) return new Damaged(`what is stored of it is ${text.encoding}`);
@@ -503,24 +554,43 @@ function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
     : new Damaged('what is stored of it cannot be read');
 }
 
-/** Within `texts.all`. */
+/** Within `texts.all`. @param upload that has the parts. */
 function encodedVersion(
   texts: StoredTexts,
   key: ArtifactKey,
   version: number,
   { info, parts }: NewVersion,
+  upload?: number,
 ): EncodedVersion {
-  if (texts.codec.isNone) return { info, parts };
   const known = { ...key, origin: '' };
   return {
-    info: texts.encode(info, () => ofArtifact(known, version, 'info')),
-    parts: parts.map((bytes, part) => texts.encodeBytes(bytes, ofArtifact(known, version, part))),
+    ...{ info: texts.encode(info, () => ofArtifact(known, version, 'info', upload)), upload },
+    parts: encodedParts(texts, key, upload ?? version, parts),
   };
+}
+
+/**
+ * Within `texts.all`.
+ *
+ * @param version that of their rows, which may be an upload's.
+ * @param first the number of the first of them.
+ */
+export function encodedParts(
+  texts: StoredTexts,
+  key: ArtifactKey,
+  version: number,
+  parts: readonly Buffer[],
+  first = 0,
+): readonly Uint8Array[] {
+  if (texts.codec.isNone) return parts;
+  const known = { ...key, origin: '' };
+  return parts.map((bytes, part) => texts.encodeBytes(bytes, ofArtifact(known, version, first + part)));
 }
 
 interface VersionRow {
   version: number;
   info: string;
+  upload: number | null;
   create_time: number | string;
   /** Selected where the content is asked for. */
   data?: unknown;
@@ -540,9 +610,8 @@ interface OneVersion {
 }
 
 function texts(now: string, skipLocked: string, { artifacts, artifactVersions, artifactParts, select }: Tables) {
-  const where = `${SESSION_WHERE} and filename = ?`;
-  const insertVersion = `insert into ${artifactVersions} (${ARTIFACT_COLUMNS}, version, info, data, create_time)
-    values (?, ?, ?, ?, ?, ?, ?,`;
+  const insertVersion = `insert into ${artifactVersions} (${ARTIFACT_COLUMNS}, version, info, data, upload, create_time)
+    values (?, ?, ?, ?, ?, ?, ?, ?,`;
   const copy =
     (into: string, selected: string, from: string, columns = selected) =>
     (versions: string) =>
@@ -551,8 +620,8 @@ function texts(now: string, skipLocked: string, { artifacts, artifactVersions, a
   const copyArtifact = copy(artifacts, 'max(version), max(create_time)', artifactVersions, 'last_version, update_time');
   const ofUser = `from ${artifacts} where app_name = ? and user_id = ?`;
   const selectVersion = (columns: string): OneVersion => {
-    const from = `select version, ${select.info} as info, create_time${columns} from ${artifactVersions} where ${where}`;
-    return { of: `${from} and version = ?`, newest: `${from} order by version desc limit 1` };
+    const from = `select version, ${select.info} as info, upload, create_time${columns} from ${artifactVersions} where ${where}`;
+    return { of: `${from} and version = ?`, newest: `${from} and version >= 0 order by version desc limit 1` };
   };
   return {
     insertVersion: `${insertVersion} ${now})`,
@@ -560,30 +629,34 @@ function texts(now: string, skipLocked: string, { artifacts, artifactVersions, a
     insertPart: `insert into ${artifactParts} (${ARTIFACT_COLUMNS}, version, part, data) values (?, ?, ?, ?, ?, ?, ?)`,
     withData: selectVersion(`, ${select.bytes} as data`),
     one: selectVersion(''),
-    all: `select version, ${select.info} as info, create_time from ${artifactVersions} where ${where} order by version`,
-    numbers: `select version from ${artifactVersions} where ${where} order by version`,
+    all: `select version, ${select.info} as info, upload, create_time from ${artifactVersions} where ${where}
+      and version >= 0 order by version`,
+    numbers: `select version from ${artifactVersions} where ${where} and version >= 0 order by version`,
     parts: `select ${select.bytes} as data from ${artifactParts} where ${where} and version = ? order by part`,
     part: `select ${select.bytes} as data from ${artifactParts} where ${where} and version = ? and part = ?`,
     list: (more: string) => `select a.session_id as session_id, a.filename as filename, v.version as version,
-      ${select.info.replace('info', 'v.info')} as info, v.create_time as create_time
+      ${select.info.replace('info', 'v.info')} as info, v.upload as upload, v.create_time as create_time
       from ${artifacts} as a join ${artifactVersions} as v on ${isSameSession('v', 'a')}
         and v.filename = a.filename and v.version = a.last_version
       where a.app_name = ? and a.user_id = ?${more} order by a.session_id, a.filename limit ?`,
-    page: (where: string) => `select user_id, session_id, filename, version from ${artifactVersions} where ${where}
-      order by user_id, session_id, filename, version limit ?`,
+    page: (where: string) => `select user_id, session_id, filename, version from ${artifactVersions}
+      where version >= 0 and ${where} order by user_id, session_id, filename, version limit ?`,
     head: `select last_version from ${artifacts} where ${where}`,
     insertHead: `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?)`,
     raise: `update ${artifacts} set last_version = ?, update_time = ? where ${where} and last_version < ?`,
     lock: `select ${select.info} as info from ${artifactVersions} where ${where} and version = ?${skipLocked}`,
     update: `update ${artifactVersions} set info = ?, data = ? where ${where} and version = ?`,
     updatePart: `update ${artifactParts} set data = ? where ${where} and version = ? and part = ?`,
+    // One whose first version is under way has none.
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')
-      order by filename`,
+      and last_version >= 0 order by filename`,
     delete: `delete from ${artifacts} where ${where}`,
     deleteOfSession: `delete from ${artifacts} where ${SESSION_WHERE}`,
+    uploads: (versions: string) => `select upload from ${artifactVersions} where ${where} and version in ${versions}
+      and upload is not null`,
     copyArtifact: (versions: string) => `${copyArtifact(versions)} group by filename`,
     copyVersions: [
-      copy(artifactVersions, 'version, info, data, create_time', artifactVersions),
+      copy(artifactVersions, 'version, info, data, upload, create_time', artifactVersions),
       copy(artifactParts, 'version, part, data', artifactParts),
     ],
     ofUser: `select session_id, filename ${ofUser} order by session_id, filename limit ?`,

@@ -8,6 +8,7 @@ const NOTHING = {
   events: 0,
   stateKeys: 0,
   artifacts: 0,
+  uploads: 0,
   memories: 0,
   texts: 0,
   unreadable: 0,
@@ -56,7 +57,9 @@ export class Batches {
 
   /** Counts what took no transaction. */
   count(
-    found: Partial<Pick<MaintenanceResult, 'stateKeys' | 'artifacts' | 'memories' | 'unreadable' | 'skipped'>>,
+    found: Partial<
+      Pick<MaintenanceResult, 'stateKeys' | 'artifacts' | 'uploads' | 'memories' | 'unreadable' | 'skipped'>
+    >,
   ): void {
     this.#add(found);
   }

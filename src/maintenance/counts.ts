@@ -1,3 +1,4 @@
+import { isOpenUpload } from '../artifacts/uploads.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
 import { stateTable } from '../database/sql/tables.js';
@@ -15,6 +16,8 @@ export interface Counts {
   /** The bytes of the state of sessions, users and apps; of one user without the app's. */
   stateBytes: readonly ByApp[];
   artifacts: ByApp;
+  /** Saves from streams that have not ended. */
+  uploads: ByApp;
   /** The bytes of artifacts' contents, by table. */
   artifactBytes: readonly ByApp[];
   memories: ByApp;
@@ -60,14 +63,15 @@ export async function countAll(sql: Sql, owner: Owner): Promise<Counts> {
     if (scope === 'app' && owner.userId !== undefined) continue;
     stateBytes.push(await byApp(bytes('value'), stateTable(tables, scope)));
   }
-  const artifacts = await byApp('count(*)', tables.artifacts);
+  const artifacts = await byApp('count(*)', tables.artifacts, 'last_version >= 0');
+  const uploads = await byApp('count(*)', `${tables.artifactVersions} as v`, isOpenUpload(tables.artifactVersions));
   const artifactBytes: ByApp[] = [];
   // No database reads the bytes for that.
   for (const table of [tables.artifactVersions, tables.artifactParts])
     artifactBytes.push(await byApp('coalesce(sum(length(data)), 0)', table));
   const memories = await byApp('count(*)', tables.memories);
   const memoryBytes = await byApp(bytes('data'), tables.memories);
-  return { sessions, users, deleted, eventBytes, stateBytes, artifacts, artifactBytes, memories, memoryBytes };
+  return { sessions, users, deleted, eventBytes, stateBytes, artifacts, uploads, artifactBytes, memories, memoryBytes };
 }
 
 async function sessionCounts(sql: Sql, owner: Owner): Promise<SessionCount[]> {

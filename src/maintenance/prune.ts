@@ -5,6 +5,7 @@ import type { DeletionRun } from './deletion-run.js';
 import { removeLeftovers } from './leftovers.js';
 import { deleteMemories } from './memories.js';
 import type { PruneOptions } from './options.js';
+import { removeUploads } from './uploads.js';
 import { WholeSessions } from './whole-sessions.js';
 
 /** See `SessionMaintenance.prune`. */
@@ -28,6 +29,7 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
       await run.walk(new WholeSessions(run, isMeant), { appName, ...way });
       for await (const app of run.apps(appName, 'memories'))
         await deleteMemories(run, app, { userId, areExpired: true });
+      for await (const app of run.apps(appName, 'artifacts')) await removeUploads(run, app, userId, now);
       for await (const app of run.apps(appName, 'changes')) await removeLeftovers(run, app, userId);
     },
   );

@@ -84,7 +84,8 @@ export class SessionMaintenance {
    * events than `batchSize` goes in several transactions; with the first one it is gone for everybody, and cannot be restored.
    * Whatever the conditions, what an interrupted deletion has left is deleted as well. Idle sessions are found by an index;
    * without `idleFor` every session of the app, or of `userId`, is read. What the event log still has of sessions whose rows
-   * somebody has deleted without this package is removed, whatever their age; it counts as no session. Memories that have expired are deleted, too.
+   * somebody has deleted without this package is removed, whatever their age; it counts as no session. Memories that have expired are deleted, too,
+   * and so is what is left of saves from streams that got nothing for a day.
    *
    * @returns what was deleted.
    * @throws InvalidArgumentError also when neither `idleFor` nor `olderThan` nor `deletedFor` is given: that would delete

@@ -14,8 +14,10 @@ export interface SessionStats {
   stateBytes: number;
   /** Artifacts of sessions and users, each with all its versions. */
   artifacts: number;
-  /** Bytes of the artifacts' contents, of all versions, as they are stored. */
+  /** Bytes of the artifacts' contents, of all versions, as they are stored; also of those that are being saved from streams. */
   artifactBytes: number;
+  /** Saves of artifacts from streams that have not ended: under way, or abandoned. `prune` removes those that got nothing for a day. */
+  uploads: number;
   memories: number;
   /** Bytes of the memories’ contents, as UTF-8. */
   memoryBytes: number;
@@ -31,7 +33,7 @@ export interface AppStats extends SessionStats {
 }
 
 export function statsByApp(counts: Counts): AppStats[] {
-  const maps = [counts.users, ...counts.stateBytes, counts.artifacts, counts.memories];
+  const maps = [counts.users, ...counts.stateBytes, counts.artifacts, counts.uploads, counts.memories];
   const apps = new Set([...counts.sessions.map(({ appName }) => appName), ...maps.flatMap((map) => [...map.keys()])]);
   return [...apps].sort().map((appName) => ({ appName, ...statsOf(counts, (app) => app === appName) }));
 }
@@ -56,6 +58,7 @@ export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = 
     stateBytes: total(...counts.stateBytes),
     artifacts: total(counts.artifacts),
     artifactBytes: total(...counts.artifactBytes),
+    uploads: total(counts.uploads),
     memories: total(counts.memories),
     memoryBytes: total(counts.memoryBytes),
     eventsPerSession: {

@@ -13,8 +13,9 @@ export interface CodecContext extends SessionKey {
   /** An event; a value of the state; an entry of the log that is not an event: it holds state; a version of an artifact; a memory. */
   kind: 'event' | 'state' | 'change' | 'artifact' | 'memory';
   /**
-   * The event's id; the key of the state, with its prefix; the kind and the numbers of a change; the version of an artifact, what of it
-   * is encoded (`info` or the number of a part), and its filename;
+   * The event's id; the key of the state, with its prefix; the kind and the numbers of a change; the version of an artifact (for parts of
+   * a stream a negative number, which follows that of the version for its `info`), what of it is encoded (`info` or the number of a
+   * part), and its filename;
    * which column of a memory is encoded, and the memory's id.
    */
   name: string;
@@ -298,12 +299,18 @@ export function ofState(owner: KnownSession, scope: Scope, key: string): CodecCo
   return contextOf({ appName, userId: scope === 'app' ? '' : userId, sessionId: '', origin: '' }, 'state', name);
 }
 
-/** @param what of the version: a part, by its number, or `info`. */
+/**
+ * @param version of a part that of its row: an upload's number is negative.
+ * @param what of the version: a part, by its number, or `info`.
+ * @param upload that has the parts of the version.
+ */
 export const ofArtifact = (
   { filename, ...session }: KnownSession & { filename: string },
   version: number,
   what: number | 'info',
-): CodecContext => contextOf(session, 'artifact', `${version} ${what} ${filename}`);
+  upload?: number,
+): CodecContext =>
+  contextOf(session, 'artifact', `${version}${upload === undefined ? '' : `/${upload}`} ${what} ${filename}`);
 
 /** @param column of the memory's row. */
 export const ofMemory = (

@@ -163,13 +163,25 @@ export class EventTooLargeError extends AdkMikroOrmError {
   }
 }
 
-/** An artifact has more bytes than `maxBytes` allows. Nothing was written. */
+/** An artifact has more bytes than `maxBytes` allows, and nothing was written; or more than a Part can have, and `read` gives them. */
 export class ArtifactTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_ARTIFACT_TOO_LARGE';
   override name = 'ArtifactTooLargeError';
 
-  constructor(bytes: number, maxBytes: number) {
-    super(`The artifact has ${bytes} bytes, more than the ${maxBytes} of maxBytes; nothing was written.`);
+  /** @param limit which one, and what to do. */
+  constructor(bytes: number | string, limit: string) {
+    super(`The artifact has ${bytes} bytes, more than ${limit}.`);
+  }
+}
+
+/** An artifact was deleted while a stream was saved under its name, or the stream gave nothing for a day and was pruned. Nothing was written. */
+export class ArtifactDeletedError extends AdkMikroOrmError {
+  readonly code = 'ADK_ARTIFACT_DELETED';
+  override name = 'ArtifactDeletedError';
+
+  /** @param filename as ADK has it, with `user:` for a file of the user. */
+  constructor(readonly filename: string) {
+    super(`Artifact ${filename} was deleted while it was saved; nothing was written. Save it again.`);
   }
 }
 

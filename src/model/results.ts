@@ -8,6 +8,8 @@ export interface MaintenanceResult {
   stateKeys: number;
   /** How many artifacts `eraseUser` has deleted, each with all its versions. */
   artifacts: number;
+  /** How many saves from streams that nobody will end `prune` has removed: they got nothing for a day. */
+  uploads: number;
   /** How many memories `eraseUser` has deleted, or `prune` since they had expired. */
   memories: number;
   /**

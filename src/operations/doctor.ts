@@ -4,13 +4,15 @@ import { migrationStatus } from '../../migrations/status.js';
 import type { Dialect, Run } from '../database/dialects/dialect.js';
 import type { ServerSetting } from '../database/dialects/server-settings.js';
 import { databaseTime } from '../database/stores/clock.js';
+import { incompleteVersions } from '../artifacts/incomplete.js';
+import { countAbandoned } from '../artifacts/uploads.js';
 import { countLeftovers } from '../maintenance/leftovers.js';
 import { AdkMikroOrmError } from '../model/errors.js';
 import { countPending, miscounted, serverSetting } from './health.js';
 import { readerOf } from './reader.js';
 import { schemaDifferences } from './schema-differences.js';
 import { packageVersion } from './version.js';
-import { quoted } from './words.js';
+import { counted, quoted } from './words.js';
 
 /** What one check found. */
 export interface Finding {
@@ -156,7 +158,28 @@ const sessions: Check = async ({ read }) => {
   return { state: 'wrong', found, advice: ['See what is missing:', ...commands].join('\n') };
 };
 
+const artifacts: Check = async ({ read }) => {
+  const damaged = await incompleteVersions(read, MOST_NAMED);
+  if (damaged.length > 0) {
+    const most = damaged.length === MOST_NAMED ? 'at least ' : '';
+    const names = damaged.map(({ appName, userId, sessionId, filename, version }) =>
+      [...[appName, userId, sessionId, filename].map(quoted), version].join(' '),
+    );
+    const advice = 'Restore their rows from a backup, or save them again. App, user, session, name and version:';
+    const found = `${most}${counted(damaged.length, 'version')} lack parts of their content`;
+    return { state: 'wrong', found, advice: [advice, ...names].join('\n') };
+  }
+  const count = await read((sql) => countAbandoned(sql, MOST));
+  if (count === 0) return { state: 'ok', found: 'each version has its parts (they were not read)' };
+  return {
+    state: 'advice',
+    found: `${shown(count)} saves from streams were abandoned; nobody sees their parts, which take up space`,
+    advice: 'Remove them: prune --idle-for 36500d --yes.',
+  };
+};
+
 const READING_ALL: [string, Check][] = [
+  ['artifacts', artifacts],
   ['leftovers', leftovers],
   ['sessions', sessions],
 ];

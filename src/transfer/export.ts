@@ -128,9 +128,10 @@ async function* exportArtifacts(
       });
       // Deleted since the page was read.
       if (!found) continue;
-      const { info, parts, createTime, bound } = found;
+      const { info, parts, createTime, bound, upload } = found;
       const text = isWhole(info) ? { encoded: info } : { info: decode(info)?.value as Record<string, unknown> };
-      yield { type: 'artifact', ...key, createTime, parts: parts.length, ...(bound && { bound }), ...text };
+      const binding = { ...(bound && { bound }), ...(upload !== undefined && { upload }) };
+      yield { type: 'artifact', ...key, createTime, parts: parts.length, ...binding, ...text };
       for (const [part, data] of parts.entries()) yield { type: 'part', ...key, part, data: data.toString('base64') };
     }
     if (page.length < PAGE) return;

@@ -100,8 +100,8 @@ export class Import {
     this.#parts.push(data);
   }
 
-  async #writeArtifact({ owner, info, createTime }: ImportedArtifact): Promise<void> {
-    const version = { info, createTime, parts: this.#parts };
+  async #writeArtifact({ owner, info, createTime, upload }: ImportedArtifact): Promise<void> {
+    const version = { info, createTime, upload, parts: this.#parts };
     this.drop();
     if (this.#mode.isDryRun) return;
     const artifacts = ArtifactStore.of(this.#stores);

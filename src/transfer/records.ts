@@ -133,6 +133,8 @@ export interface ArtifactRecord extends ArtifactNames {
   info?: Record<string, unknown>;
   /** The same as a codec has stored it. */
   encoded?: string;
+  /** Negative, for content of a stream that a codec has bound to the number. */
+  upload?: number;
 }
 
 /** A part of the content of the artifact whose record came before. */
@@ -152,7 +154,14 @@ export type StorableRecord =
   | { type: 'app' | 'user'; owner: SessionKey; state: StateEntry[] }
   | { type: 'session'; owner: SessionKey; state: StateEntry[]; session: SessionRecord }
   | { type: 'event'; owner: SessionKey; event: NumberedEvent; calls: CallEffects | undefined }
-  | { type: 'artifact'; owner: VersionKey; createTime: number; parts: number; info: string }
+  | {
+      type: 'artifact';
+      owner: VersionKey;
+      createTime: number;
+      parts: number;
+      info: string;
+      upload?: number | undefined;
+    }
   | { type: 'part'; owner: VersionKey; part: number; data: Buffer };
 
 export type NumberedEvent = StoredEvent & { seq: number };
@@ -162,6 +171,11 @@ const seqFrom = (least: number) =>
     `a whole number from ${least} to ${MAX_SEQ}`,
     (value) => Number.isInteger(value) && Number(value) >= least && Number(value) <= MAX_SEQ,
   );
+
+const anUpload = rule(
+  `a whole number from ${-MAX_SEQ} to -1`,
+  (value) => Number.isInteger(value) && Number(value) >= -MAX_SEQ && Number(value) < 0,
+);
 
 const aTitle: Check = (value, name) => {
   aString(value, name);
@@ -213,7 +227,7 @@ const CHECKS = {
   artifact: object<ArtifactRecord>(
     {
       ...{ type: anything, ...session, filename: anything, version: seqFrom(0), createTime: aTime },
-      ...{ parts: seqFrom(0), bound, info: aRecord, encoded },
+      ...{ parts: seqFrom(0), bound, info: aRecord, encoded, upload: anUpload },
     },
     'version',
     'createTime',
@@ -378,7 +392,7 @@ function storable(record: TransferRecord): StorableRecord {
       return { type, owner, calls, event: { seq, id, timestamp, json, ...lost, beginsTurn: begins } };
     }
     case 'artifact': {
-      const { createTime, parts, info, encoded } = record;
+      const { createTime, parts, info, encoded, upload } = record;
       if ((info === undefined) === (encoded === undefined))
         throw new InvalidArgumentError('It must have either info or encoded.');
       return {
@@ -386,6 +400,7 @@ function storable(record: TransferRecord): StorableRecord {
         owner: versionOf(record),
         createTime,
         parts,
+        upload,
         info: encoded ?? encode(info, 'info', RECORDED_LEVELS).json,
       };
     }

@@ -1,7 +1,9 @@
+import { Readable } from 'node:stream';
 import { createSession, type Session } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import {
   EventLog,
+  MikroOrmArtifactService,
   MikroOrmSessionService,
   SessionMaintenance,
   SessionProjection,
@@ -247,6 +249,9 @@ schemaSuite.own(
       for await (const _ of maintenance.exportSessions(owner));
       await maintenance.importSessions(records);
       await maintenance.importSessions(records.map((record) => ({ ...record, appName: 'imported' })));
+      const content = Readable.from([Buffer.alloc(2_000_000)]);
+      await new MikroOrmArtifactService(orm.em).save({ ...key, filename: 'a file', mimeType: 'a/b', content });
+      await maintenance.prune({ ...owner, idleFor: 1e12 });
       for await (const _ of log.complete().since(0, { ...key, limit: 20 }));
     });
     await expectIndexes(store, statements);

@@ -32,6 +32,7 @@ import { historySuite } from './o-history.js';
 import { partsSuite } from './o-parts.js';
 import { valueSuite } from './o-values.js';
 import { artifactSuite } from './p-artifacts.js';
+import { streamSuite } from './p-streams.js';
 import { memorySuite } from './q-memory.js';
 import type { Suite } from './rule.js';
 
@@ -71,5 +72,6 @@ export const suites: readonly Suite[] = [
   partsSuite,
   valueSuite,
   artifactSuite,
+  streamSuite,
   memorySuite,
 ];

@@ -16,7 +16,7 @@ import { readerOf } from '../../operations/reader.js';
 import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';
 import { countOf, noteNone, ownerOf, type OwnerFlags } from './owner.js';
-import { bytes, json, number, printable, quoted, shownTime } from '../../operations/words.js';
+import { bytes, counted, json, number, printable, quoted, shownTime } from '../../operations/words.js';
 
 export const stats: Work<[OwnerFlags & { byApp?: true }]> = async ({ em, terminal }, options) => {
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
@@ -58,7 +58,11 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
     ['users', number(all.users)],
     ['events', `${number(all.events)}, ${bytes(all.eventBytes)}`],
     ['state', bytes(all.stateBytes)],
-    ['artifacts', `${number(all.artifacts)}, ${bytes(all.artifactBytes)}`],
+    [
+      'artifacts',
+      `${number(all.artifacts)}, ${bytes(all.artifactBytes)}` +
+        (all.uploads > 0 ? `, ${counted(all.uploads, 'stream')} not saved to the end` : ''),
+    ],
     ['memories', `${number(all.memories)}, ${bytes(all.memoryBytes)}`],
     [
       'events a session',

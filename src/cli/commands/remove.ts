@@ -98,6 +98,7 @@ async function remove(
 function amount(done: MaintenanceResult): string {
   const keys = done.stateKeys ? ` and ${counted(done.stateKeys, 'key')} of the user’s state` : '';
   const artifacts = done.artifacts ? ` and ${counted(done.artifacts, 'artifact')}` : '';
+  const uploads = done.uploads ? ` and ${counted(done.uploads, 'stream')} not saved to the end` : '';
   const memories = done.memories ? ` and ${counted(done.memories, 'memory', 'memories')}` : '';
-  return `${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}${keys}${artifacts}${memories}`;
+  return `${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}${keys}${artifacts}${uploads}${memories}`;
 }

@@ -158,6 +158,9 @@ export function insertIntoEvents({ events }: Tables): string {
 /** The primary key of artifacts; their versions and parts have more columns in it. */
 export const ARTIFACT_COLUMNS = `${SESSION_COLUMNS}, filename`;
 
+/** Finds one artifact, or its versions or parts; takes `artifactValues`. */
+export const ARTIFACT_WHERE = `${SESSION_WHERE} and filename = ?`;
+
 /** Inserts artifacts; takes the values of these columns, the version and the time for each row. */
 export const insertIntoArtifacts = (artifacts: string) =>
   `insert into ${artifacts} (${ARTIFACT_COLUMNS}, last_version, update_time)`;

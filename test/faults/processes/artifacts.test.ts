@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import type { MikroORM } from '@mikro-orm/core';
-import { MikroOrmArtifactService } from '../../../src/index.js';
+import { MikroOrmArtifactService, adkServices } from '../../../src/index.js';
 import { randomOf } from '../../support/random-numbers.js';
 import { openDatabases } from './opened.js';
 import { contentOf, keyOf } from './protocol.js';
@@ -63,4 +63,41 @@ test(`P9 a process that saves is killed ${KILLS} times: what it acknowledged is 
   expect(acknowledged.filter((id) => !stored.includes(id))).toEqual([]);
   // Each life leaves at most one that it did not come to acknowledge, on each database.
   expect(stored.length - acknowledged.length).toBeLessThanOrEqual(KILLS * opened.length);
+}, 600_000);
+
+test('P14 a process that saves a stream is killed: nobody sees a version, and prune removes its parts', async () => {
+  const random = randomOf('killed streams');
+  for (const filename of ['first', 'second']) {
+    const child = await openedChild();
+    const end = child.call('stream', { filename }).catch(String);
+    for (const { database } of opened) await child.untilAcknowledged(1, database.name);
+    // A moment that no acknowledgement sets.
+    await setTimeout(random(30));
+    await child.kill();
+    expect(await end).toBe('Error: The process has ended');
+  }
+  const key = keyOf('streams');
+  for (const { database, orm } of opened) {
+    const service = new MikroOrmArtifactService(orm.em);
+    const execute = async (text: string): Promise<unknown[]> => orm.em.getConnection().execute(text);
+    const parts = () => execute(`select part from adk_artifact_parts where session_id = 'streams'`);
+    const { maintenance } = adkServices(orm.em);
+    const pruned = async () => (await maintenance.prune({ appName: key.appName, idleFor: 1e12 })).uploads;
+    expect([database.name, await service.listArtifactKeys(key), await service.list(key)]).toEqual([
+      database.name,
+      [],
+      [],
+    ]);
+    expect(await service.loadArtifact({ ...key, filename: 'first' })).toBeUndefined();
+    expect((await parts()).length).toBeGreaterThanOrEqual(8);
+    expect(await pruned()).toBe(0);
+    // A day later.
+    await execute(`update adk_artifact_versions set create_time = 0 where session_id = 'streams'`);
+    expect(await pruned()).toBe(2);
+    expect([await parts(), await execute(`select 1 from adk_artifacts where session_id = 'streams'`)]).toEqual([
+      [],
+      [],
+    ]);
+    expect(await service.saveArtifact({ ...key, filename: 'first', artifact: { text: 'x' } })).toBe(0);
+  }
 }, 600_000);

@@ -90,6 +90,22 @@ const commands = {
     await Promise.all([...orms].map(([name, orm]) => saveTo(name, orm)));
   },
 
+  /** Saves a stream in each database that gives 6 MB and never ends, and reports when it has given 2.5 MB. */
+  async stream({ filename }: { filename: string }): Promise<void> {
+    async function* content(name: DatabaseName) {
+      for (let n = 0; n < 60; n++) {
+        if (n === 25) send({ acknowledged: { name, sessionId: 'streams', id: filename } });
+        yield Buffer.alloc(100_000, n);
+        await setImmediate();
+      }
+      await new Promise(() => {});
+    }
+    const mimeType = 'a/b';
+    const saveTo = ([name, orm]: [DatabaseName, MikroORM]) =>
+      new MikroOrmArtifactService(orm.em).save({ ...keyOf('streams'), filename, mimeType, content: content(name) });
+    await Promise.all([...orms].map(saveTo));
+  },
+
   /**
    * Answers a call as the recipe does.
    *

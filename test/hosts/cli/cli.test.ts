@@ -8,7 +8,13 @@ import { MikroORM } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
 import { adkEntities } from '../../../entities/index.js';
 import { atPoint } from '../../../src/cli/commands/history-point.js';
-import { InvalidArgumentError, MikroOrmSessionService, SessionLeases, migrate } from '../../../src/index.js';
+import {
+  InvalidArgumentError,
+  MikroOrmArtifactService,
+  MikroOrmSessionService,
+  SessionLeases,
+  migrate,
+} from '../../../src/index.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import {
   availableServers,
@@ -80,6 +86,14 @@ describe.each(databases)('on %s', (name) => {
     expect(findings.map(({ check }) => check)).toEqual(
       expect.arrayContaining(['versions', 'connection', 'version', 'clock', 'tables', 'event log', 'sessions']),
     );
+    const file = { ...support, sessionId: session.id, filename: 'f' };
+    await new MikroOrmArtifactService(orm.em).saveArtifact({ ...file, artifact: { text: 'x'.repeat(1_000_000) } });
+    await execute('delete from adk_artifact_parts where part = 1');
+    expect(await run(['doctor', '--url', url])).toMatchObject({
+      code: 1,
+      out: expect.stringContaining(`support ada ${session.id} f 0`),
+    });
+    await execute('delete from adk_artifacts');
     await orm.em.getConnection().execute('delete from adk_events where seq = 2');
     const { code, out } = await run(['doctor', '--url', url]);
     expect(code).toBe(1);

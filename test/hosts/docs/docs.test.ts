@@ -18,6 +18,9 @@ const root = process.cwd();
 /** The first one is that of the README, which the guides continue. */
 const blocks = pages().flatMap(programsOf);
 
+/** What docs/artifacts.md saves as a stream. */
+const PLAN = Buffer.alloc(3_000_000, 'plan');
+
 /** What a block must have done, by its page and heading; `declared` holds the block's own constants. */
 const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>) => Promise<void> | void> = {
   'README.md adk-mikro-orm': () =>
@@ -86,6 +89,11 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
   'docs/artifacts.md List and read': (_given, { listed, chunks }) => {
     expect(listed).toMatchObject([{ filename: 'plan.svg', size: 6 }]);
     expect(Buffer.concat(chunks as Uint8Array[]).toString()).toBe('<svg');
+  },
+  'docs/artifacts.md Save from a stream': async (_given, { uploads, upload, saved }) => {
+    expect(saved).toBe(0);
+    const stored = await (uploads as api.MikroOrmArtifactService).read(upload as api.RequestedArtifact);
+    expect(stored).toMatchObject({ mimeType: 'application/pdf', size: PLAN.length });
   },
   'docs/artifacts.md Serve them by HTTP': async (_given, { files, address }) => {
     const { fetch } = files as ReturnType<typeof api.createArtifactHandler>;
@@ -280,6 +288,7 @@ describe('the code in README and docs', () => {
       'saved.session.json',
       JSON.stringify({ id: 'saved', appName: 'shop', userId: 'bob', state: {}, events }),
     );
+    writeFileSync('plan.pdf', PLAN);
     const old = await MikroORM.init({
       driver: SqliteDriver,
       dbName: 'adk.db',

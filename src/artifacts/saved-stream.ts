@@ -1,0 +1,112 @@
+import { createHash } from 'node:crypto';
+import type { Run } from '../database/dialects/dialect.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import { PART_BYTES, tooLarge, type ArtifactInfo, type NewVersion } from './artifact-content.js';
+import type { ArtifactKey, ArtifactStore } from './artifact-store.js';
+import { addToUpload, beginUpload, dropUpload, endUpload, newUpload, type Upload } from './uploads.js';
+
+/** How many parts are in memory, and are written by one transaction: 2 MB. */
+const PARTS_TOGETHER = 4;
+
+/** What a stream is saved by. */
+interface Saving {
+  /** Runs its work in a transaction, once. */
+  write: Run;
+  store: ArtifactStore;
+  key: ArtifactKey;
+  maxBytes: number;
+  /** @returns the JSON of `ArtifactInfo`. */
+  infoOf: (content: Pick<NonNullable<ArtifactInfo['content']>, 'size' | 'sha256'>) => string;
+}
+
+/**
+ * Saves what a stream gives as a new version. What fits into one transaction is written like any version, more as an upload.
+ *
+ * @returns the version's number.
+ */
+export async function saveStream(saving: Saving, content: AsyncIterable<unknown>): Promise<number> {
+  const saved = new SavedStream(saving);
+  try {
+    for await (const chunk of content) await saved.add(chunk);
+  } catch (error) {
+    await saved.drop();
+    throw error;
+  }
+  return saved.end();
+}
+
+class SavedStream {
+  readonly #saving: Saving;
+  readonly #hash = createHash('sha256');
+  #size = 0;
+  /** Those that are not written yet. Each but the last is full. They are used again: new ones would be garbage of the size of the stream. */
+  readonly #parts: Buffer[] = [];
+  /** How many bytes of them are filled. */
+  #filled = 0;
+  #upload: Upload | undefined;
+  /** How many parts are written. */
+  #written = 0;
+
+  constructor(saving: Saving) {
+    this.#saving = saving;
+  }
+
+  /** Each call comes after the end of the one before. */
+  async add(chunk: unknown): Promise<void> {
+    if (!(chunk instanceof Uint8Array))
+      throw new InvalidArgumentError(
+        'content must give bytes (Uint8Array). A Readable that gives strings has an encoding. Nothing was written.',
+      );
+    const { maxBytes } = this.#saving;
+    this.#size += chunk.length;
+    if (this.#size > maxBytes) throw tooLarge(`at least ${this.#size}`, maxBytes);
+    this.#hash.update(chunk);
+    for (let start = 0; start < chunk.length;) {
+      if (this.#filled === PARTS_TOGETHER * PART_BYTES) await this.#flush();
+      const part = Math.floor(this.#filled / PART_BYTES);
+      const at = this.#filled % PART_BYTES;
+      const buffer = (this.#parts[part] ??= Buffer.allocUnsafe(PART_BYTES));
+      const some = chunk.subarray(start, start + PART_BYTES - at);
+      buffer.set(some, at);
+      start += some.length;
+      this.#filled += some.length;
+    }
+  }
+
+  async end(): Promise<number> {
+    const { write, store, key, infoOf } = this.#saving;
+    const info = infoOf({ size: this.#size, sha256: this.#hash.digest('hex') });
+    if (!this.#upload) {
+      const version: NewVersion = { info, parts: this.#size === 0 ? [Buffer.alloc(0)] : this.#full() };
+      return write((sql) => store.save(sql, key, version));
+    }
+    if (this.#filled > 0) await this.#flush();
+    const upload = this.#upload;
+    // By itself, since it locks the row of the artifact.
+    return write((sql) => endUpload(sql, store, upload, info));
+  }
+
+  /** Removes what is written. It throws nothing: what is left nobody sees, and `prune` removes it. */
+  async drop(): Promise<void> {
+    const upload = this.#upload;
+    if (upload) await this.#saving.write((sql) => dropUpload(sql, upload)).catch(() => undefined);
+  }
+
+  async #flush(): Promise<void> {
+    const { write, store, key } = this.#saving;
+    const isNew = !this.#upload;
+    const upload = (this.#upload ??= newUpload(key));
+    const parts = this.#full();
+    await write(async (sql) => {
+      if (isNew) await beginUpload(sql, upload);
+      await addToUpload(sql, store, upload, this.#written, parts);
+    });
+    this.#written += parts.length;
+    this.#filled = 0;
+  }
+
+  #full(): Buffer[] {
+    const full = this.#parts.slice(0, Math.ceil(this.#filled / PART_BYTES));
+    return full.map((part, i) => part.subarray(0, this.#filled - i * PART_BYTES));
+  }
+}

@@ -1,0 +1,182 @@
+import { randomInt } from 'node:crypto';
+import type { Sql } from '../database/dialects/dialect.js';
+import { keysetAfter } from '../database/sql/keyset.js';
+import { numberOf, textOf } from '../database/sql/row-values.js';
+import {
+  ARTIFACT_COLUMNS,
+  ARTIFACT_WHERE,
+  insertIntoArtifacts,
+  isSameSession,
+  perTables,
+} from '../database/sql/tables.js';
+import { ArtifactDeletedError } from '../model/errors.js';
+import { nameOfUsers } from './artifact-name.js';
+import { encodedParts, valuesOf, type ArtifactKey, type ArtifactStore } from './artifact-store.js';
+
+// Content that comes as a stream is written in several transactions, and nobody may see it before the last of them. Its parts are under
+// an upload: a row of `artifact_versions` with a negative number. The last transaction inserts the version, which names the upload.
+// Parts that were moved to the number of the version instead would be written twice on SQLite: 1 GB took 40 s under the lock of
+// the file. The foreign key deletes uploads with their artifact.
+
+/** How long an upload may go without another part before `prune` removes it. */
+export const ABANDONED_MS = 86_400_000;
+
+/** How many artifacts one query reads. */
+const PAGE = 1_000;
+
+/** The number of an artifact's row that has no version yet. */
+const NO_VERSION = -1;
+
+/** An upload under way. */
+export interface Upload {
+  key: ArtifactKey;
+  /** Of its row, which has it as its version. */
+  number: number;
+}
+
+export const newUpload = (key: ArtifactKey): Upload => ({ key, number: -randomInt(2, 2 ** 31) });
+
+const idOf = ({ key, number }: Upload) => [...valuesOf(key), number];
+
+/** Makes the upload's row. */
+export async function beginUpload(sql: Sql, upload: Upload): Promise<void> {
+  const text = textsOf(sql);
+  await sql.run(text.makeHead, [...valuesOf(upload.key), NO_VERSION]);
+  await sql.run(text.begin, [...idOf(upload), stateOf(0)]);
+}
+
+/**
+ * Adds parts, for a transaction.
+ *
+ * @param first the number of the first of them.
+ * @throws ArtifactDeletedError where the upload is gone.
+ */
+export async function addToUpload(
+  sql: Sql,
+  store: ArtifactStore,
+  upload: Upload,
+  first: number,
+  parts: readonly Buffer[],
+): Promise<void> {
+  await touch(sql, upload, stateOf(first + parts.length));
+  const encoded = sql.texts.all(() => encodedParts(sql.texts, upload.key, upload.number, parts, first));
+  await store.insertParts(sql, idOf(upload), first, encoded);
+}
+
+/**
+ * Makes a version of an upload that has all of its parts, for a transaction.
+ *
+ * @returns the version's number.
+ * @throws ArtifactDeletedError where the upload is gone.
+ */
+export async function endUpload(sql: Sql, store: ArtifactStore, upload: Upload, info: string): Promise<number> {
+  // The artifact's row first, as a deletion does.
+  const version = await store.save(sql, upload.key, { info, parts: [] }, upload.number);
+  await touch(sql, upload, '{"isWhole":true}');
+  return version;
+}
+
+/** Removes an upload that is not to become a version, for a transaction. @param untouchedSince only if it got no part since, in ms. */
+export async function dropUpload(sql: Sql, upload: Upload, untouchedSince?: number): Promise<boolean> {
+  const text = textsOf(sql);
+  const head = [...valuesOf(upload.key), NO_VERSION];
+  // The row's lock, for which another upload of the artifact waits: it would lose its own by the foreign key.
+  await sql.run(text.lockHead, head);
+  const { affectedRows } =
+    untouchedSince === undefined
+      ? await sql.run(text.drop, idOf(upload))
+      : await sql.run(text.dropUntouched, [...idOf(upload), untouchedSince]);
+  await sql.run(text.dropHead, [...head, ...valuesOf(upload.key)]);
+  return affectedRows > 0;
+}
+
+/** Marks an upload as in use, and locks its row. @param state another one than it has: MySQL does not count a row that stays the same. */
+async function touch(sql: Sql, upload: Upload, state: string): Promise<void> {
+  const { affectedRows } = await sql.run(textsOf(sql).touch, [state, ...idOf(upload)]);
+  const { sessionId, filename } = upload.key;
+  if (affectedRows === 0) throw new ArtifactDeletedError(sessionId === '' ? nameOfUsers(filename) : filename);
+}
+
+const stateOf = (parts: number) => JSON.stringify({ parts });
+
+/** Some artifacts of a walk. */
+interface UploadPage {
+  uploads: Upload[];
+  /** Where the next page begins; undefined on the last one. */
+  last: ArtifactKey | undefined;
+}
+
+/** Reads the uploads that got no part since a time, in ms, of the next artifacts of an app, or of one user in it. */
+export async function abandonedUploads(
+  sql: Sql,
+  { appName, userId }: { appName: string; userId: string | undefined },
+  since: number,
+  after: ArtifactKey | undefined,
+): Promise<UploadPage> {
+  const text = textsOf(sql);
+  const columns = ['user_id', 'session_id', 'filename'];
+  const keyset = after && keysetAfter(columns, [after.userId, after.sessionId, after.filename]);
+  const rows = await sql.all<ArtifactRow & { first_version: number | string | null }>(
+    text.firstVersions(`${userId === undefined ? '' : ' and user_id = ?'}${keyset ? ` and ${keyset.where}` : ''}`),
+    [appName, ...(userId === undefined ? [] : [userId]), ...(keyset?.values ?? []), PAGE],
+  );
+  const keyOf = (row: ArtifactRow): ArtifactKey => ({
+    appName,
+    userId: textOf(row.user_id),
+    sessionId: textOf(row.session_id),
+    filename: textOf(row.filename),
+  });
+  const uploads: Upload[] = [];
+  for (const row of rows) {
+    if (row.first_version === null || numberOf(row.first_version) >= 0) continue;
+    const key = keyOf(row);
+    const found = await sql.all<{ version: number | string }>(text.untouched, [...valuesOf(key), since]);
+    uploads.push(...found.map(({ version }) => ({ key, number: numberOf(version) })));
+  }
+  const last = rows.at(-1);
+  return { uploads, last: last && rows.length === PAGE ? keyOf(last) : undefined };
+}
+
+/** Reads the keys of all versions. @returns how many uploads got no part for `ABANDONED_MS`, at most `limit`. */
+export async function countAbandoned(sql: Sql, limit: number): Promise<number> {
+  const [row] = await sql.all<{ total: number | string }>(textsOf(sql).countUntouched, [ABANDONED_MS, limit]);
+  return numberOf(row?.total);
+}
+
+/** The condition for a row `v` of `artifact_versions` that is an upload without a version. */
+export const isOpenUpload = (versions: string) =>
+  `v.version < 0 and not exists (select 1 from ${versions} as n where ${isSameSession('n', 'v')} and n.filename = v.filename
+    and n.upload = v.version)`;
+
+interface ArtifactRow {
+  user_id: string;
+  session_id: string;
+  filename: string;
+}
+
+const textsOf = perTables(({ tables, dialect }: Sql) => {
+  const { artifacts, artifactVersions } = tables;
+  const { now } = dialect.sql;
+  const one = `${ARTIFACT_WHERE} and version = ?`;
+  const isOpen = isOpenUpload(artifactVersions);
+  const head = `${ARTIFACT_WHERE} and last_version = ?`;
+  const drop = `delete from ${artifactVersions} where ${one}`;
+  return {
+    // The one that is there stays as it is.
+    makeHead: `${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ${now}) ${dialect.sql.onSameKey(ARTIFACT_COLUMNS, ['filename'])}`,
+    begin: `insert into ${artifactVersions} (${ARTIFACT_COLUMNS}, version, info, create_time) values (?, ?, ?, ?, ?, ?, ${now})`,
+    touch: `update ${artifactVersions} set info = ?, create_time = ${now} where ${one}`,
+    lockHead: `update ${artifacts} set update_time = update_time where ${head}`,
+    drop,
+    dropUntouched: `${drop} and create_time <= ?`,
+    dropHead: `delete from ${artifacts} where ${head} and not exists (select 1 from ${artifactVersions} where ${ARTIFACT_WHERE})`,
+    firstVersions: (
+      more: string,
+    ) => `select user_id, session_id, filename, (select v.version from ${artifactVersions} as v
+        where ${isSameSession('v', 'a')} and v.filename = a.filename order by v.version limit 1) as first_version
+      from ${artifacts} as a where app_name = ?${more} order by user_id, session_id, filename limit ?`,
+    untouched: `select version from ${artifactVersions} as v where ${ARTIFACT_WHERE} and create_time <= ? and ${isOpen}`,
+    countUntouched: `select count(*) as total from (select 1 from ${artifactVersions} as v
+      where ${isOpen} and create_time <= ${now} - ? limit ?) as abandoned`,
+  };
+});

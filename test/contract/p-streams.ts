@@ -1,0 +1,337 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { createEvent, createEventActions } from '@google/adk';
+import { incompleteVersions } from '../../src/artifacts/incomplete.js';
+import { countAbandoned } from '../../src/artifacts/uploads.js';
+import { compression, encryption } from '../../src/codecs/index.js';
+import { MikroOrmArtifactService, adkServices, type MikroOrmArtifactServiceOptions } from '../../src/index.js';
+import { readerOf } from '../../src/operations/reader.js';
+import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
+import { errorOf, expectCode, faulty } from './tools.js';
+
+/** Of section P: artifacts that are saved from streams. */
+export const streamSuite = new Suite();
+
+/** More than one transaction writes, and no multiple of what one row takes. */
+const LARGE = 2_500_001;
+
+const TOGETHER = 4 * 491_520;
+
+const encrypting = (currentKey = 'k1') =>
+  encryption({ currentKey, key: async (id) => createHash('sha256').update(id).digest() });
+
+/** Calls for one file of alice. */
+function fileOf({ orm, app }: OwnContext, options: MikroOrmArtifactServiceOptions = {}, em = orm.em) {
+  const service = new MikroOrmArtifactService(em, options);
+  const key = { appName: app, userId: 'alice', sessionId: 's' };
+  const file = { ...key, filename: 'f' };
+  return {
+    ...{ service, key, file },
+    save: (content: AsyncIterable<Uint8Array>, customMetadata?: Record<string, unknown>) =>
+      service.save({ ...file, mimeType: 'a/b', content, ...(customMetadata && { customMetadata }) }),
+    bytes: async (version?: number) => {
+      const part = await service.loadArtifact({ ...file, ...(version !== undefined && { version }) });
+      return Buffer.from(part!.inlineData!.data!, 'base64');
+    },
+    /** What `read` gives of it. */
+    read: async (range?: { start: number; end: number }) => {
+      const content = await service.read(file);
+      return Buffer.concat(await allOf(content!.bytes(range)));
+    },
+  };
+}
+
+/** Gives bytes in pieces of any size; `between` is called before the last one. */
+async function* pieces(bytes: Uint8Array, size = 300_007, between?: () => Promise<void>): AsyncGenerator<Uint8Array> {
+  for (let start = 0; start < bytes.length; start += size) {
+    if (start + size >= bytes.length) await between?.();
+    yield bytes.subarray(start, start + size);
+  }
+}
+
+/** How many artifacts, versions and parts an app has, uploads included. */
+async function rowsOf({ query, app }: OwnContext): Promise<number[]> {
+  const counts: number[] = [];
+  for (const table of ['artifacts', 'artifact_versions', 'artifact_parts'])
+    counts.push((await query(`select 1 from adk_${table} where app_name = ?`, [app])).length);
+  return counts;
+}
+
+async function allOf<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+const lost = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+
+streamSuite.own('P14', 'what a stream gives comes back equal, whatever its pieces and its size', async (context) => {
+  const { save, bytes, service, file } = fileOf(context);
+  const content = randomBytes(LARGE);
+  const sizes = [0, 1, 491_520, 491_521, TOGETHER, TOGETHER + 1, LARGE];
+  const streams = [
+    (all: Buffer) => pieces(all),
+    (all: Buffer) => pieces(all, LARGE),
+    (all: Buffer) => Readable.from(pieces(all, 65_536)),
+    (all: Buffer) => new Blob([all]).stream(),
+  ];
+  for (const [version, size] of sizes.entries()) {
+    const given = content.subarray(0, size);
+    expect(await save(streams[version % streams.length]!(given), { version })).toBe(version);
+    expect((await bytes()).equals(given)).toBe(true);
+    expect(await service.getArtifactVersion(file)).toMatchObject({
+      ...{ version, size, mimeType: 'a/b', customMetadata: { version } },
+      sha256: createHash('sha256').update(given).digest('hex'),
+    });
+  }
+  expect(await service.loadArtifact({ ...file, version: 1 })).toEqual({
+    inlineData: { mimeType: 'a/b', data: content.subarray(0, 1).toString('base64') },
+  });
+  expect(await service.listVersions(file)).toEqual(sizes.map((_, version) => version));
+  // The last two came in several transactions.
+  expect(await rowsOf(context)).toEqual([1, 9, 2 + 4 + 5 + 6]);
+});
+
+for (const [how, options] of [
+  ['', {}],
+  [', decoded', { codec: [compression(), encrypting()] }],
+] as [string, MikroOrmArtifactServiceOptions][])
+  streamSuite.own('P14', `a version that came as a stream is read and listed like any other${how}`, async (context) => {
+    const { save, bytes, read, service, file, key } = fileOf(context, options);
+    const content = randomBytes(LARGE);
+    await save(pieces(content));
+    expect((await bytes()).equals(content)).toBe(true);
+    expect((await read()).equals(content)).toBe(true);
+    expect((await read({ start: 491_519, end: 983_041 })).equals(content.subarray(491_519, 983_041))).toBe(true);
+    expect(await service.list(key)).toMatchObject([{ filename: 'f', version: 0, size: LARGE }]);
+    expect(await service.listArtifactVersions(file)).toMatchObject([{ version: 0, size: LARGE }]);
+    await context.query('delete from adk_artifact_parts where part = 2 and app_name = ?', [context.app]);
+    await expectCode(bytes(), 'ADK_DAMAGED_ARTIFACT');
+    await expectCode(read(), 'ADK_DAMAGED_ARTIFACT', /part 2/);
+  });
+
+streamSuite.own(
+  'P14',
+  'nobody sees a version before its stream has ended, and others save meanwhile',
+  async (context) => {
+    const { save, bytes, file, key } = fileOf(context);
+    const { maintenance } = adkServices(context.orm.em);
+    const others = new MikroOrmArtifactService(context.peer.em);
+    const owner = { appName: context.app };
+    const seen: unknown[] = [];
+    const see = async () => {
+      expect(await rowsOf(context)).toEqual([1, 1, 4]);
+      const { artifacts, uploads } = await maintenance.stats(owner);
+      seen.push([artifacts, uploads], await others.listArtifactKeys(key), await others.list(key));
+      seen.push(await others.listVersions(file), await others.loadArtifact(file), await others.read(file));
+      const records = await allOf(maintenance.exportSessions(owner));
+      const { texts } = await maintenance.reencode(owner);
+      seen.push(records.length, texts);
+      await others.saveArtifact({ ...file, artifact: { text: 'of others' } });
+      expect(await others.loadArtifact(file)).toEqual({ text: 'of others' });
+    };
+    const content = randomBytes(LARGE);
+    expect(await save(pieces(content, 600_000, see))).toBe(1);
+    expect(seen).toEqual([[0, 1], [], [], [], undefined, undefined, 0, 0]);
+    expect((await bytes()).equals(content)).toBe(true);
+    expect(await maintenance.stats(owner)).toMatchObject({ artifacts: 1, uploads: 0 });
+  },
+);
+
+streamSuite.own('P14', 'a stream that fails leaves nothing, and its error reaches the caller', async (context) => {
+  const { save, service, file } = fileOf(context, { maxBytes: LARGE });
+  const failure = new Error('the disk is gone');
+  const failing = pieces(randomBytes(LARGE), 600_000, () => Promise.reject(failure));
+  expect(await errorOf(save(failing))).toBe(failure);
+  expect(await rowsOf(context)).toEqual([0, 0, 0]);
+  await service.saveArtifact({ ...file, artifact: { text: 'first' } });
+  const readable = Readable.from(pieces(randomBytes(LARGE + 1), 600_000));
+  await expectCode(save(readable), 'ADK_ARTIFACT_TOO_LARGE', /at least 2500001 bytes|at least 2500002 bytes/);
+  expect(readable.destroyed).toBe(true);
+  const strings = Readable.from(pieces(Buffer.from('text'))).setEncoding('utf8');
+  await expectCode(save(strings), 'ADK_INVALID_ARGUMENT', /encoding/);
+  await expectCode(save('text' as unknown as Readable), 'ADK_INVALID_ARGUMENT', /content/);
+  await expectCode(save(pieces(Buffer.alloc(1)), { a: NaN }), 'ADK_UNSERIALIZABLE_VALUE');
+  expect(await rowsOf(context)).toEqual([1, 1, 0]);
+});
+
+streamSuite.own('P14', 'an artifact that is deleted meanwhile is not saved', async (context) => {
+  const { save, service, file } = fileOf(context);
+  const deleting = () => service.deleteArtifact(file);
+  const error = await errorOf(save(pieces(randomBytes(LARGE), 600_000, deleting)));
+  expect(error).toMatchObject({ code: 'ADK_ARTIFACT_DELETED', filename: 'f' });
+  expect(await rowsOf(context)).toEqual([0, 0, 0]);
+});
+
+streamSuite.own('P14', 'a save whose answers are lost is one version', async (context) => {
+  const faults = { commit: true, error: lost };
+  const { save, bytes } = fileOf(context, {}, faulty(context.orm.em, faults));
+  const content = randomBytes(LARGE);
+  const losing = async () => void (faults.commit = true);
+  expect(await save(pieces(content, 600_000, losing))).toBe(0);
+  expect((await bytes()).equals(content)).toBe(true);
+  expect(await rowsOf(context)).toEqual([1, 2, 6]);
+});
+
+streamSuite.own('P10', 'a stream joins a transaction, and may be read in it', async (context) => {
+  const { service, file, bytes } = fileOf(context);
+  const content = randomBytes(LARGE);
+  const copied = async (tx: Parameters<MikroOrmArtifactService['withEntityManager']>[0]) => {
+    const joined = service.withEntityManager(tx);
+    await joined.save({ ...file, mimeType: 'a/b', content: pieces(content) });
+    const opened = await joined.read(file);
+    return joined.save({ ...file, mimeType: 'a/b', content: opened!.bytes() });
+  };
+  const rolledBack = context.orm.em.fork().transactional(async (tx) => {
+    await copied(tx);
+    throw new Error('no');
+  });
+  expect((await errorOf(rolledBack)).message).toBe('no');
+  expect(await rowsOf(context)).toEqual([0, 0, 0]);
+  expect(await context.orm.em.fork().transactional(copied)).toBe(1);
+  expect((await bytes()).equals(content)).toBe(true);
+  const beside = context.orm.em
+    .fork()
+    .transactional(() => service.save({ ...file, mimeType: 'a/b', content: pieces(content) }));
+  await expectCode(beside, 'ADK_INSIDE_TRANSACTION');
+});
+
+streamSuite.own('K1', 'prune removes what is left of a stream that nobody ends, and nothing else', async (context) => {
+  const { save, bytes, file } = fileOf(context);
+  const { maintenance } = adkServices(context.orm.em);
+  const owner = { appName: context.app, idleFor: 1e12 };
+  const content = randomBytes(LARGE);
+  await save(pieces(content));
+  const { read } = readerOf(context.orm.em, 'doctor');
+  const before = await read((sql) => countAbandoned(sql, 100));
+  const found: number[] = [];
+  const pruning = async () => {
+    found.push((await maintenance.prune(owner)).uploads);
+    // All that is there, a day later.
+    await context.query('update adk_artifact_versions set create_time = 0 where app_name = ?', [context.app]);
+    found.push((await read((sql) => countAbandoned(sql, 100))) - before);
+    found.push((await maintenance.prune({ ...owner, userId: 'bob' })).uploads);
+    found.push((await maintenance.prune({ ...owner, dryRun: true })).uploads);
+    expect(await rowsOf(context)).toEqual([2, 3, 10]);
+    found.push((await maintenance.prune({ ...owner, userId: 'alice' })).uploads);
+    found.push((await maintenance.prune(owner)).uploads);
+  };
+  const abandoned = new MikroOrmArtifactService(context.peer.em).save({
+    ...{ ...file, filename: 'another', mimeType: 'a/b' },
+    content: pieces(randomBytes(LARGE), 600_000, pruning),
+  });
+  await expectCode(abandoned, 'ADK_ARTIFACT_DELETED');
+  expect(found).toEqual([0, 1, 0, 1, 1, 0]);
+  expect(await rowsOf(context)).toEqual([1, 2, 6]);
+  expect((await bytes()).equals(content)).toBe(true);
+});
+
+streamSuite.own('P9', 'versions that lack parts are found without reading any', async ({ scratch, ...context }) => {
+  const store = await scratch();
+  const here = { ...context, ...store, scratch };
+  const plain = fileOf(here);
+  await plain.save(pieces(randomBytes(LARGE)));
+  await plain.save(pieces(Buffer.alloc(0)));
+  for (const artifact of [{ fileData: { fileUri: 'gs://a/b' } }, { text: 'x'.repeat(1_000_000) }, { text: '' }])
+    await plain.service.saveArtifact({ ...plain.file, artifact });
+  await fileOf(here, { codec: [encrypting()] }).save(pieces(randomBytes(LARGE)));
+  const { read } = readerOf(store.orm.em, 'doctor');
+  const incomplete = async () => (await incompleteVersions(read, 10)).map(({ version }) => version);
+  expect(await incomplete()).toEqual([]);
+  const lose = (part: number) =>
+    store.query('delete from adk_artifact_parts where part = ? and app_name = ?', [part, context.app]);
+  await lose(5);
+  // Of what is encoded nobody knows how many there were.
+  expect(await incomplete()).toEqual([0]);
+  await lose(1);
+  expect(await incomplete()).toEqual([0, 3, 5]);
+});
+
+for (const [how, options] of [
+  ['', {}],
+  [', encoded for it', { codec: encrypting() }],
+] as [string, MikroOrmArtifactServiceOptions][])
+  streamSuite.own('P12', `a fork has versions that came as streams${how}`, async (context) => {
+    const { orm } = context;
+    const { sessionService } = adkServices(orm.em, options);
+    const { save, service, file, key } = fileOf(context, options);
+    const session = await sessionService.createSession(key);
+    const contents = [randomBytes(LARGE), randomBytes(LARGE), Buffer.from('small')];
+    for (const content of contents) await save(pieces(content));
+    const events = [1, 2].map((version) =>
+      createEvent({ author: 'a', actions: createEventActions({ artifactDelta: { f: version } }) }),
+    );
+    await sessionService.appendEvents({ session, events });
+    await sessionService.forkSession(key, { at: 2, as: 'forked' });
+    await sessionService.deleteSession(key);
+    const forked = { ...file, sessionId: 'forked' };
+    expect(await service.listVersions(forked)).toEqual([1, 2]);
+    const part = await service.loadArtifact({ ...forked, version: 1 });
+    expect(part!.inlineData!.data === contents[1]!.toString('base64')).toBe(true);
+    expect((await rowsOf(context)).at(-1)).toBe(6);
+  });
+
+streamSuite.own(
+  'P15',
+  'the parts of one stream cannot be taken for those of another',
+  async (context) => {
+    const { save, bytes, read, service, file } = fileOf(context, { codec: encrypting() });
+    for (let i = 0; i < 2; i++) await save(pieces(randomBytes(LARGE)));
+    const rows = await context.query<{ upload: number }>(
+      'select upload from adk_artifact_versions where app_name = ? and version >= 0 order by version',
+      [context.app],
+    );
+    const [first] = rows;
+    const target = [first!.upload, context.app];
+    await context.query('update adk_artifact_versions set upload = ? where app_name = ? and version = 1', target);
+    await expectCode(bytes(), 'ADK_DAMAGED_ARTIFACT');
+    await expectCode(read({ start: 0, end: 1 }), 'ADK_DAMAGED_ARTIFACT');
+    await expectCode(service.getArtifactVersion(file), 'ADK_DAMAGED_ARTIFACT');
+    expect(await bytes(0)).toHaveLength(LARGE);
+  },
+  oncePerDialect,
+);
+
+streamSuite.own('P15', 'reencode and an export as it is stored keep what came as a stream', async (context) => {
+  const { orm, app } = context;
+  const content = randomBytes(LARGE);
+  const options = [{}, { codec: encrypting() }, { codec: encrypting('k2') }];
+  await fileOf(context, options[0]).save(pieces(content));
+  for (const each of options.slice(1)) {
+    const { maintenance } = adkServices(orm.em, each);
+    expect(await maintenance.reencode({ appName: app })).toMatchObject({ texts: 1, unreadable: 0 });
+    expect(await maintenance.reencode({ appName: app })).toMatchObject({ texts: 0 });
+    expect((await fileOf(context, each).read()).equals(content)).toBe(true);
+  }
+  const { maintenance } = adkServices(orm.em, options[2]);
+  const plain = await allOf(maintenance.exportSessions({ appName: app }));
+  const asStored = await allOf(maintenance.exportSessions({ appName: app, texts: 'asStored' }));
+  expect(await rowsOf(context)).toEqual([1, 2, 6]);
+  for (const [records, texts, rows] of [
+    [plain, 'plain', [1, 1, 6]],
+    [asStored, 'asStored', [1, 2, 6]],
+  ] as const) {
+    const { service, file, read } = fileOf(context, options[2]);
+    await service.deleteArtifact(file);
+    expect(await maintenance.importSessions(records, { texts })).toMatchObject({ artifactVersions: 1 });
+    expect(await rowsOf(context)).toEqual(rows);
+    expect((await read()).equals(content)).toBe(true);
+    expect(await maintenance.importSessions(records, { texts })).toMatchObject({ artifactVersions: 0 });
+    expect(await allOf(maintenance.exportSessions({ appName: app, texts }))).toEqual(records);
+  }
+});
+
+streamSuite.own(
+  'P2',
+  'streams that are saved at once each get a version of their own',
+  async (context) => {
+    const contents = Array.from({ length: 4 }, () => randomBytes(LARGE));
+    const { bytes } = fileOf(context);
+    const saved = await Promise.all(
+      contents.map((content, i) => fileOf(context, {}, i % 2 ? context.peer.em : context.orm.em).save(pieces(content))),
+    );
+    expect([...saved].sort()).toEqual([0, 1, 2, 3]);
+    for (const [i, version] of saved.entries()) expect((await bytes(version)).equals(contents[i]!)).toBe(true);
+  },
+  withConnections,
+);
