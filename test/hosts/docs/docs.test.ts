@@ -1,7 +1,7 @@
-import { LogLevel, createEvent, setLogLevel, type Event } from '@google/adk';
+import { FileArtifactService, LogLevel, createEvent, setLogLevel, type Event } from '@google/adk';
 import { MikroORM, type EntityManager } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { AdkEvent, AdkProjection, AdkSession, AdkUserState, adkEntities } from '../../../entities/index.js';
@@ -20,6 +20,10 @@ const blocks = pages().flatMap(programsOf);
 
 /** What docs/artifacts.md saves as a stream. */
 const PLAN = Buffer.alloc(3_000_000, 'plan');
+
+/** Of a bucket, by their names. */
+const OBJECTS: Record<string, string> = { 'shop/bob/user/photo.png/0': 'png' };
+for (let version = 0; version < 11; version++) OBJECTS[`shop/bob/s1/reports/may.txt/${version}`] = `text ${version}`;
 
 /** What a block must have done, by its page and heading; `declared` holds the block's own constants. */
 const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>) => Promise<void> | void> = {
@@ -80,6 +84,23 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(authors).toEqual(['support']),
   'docs/session-contract.md Judge a session service': (_given, { broken }) =>
     expect(broken).toContain('B1 createSession gives keys to app, user and session by their prefix'),
+  'docs/migrate-from.md Artifacts': async ({ session: { id: sessionId } }, { now }) => {
+    const artifacts = now as api.MikroOrmArtifactService;
+    const file = { appName: 'support', userId: 'ada', sessionId, filename: 'user:home' };
+    expect(await artifacts.listVersions(file)).toEqual([0, 1]);
+    expect(await artifacts.loadArtifact({ ...file, version: 0 })).toEqual({ text: 'Bergen' });
+    expect(await artifacts.loadArtifact(file)).toEqual({ inlineData: { data: 'AQID', mimeType: 'a/b' } });
+    expect(await artifacts.getArtifactVersion(file)).toMatchObject({ customMetadata: { by: 'ada' } });
+  },
+  'docs/migrate-from.md A folder of a bucket': async (_given, { artifacts: copied }) => {
+    const artifacts = copied as api.MikroOrmArtifactService;
+    const key = { appName: 'shop', userId: 'bob', sessionId: 's1' };
+    expect(await artifacts.listArtifactKeys(key)).toEqual(['reports/may.txt', 'user:photo.png']);
+    const may = { ...key, filename: 'reports/may.txt' };
+    expect(await artifacts.listVersions(may)).toEqual(Array.from({ length: 11 }, (_, version) => version));
+    const data = Buffer.from('text 10').toString('base64');
+    expect(await artifacts.loadArtifact(may)).toEqual({ inlineData: { data, mimeType: 'text/plain' } });
+  },
   'docs/artifacts.md Artifacts': async ({ service, session: { id: sessionId } }, { about, newest }) => {
     expect(about).toMatchObject({ version: 0, mimeType: 'application/pdf', size: 4 });
     expect(newest).toEqual({ text: 'Sold out.' });
@@ -289,6 +310,15 @@ describe('the code in README and docs', () => {
       JSON.stringify({ id: 'saved', appName: 'shop', userId: 'bob', state: {}, events }),
     );
     writeFileSync('plan.pdf', PLAN);
+    const files = new FileArtifactService('artifacts');
+    const home = { appName: 'support', userId: 'ada', sessionId: 'old', filename: 'user:home' };
+    const customMetadata = { by: 'ada' };
+    await files.saveArtifact({ ...home, artifact: { text: 'Bergen' } });
+    await files.saveArtifact({ ...home, artifact: { inlineData: { data: 'AQID', mimeType: 'a/b' } }, customMetadata });
+    for (const [object, text] of Object.entries(OBJECTS)) {
+      mkdirSync(path.join('bucket', path.dirname(object)), { recursive: true });
+      writeFileSync(path.join('bucket', object), text);
+    }
     const old = await MikroORM.init({
       driver: SqliteDriver,
       dbName: 'adk.db',
