@@ -1,4 +1,5 @@
 import type { DatabaseName } from '../test/support/servers.js';
+import { runArtifacts } from './artifacts/run.js';
 import { start, stop } from '../test/support/run-servers.js';
 import { chartsOf } from './charts.js';
 import type { Contenders } from './contenders/contender.js';
@@ -19,6 +20,7 @@ const args = process.argv.slice(2);
 
 if (args[0] === 'growth') await runGrowth(args.slice(1));
 else if (args[0] === 'studio') await runStudio(args.slice(1));
+else if (args[0] === 'artifacts') await runArtifacts(args.slice(1));
 else if (args[0] === 'profile') await runProfile(args.slice(1));
 else await run(benchOptions(args));
 
