@@ -9,6 +9,7 @@ import { adkArtifactPart } from './adk-artifact-part.js';
 import { adkArtifactVersion } from './adk-artifact-version.js';
 import { adkChange } from './adk-change.js';
 import { adkCounter } from './adk-counter.js';
+import { adkCredential } from './adk-credential.js';
 import { adkEvent } from './adk-event.js';
 import { adkEventPart } from './adk-event-part.js';
 import { adkMemory } from './adk-memory.js';
@@ -26,6 +27,7 @@ export { AdkArtifactPart } from './adk-artifact-part.js';
 export { AdkArtifactVersion } from './adk-artifact-version.js';
 export { AdkChange } from './adk-change.js';
 export { AdkCounter } from './adk-counter.js';
+export { AdkCredential } from './adk-credential.js';
 export { AdkEvent } from './adk-event.js';
 export { AdkEventPart } from './adk-event-part.js';
 export { AdkMemory } from './adk-memory.js';
@@ -62,6 +64,7 @@ export function adkEntities(options?: AdkEntityOptions) {
     adkArtifactVersion(names),
     adkArtifactPart(names),
     adkMemory(names),
+    adkCredential(names),
   ]);
 }
 

@@ -8,6 +8,7 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
       'artifacts.md',
       'guides/files-of-a-conversation.md',
       'memory.md',
+      'credentials.md',
       'guides/after-a-crash.md',
       'guides/several-workers.md',
       'leases.md',

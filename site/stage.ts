@@ -12,7 +12,7 @@ const PAGES = path.join(SITE, 'pages');
 const ROOT_PAGES = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'];
 
 /** As docstrings and pages cite the rules of docs/contract.md. */
-const CITED_RULE = /\(contract ([A-P]\d+)\)/g;
+const CITED_RULE = /\(contract ([A-Z]\d+)\)/g;
 
 const read = (file: string) => readFileSync(path.join(REPOSITORY, file), 'utf8');
 
@@ -83,7 +83,7 @@ function markup(markdown: string): string {
         /<picture>\s*<source [^>]*srcset="([^"]*)">\s*<img alt="([^"]*)" src="([^"]*)">\s*<\/picture>/g,
         '<img class="in-dark" alt="$2" src="./$1"><img class="in-light" alt="$2" src="./$3">',
       )
-      .replace(/^- \*\*([A-P]\d+)(?=\. )/gm, (_start, rule: string) => `- <span id="${rule}"></span>**${rule}`)
+      .replace(/^- \*\*([A-Z]\d+)(?=\. )/gm, (_start, rule: string) => `- <span id="${rule}"></span>**${rule}`)
   );
 }
 

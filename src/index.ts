@@ -131,6 +131,7 @@ export {
   type ArtifactHandlerOptions,
   type RequestedArtifact,
 } from './artifacts/artifact-handler.js';
+export { MikroOrmCredentialService, type CredentialAddress } from './credentials/credential-service.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';
 export type { TextBinding, TransferTexts } from './transfer/bound-texts.js';

@@ -4,6 +4,7 @@ import {
   MikroOrmArtifactService,
   type MikroOrmArtifactServiceOptions,
 } from './artifacts/artifact-service.js';
+import { MikroOrmCredentialService } from './credentials/credential-service.js';
 import { LEASES_OPTIONS, SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
 import { EventLog, LOG_OPTIONS, type EventLogOptions } from './log/event-log.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
@@ -26,6 +27,8 @@ const checkOptions = object<AdkServicesOptions>({ ...LEASES_OPTIONS, ...LOG_OPTI
 export interface AdkServices {
   sessionService: MikroOrmSessionService;
   artifactService: MikroOrmArtifactService;
+  /** With a codec alone: credentials are always encrypted. */
+  credentialService?: MikroOrmCredentialService;
   leases: SessionLeases;
   log: EventLog;
   maintenance: SessionMaintenance;
@@ -54,6 +57,7 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
   return {
     sessionService: new MikroOrmSessionService(em, ofService),
     artifactService: new MikroOrmArtifactService(em, { ...common, canonicalUri, maxBytes }),
+    ...(codec && { credentialService: new MikroOrmCredentialService(em, common) }),
     leases: new SessionLeases(em, { ...ofService, ttlMs }),
     log: new EventLog(em, { ...common, pollIntervalMs }),
     maintenance: new SessionMaintenance(em, common),

@@ -190,9 +190,19 @@ export class Migration20261121000000_adk_initial extends Migration {
       primary key (app_name, user_id, session_id, memory_id),
       index adk_memories_expires (app_name, expires)
     ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
+
+    this.addSql(`create table if not exists adk_credentials (
+      app_name varchar(128) collate utf8mb4_nopad_bin not null,
+      user_id varchar(191) collate utf8mb4_nopad_bin not null,
+      credential_key varchar(255) collate utf8mb4_nopad_bin not null,
+      update_time double not null,
+      data longtext not null,
+      primary key (app_name, user_id, credential_key)
+    ) default character set utf8mb4 engine = InnoDB row_format = dynamic`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_credentials');
     this.addSql('drop table if exists adk_memories');
     this.addSql('drop table if exists adk_artifact_parts');
     this.addSql('drop table if exists adk_artifact_versions');

@@ -204,9 +204,19 @@ export class Migration20261121000000_adk_initial extends Migration {
     // The server would try to compress what it cannot.
     for (const column of ['words', 'embedding'])
       this.addSql(`alter table adk_memories alter column ${column} set storage external`);
+
+    this.addSql(`create table if not exists adk_credentials (
+      app_name varchar(128) collate "C" not null,
+      user_id varchar(191) collate "C" not null,
+      credential_key varchar(255) collate "C" not null,
+      update_time double precision not null,
+      data json not null,
+      constraint adk_credentials_pkey primary key (app_name, user_id, credential_key)
+    )`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_credentials');
     this.addSql('drop table if exists adk_memories');
     this.addSql('drop table if exists adk_artifact_parts');
     this.addSql('drop table if exists adk_artifact_versions');

@@ -192,9 +192,19 @@ export class Migration20261121000000_adk_initial extends Migration {
       primary key (app_name, user_id, session_id, memory_id)
     )`);
     this.addSql('create index if not exists adk_memories_expires on adk_memories (app_name, expires)');
+
+    this.addSql(`create table if not exists adk_credentials (
+      app_name text not null,
+      user_id text not null,
+      credential_key text not null,
+      update_time double not null,
+      data text not null,
+      primary key (app_name, user_id, credential_key)
+    )`);
   }
 
   override down(): void {
+    this.addSql('drop table if exists adk_credentials');
     this.addSql('drop table if exists adk_memories');
     this.addSql('drop table if exists adk_artifact_parts');
     this.addSql('drop table if exists adk_artifact_versions');

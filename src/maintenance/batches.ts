@@ -10,6 +10,7 @@ const NOTHING = {
   artifacts: 0,
   uploads: 0,
   memories: 0,
+  credentials: 0,
   texts: 0,
   unreadable: 0,
   skipped: 0,
@@ -58,7 +59,10 @@ export class Batches {
   /** Counts what took no transaction. */
   count(
     found: Partial<
-      Pick<MaintenanceResult, 'stateKeys' | 'artifacts' | 'uploads' | 'memories' | 'unreadable' | 'skipped'>
+      Pick<
+        MaintenanceResult,
+        'stateKeys' | 'artifacts' | 'uploads' | 'memories' | 'credentials' | 'unreadable' | 'skipped'
+      >
     >,
   ): void {
     this.#add(found);

@@ -22,6 +22,7 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
       // After the sessions, of which a projection may add some.
       for await (const app of run.apps(appName, 'memories')) await deleteMemories(run, app, { userId });
       for await (const app of run.apps(appName, 'userStates')) await erasure.eraseState(app);
+      for await (const app of run.apps(appName, 'credentials')) await erasure.eraseCredentials(app);
       for await (const app of run.apps(appName, 'changes')) await erasure.eraseChanges(app);
     },
   );
@@ -59,25 +60,34 @@ class Erasure {
   }
 
   async eraseState(appName: string): Promise<void> {
+    await this.#erase('stateKeys', this.#keys(appName, 'userStates', 'state_key'));
+  }
+
+  async eraseCredentials(appName: string): Promise<void> {
+    await this.#erase('credentials', this.#keys(appName, 'credentials', 'credential_key'));
+  }
+
+  /** The rows of a table that has one for each key of the user. */
+  #keys(appName: string, table: 'userStates' | 'credentials', column: string): ErasedRows<string> {
     const owner = [appName, this.#userId];
-    const of = ({ tables }: Sql) => `from ${tables.userStates} where ${ownerWhere('user')}`;
-    await this.#erase('stateKeys', {
+    const of = ({ tables }: Sql) => `from ${tables[table]} where ${ownerWhere('user')}`;
+    return {
       async count(sql) {
         const [row] = await sql.all<{ total: number | string }>(`select count(*) as total ${of(sql)}`, owner);
         return numberOf(row?.total);
       },
       async some(sql, limit) {
-        const text = `select state_key ${of(sql)} order by state_key limit ?`;
-        const rows = await sql.all<{ state_key: string }>(text, [...owner, limit]);
-        return rows.map((row) => textOf(row.state_key));
+        const text = `select ${column} as name ${of(sql)} order by ${column} limit ?`;
+        const rows = await sql.all<{ name: string }>(text, [...owner, limit]);
+        return rows.map((row) => textOf(row.name));
       },
       async delete(sql, keys) {
-        await sql.run(`delete ${of(sql)} and state_key in (${placeholders(keys.length)})`, [...owner, ...keys]);
+        await sql.run(`delete ${of(sql)} and ${column} in (${placeholders(keys.length)})`, [...owner, ...keys]);
       },
-    });
+    };
   }
 
-  async #erase<Key>(counted: 'artifacts' | 'stateKeys', rows: ErasedRows<Key>): Promise<void> {
+  async #erase<Key>(counted: 'artifacts' | 'stateKeys' | 'credentials', rows: ErasedRows<Key>): Promise<void> {
     const { read, write, batches } = this.#run;
     if (batches.isDryRun) {
       batches.count({ [counted]: await read((sql) => rows.count(sql)) });

@@ -4,14 +4,14 @@ import { keysetAfter } from '../database/sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import { STATE_KEYS, originOf, stateTable } from '../database/sql/tables.js';
 import { WITH_CONTENT, type ChangeKind } from '../database/stores/change-store.js';
-import { ofChange, ofEvent, ofState, type CodecContext } from '../model/codec.js';
+import { namesKey, ofChange, ofCredential, ofEvent, ofState, type CodecContext } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 
 /** The tables that hold contents; of state those of each scope. */
-export type RecodedTable = 'events' | 'changes' | Scope;
+export type RecodedTable = 'events' | 'changes' | 'credentials' | Scope;
 
-export const RECODED_TABLES: readonly RecodedTable[] = ['events', 'session', 'user', 'app', 'changes'];
+export const RECODED_TABLES: readonly RecodedTable[] = ['events', 'session', 'user', 'app', 'changes', 'credentials'];
 
 /** Whose rows are meant. */
 interface RecodedOwner {
@@ -103,6 +103,8 @@ async function contentOf(
   content: string | null,
 ): Promise<string | undefined> {
   const text = optionalTextOf(content);
+  // One that is not encrypted was written by somebody else.
+  if (table === 'credentials' && !(text && namesKey(text))) return undefined;
   if (text !== null || table !== 'events') return text ?? undefined;
   return (await readParts(sql, ...eventOf(key), { isLocked: sql.isInTransaction })) ?? undefined;
 }
@@ -120,10 +122,13 @@ interface Row {
   seq?: number | string;
   event_id?: string;
   state_key?: string;
+  credential_key?: string;
   change_id?: number | string;
   kind?: ChangeKind;
   event_seq?: number | string | null;
 }
+
+const CREDENTIAL_KEY = ['app_name', 'user_id', 'credential_key'];
 
 const keyValue = (column: string, value: unknown) =>
   column === 'seq' || column === 'change_id' ? numberOf(value) : textOf(value);
@@ -136,13 +141,14 @@ function contextOf(table: RecodedTable, row: Row): CodecContext {
     origin: optionalTextOf(row.origin ?? null) ?? '',
   };
   if (table === 'events') return ofEvent(session, textOf(row.event_id));
+  if (table === 'credentials') return ofCredential(session, textOf(row.credential_key));
   if (table !== 'changes') return ofState(session, table, textOf(row.state_key));
   const eventSeq = optionalNumberOf(row.event_seq ?? null);
   return ofChange(session, { kind: textOf(row.kind), seq: numberOf(row.seq), eventSeq });
 }
 
 function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
-  const { events, changes, select } = tables;
+  const { events, changes, credentials, select } = tables;
   const origin = `, ${originOf(tables, 't')} as origin`;
   const key = STATE_KEYS.session.slice(0, -1);
   const state = (scope: Scope): Source => ({
@@ -175,6 +181,14 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
       order: [...key, 'change_id'],
       where: `data is not null and kind in (${kinds})`,
       more: `, kind, seq, event_seq${origin}`,
+    },
+    credentials: {
+      ...data,
+      table: credentials,
+      columns: CREDENTIAL_KEY,
+      order: CREDENTIAL_KEY,
+      where: '',
+      more: '',
     },
   };
 }

@@ -2,7 +2,7 @@ import { ArtifactStore, Damaged, type RecodedVersion, type VersionKey } from '..
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/stores/walk.js';
-import { encodingOf } from '../model/codec.js';
+import { encodingOf, namesKey } from '../model/codec.js';
 import { givenKey } from '../model/keys.js';
 import { isPromise } from '../model/maybe-promise.js';
 import type { MaintenanceResult } from '../model/results.js';
@@ -65,10 +65,12 @@ class ReencodeRun {
       known.add(app);
       yield [app, RECODED_TABLES];
     }
-    // The log may have entries of a user or an app that has no state any more.
-    const nextOfLog = (after: string) => call.read((sql) => nextApp(sql, after, 'changes'));
-    for (let app = await nextOfLog(''); app !== undefined; app = await nextOfLog(app))
-      if (!known.has(app)) yield [app, ['changes']];
+    // The log may have entries of a user or an app that has no state any more, and a user may have credentials alone.
+    for (const table of ['changes', 'credentials'] as const) {
+      const nextOf = (after: string) => call.read((sql) => nextApp(sql, after, table));
+      for (let app = await nextOf(''); app !== undefined; app = await nextOf(app))
+        if (!known.has(app)) yield [app, [table]];
+    }
   }
 
   /** @returns false when the work has to end. */
@@ -156,6 +158,11 @@ class ReencodeRun {
       readable.map(({ stored, json }) => ({ stored, text: texts.encode(json, () => stored.context) })),
     );
     const encoded = isPromise(encoding) ? await encoding : encoding;
-    return encoded.filter(({ stored, text }) => encodingOf(text) !== encodingOf(stored.text ?? ''));
+    return encoded.filter(
+      ({ stored, text }) =>
+        encodingOf(text) !== encodingOf(stored.text ?? '') &&
+        // A credential is never stored as it is.
+        (stored.table !== 'credentials' || namesKey(text)),
+    );
   }
 }

@@ -10,13 +10,13 @@ export interface CodecContext extends SessionKey {
    * one, and a rewind keeps it. Empty, as the ids are, for state of a user or of an app.
    */
   origin: string;
-  /** An event; a value of the state; an entry of the log that is not an event: it holds state; a version of an artifact; a memory. */
-  kind: 'event' | 'state' | 'change' | 'artifact' | 'memory';
+  /** An event; a value of the state; an entry of the log that is not an event: it holds state; a version of an artifact; a memory; a credential. */
+  kind: 'event' | 'state' | 'change' | 'artifact' | 'memory' | 'credential';
   /**
    * The event's id; the key of the state, with its prefix; the kind and the numbers of a change; the version of an artifact (for parts of
    * a stream a negative number, which follows that of the version for its `info`), what of it is encoded (`info` or the number of a
    * part), and its filename;
-   * which column of a memory is encoded, and the memory's id.
+   * which column of a memory is encoded, and the memory's id; the key of the credential.
    */
   name: string;
 }
@@ -100,6 +100,10 @@ export const isEncoded = (text: string): boolean => text.startsWith(MARK);
 
 /** @returns the part of a text that names its codecs and keys; empty for a text that is not encoded. */
 export const encodingOf = (text: string): string => (isEncoded(text) ? text.slice(0, text.lastIndexOf(', "')) : '');
+
+/** Whether a text names a key, so that nobody can read it without that key. */
+export const namesKey = (text: string): boolean =>
+  isEncoded(text) && (parsed(text)?.steps.some(({ key }) => key !== undefined) ?? false);
 
 /** @returns undefined if somebody has changed it. */
 function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | undefined {
@@ -317,6 +321,11 @@ export const ofMemory = (
   { id, ...session }: KnownSession & { id: string },
   column: 'data' | 'words' | 'embedding',
 ): CodecContext => contextOf(session, 'memory', `${column} ${id}`);
+
+export const ofCredential = (
+  { appName, userId }: Pick<SessionKey, 'appName' | 'userId'>,
+  credentialKey: string,
+): CodecContext => contextOf({ appName, userId, sessionId: '', origin: '' }, 'credential', credentialKey);
 
 export const ofChange = (
   session: KnownSession,

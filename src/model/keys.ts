@@ -27,6 +27,7 @@ export const KEY_LENGTHS = {
   memoryId: 191,
   stateKey: 255,
   filename: 255,
+  credentialKey: 255,
   projectionName: 191,
 } as const;
 
@@ -47,6 +48,7 @@ const NAMES = {
   memoryId: 'memory id',
   stateKey: 'state key',
   filename: 'filename',
+  credentialKey: 'credential key',
   projectionName: 'name of the projection',
 } as const;
 

@@ -12,6 +12,8 @@ export interface MaintenanceResult {
   uploads: number;
   /** How many memories `eraseUser` has deleted, or `prune` since they had expired. */
   memories: number;
+  /** How many credentials `eraseUser` has deleted. */
+  credentials: number;
   /**
    * How many texts `reencode` has rewritten: contents of events, values of state, other entries of the log, and versions of
    * artifacts. The others are stored as the codec stores them now.

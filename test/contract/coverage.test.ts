@@ -14,7 +14,7 @@ async function rulesNamedInTitles(): Promise<string[]> {
   const files = (await readdir('test', { recursive: true })).filter((file) => file.endsWith('.test.ts'));
   const contents = await Promise.all(files.map((file) => readFile(path.join('test', file), 'utf8')));
   const titles = contents.flatMap((content) => [
-    ...content.matchAll(/\b(?:test|describe)\b.*\(['"`]((?:[A-Q]\d+ )+)/g),
+    ...content.matchAll(/\b(?:test|describe)\b.*\(['"`]((?:[A-Z]\d+ )+)/g),
   ]);
   return titles.flatMap(([, rules = '']) => rules.trim().split(' '));
 }
@@ -29,7 +29,7 @@ test('every rule that a comment cites is in docs/contract.md', async () => {
   for (const folder of ['src', 'entities', 'migrations']) {
     for (const file of (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.ts'))) {
       const content = await readFile(path.join(folder, file), 'utf8');
-      const cited = [...content.matchAll(/\(contract ((?:[A-Q]\d+(?:, )?)+)\)/g)].flatMap(([, rules = '']) =>
+      const cited = [...content.matchAll(/\(contract ((?:[A-Z]\d+(?:, )?)+)\)/g)].flatMap(([, rules = '']) =>
         rules.split(', '),
       );
       expect({ file, unknown: cited.filter((rule) => !(rule in RULES)) }).toEqual({ file, unknown: [] });

@@ -1054,6 +1054,8 @@ maintenanceSuite.own(
     select app_name, user_id, session_id, filename, 0, 0, 'x' from adk_artifacts`);
     await query(`insert into adk_memories (app_name, user_id, session_id, memory_id, time, create_time, words, data)
     select app_name, user_id, session_id, 'm', 0, 0, '', '{}' from adk_sessions`);
+    await query(`insert into adk_credentials (app_name, user_id, credential_key, update_time, data)
+    select app_name, user_id, session_id, 0, '{}' from adk_sessions`);
     await query(`insert into adk_open_calls (app_name, user_id, session_id, open_until, seq, number, name, timestamp, data)
     select app_name, user_id, session_id, 2147483647, 1, 0, 'ask', 0, '{}' from adk_sessions`);
     const { plan } = harness;

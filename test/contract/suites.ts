@@ -34,6 +34,7 @@ import { valueSuite } from './o-values.js';
 import { artifactSuite } from './p-artifacts.js';
 import { streamSuite } from './p-streams.js';
 import { memorySuite } from './q-memory.js';
+import { credentialSuite } from './s-credentials.js';
 import type { Suite } from './rule.js';
 
 /** Every suite; a suite that is not here never runs. */
@@ -74,4 +75,5 @@ export const suites: readonly Suite[] = [
   artifactSuite,
   streamSuite,
   memorySuite,
+  credentialSuite,
 ];

@@ -41,7 +41,7 @@ export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = a
   let isKnown = false;
   const ended = await remove(context, flags, async (maintenance, options) => {
     const done = await maintenance.eraseUser({ ...ownerOf(flags), userId, ...options });
-    isKnown ||= done.sessions + done.stateKeys + done.artifacts + done.memories > 0;
+    isKnown ||= done.sessions + done.stateKeys + done.artifacts + done.memories + done.credentials > 0;
     return done;
   });
   if (isKnown) return ended;
@@ -96,9 +96,12 @@ async function remove(
 }
 
 function amount(done: MaintenanceResult): string {
-  const keys = done.stateKeys ? ` and ${counted(done.stateKeys, 'key')} of the user’s state` : '';
-  const artifacts = done.artifacts ? ` and ${counted(done.artifacts, 'artifact')}` : '';
-  const uploads = done.uploads ? ` and ${counted(done.uploads, 'stream')} not saved to the end` : '';
-  const memories = done.memories ? ` and ${counted(done.memories, 'memory', 'memories')}` : '';
-  return `${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}${keys}${artifacts}${uploads}${memories}`;
+  const more = [
+    done.stateKeys && `${counted(done.stateKeys, 'key')} of the user’s state`,
+    done.artifacts && counted(done.artifacts, 'artifact'),
+    done.uploads && `${counted(done.uploads, 'stream')} not saved to the end`,
+    done.memories && counted(done.memories, 'memory', 'memories'),
+    done.credentials && counted(done.credentials, 'credential'),
+  ].filter(Boolean);
+  return [`${counted(done.events, 'event')} in ${counted(done.sessions, 'session')}`, ...more].join(' and ');
 }

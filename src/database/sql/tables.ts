@@ -22,6 +22,7 @@ const ENTITIES = {
   artifactVersions: 'AdkArtifactVersion',
   artifactParts: 'AdkArtifactPart',
   memories: 'AdkMemory',
+  credentials: 'AdkCredential',
 } as const;
 
 /** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
@@ -206,6 +207,7 @@ export function tablesOf(em: EntityManager): Tables {
     artifactVersions: name(ENTITIES.artifactVersions),
     artifactParts: name(ENTITIES.artifactParts),
     memories: name(ENTITIES.memories),
+    credentials: name(ENTITIES.credentials),
     eventsById: em.getPlatform().quoteIdentifier(`${metaOf(ENTITIES.events).tableName}_event_id`),
     select: {
       data: select(ENTITIES.events, 'data'),

@@ -17,7 +17,7 @@ export interface KeptSession extends StoredSession {
 }
 
 /** A table in which apps are looked for. */
-export type AppTable = 'sessions' | 'userStates' | 'artifacts' | 'memories' | 'changes';
+export type AppTable = 'sessions' | 'userStates' | 'artifacts' | 'memories' | 'credentials' | 'changes';
 
 /** A way through the sessions of an app, in the order of an index. */
 export interface Walk {
@@ -36,7 +36,7 @@ const columnsOf = ({ dialect }: Sql) =>
  * Walks from app to app by the primary key, one search of the index each. An index by user alone, or by time alone, would
  * be one more for each append to write.
  *
- * @returns the next app by name that has sessions, state of users, artifacts, memories, or changes; undefined when there is none.
+ * @returns the next app by name that has sessions, state of users, artifacts, memories, credentials, or changes; undefined when there is none.
  */
 export async function nextApp(sql: Sql, after: string, table: AppTable): Promise<string | undefined> {
   const text = `select min(app_name) as name from ${sql.tables[table]} where app_name > ?`;

@@ -122,6 +122,13 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
       (await fetch(new Request(`http://localhost${address as string}`, { headers: { authorization } }))).status;
     expect([await statusFor('Bearer of-bob'), await statusFor('Bearer of-ada')]).toEqual([403, 404]);
   },
+  'docs/credentials.md Credentials': async (_given, { credentialOf }) => {
+    const context = { invocationContext: { session: { appName: 'support', userId: 'ada' } } };
+    const exchangedAuthCredential = { authType: 'apiKey', apiKey: 'secret' };
+    const load = credentialOf as (config: object, context: object) => Promise<unknown>;
+    expect(await load({ credentialKey: 'k', exchangedAuthCredential }, context)).toEqual(exchangedAuthCredential);
+    expect(await load({ credentialKey: 'k' }, context)).toEqual(exchangedAuthCredential);
+  },
   'docs/memory.md Memory': (_given, { memories, answer }) => {
     expect(memories).toEqual([]);
     expect(answer).toMatchObject({ memories: [{ id: 'diet', score: expect.any(Number) as number }] });

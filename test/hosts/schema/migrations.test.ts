@@ -27,7 +27,7 @@ import {
 } from './support.js';
 
 /** Of all tables together. */
-const KEY_COLUMNS = 44;
+const KEY_COLUMNS = 47;
 
 const databases = availableDatabases();
 
@@ -237,7 +237,7 @@ for (const name of databasesOf('mysql', 'mariadb'))
         where table_schema = database() and table_name like 'adk\\_%' and collation_name is not null`,
       );
       const keys = rows.filter((row) =>
-        /\.(app_name|user_id|session_id|event_id|state_key|filename|memory_id)$/.test(row.location),
+        /\.(app_name|user_id|session_id|event_id|state_key|filename|memory_id|credential_key)$/.test(row.location),
       );
       expect(keys).toHaveLength(KEY_COLUMNS);
       const expected = name === 'mysql' ? 'utf8mb4_0900_bin' : 'utf8mb4_nopad_bin';
@@ -279,7 +279,7 @@ for (const name of databasesOf('postgresql'))
       const rows = await query<{ collation: string }>(
         orm.em,
         `select collation_name as collation from information_schema.columns where table_name like 'adk\\_%'
-        and column_name in ('app_name', 'user_id', 'session_id', 'event_id', 'state_key', 'filename', 'memory_id')`,
+        and column_name in ('app_name', 'user_id', 'session_id', 'event_id', 'state_key', 'filename', 'memory_id', 'credential_key')`,
       );
       expect(rows.map((row) => row.collation)).toEqual(Array(KEY_COLUMNS).fill('C'));
     });

@@ -18,6 +18,7 @@ export const TABLES = [
   'artifacts',
   'changes',
   'counters',
+  'credentials',
   'event_parts',
   'events',
   'memories',

@@ -4,6 +4,7 @@ export const TABLES = [
   'artifact_versions',
   'artifact_parts',
   'memories',
+  'credentials',
   'changes',
   'counters',
   'projections',

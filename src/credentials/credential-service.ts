@@ -1,0 +1,135 @@
+import type { AuthConfig, AuthCredential, BaseCredentialService, Context } from '@google/adk';
+import type { EntityManager } from '@mikro-orm/core';
+import { Database } from '../database/calls/database.js';
+import { textOf } from '../database/sql/row-values.js';
+import { anything, object } from '../model/arguments.js';
+import { Undecodable, namesKey, ofCredential } from '../model/codec.js';
+import { CodecError, InvalidArgumentError } from '../model/errors.js';
+import { decode, encode } from '../model/event-codec.js';
+import { checkKeys } from '../model/keys.js';
+import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
+
+/** One credential of a user. */
+export interface CredentialAddress {
+  appName: string;
+  userId: string;
+  /** `credentialKey` of the tool's `AuthConfig`. */
+  credentialKey: string;
+}
+
+const checkOptions = object<CommonOptions>(COMMON_OPTIONS);
+
+const checkAddress = object<CredentialAddress>({ appName: anything, userId: anything, credentialKey: anything });
+
+const KEY = 'app_name, user_id, credential_key';
+const WHERE_KEY = 'app_name = ? and user_id = ? and credential_key = ?';
+
+const valuesOf = ({ appName, userId, credentialKey }: CredentialAddress) => [appName, userId, credentialKey];
+
+/**
+ * The credential service of ADK in the host's own database: a user's tokens by app, user and key, always encrypted. ADK's other service
+ * that lasts keeps them in the state of the session, where pages and exports show them.
+ *
+ * ```ts
+ * const codec = encryption({ key: (id) => keys.get(id), currentKey: '2026' });
+ * const runner = new Runner({ appName: 'support', agent, ...adkServices(orm.em, { codec }) });
+ * ```
+ *
+ * Every method may throw `InvalidKeyError`, `SchemaError`, `DatabaseError`, `CodecError` and `InsideTransactionError`, as those of
+ * `MikroOrmSessionService` do.
+ */
+export class MikroOrmCredentialService implements BaseCredentialService {
+  readonly #database: Database;
+
+  /**
+   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
+   * @throws InvalidArgumentError without a codec, and when an option is not known, or has a value that it cannot have.
+   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   */
+  constructor(em: EntityManager, options: CommonOptions) {
+    const checked = checkOptions(options, 'The options of MikroOrmCredentialService');
+    this.#database = new Database(em, checked);
+    if (this.#database.codec.isNone)
+      throw new InvalidArgumentError(
+        'MikroOrmCredentialService needs a codec that encrypts: credentials are never stored as they are. Pass codec: encryption({ … }) ' +
+          "from 'adk-mikro-orm/codecs'.",
+      );
+  }
+
+  /**
+   * Reads the credential that was saved last under the key of a tool's `AuthConfig`.
+   *
+   * @returns undefined if there is none, and if nobody can read it any more: its key is gone, or somebody has changed the
+   *   row. The user is asked again.
+   */
+  async loadCredential(authConfig: AuthConfig, toolContext: Context): Promise<AuthCredential | undefined> {
+    const address = addressOf(authConfig, toolContext);
+    const read = () =>
+      this.#database.read(async (sql) => {
+        const text = `select ${sql.tables.select.data} as data from ${sql.tables.credentials} where ${WHERE_KEY}`;
+        const [row] = await sql.all<{ data: string }>(text, valuesOf(address));
+        const stored = row && textOf(row.data);
+        // A text that is not encrypted was written by somebody else, and a tool would log in with it.
+        return (texts) =>
+          stored !== undefined && namesKey(stored)
+            ? texts.decode(stored, () => ofCredential(address, address.credentialKey))
+            : undefined;
+      });
+    const json = await this.#database.call({ operation: 'loadCredential', key: ownerOf(address) }, read);
+    return json === undefined || json instanceof Undecodable ? undefined : (decode(json)?.value as AuthCredential);
+  }
+
+  /**
+   * Saves what a tool has exchanged, in place of what was there. Does nothing without `exchangedAuthCredential`, as ADK's own services.
+   *
+   * @throws CodecError also when no codec has encrypted it. Nothing was written.
+   */
+  async saveCredential(authConfig: AuthConfig, toolContext: Context): Promise<void> {
+    const address = addressOf(authConfig, toolContext);
+    const { exchangedAuthCredential } = authConfig;
+    if (!exchangedAuthCredential) return;
+    const { json } = encode(exchangedAuthCredential, 'credential');
+    await this.#database.call({ operation: 'saveCredential', key: ownerOf(address) }, async () => {
+      const of = () => ofCredential(address, address.credentialKey);
+      const data = await this.#database.code((texts) => texts.encode(json, of));
+      if (!namesKey(data))
+        throw new CodecError('No codec has encrypted a credential: it would name the key. Nothing was written.');
+      await this.#database.statement(async (sql) => {
+        await sql.dialect.limits?.refuseTooLarge(sql, data);
+        const end = sql.dialect.sql.onSameKey(KEY, ['update_time', 'data']);
+        await sql.run(
+          `insert into ${sql.tables.credentials} (${KEY}, update_time, data) 
+            values (?, ?, ?, ${sql.dialect.sql.now}, ?) ${end}`,
+          [...valuesOf(address), data],
+        );
+      });
+    });
+  }
+
+  /**
+   * Deletes a credential, such as when the user logs out of what it is for.
+   *
+   * @returns whether there was one.
+   * @throws InvalidArgumentError for a field that is not known.
+   */
+  async deleteCredential(credential: CredentialAddress): Promise<boolean> {
+    const address = checkAddress(credential, 'The request of deleteCredential');
+    checkKeys(address);
+    return this.#database.call({ operation: 'deleteCredential', key: ownerOf(address) }, () =>
+      this.#database.statement(async (sql) => {
+        const text = `delete from ${sql.tables.credentials} where ${WHERE_KEY}`;
+        return (await sql.run(text, valuesOf(address))).affectedRows > 0;
+      }),
+    );
+  }
+}
+
+/** @throws InvalidKeyError. */
+function addressOf({ credentialKey }: AuthConfig, { invocationContext }: Context): CredentialAddress {
+  const { appName, userId } = invocationContext.session;
+  const address = { appName, userId, credentialKey };
+  checkKeys(address);
+  return address;
+}
+
+const ownerOf = ({ appName, userId }: CredentialAddress) => ({ appName, userId });
