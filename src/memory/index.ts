@@ -14,4 +14,5 @@ export {
   type SearchMemoriesRequest,
   type StoredMemory,
 } from './memory-service.js';
+export type { TextOfEvent } from './memory-content.js';
 export type { MemoryProjectionOptions } from './memory-projection.js';
