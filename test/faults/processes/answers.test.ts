@@ -84,7 +84,11 @@ test('H5 sixteen processes answer one call: one of them runs the agent', async (
     const refused = Array<string>(PROCESSES - 1).fill('ADK_CALL_ANSWERED');
     expect([name, ...outcomes.sort()]).toEqual([name, 1, ...refused]);
     const em = orm.em.fork();
-    const rows = await em.find(AdkEvent, { session: { appName: key.appName } }, { orderBy: { seq: 'asc' } });
+    const rows = await em.find(
+      AdkEvent,
+      { session: { appName: key.appName, id: 'asked' } },
+      { orderBy: { seq: 'asc' } },
+    );
     expect(rows.map(({ data }) => (data as { author: string }).author)).toEqual(['agent', 'user', 'agent']);
     expect(await em.find(AdkOpenCall, { name: 'ask_user', seq: 1 })).toMatchObject([{ openUntil: 2 }]);
   }
