@@ -504,6 +504,7 @@ completeLogSuite.own(
     for (const reader of [away, back]) expectSame(resultOf(reader), tables);
     await expectFold(context);
   },
+  oncePerDialect,
 );
 
 completeLogSuite.own(

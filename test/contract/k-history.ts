@@ -3,7 +3,7 @@ import { encryption } from '../../src/codecs/index.js';
 import { MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
 import { keyOf } from '../support/harnesses/harness.js';
 import { expectFold, upTo } from './log-tools.js';
-import { Suite, onServers, type OwnContext } from './rule.js';
+import { Suite, oncePerDialect, onServers, type OwnContext } from './rule.js';
 import { eventOf, expectCode, idsOf, range } from './tools.js';
 
 export const pastSuite = new Suite();
@@ -166,46 +166,51 @@ pastSuite.own('K4', 'a key that lost to an earlier event is not in its past', as
     expect((await service.rewindSession({ appName, userId, sessionId }, { at: 2 })).state).toEqual({ k: 'newer' });
 });
 
-pastSuite.own('K4', 'values of any size are recorded: of a creation, outside a run, and by a trim', async (context) => {
-  const { app, orm, query } = context;
-  const large = (n: number) => String(n).repeat(3_000_000);
-  const brief = (state: Record<string, unknown>) =>
-    Object.fromEntries(Object.entries(state).map(([k, v]) => [k, typeof v === 'string' ? [v[0], v.length] : v]));
-  const codecs = [[], [encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) })]];
-  for (const [i, codec] of codecs.entries()) {
-    const service = new MikroOrmSessionService(orm.em, { codec });
-    const maintenance = new SessionMaintenance(orm.em, { codec });
-    const key = { appName: app, userId: 'alice', sessionId: `s${i}` };
-    const state = { first: large(1), n: 0, second: large(2) };
-    const session = await service.createSession({ ...key, state });
-    const append = (stateDelta: Record<string, unknown>) =>
-      service.appendEvent({ session, event: eventOf({ actions: { stateDelta } }) });
-    await append({ n: 1 });
-    await service.updateState({ ...key, set: { third: large(3), fourth: large(4) }, remove: ['second'] });
-    await append({ n: 2, fourth: 'short' });
-    await append({ n: 3, first: 3, third: 3 });
-    const { second: _, ...left } = { ...state, third: large(3) };
-    const states = [state, { ...left, n: 1, fourth: large(4) }, { ...left, n: 2, fourth: 'short' }];
-    const expectPasts = async (first: number) => {
-      for (const [at, expected] of states.entries()) {
-        if (at < first) continue;
-        const { state, id } = await service.forkSession(key, { at });
-        expect([at, brief(state)]).toEqual([at, brief(expected)]);
-        await service.deleteSession({ ...key, sessionId: id });
+pastSuite.own(
+  'K4',
+  'values of any size are recorded: of a creation, outside a run, and by a trim',
+  async (context) => {
+    const { app, orm, query } = context;
+    const large = (n: number) => String(n).repeat(3_000_000);
+    const brief = (state: Record<string, unknown>) =>
+      Object.fromEntries(Object.entries(state).map(([k, v]) => [k, typeof v === 'string' ? [v[0], v.length] : v]));
+    const codecs = [[], [encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1) })]];
+    for (const [i, codec] of codecs.entries()) {
+      const service = new MikroOrmSessionService(orm.em, { codec });
+      const maintenance = new SessionMaintenance(orm.em, { codec });
+      const key = { appName: app, userId: 'alice', sessionId: `s${i}` };
+      const state = { first: large(1), n: 0, second: large(2) };
+      const session = await service.createSession({ ...key, state });
+      const append = (stateDelta: Record<string, unknown>) =>
+        service.appendEvent({ session, event: eventOf({ actions: { stateDelta } }) });
+      await append({ n: 1 });
+      await service.updateState({ ...key, set: { third: large(3), fourth: large(4) }, remove: ['second'] });
+      await append({ n: 2, fourth: 'short' });
+      await append({ n: 3, first: 3, third: 3 });
+      const { second: _, ...left } = { ...state, third: large(3) };
+      const states = [state, { ...left, n: 1, fourth: large(4) }, { ...left, n: 2, fourth: 'short' }];
+      const expectPasts = async (first: number) => {
+        for (const [at, expected] of states.entries()) {
+          if (at < first) continue;
+          const { state, id } = await service.forkSession(key, { at });
+          expect([at, brief(state)]).toEqual([at, brief(expected)]);
+          await service.deleteSession({ ...key, sessionId: id });
+        }
+        const text =
+          "select kind from adk_changes where app_name = ? and kind in ('created', 'state', 'trimmed') and data is null";
+        expect(await query(text, [app])).toEqual([]);
+      };
+      await expectPasts(0);
+      for (const keepLast of [2, 1]) {
+        await maintenance.trim({ ...key, keepLast });
+        await expectPasts(3 - keepLast);
       }
-      const text =
-        "select kind from adk_changes where app_name = ? and kind in ('created', 'state', 'trimmed') and data is null";
-      expect(await query(text, [app])).toEqual([]);
-    };
-    await expectPasts(0);
-    for (const keepLast of [2, 1]) {
-      await maintenance.trim({ ...key, keepLast });
-      await expectPasts(3 - keepLast);
+      expect(brief((await service.rewindSession(key, { at: 2 })).state)).toEqual(brief(states[2]!));
+      if (codec.length === 0) await expectFold(context);
     }
-    expect(brief((await service.rewindSession(key, { at: 2 })).state)).toEqual(brief(states[2]!));
-    if (codec.length === 0) await expectFold(context);
-  }
-});
+  },
+  oncePerDialect,
+);
 
 pastSuite.own('K4', 'a large event is forked', async ({ service, create, append }) => {
   const session = await create();

@@ -12,6 +12,10 @@ import { Pair } from './pair.js';
 
 const RUNS = 60;
 
+/** What random operations find is rarely the dialect's: on the first database all cases run, on the others the first of them. */
+const runsOn = (name: DatabaseName) =>
+  name === availableDatabases()[0] || process.env['ADK_TEST_EXPLORE'] ? RUNS : RUNS / 3;
+
 async function compare(
   property: PropertyName,
   name: DatabaseName,
@@ -48,13 +52,13 @@ async function compare(
 
 test.each(availableDatabases())(
   'random operations show the same as in memory, on %s',
-  (name) => compare('operations', name),
+  (name) => compare('operations', name, sequence, { runs: runsOn(name) }),
   600_000,
 );
 
 test.each(availableDatabases())(
   'K4 random pasts are what they were in memory, on %s',
-  (name) => compare('pasts', name, pastSequence),
+  (name) => compare('pasts', name, pastSequence, { runs: runsOn(name) }),
   600_000,
 );
 
