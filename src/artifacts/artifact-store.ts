@@ -154,7 +154,7 @@ export class ArtifactStore {
   }
 
   /**
-   * Copies versions of a session's artifacts into a new session, where they keep their numbers.
+   * Copies versions of a session's artifacts into a new session of the same user, where they keep their numbers.
    *
    * @param named the versions of each artifact; those that are not there are left out.
    * @throws DamagedArtifactError where a version has to be decoded, and cannot be.
@@ -166,14 +166,14 @@ export class ArtifactStore {
     for (const [filename, versions] of named) {
       const source = { ...from, filename };
       const list = `(${placeholders(versions.size)})`;
-      const values = [...sessionValues(to), ...valuesOf(source), ...versions];
+      const values = [to.sessionId, ...valuesOf(source), ...versions];
       const { affectedRows } = await sql.run(this.#text.copyArtifact(list), values);
       if (affectedRows === 0) continue;
       if (sql.texts.codec.isNone) {
         const uploads = await sql.all<{ upload: number }>(this.#text.uploads(list), [...valuesOf(source), ...versions]);
         const all = [...versions, ...uploads.map(({ upload }) => numberOf(upload))];
         for (const copy of this.#text.copyVersions)
-          await sql.run(copy(`(${placeholders(all.length)})`), [...sessionValues(to), ...valuesOf(source), ...all]);
+          await sql.run(copy(`(${placeholders(all.length)})`), [to.sessionId, ...valuesOf(source), ...all]);
       } else for (const version of versions) await this.#copyDecoded(sql, source, { ...to, filename }, version);
     }
   }
@@ -616,7 +616,7 @@ function texts(now: string, skipLocked: string, { artifacts, artifactVersions, a
     (into: string, selected: string, from: string, columns = selected) =>
     (versions: string) =>
       `insert into ${into} (${ARTIFACT_COLUMNS}, ${columns})
-      select ?, ?, ?, filename, ${selected} from ${from} where ${where} and version in ${versions}`;
+      select app_name, user_id, ?, filename, ${selected} from ${from} where ${where} and version in ${versions}`;
   const copyArtifact = copy(artifacts, 'max(version), max(create_time)', artifactVersions, 'last_version, update_time');
   const ofUser = `from ${artifacts} where app_name = ? and user_id = ?`;
   const selectVersion = (columns: string): OneVersion => {
@@ -654,7 +654,7 @@ function texts(now: string, skipLocked: string, { artifacts, artifactVersions, a
     deleteOfSession: `delete from ${artifacts} where ${SESSION_WHERE}`,
     uploads: (versions: string) => `select upload from ${artifactVersions} where ${where} and version in ${versions}
       and upload is not null`,
-    copyArtifact: (versions: string) => `${copyArtifact(versions)} group by filename`,
+    copyArtifact: (versions: string) => `${copyArtifact(versions)} group by app_name, user_id, filename`,
     copyVersions: [
       copy(artifactVersions, 'version, info, data, upload, create_time', artifactVersions),
       copy(artifactParts, 'version, part, data', artifactParts),

@@ -197,7 +197,7 @@ function forkTexts(texts: StoredTexts, session: KnownSession, past: PastSession)
     events: areCopied ? [] : events.map((event) => encodedEvent(texts, session, storedOf(event))),
     state: encodedState(texts, session, ofSession(state)),
     creation: encodedChange(texts, creation),
-    copied: areCopied ? [] : copiedChanges(texts, recorded, session, seq),
+    copied: copiedChanges(texts, recorded, session, seq),
     left: left.length + json.size > 0 ? stateChanges(texts, { session, seq }, ofSession(left), [...json.keys()]) : [],
   };
 }
@@ -217,14 +217,14 @@ async function fork(
   const firstSeq = Math.min(head.firstSeq, seq + 1);
   const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: Date.now() };
   await insertSession(sql, key, row);
-  if (texts.areCopied) await stores.events.copy(sql, source, key, seq);
+  if (texts.areCopied) await stores.events.copy(sql, source, key.sessionId, seq);
   else await stores.events.insert(sql, key, firstSeq, texts.events);
   await ArtifactStore.of(stores).copy(sql, source, key, versionsNamedBy(events.map(({ event }) => event)));
   await replaceOpenCalls(sql, key, [], callsIn(events));
   await stores.state.set(sql, key, texts.state);
   await recordChange(sql, texts.creation);
-  if (texts.areCopied) await copyChanges(sql, source, key, seq);
-  await recordChanges(sql, texts.copied);
+  if (texts.areCopied && !sql.dialect.operations.nextChange) await copyChanges(sql, source, key, seq);
+  else await recordChanges(sql, texts.copied);
   await recordChanges(sql, texts.left);
 }
 

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
-import type { AppendBatch, DialectAppends, StoredEvent } from '../dialects/dialect.js';
+import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
+import { appendsOf } from '../stores/event-store.js';
 import type { Stores } from '../stores/stores.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
@@ -55,7 +56,6 @@ interface Member {
 
 /** How an attempt writes a batch. */
 interface How {
-  isStatement: boolean;
   /** Whether with others. */
   isShared: boolean;
   signal: AbortSignal | undefined;
@@ -80,7 +80,9 @@ const MOST_LENGTH = 1_000_000;
 export class AppendQueue {
   static readonly #all = new WeakMap<Stores, AppendQueue>();
 
-  readonly #appends: DialectAppends;
+  /** How the tables were appended to last, and the dialect's: the first connection shows whether they are distributed. */
+  #appends: DialectAppends;
+  #dialect: Dialect;
   /** The calls that wait, of each session to which a write is under way. */
   readonly #lines = new Map<string, Waiting[]>();
   /** The batches that another one may write with its own. */
@@ -88,8 +90,9 @@ export class AppendQueue {
   /** How many batches have asked for a connection, and wait for it. */
   #asking = 0;
 
-  private constructor({ events }: Stores) {
+  private constructor({ events, dialect }: Stores) {
     this.#appends = events.appends;
+    this.#dialect = dialect;
   }
 
   /** That of all services on one ORM and schema. */
@@ -152,10 +155,8 @@ export class AppendQueue {
    * unless `outcome` says otherwise.
    */
   async write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
-    const appends = this.#appends;
-    if (database.isJoined) return database.transaction(async (sql) => (await appends.write(sql, [batch]))[0], options);
-    const isStatement = appends.isStatement(batch);
-    let isShared = appends.most > 1 && appends.shares(batch);
+    if (database.isJoined) return database.transaction((sql) => database.stores.events.append(sql, batch), options);
+    let isShared = this.#appends.shares(batch);
     let tries: Tries | undefined;
     for (;;) {
       const attempt = { isSent: false, waited: database.telemetry?.current?.waiting('lock') };
@@ -163,7 +164,7 @@ export class AppendQueue {
       try {
         const preparing = database.connections.prepare(false);
         if (preparing) await preparing;
-        await this.#attempt(database, member, { isStatement, isShared, signal: options.signal });
+        await this.#attempt(database, member, { isShared, signal: options.signal });
         const { result } = member;
         if (result && 'error' in result) throw result.error;
         if (result) return result.lastSeq;
@@ -173,14 +174,14 @@ export class AppendQueue {
       }
       // A statement that has failed is tried alone: one of several may end the connection each time. In a transaction that has failed
       // each has had a savepoint.
-      if (isStatement) isShared = false;
+      if (this.#appends.isStatement(batch)) isShared = false;
     }
   }
 
   /** Writes a batch, with others that wait for a connection if it is shared, or lets one of them write it. */
   async #attempt(database: Database, member: Member, how: How): Promise<void> {
     const { connections, telemetry } = database;
-    const { isStatement, isShared, signal } = how;
+    const { isShared, signal } = how;
     const deadline = new Deadline({ timeoutMs: connections.timeoutMs, signal });
     const waited = telemetry?.current?.waiting('connection');
     try {
@@ -199,9 +200,15 @@ export class AppendQueue {
       }
       await connections.use(deadline, (connection, prefix) => {
         waited?.();
-        const members: NonEmpty<Member> = isShared && this.#waiting.size > 0 ? this.#takeAlong(member) : [member];
+        const sql = connections.sql(connection.driver, { isInTransaction: true });
+        if (sql.dialect !== this.#dialect) {
+          this.#appends = appendsOf(sql);
+          this.#dialect = sql.dialect;
+        }
+        const mayShare = isShared && this.#appends.most > 1 && this.#waiting.size > 0;
+        const members: NonEmpty<Member> = mayShare ? this.#takeAlong(member) : [member];
         this.#asked(member);
-        const written = this.#write(database, connection, prefix, members, isStatement);
+        const written = this.#write(database, connection, prefix, members);
         for (const other of members) {
           if (other === member) continue;
           other.written = written;
@@ -261,16 +268,17 @@ export class AppendQueue {
     connection: AttemptConnection,
     prefix: string,
     members: NonEmpty<Member>,
-    isStatement: boolean,
   ): Promise<void> {
     const { connections } = database;
     const [first] = members;
+    const appends = this.#appends;
     const isAlone = members.length === 1;
+    const isStatement = appends.isStatement(first.batch);
     const sql = connections.sql(connection.driver, isStatement ? { prefix } : { isInTransaction: true });
     if (!isStatement) await connection.begin({ prefix });
     try {
       if (isStatement) noteSent(members);
-      const lastSeqs = await this.#appends.write(sql, isAlone ? [first.batch] : members.map(({ batch }) => batch));
+      const lastSeqs = await appends.write(sql, isAlone ? [first.batch] : members.map(({ batch }) => batch));
       if (!isStatement) {
         noteSent(members);
         await connection.commit();

@@ -4,7 +4,7 @@ import { SchemaError } from '../../model/errors.js';
 import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
 import { PLAIN, type StoredTexts } from '../../model/stored-texts.js';
 import type { CommonOptions } from '../../model/options.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
+import type { Dialect, DistributedTables, Sql } from '../dialects/dialect.js';
 import { resolveDialect } from '../dialects/resolve.js';
 import { refuseSettings } from '../dialects/settings.js';
 import type { Driver } from '../drivers/driver.js';
@@ -20,8 +20,13 @@ import { sqlOf } from './sql.js';
 /** What statements begin with, by the ORM's connection; see `clusterPrefix`. */
 const prefixes = new WeakMap<object, string>();
 
-/** Those whose settings were checked. */
-const checked = new WeakSet<Driver>();
+/** Those whose settings were checked, with what is known of tables on them, by that of sessions: whether they are distributed. */
+const checked = new WeakMap<Driver, ServerTables>();
+
+interface ServerTables {
+  mayBeDistributed: boolean;
+  areDistributed: Map<string, boolean>;
+}
 
 /** The ORMs whose connection is set up, and those for which that is under way. */
 const prepared = new WeakSet<object>();
@@ -43,6 +48,15 @@ interface SentWith {
   /** See `SqlContext`. */
   refuse?: () => void;
 }
+
+/** The same names again: the texts of statements are kept by their tables, and differ if these are distributed. */
+function distributedTables(tables: Tables): Tables {
+  const known = distributedCopies.get(tables) ?? { ...tables };
+  distributedCopies.set(tables, known);
+  return known;
+}
+
+const distributedCopies = new WeakMap<Tables, Tables>();
 
 /** The connections of a host's ORM for the attempts of calls: set up and checked before the first statement of ours (contract O7). */
 export class Connections {
@@ -80,7 +94,9 @@ export class Connections {
       const { driver, destroy } = reserved;
       const connection = new AttemptConnection(this, reserved, deadline);
       try {
-        const prefix = checked.has(driver) ? prefixes.get(this.orm) : undefined;
+        const server = checked.get(driver);
+        const isChecked = server && (!server.mayBeDistributed || this.#knowsTables(server));
+        const prefix = isChecked ? prefixes.get(this.orm) : undefined;
         const working =
           prefix === undefined
             ? this.#checked(driver).then((found) => work(connection, found))
@@ -106,8 +122,12 @@ export class Connections {
   /** @returns what statements begin with; see `clusterPrefix`. @throws SchemaError for a connection that is refused. */
   async #checked(driver: Driver): Promise<string> {
     const prefix = prefixes.get(this.orm) ?? (await this.#prefix(driver));
-    if (!checked.has(driver)) await this.#check(driver, false);
+    await this.#check(driver, false);
     return prefix;
+  }
+
+  #knowsTables({ areDistributed }: ServerTables): boolean {
+    return this.#options.isForeign === true || areDistributed.has(this.#tables().sessions);
   }
 
   /** The statements on a connection that is in use, or in a host's transaction. */
@@ -115,8 +135,10 @@ export class Connections {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
-    const { dialect } = this;
-    const tables = this.#tables;
+    const server = checked.get(driver);
+    const distributed = server?.mayBeDistributed ? this.#distributed(server) : undefined;
+    const dialect = distributed?.dialect ?? this.dialect;
+    const tables = distributed ? () => distributedTables(this.#tables()) : this.#tables;
     return sqlOf(this.statements, driver, {
       ...{ texts, isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, dialect, tables },
     });
@@ -124,7 +146,7 @@ export class Connections {
 
   /** The same on a connection of a host's, whose settings may be unchecked. @throws SchemaError for one that is refused. */
   async checkedSql(driver: Driver, sentWith: SentWith): Promise<Sql> {
-    if (!checked.has(driver)) await this.#check(driver, true);
+    await this.#check(driver, true);
     return this.sql(driver, { ...sentWith, isInTransaction: true });
   }
 
@@ -140,9 +162,24 @@ export class Connections {
 
   /** Once for each connection: what a host sets on it later is its own affair. @throws SchemaError. */
   async #check(driver: Driver, isInTransaction: boolean): Promise<void> {
+    const { connections, distributed } = this.dialect;
     const sql = this.sql(driver, { isInTransaction });
-    await refuseSettings(this.dialect.connections.settings, (text) => sql.all(text));
-    checked.add(driver);
+    let server = checked.get(driver);
+    if (!server) {
+      const read = (text: string) => sql.all<object>(text);
+      const mayBeDistributed = await refuseSettings(connections.settings, read, distributed?.isPossible);
+      checked.set(driver, (server = { mayBeDistributed, areDistributed: new Map() }));
+    }
+    if (!distributed || !server.mayBeDistributed || this.#knowsTables(server)) return;
+    const { sessions } = this.#tables();
+    const found = await sql.all(distributed.find, [sessions]);
+    server.areDistributed.set(sessions, found.length > 0);
+  }
+
+  /** @returns undefined if the tables are not distributed, as far as is known. */
+  #distributed({ areDistributed }: ServerTables): DistributedTables | undefined {
+    const isKnown = !this.#options.isForeign && areDistributed.get(this.#tables().sessions);
+    return isKnown ? this.dialect.distributed : undefined;
   }
 
   /** @throws SchemaError when a setting of the next connection is refused; nothing when it cannot be checked. */

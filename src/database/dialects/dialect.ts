@@ -71,6 +71,18 @@ export interface Dialect {
   readonly limits?: DialectLimits;
   /** Left out where the server cannot notify: readers of the log in other processes find a commit when they poll. */
   readonly push?: DialectPush;
+  /** Left out if a table is always on one server. */
+  readonly distributed?: DistributedTables;
+}
+
+/** For a server that may spread the rows of a table over others. */
+export interface DistributedTables {
+  /** Whether the server can; selected with the settings of a connection, so that others are asked nothing more. */
+  readonly isPossible: string;
+  /** Selects a row if a table is distributed; its value is the table's quoted name. */
+  readonly find: string;
+  /** The statements on tables that are. */
+  readonly dialect: Dialect;
 }
 
 /** How connections must be set up. */
@@ -282,6 +294,13 @@ export interface DialectOperations {
    * @returns the version.
    */
   nextVersion(sql: Sql, artifacts: string, key: readonly string[], now: string): Promise<number>;
+
+  /**
+   * Counts a change of a session, whose row the caller has locked. Left out if an `insert` may read the count.
+   *
+   * @param session.isNew whether it was created with a first count.
+   */
+  nextChange?(sql: Sql, session: SessionKey & { isNew: boolean }): Promise<number>;
 
   /** How the database appends. */
   appends(tables: Tables): DialectAppends;

@@ -16,7 +16,7 @@ import { driverNumberOf } from '../drivers/mysql-driver.js';
 import { optionalNumberOf } from '../sql/row-values.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 import type { AppendBatch, Dialect, Sql } from './dialect.js';
-import { NEXT_SEQ, appendsByRows } from './session-rows.js';
+import { NEXT_SEQ, appendsByRows, takeByInsertId } from './session-rows.js';
 import { mysql, mysqlServerSettings, mysqlSettings, MAX_TEXT_LENGTH } from './mysql.js';
 import { wrongServer } from './server-version.js';
 import { longEnough, setting, unless } from './server-settings.js';
@@ -96,7 +96,7 @@ export const mariadb: Dialect = {
     ...mysql.operations,
 
     appends(tables) {
-      const byRows = appendsByRows(mariadb, tables);
+      const byRows = appendsByRows(takeByInsertId(mariadb, tables));
       const isBlock = (batch: AppendBatch) => rowCount(batch) <= MAX_ROWS && textLength(batch) <= MAX_TEXT_LENGTH;
       return {
         ...byRows,

@@ -5,7 +5,7 @@ import { numberOf } from '../sql/row-values.js';
 import { insertIntoArtifacts, isSameSession, placeholders } from '../sql/tables.js';
 import type { Dialect } from './dialect.js';
 import { lockBySelect } from './session-row.js';
-import { appendsByRows } from './session-rows.js';
+import { appendsByRows, takeByInsertId } from './session-rows.js';
 import { longEnough, required, roomForPool, setting, unless, type ServerSetting } from './server-settings.js';
 import { wrongServer } from './server-version.js';
 import type { Setting } from './settings.js';
@@ -317,7 +317,7 @@ export const mysql: Dialect = {
 
   operations: {
     // The servers group the commits of several connections by themselves, and its statements would come one after the other.
-    appends: (tables) => appendsByRows(mysql, tables),
+    appends: (tables) => appendsByRows(takeByInsertId(mysql, tables)),
 
     lockSession: lockBySelect,
 

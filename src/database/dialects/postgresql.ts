@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { placeholders } from '../sql/tables.js';
+import { onCitus } from './citus.js';
 import { lockBySelect } from './session-row.js';
 import type { Dialect } from './dialect.js';
 import { postgresqlAppends } from './postgresql-append.js';
@@ -80,7 +81,7 @@ const lastSent = (pattern: string) =>
 
 const UNHEARD = 'sent, and nobody listens';
 
-export const postgresql: Dialect = {
+const onOneServer: Dialect = {
   connections: {
     wrongServer: (version) => wrongServer(version, 'postgresql'),
 
@@ -201,7 +202,7 @@ export const postgresql: Dialect = {
     lockSession: (sql, lock) =>
       lock.skipsLocked ? lockBySelect(sql, lock) : returningOperations.lockSession(sql, lock),
 
-    appends: (tables) => postgresqlAppends(tables, postgresql.sql),
+    appends: (tables) => postgresqlAppends(tables, onOneServer.sql),
   },
 
   repairs: {
@@ -215,6 +216,8 @@ export const postgresql: Dialect = {
     notify: "select pg_notify(?, '')",
   },
 };
+
+export const postgresql: Dialect = { ...onOneServer, distributed: onCitus(onOneServer) };
 
 /**
  * Whether the server crashes with this error. It may be one of the commit, which can be on the disk already: a server that

@@ -120,17 +120,27 @@ const texts = perTables(({ dialect, tables }: Sql) => {
 /** The new `last_seq`. Neither MySQL nor MariaDB has `update … returning`; with this the same statement returns the number. */
 export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
 
-/** Appends by several statements in a transaction, on MySQL and MariaDB. */
-export function appendsByRows(dialect: Dialect, tables: Tables): DialectAppends {
-  const append = async (sql: Sql, batch: AppendBatch): Promise<number | undefined> => {
-    const { session, events, lastUpdateTime, state } = batch;
+/** Takes the lock and numbers of a session for a batch. @returns its new `last_seq`; undefined as `DialectAppends.write`. */
+type Take = (sql: Sql, batch: AppendBatch) => Promise<number | undefined>;
+
+export function takeByInsertId(dialect: Dialect, tables: Tables): Take {
+  return async (sql, batch) => {
     const { where, values } = appendCondition(batch, dialect.sql);
     const take = addToLastSeq(tables.sessions, where, NEXT_SEQ);
-    const { affectedRows, insertId } = await sql.run(take, [events.length, lastUpdateTime, ...values]);
-    if (affectedRows === 0) return undefined;
-    await insertEvents(sql, session, insertId - events.length + 1, events);
+    const { affectedRows, insertId } = await sql.run(take, [batch.events.length, batch.lastUpdateTime, ...values]);
+    return affectedRows === 0 ? undefined : insertId;
+  };
+}
+
+/** Appends by several statements in a transaction. */
+export function appendsByRows(take: Take): DialectAppends {
+  const append = async (sql: Sql, batch: AppendBatch): Promise<number | undefined> => {
+    const { session, events, state } = batch;
+    const lastSeq = await take(sql, batch);
+    if (lastSeq === undefined) return undefined;
+    await insertEvents(sql, session, lastSeq - events.length + 1, events);
     await setState(sql, session, state);
-    return insertId;
+    return lastSeq;
   };
   return {
     most: 1,

@@ -16,17 +16,22 @@ export interface Setting {
  * connection (contract O7).
  *
  * @param read runs a statement on the connection.
+ * @param condition what else to ask, in the same statement; an SQL condition.
+ * @returns whether that is true.
  * @throws SchemaError that names the first setting that is wrong.
  */
 export async function refuseSettings(
   settings: readonly Setting[],
-  read: (text: string) => Promise<readonly { wrong?: unknown }[]>,
-): Promise<void> {
+  read: (text: string) => Promise<readonly { wrong?: unknown; is_true?: unknown }[]>,
+  condition?: string,
+): Promise<boolean> {
   const cases = settings.map(({ isWrong }, i) => `when ${isWrong} then ${i}`);
+  const asked = condition === undefined ? '' : `case when ${condition} then 1 else 0 end as is_true, `;
   // The limit has MySQL ignore `sql_select_limit`, which may be 0.
-  const [row] = await read(`select case ${cases.join(' ')} end as wrong limit 1`);
+  const [row] = await read(`select ${asked}case ${cases.join(' ')} end as wrong limit 1`);
   const wrong = settings[Number(row?.wrong ?? -1)];
   if (wrong) throw refused(wrong);
+  return Number(row?.is_true ?? 0) === 1;
 }
 
 function refused({ name, because, advice }: Setting): SchemaError {

@@ -91,6 +91,11 @@ export function originOf({ sessions }: Tables, alias: string): string {
   return `(select owner.origin from ${sessions} as owner where ${isSameSession('owner', alias)})`;
 }
 
+/** The same for rows of one session; takes `sessionValues`. Named by value, its row is found where theirs are (contract F7). */
+export function originOfSession({ sessions }: Tables): string {
+  return `(select owner.origin from ${sessions} as owner where ${whereSession('owner')})`;
+}
+
 /** Where the session is still the one that was read; takes `sessionValues` and the incarnation. */
 export function sessionStillExists({ sessions }: Tables): string {
   return `exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;

@@ -10,7 +10,7 @@ import { numberOf, optionalTextOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  originOf,
+  originOfSession,
   isSameSession,
   sessionKeyOf,
   sessionValues,
@@ -67,14 +67,14 @@ export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
   const key = sessionValues(session);
   const insert = (id: string) => `insert into ${changes}
     (${SESSION_COLUMNS}, change_id, kind, seq, event_seq, time, data) values (?, ?, ?, ${id}, ?, ?, ?, ${sql.dialect.sql.now}, ?)`;
-  const id = uncountedId(change);
+  const isNew = kind === 'created';
+  const id = uncountedId(change) ?? (await sql.dialect.operations.nextChange?.(sql, { ...session, isNew }));
   if (id !== undefined) {
     await sql.run(insert('?'), [...key, id, kind, seq, eventSeq, data]);
     return;
   }
   // By the row that the caller has locked. On InnoDB to look for the last one would lock what comes after it.
-  if (kind !== 'created')
-    await sql.run(`update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE}`, key);
+  if (!isNew) await sql.run(`update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE}`, key);
   const counted = insert(`(select last_change from ${sessions} where ${SESSION_WHERE})`);
   await sql.run(counted, [...key, ...key, kind, seq, eventSeq, data]);
 }
@@ -157,9 +157,9 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Un
   const { changes, select } = sql.tables;
   const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
   const rows = await sql.all<HistoryRow>(
-    `select change_id, kind, seq, ${select.data} as data, ${originOf(sql.tables, 'c')} as origin from ${changes} as c
+    `select change_id, kind, seq, ${select.data} as data, ${originOfSession(sql.tables)} as origin from ${changes}
       where ${SESSION_WHERE} and kind in (${kinds}) order by change_id`,
-    sessionValues(session),
+    [...sessionValues(session), ...sessionValues(session)],
   );
   return (texts) =>
     rows.map(({ kind, data, ...row }) => {

@@ -6,10 +6,21 @@ import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from '../
 import { deletePartsFrom, readParts, replaceParts, type UnderLock } from '../dialects/event-parts.js';
 import { insertEvents } from '../dialects/session-rows.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, isFromNumber, originOf, sessionValues, type Tables } from '../sql/tables.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  isFromNumber,
+  originOfSession,
+  perTables,
+  sessionValues,
+  type Tables,
+} from '../sql/tables.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
 import { encodedState, originIn, type OriginRow } from './state-store.js';
+
+/** How the tables are appended to that statements are for. */
+export const appendsOf = perTables(({ dialect, tables }: Sql) => dialect.operations.appends(tables));
 
 /** The statements of a session's events. */
 export class EventStore {
@@ -23,7 +34,7 @@ export class EventStore {
 
   /** Appends one batch as `DialectAppends.write` does, in a transaction or outside of one. */
   async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
-    const [lastSeq] = await this.appends.write(sql, [batch]);
+    const [lastSeq] = await appendsOf(sql).write(sql, [batch]);
     return lastSeq;
   }
 
@@ -35,9 +46,9 @@ export class EventStore {
     await sql.run(this.#text.update, [...content, ...sessionValues(session), seq]);
   }
 
-  /** Copies a session's events up to a number into a new one, where nothing is encoded. */
-  async copy(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
-    for (const text of this.#text.copy) await sql.run(text, [...sessionValues(to), ...sessionValues(from), upTo]);
+  /** Copies a session's events up to a number into a new one of the same user, where nothing is encoded. */
+  async copy(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): Promise<void> {
+    for (const text of this.#text.copy) await sql.run(text, [toSessionId, ...sessionValues(from), upTo]);
   }
 
   /** Deletes the events after a number, for the caller that holds the session's lock. */
@@ -67,7 +78,8 @@ export class EventStore {
   ): Promise<{ seq: number; text: string | undefined; content: Undecoded<EventContent> } | undefined> {
     const { selectOne, underLock } = this.#text;
     const select = options.isLocked ? selectOne + underLock : selectOne;
-    const [row] = await sql.all<EventRow>(select, [...sessionValues(session), eventId]);
+    const key = sessionValues(session);
+    const [row] = await sql.all<EventRow>(select, [...key, ...key, eventId]);
     if (!row) return undefined;
     const seq = numberOf(row.seq);
     const text = optionalTextOf(row.data) ?? (await readParts(sql, session, seq, options)) ?? undefined;
@@ -152,11 +164,11 @@ function texts({ sql }: Dialect, tables: Tables) {
   const { events, eventParts, select } = tables;
   const copy = (table: string, columns: string) =>
     `insert into ${table} (${SESSION_COLUMNS}, ${columns})
-      select ?, ?, ?, ${columns} from ${table} where ${SESSION_WHERE} and seq <= ?`;
+      select app_name, user_id, ?, ${columns} from ${table} where ${SESSION_WHERE} and seq <= ?`;
   return {
     selectHighestNumber: `select seq from ${events} where ${SESSION_WHERE} order by seq desc limit 1`,
-    selectOne: `select seq, ${select.data} as data, ${originOf(tables, 'e')} as origin
-      from ${events} as e where ${SESSION_WHERE} and event_id = ?`,
+    selectOne: `select seq, ${select.data} as data, ${originOfSession(tables)} as origin
+      from ${events} where ${SESSION_WHERE} and event_id = ?`,
     selectSuperseded: `select seq, superseded from ${events} where ${SESSION_WHERE} and seq <= ? and superseded is not null
       and seq >= ? and ${isFromNumber('', '?', '?')}`,
     underLock: sql.underLock,

@@ -10,6 +10,7 @@ import {
   SESSION_WHERE,
   isSameSession,
   originOf,
+  originOfSession,
   perTables,
   sessionKeyOf,
   sessionStillExists,
@@ -119,7 +120,10 @@ function eventsOfAll(
 
 /** @returns one event; undefined when it is gone. */
 export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): Promise<StoredLogEvent | undefined> {
-  const [event] = await storedEvents(sql, texts(sql).selectEvent, [...sessionValues(session), seq]);
+  const [event] = await storedEvents(sql, texts(sql).selectEvent, [
+    ...[...sessionValues(session), ...sessionValues(session)],
+    seq,
+  ]);
   return event;
 }
 
@@ -131,7 +135,7 @@ export async function loggedEventsOfSession(
 ): Promise<StoredLogEvent[]> {
   const { where, values } = conditions({ afterTimestamp });
   return storedEvents(sql, `${texts(sql).selectSessionEvents}${where} order by seq limit ?`, [
-    ...sessionValues(session),
+    ...[...sessionValues(session), ...sessionValues(session)],
     after,
     upTo,
     ...sessionValues(session),
@@ -190,17 +194,17 @@ interface EventRow extends SessionKeyRow {
 
 const texts = perTables(({ tables }: Sql) => {
   const { sessions, events, select } = tables;
-  const logged = `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
-    ${originOf(tables, 'e')} as origin from ${events} as e`;
+  const logged = (origin: string) => `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
+    ${origin} as origin from ${events} as e`;
+  const ofSession = `${logged(originOfSession(tables))} where ${SESSION_WHERE}`;
   return {
     // Selected, not filtered: as a condition it makes servers read the whole log, or all sessions, for one batch.
     selectEvents: `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
       (select case when s.status = 'active' then s.origin else '${SOFT_DELETED}' end from ${sessions} as s
         where ${isSameSession('s', 'e')}) as origin
       from ${events} as e where position > ? and position <= ?`,
-    selectAllEvents: `${logged} where position > ? and position <= ?`,
-    selectEvent: `${logged} where ${SESSION_WHERE} and seq = ?`,
-    selectSessionEvents: `${logged} where ${SESSION_WHERE} and seq > ? and seq <= ?
-      and ${sessionStillExists(tables)}`,
+    selectAllEvents: `${logged(originOf(tables, 'e'))} where position > ? and position <= ?`,
+    selectEvent: `${ofSession} and seq = ?`,
+    selectSessionEvents: `${ofSession} and seq > ? and seq <= ? and ${sessionStillExists(tables)}`,
   };
 });

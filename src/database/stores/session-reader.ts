@@ -7,8 +7,6 @@ import type { Sql } from '../dialects/dialect.js';
 import { booleanOf, numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_WHERE,
-  isSameEvent,
-  isSameSession,
   ownerValues,
   ownerWhere,
   perTables,
@@ -322,9 +320,10 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     ...SCOPES.flatMap((scope) => ownerValues(session, scope)),
   ];
   // Joined to the session's single row, whose numbers bound the index scan. SQLite takes
-  // one lower limit to the index, and would read all that comes after it.
+  // one lower limit to the index, and would read all that comes after it. Both name the session by values, so that a
+  // server that routes statements can (contract F7). Takes `sessionValues`, the values of the conditions, and `sessionValues`.
   const joined = (table: string, alias: string, conditions: string, join = sql.joinByNumber ?? plainJoin) =>
-    `${sessions} as s ${join(table, alias, `${isSameSession(alias, 's')} and ${conditions}`)}
+    `${sessions} as s ${join(table, alias, `${whereSession(alias)} and ${conditions}`)}
       where ${whereSession('s')} and s.status = 'active'`;
   const ofSession = (...given: Parameters<typeof joined>) => `from ${joined(...given)}`;
   const isKept = (alias: string) => `${alias}.seq >= s.first_seq`;
@@ -341,7 +340,8 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
       `${headAndState()} union all select 'event', event_id, ${select.data}, seq, 0, 0 ${ofSession(events, 'e', isAsked('e'))}` +
       partsOf(isAsked('p'));
     return (session: SessionKey, number: number): Bound => {
-      const values = [number, number, ...sessionValues(session)];
+      const key = sessionValues(session);
+      const values = [...key, number, number, ...key];
       return [text, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
     };
   };
@@ -366,14 +366,14 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   // The column has no sign on MariaDB, which computes this also where no row is found.
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
   const FLAGS = ['is_later', 'follows'];
-  /** Takes the time twice, the values of the conditions, and those of the session. */
+  /** Takes the time twice, `sessionValues`, and what `joined` does. */
   const flagged = (conditions: string, join?: typeof plainJoin) =>
     `select 'event' as kind, event_id as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
       0 as updated, case when timestamp > ? then 1 else 0 end as is_later,
-      case when exists (select 1 from ${events} as previous where ${isSameEvent('previous', 'e', before)})
+      case when exists (select 1 from ${events} as previous where ${whereSession('previous')} and previous.seq = ${before})
         then 1 else 0 end as follows
       ${ofSession(events, 'e', conditions, join)}`;
-  const isLater = `exists (select 1 from ${events} as e where ${isSameEvent('e', 'p')} and e.timestamp > ?)`;
+  const isLater = `exists (select 1 from ${events} as e where ${whereSession('e')} and e.seq = p.seq and e.timestamp > ?)`;
   const since = `${headAndState(FLAGS)} union all ${flagged(`${isKept('e')} and (timestamp > ? or seq >= s.last_seq)`)}`;
   const newestSince = `${headAndState(FLAGS)}
       union all select * from (${flagged(`${isKept('e')} and timestamp > ?`, plainJoin)} order by seq desc limit ?) as newest
@@ -384,28 +384,31 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     after: byNumber(isAfter),
     turns: (session: SessionKey, newest: number): Bound => {
       const [key, turn] = [sessionValues(session), first.values(session, newest)];
-      const values = [...turn, ...key, ...turn, ...key, ...key, ...turn, ...key, ...key];
+      const values = [...turn, ...key, ...key, ...turn, ...key, ...key, ...turn, ...key, ...key];
       return [turns, [...ofHeadAndState(session), ...values, ...(limits ? values : [])]];
     },
-    since: (session: SessionKey, time: number): Bound => [
-      since,
-      [...ofHeadAndState(session), time, time, time, ...sessionValues(session)],
-    ],
-    newestSince: (session: SessionKey, time: number, newest: number): Bound => [
-      newestSince,
-      [
-        ...ofHeadAndState(session),
-        ...[time, time, time, ...sessionValues(session), newest + 1],
-        ...[time, time, ...sessionValues(session)],
-      ],
-    ],
-    whole: (session: SessionKey, time: number): Bound => [
-      whole,
-      [
-        ...ofHeadAndState(session),
-        ...[time, time, ...sessionValues(session)],
-        ...(limits ? [time, ...sessionValues(session)] : []),
-      ],
-    ],
+    since: (session: SessionKey, time: number): Bound => {
+      const key = sessionValues(session);
+      return [since, [...ofHeadAndState(session), ...[time, time, ...key], ...key, time, ...key]];
+    },
+    newestSince: (session: SessionKey, time: number, newest: number): Bound => {
+      const key = sessionValues(session);
+      const values = [
+        ...[time, time, ...key],
+        ...key,
+        time,
+        ...key,
+        newest + 1,
+        ...[time, time, ...key],
+        ...key,
+        ...key,
+      ];
+      return [newestSince, [...ofHeadAndState(session), ...values]];
+    },
+    whole: (session: SessionKey, time: number): Bound => {
+      const key = sessionValues(session);
+      const values = [...[time, time, ...key], ...key, ...key, ...(limits ? [...key, ...key, time, ...key] : [])];
+      return [whole, [...ofHeadAndState(session), ...values]];
+    },
   };
 });

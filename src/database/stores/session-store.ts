@@ -183,10 +183,11 @@ export async function softDeleteRow(
  * soft-deleted, and cannot be restored.
  */
 export async function beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
-  const { key, origin, lastSeq: seq } = session;
+  const { key, origin, lastSeq: seq, deletedAt } = session;
+  const time = deletedAt === undefined ? sql.dialect.sql.now : 'deleted_at';
   await sql.run(
     // The time of the last update has each `prune` find it first, and finish what was begun.
-    `update ${sql.tables.sessions} set deleted_at = coalesce(deleted_at, ${sql.dialect.sql.now}), status = 'ending',
+    `update ${sql.tables.sessions} set deleted_at = ${time}, status = 'ending',
       last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
     sessionValues(key),
   );

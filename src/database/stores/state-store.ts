@@ -8,6 +8,7 @@ import { optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   STATE_KEYS,
   originOf,
+  originOfSession,
   ownerValues,
   ownerWhere,
   placeholders,
@@ -130,8 +131,10 @@ export class StateStore {
         i < columns ? column : `'' as ${column}`,
       );
       const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
+      // What is encoded is bound to the origin of its session.
+      const origin = scope === 'session' ? originOf(this.#tables, 'state') : "''";
       selects.push(
-        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${this.#origin(scope)} as origin from ${stateTable(this.#tables, scope)} as state where ${where}`,
+        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${origin} as origin from ${stateTable(this.#tables, scope)} as state where ${where}`,
       );
       values.push(...[...distinct.values()].flat());
     }
@@ -143,15 +146,12 @@ export class StateStore {
       });
   }
 
-  /** What is encoded is bound to the origin of its session. */
-  #origin(scope: Scope): string {
-    return scope === 'session' ? originOf(this.#tables, 'state') : "''";
-  }
-
   /** @returns the state of one scope by key, each value with the event that wrote it. */
   async written(sql: Sql, session: SessionKey, scope: Scope): Promise<Undecoded<StateEntry[]>> {
-    const text = this.#text.selectWritten(scope, this.#origin(scope));
-    const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, ownerValues(session, scope));
+    const owner = ownerValues(session, scope);
+    const values = scope === 'session' ? [...owner, ...owner] : owner;
+    const text = this.#text.selectWritten[scope];
+    const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, values);
     return (texts) =>
       rows.map((row) => {
         const { key, json } = stateValueOf(texts, { ...session, origin: originIn(row) }, row);
@@ -228,9 +228,12 @@ function texts(tables: Tables) {
       (scope) =>
         `select '${scope}' as kind, state_key, ${value} from ${stateTable(tables, scope)} where ${ownerWhere(scope)}`,
     ),
-    selectWritten: (scope: Scope, origin: string) =>
-      `select '${scope}' as kind, state_key, ${value}, event_id, ${origin} as origin
-        from ${stateTable(tables, scope)} as state where ${ownerWhere(scope)} order by state_key`,
+    selectWritten: perScope(
+      (scope) =>
+        `select '${scope}' as kind, state_key, ${value}, event_id,
+          ${scope === 'session' ? originOfSession(tables) : "''"} as origin
+          from ${stateTable(tables, scope)} where ${ownerWhere(scope)} order by state_key`,
+    ),
     clear: `delete from ${tables.sessionStates} where ${ownerWhere('session')}`,
     delete: perScope((scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in`),
   };

@@ -1,0 +1,60 @@
+import { numberOf } from '../sql/row-values.js';
+import { SESSION_WHERE, perTables, sessionValues } from '../sql/tables.js';
+import type { Dialect, DistributedTables, Sql } from './dialect.js';
+import { appendsByRows } from './session-rows.js';
+import { addToLastSeq, appendCondition } from './session-row.js';
+
+/**
+ * Tables that Citus distributes. It sends a statement whole to one node if each part of it names the same value of the column
+ * that the tables are distributed by. What it cannot send so is divided, with results that go from node to node, and
+ * committed by two phases.
+ */
+export function onCitus(postgresql: Dialect): DistributedTables {
+  const sql: Dialect['sql'] = {
+    ...postgresql.sql,
+
+    // It is not volatile, as Citus requires of an `update`: the node that the client is connected to reads its clock.
+    now: '(extract(epoch from statement_timestamp()) * 1000)::float8',
+  };
+  return {
+    isPossible: `to_regclass('pg_dist_partition') is not null`,
+
+    find: 'select 1 from pg_dist_partition where logicalrelid = to_regclass(?)',
+
+    dialect: {
+      ...postgresql,
+      sql,
+
+      operations: {
+        ...postgresql.operations,
+
+        async nextChange(sql, session) {
+          const { count, read } = changeTexts(sql);
+          const [row] = await sql.all<{ last_change: number | string }>(
+            session.isNew ? read : count,
+            sessionValues(session),
+          );
+          return numberOf(row?.last_change);
+        },
+
+        // The parts of a `with` may not insert.
+        appends: (tables) =>
+          appendsByRows(async (by, batch) => {
+            const { where, values } = appendCondition(batch, sql);
+            const take = `${addToLastSeq(tables.sessions, where)} returning last_seq`;
+            const [row] = await by.all<{ last_seq: number }>(take, [
+              batch.events.length,
+              batch.lastUpdateTime,
+              ...values,
+            ]);
+            return row && numberOf(row.last_seq);
+          }),
+      },
+    },
+  };
+}
+
+const changeTexts = perTables(({ tables: { sessions } }: Sql) => ({
+  count: `update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE} returning last_change`,
+  read: `select last_change from ${sessions} where ${SESSION_WHERE}`,
+}));

@@ -1,0 +1,153 @@
+import { createEvent, type Event } from '@google/adk';
+import { MikroOrmSessionService, SessionLeases } from '../../../src/index.js';
+import { HARNESSES } from '../../support/harnesses/index.js';
+import { keyOf, type OwnStore } from '../../support/harnesses/harness.js';
+import { isCheck, type RecordedStatement } from '../../support/harnesses/statement-log.js';
+import { whyNotRouted } from './router.js';
+
+const saying = (text: string, stateDelta: Record<string, unknown> = {}): Event =>
+  createEvent({ author: 'agent', content: { parts: [{ text }] }, actions: { stateDelta } });
+
+describe('F7 a statement is routed if each of its parts names one user by value', () => {
+  const key = 'app_name = ? and user_id = ?';
+  const joined = 'from adk_events as e join adk_sessions as s on e.user_id = s.user_id where s.user_id = ?';
+  test.each<[text: string, values: unknown[], why: string | undefined]>([
+    [`select 1 from adk_events where ${key}`, ['app', 'ada'], undefined],
+    [`select 1 from "kb"."adk_events" where app_name = ?`, ['app'], 'events without a user'],
+    [`select 1 from adk_events where ${key} or seq = ?`, ['app', 'ada', 1], 'events without a user'],
+    [`select 1 from adk_events where not (${key})`, ['app', 'ada'], 'events without a user'],
+    [`select 1 ${joined}`, ['ada'], undefined],
+    [
+      `select (select 1 from adk_sessions as s where s.user_id = e.user_id) from adk_events as e where e.user_id = ?`,
+      ['ada'],
+      'sessions without a user',
+    ],
+    [
+      `select 1 from adk_events where ${key} union all select 2 from adk_changes where seq = ?`,
+      ['app', 'ada', 1],
+      'changes without a user',
+    ],
+    [
+      `select 1 from adk_events where ${key} union all select 2 from adk_changes where ${key}`,
+      ['app', 'ada', 'app', 'bob'],
+      'of several users',
+    ],
+    ['insert into adk_events (app_name, user_id) values (?, ?), (?, ?)', ['app', 'ada', 'app', 'ada'], undefined],
+    [
+      'insert into adk_events (app_name, user_id) values (?, ?), (?, ?)',
+      ['app', 'ada', 'app', 'bob'],
+      'of several users',
+    ],
+    [
+      `insert into adk_events (app_name, user_id) select app_name, user_id from adk_events where ${key}`,
+      ['app', 'ada'],
+      undefined,
+    ],
+    ['insert into adk_events (app_name, user_id) select app_name, user_id from given', [], 'events without a user'],
+    ['update adk_events set seq = ? where user_id = ?', [1, 'ada'], undefined],
+    ['update adk_events set seq = ? from given where adk_events.user_id = given.user_id', [1], 'events without a user'],
+    ['delete from adk_events where seq > ?', [1], 'events without a user'],
+    ['select value from adk_counters where name = ?', ['position'], undefined],
+  ])('%s %p', (text, values, why) => {
+    expect(whyNotRouted({ text, values })).toBe(why);
+  });
+});
+
+const harness = HARNESSES['postgresql'];
+
+// The statements for tables that Citus distributes, on a server without it: what it refuses is known, and it is in no registry.
+describe('on distributed tables', () => {
+  if (!harness?.isAvailable()) {
+    test.skip('PostgreSQL is not available', () => undefined);
+    return;
+  }
+  let store: OwnStore;
+  let service: MikroOrmSessionService;
+  let leases: SessionLeases;
+  let sent: RecordedStatement[] = [];
+
+  beforeAll(async () => {
+    store = await harness.open();
+    // What Citus has in `pg_catalog`.
+    await store.query('create table pg_dist_partition (logicalrelid regclass)');
+    await store.query(`insert into pg_dist_partition values ('adk_sessions')`);
+    const onQuery = (text: string, values: readonly unknown[] = []) => {
+      if (!isCheck(text) && !text.includes('pg_dist_partition')) sent.push({ text, values });
+      return text;
+    };
+    const orm = await store.connect({ onQuery, pool: { min: 0, max: 10 } });
+    service = new MikroOrmSessionService(orm.em);
+    leases = new SessionLeases(orm.em);
+    await service.listSessions({ appName: 'app', userId: 'ada' });
+  });
+  afterAll(() => store.close());
+  beforeEach(() => {
+    sent = [];
+  });
+
+  const starts = () =>
+    sent.map(({ text }) => text.trim().split(' ').slice(0, 3).join(' ').replaceAll('"', '').replace('public.', ''));
+
+  test('F7 an append is a transaction of plain statements', async () => {
+    const session = await service.createSession({ appName: 'app', userId: 'ada' });
+    sent = [];
+    await service.appendEvent({ session, event: saying('x', { a: 1, 'user:b': 2, 'app:c': 3 }) });
+    expect(starts()).toEqual([
+      'begin',
+      'update adk_sessions set',
+      'insert into adk_events',
+      'insert into adk_session_states',
+      'insert into adk_user_states',
+      'insert into adk_app_states',
+      'commit',
+    ]);
+    expect(await store.stored(keyOf(session))).toMatchObject({ state: { a: 1 }, events: [{ author: 'agent' }] });
+  });
+
+  test('F7 appends to sessions at once are transactions of their own, also by the first connection', async () => {
+    const sessions = await Promise.all(
+      Array.from({ length: 64 }, (_, i) => service.createSession({ appName: 'app', userId: `user ${i}` })),
+    );
+    // Another ORM does not know yet that the tables are distributed.
+    const other = new MikroOrmSessionService((await store.connect()).em);
+    await Promise.all(
+      sessions.map((session, i) => (i % 2 ? other : service).appendEvent({ session, event: saying('x', { i }) })),
+    );
+    for (const [i, session] of sessions.entries()) {
+      expect(await store.stored(keyOf(session))).toMatchObject({ state: { i }, events: [{ author: 'agent' }] });
+    }
+    expect(sent.filter(({ text }) => /locked|ctid/.test(text))).toEqual([]);
+  });
+
+  test('F7 all about a session is routed, and no condition or list of values reads a clock that is volatile', async () => {
+    const session = await service.createSession({
+      appName: 'app',
+      userId: 'ada',
+      state: { a: 1, 'user:a': 1, 'app:a': 1 },
+    });
+    const key = keyOf(session);
+    const event = saying('x', { b: 1 });
+    await service.appendEvents({ session, events: [event, saying('y', { b: 2 }), saying('z')] });
+    await service.appendEvent({ session, event: { ...event, author: 'another' } });
+    for (const config of [
+      undefined,
+      { numRecentEvents: 1 },
+      { afterTimestamp: 1 },
+      { numRecentEvents: 1, afterTimestamp: 1 },
+    ])
+      await service.getSession({ ...key, ...(config && { config }) });
+    await service.updateState({ ...key, set: { c: 1 }, remove: ['a'] });
+    await service.describeSession(key, { title: 'a title' });
+    const fork = await service.forkSession(key, { at: 2 });
+    expect(fork.events).toHaveLength(2);
+    expect(fork.state).toMatchObject({ a: 1, b: 2 });
+    const rewound = await service.rewindSession(key, { at: 1 });
+    expect(rewound.events).toMatchObject([{ author: 'another' }]);
+    const lease = await leases.acquire(key, { holder: 'me' });
+    await lease.sessionService.appendEvent({ session: (await service.getSession(key))!, event: saying('leased') });
+    await lease.release();
+    await service.deleteSession(key);
+    expect(sent.filter((statement) => whyNotRouted(statement) !== undefined)).toEqual([]);
+    expect(sent.filter(({ text }) => text.includes('clock_timestamp'))).toEqual([]);
+  });
+});
