@@ -12,20 +12,20 @@ import { MikroOrmSessionService } from '../sessions/session-service.js';
 import { detached } from '../telemetry/telemetry.js';
 import { clock } from './clock.js';
 
-/** With the options of `MikroOrmSessionService`, which `lease.sessionService` gets. */
+/** With the options of `MikroOrmSessionService`, for `lease.sessionService`. */
 export interface SessionLeasesOptions extends MikroOrmSessionServiceOptions {
   /** How long a lease lasts without a renewal, in ms; 30,000 by default. It is renewed six times in that time. */
   ttlMs?: number;
 }
 
 export interface AcquireOptions {
-  /** A name for others to see, of up to 255 characters: a host name and process id, for example. */
+  /** A name that others see, such as a host name and process id; up to 255 characters. */
   holder: string;
   /** How long to wait for a lease that somebody else holds, in ms; 0 by default. */
   waitMs?: number;
   /**
-   * Creates the session if there is none, without state, as `autoCreateSession` of newer Runners does. A lease is held of a
-   * session that exists: such a Runner would come too late. False by default.
+   * Creates the session, without state, if there is none; false by default. A lease needs an existing session, so
+   * `autoCreateSession` of newer Runners would come too late.
    */
   autoCreateSession?: boolean;
 }
@@ -115,11 +115,11 @@ export class SessionLeases {
     for (;;) {
       const current = await this.#current(key);
       if (!current) {
-        // Before the statement is sent. The lease begins later than this by the database's clock, so it expires later
-        // than we expect.
+        // Taken before the statement is sent: by the database's clock the lease begins later, so it expires later than
+        // we expect.
         const askedAt = clock.now();
         const token = await this.#take(key, holder);
-        // Its renewals go on after this call.
+        // Renewals continue after this call.
         if (token !== undefined) return detached(() => this.#begin(key, token, askedAt));
         // Another process took the lease first, or the session does not exist.
         await this.#checkExists(key);
@@ -204,20 +204,20 @@ export class SessionLeases {
 }
 
 interface LeaseActions {
-  /** @throws InsideTransactionError inside a transaction, where the lease cannot be released. */
+  /** @throws InsideTransactionError inside a transaction: the lease cannot be released there. */
   refuseTransaction(): void;
   /** @returns whether the lease is still ours. */
   renew(): Promise<boolean>;
   release(): Promise<void>;
-  /** Releases it once it is lost, if the database still has it, without retries. */
+  /** Releases a lost lease that the database still has, without retries. */
   releaseLost(): Promise<void>;
-  /** Called with the error of a renewal, or of the release of a lost lease, that failed. */
+  /** Called with the error when a renewal, or the release of a lost lease, has failed. */
   report(error: unknown, operation: 'renew' | 'release'): void;
   /** Called when the lease is lost. */
   lost(): void;
 }
 
-/** A lease that is held; got from `SessionLeases.acquire`. */
+/** A held lease; from `SessionLeases.acquire`. */
 export class Lease {
   readonly #abort = new AbortController();
   readonly #actions: LeaseActions;
@@ -232,12 +232,12 @@ export class Lease {
   /** @internal */
   constructor(
     readonly session: SessionKey,
-    /** The fencing token: larger than that of any lease of the session before. */
+    /** The fencing token: larger than that of any earlier lease of the session. */
     readonly token: number,
     /**
-     * Writes to the session only while this lease is the current one; throws `LeaseLostError` otherwise. Of other sessions it
-     * writes to those of the same id and user in other apps, which `AgentTool` uses, and to those that it has created, as
-     * `runEphemeral` does; others it refuses with `InvalidArgumentError`.
+     * Writes to the session only while this lease is the current one; throws `LeaseLostError` otherwise. It also writes to
+     * sessions with the same id and user in other apps, which `AgentTool` uses, and to sessions that it has created, as
+     * `runEphemeral` does. It refuses others with `InvalidArgumentError`.
      */
     readonly sessionService: MikroOrmSessionService,
     { ttlMs, askedAt }: { ttlMs: number; askedAt: number },
@@ -259,7 +259,8 @@ export class Lease {
   }
 
   /**
-   * Gives the lease back at once, also one that is over here and that the database still has; no error when it is lost. Its `sessionService` writes no more.
+   * Gives the lease back at once. After that its `sessionService` writes nothing. A lost lease is not an error; if the database
+   * still has it, it is given back, too.
    *
    * @throws InsideTransactionError inside a transaction of the same ORM; then the lease is still held.
    */
@@ -269,17 +270,17 @@ export class Lease {
     this.#isReleased = true;
     const isLost = this.#isOver;
     this.#end();
-    // A renewal must not be under way when the host closes its connections after this call.
+    // The host may close its connections after this call: no renewal may be in flight then.
     await this.#renewing;
     if (!isLost) return this.#actions.release();
-    // It may be lost for this process alone. Others would wait for it until it expires.
+    // It may be lost for this process only. Others would wait until it expires.
     await this.#actions.releaseLost().catch((error: unknown) => this.#actions.report(error, 'release'));
   }
 
   async #renew(): Promise<void> {
     const askedAt = clock.now();
     try {
-      // In a process that was busy this timer may fire before that of the deadline: others would wait for another `ttlMs`.
+      // In a busy process this timer may fire before that of the deadline, and a renewal would make others wait for another `ttlMs`.
       if (askedAt >= this.#endsAt) this.#lose();
       if (this.#isOver) return;
       const isOurs = await this.#actions.renew();

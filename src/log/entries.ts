@@ -7,15 +7,15 @@ export interface SessionLogCursor {
   /** The number of the last event seen; 0 for the beginning. */
   seq: number;
   /**
-   * Which history of the session the number belongs to: another one after a rewind, and when the session is deleted and
-   * created again. Empty if it is not known, as before the session is there.
+   * Which history of the session the number belongs to: it changes with a rewind, and when the session is deleted and
+   * created again. Empty if it is not known, as when there is no session yet.
    */
   incarnation: string;
 }
 
 /** An event of one session's log, what is wrong with it, or a `SessionReset`. */
 export type SessionLogEntry = Omit<LogEntryPosition, 'position' | 'cursor'> & {
-  /** The cursor to go on from. */
+  /** Where to continue from. */
   cursor: SessionLogCursor;
 } & (
     | { event: Event; error?: undefined; change?: undefined }
@@ -24,9 +24,9 @@ export type SessionLogEntry = Omit<LogEntryPosition, 'position' | 'cursor'> & {
   );
 
 /**
- * The history that a reader of one session has read so far is not the session's any more: it was rewound, or deleted and
- * created again, or the database was restored to a time before that. What the reader keeps of the session is void; the events
- * that the session has now come next, from the first one.
+ * The history that a reader of one session has read is no longer the session's: it was rewound, or deleted and created again,
+ * or the database was restored to a time before that. Drop what was kept of the session; its events come next, from the
+ * first one.
  */
 export interface SessionReset {
   change: 'reset';
@@ -52,7 +52,7 @@ export type LogEntry = LogEntryPosition &
   (
     | {
         event: Event;
-        /** Only in the complete log: the keys of its state delta whose value is not the stored one, as `LogChange` has them. */
+        /** Only in the complete log: the keys of its state delta whose value is not the stored one; see `LogChange`. */
         superseded?: readonly string[];
         error?: undefined;
         change?: undefined;
@@ -69,20 +69,20 @@ export type ReplacedReason = 'rewritten' | 'trimmed' | 'rewound' | 'restored' | 
 /**
  * A change other than an appended event. Keys of state have their prefixes.
  *
- * `superseded` names keys whose value is not the one that is stored now: it lost to another write, or a later one has
- * replaced it. Whoever folds the log into state leaves them out; the entry whose value stands has the key, too.
+ * `superseded` names keys whose value is not the stored one: it lost to another write, or a later write has replaced it.
+ * Ignore them when you fold the log into state; the entry with the stored value has the key, too.
  */
 export type LogChange = LogEntryPosition &
   (
     | {
-        /** A session was created. What a reader keeps of the session is of an earlier one. */
+        /** A session was created. Drop what you keep of an earlier one with its id. */
         change: 'created';
-        /** The state it was given; empty if the session was trimmed, and without what did not fit: an entry `state` has it. */
+        /** The state it was given; empty if the session was trimmed. What did not fit follows in an entry `state`. */
         state: Record<string, unknown>;
         superseded: readonly string[];
       }
     | {
-        /** State was set or removed outside a run. Without ids of session or user it is of the user or the app. */
+        /** State was set or removed outside a run. If the session id is empty, it is the user's; if the user id is, too, the app's. */
         change: 'state';
         state: Record<string, unknown>;
         removed: readonly string[];
@@ -94,22 +94,22 @@ export type LogChange = LogEntryPosition &
         /** With `deletion: 'soft'`: it may come back. */
         soft: boolean;
         /**
-         * Unless `soft`, all state of user and app as it is now: entries that had it, or of keys that were removed, are gone
-         * with the session.
+         * Unless `soft`, all state of user and app as it is now: the entries that had set or removed keys are gone with the
+         * session.
          */
         state: Record<string, unknown>;
       }
     | {
         /**
-         * Everything else that happens to a session. The entry says what it is now: it is visible, and has the events from `firstSeq`
-         * to `seq` alone.
+         * Anything else has happened to a session. The entry says what it is now: it is visible, and has only the events from
+         * `firstSeq` to `seq`.
          */
         change: 'replaced';
         reason: ReplacedReason;
         /** The number of the oldest event that it keeps; above `seq` if it has none. */
         firstSeq: number;
         /**
-         * All state of session, user and app as it is now: entries that had it, or of keys that were removed, may be gone with events.
+         * All state of session, user and app as it is now: the entries that had set or removed keys may be gone.
          */
         state: Record<string, unknown>;
         /** For `rewritten`: the number of the event, and its content. Absent if it is gone, or cannot be read. */

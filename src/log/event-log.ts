@@ -14,7 +14,7 @@ import { ReaderCall } from './reader-call.js';
 import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
 
-/** A watcher throws when the retries have failed. */
+/** With the options of all services. A watcher retries, too, and throws when the retries have failed. */
 export interface EventLogOptions extends CommonOptions {
   /** How long a watcher waits between two polls of the database, in ms; 150 by default. */
   pollIntervalMs?: number;
@@ -44,12 +44,12 @@ export function headsOf(database: Database, { pollIntervalMs = DEFAULT_POLL_MS, 
 /**
  * The events of all sessions, to replay and to follow live.
  *
- * Across sessions the cursor is the `position`. Events get theirs after their commit, from the readers of the log, so
- * nothing ever appears behind a cursor: who remembers the last position it has seen gets every event exactly once,
- * whatever order the transactions commit in (contract G1). Inside a session it is an entry's `cursor`. An event that is appended
- * again keeps its position; a reader that has passed it does not see its new content.
+ * Across sessions the cursor is the `position`. Readers of the log assign positions after the commit, so nothing ever
+ * appears behind a cursor: a reader that remembers the last position it has seen gets every event exactly once, in
+ * whatever order the transactions commit (contract G1). Inside a session the cursor is the entry's `cursor`. An event that
+ * is appended again keeps its position; a reader that has passed it does not see the new content.
  *
- * A reader whose account may not write reads what other readers have given positions to.
+ * A reader whose account may not write sees only what other readers have assigned positions to.
  *
  * ```ts
  * const log = new EventLog(orm.em);
@@ -72,8 +72,8 @@ export class EventLog {
   }
 
   /**
-   * @returns the position of the newest event, 0 when there is none; what is committed later comes after it. And the epoch
-   *   that the position belongs to: who keeps both learns for sure when the log has gone back.
+   * @returns the position of the newest event, 0 if there is none, and its epoch. Everything committed later comes after it. A
+   *   reader that keeps both learns for sure when the log has gone back.
    */
   async head(): Promise<LogCursor> {
     const { change: _, ...head } = await this.#heads.ofLog(this.#call('head', {}));
@@ -86,16 +86,16 @@ export class EventLog {
    * @param cursor where to continue: the `cursor` of the last entry seen, what `head` gave, or 0 for the beginning.
    * @throws InvalidArgumentError when the cursor is not one, or the filter has a name or a value that it cannot have.
    * @throws InvalidKeyError when a name or an id of the filter cannot be a key.
-   * @throws LogWentBackError from the loop, when the log has lost what was in it at the cursor, or has begun another epoch; its
-   *   `cursor` is where to continue.
+   * @throws LogWentBackError from the loop, when the log no longer has what it had at the cursor, or has begun another epoch.
+   *   Continue from the error's `cursor`.
    */
   since(cursor: LogCursor | number, filter: LogFilter = {}): AsyncIterable<LogEntry & { cursor: LogCursor }> {
     return this.#since(cursor, filter, eventsOf);
   }
 
   /**
-   * Reads the events after a position, and then those that come, until the signal fires or the loop is left. If
-   * nothing happens, all watchers of a process share one query an interval.
+   * Reads the events after a position and then new ones, until the signal fires or the loop is left. While
+   * nothing happens, all watchers of a process share one query per interval.
    *
    * @param cursor as for `since`.
    * @throws InvalidArgumentError as `since`, and when an option is not known.
@@ -188,7 +188,7 @@ const completeOf: ContentOf<CompleteLogEntry> = (call, heads, from, filter) =>
 
 /** The complete log; from `EventLog.complete`. Its readers read as those of `EventLog`. */
 export interface CompleteEventLog {
-  /** @returns where the next event or change comes. */
+  /** @returns the cursor after the newest event or change. */
   head(): Promise<LogCursor>;
   /**
    * Reads the events and changes after a cursor, as `EventLog.since`.
@@ -198,7 +198,7 @@ export interface CompleteEventLog {
    */
   since(cursor: LogCursor | number, filter?: LogFilter): AsyncIterable<CompleteLogEntry>;
   /**
-   * Reads the events and changes after a cursor, and then those that come, as `EventLog.watch`.
+   * Reads the events and changes after a cursor and then new ones, as `EventLog.watch`.
    *
    * @param cursor as for `since`.
    * @throws InvalidArgumentError, InvalidKeyError, LogWentBackError, DatabaseError as `EventLog.watch`.
@@ -207,16 +207,16 @@ export interface CompleteEventLog {
 }
 
 /**
- * The log of one session; from `EventLog.session`. The cursor to go on from is an entry's `cursor`: its `seq`, and the
+ * The log of one session; from `EventLog.session`. Continue from the `cursor` of the last entry: its `seq`, and the
  * incarnation of the session that the number belongs to. Numbers begin again if a session is rewound, or deleted and created
- * under the same id. A reader with an earlier cursor gets one entry `{ change: 'reset' }`, drops what it keeps of the
- * session, and gets the session from its first event. A `seq` alone is not enough for that: a reader that comes back with one
- * learns of it only if the session has fewer events now, by `LogWentBackError`.
+ * again under its id. A reader with an earlier cursor gets one entry `{ change: 'reset' }`, drops what it keeps of the
+ * session, and then gets the session from its first event. A bare `seq` is not enough for that: its reader notices only if
+ * the session has fewer events now, by `LogWentBackError`.
  */
 export interface SessionLog {
-  /** @returns the number of the newest event; 0 when there is none, or no such session. */
+  /** @returns the number of the newest event; 0 if there is none, or no such session. */
   head(): Promise<number>;
-  /** @returns the cursor to begin at what comes next. */
+  /** @returns the cursor after the newest event. */
   position(): Promise<SessionLogCursor>;
   /**
    * Reads the events after a cursor, up to those that are committed when the reading begins; none if there is no such
@@ -225,17 +225,17 @@ export interface SessionLog {
    * @param cursor the `cursor` of the last entry seen; 0 for the beginning; or a `seq`.
    * @throws InvalidArgumentError when the cursor is not one, or the filter has a name or a value that it cannot have.
    * @throws LogWentBackError from the loop, when the session ends before the cursor and has not been rewound or created again:
-   *   the database went back. Its `position` is the `seq` to go on from.
+   *   the database went back. Continue from the `seq` in its `position`.
    */
   since(cursor: SessionLogCursor | number, filter?: SessionLogFilter): AsyncIterable<SessionLogEntry>;
   /**
-   * Reads the events after a cursor, and then those that come, as `EventLog.watch`. A session that is not there yet is waited
-   * for. One that is rewound, or deleted and created again, gives a `reset` and is read from its start.
+   * Reads the events after a cursor and then new ones, as `EventLog.watch`. If there is no such session yet, it waits for
+   * it. If the session is rewound, or deleted and created again, it gives a `reset` and reads from the first event.
    *
    * @param cursor as for `since`.
    * @throws InvalidArgumentError as `since`, and when an option is not known.
    * @throws LogWentBackError from the loop, as `since`, also when the database goes back meanwhile.
-   * @throws DatabaseError from the loop, when the database stays away after all retries; go on from the last cursor.
+   * @throws DatabaseError from the loop, when the database stays away after all retries; continue from the last cursor.
    */
   watch(
     cursor: SessionLogCursor | number,

@@ -11,7 +11,7 @@ export interface SessionLogFilter {
   /** The event's branch begins with this, character by character. */
   branchPrefix?: string;
   author?: string;
-  /** The event's author ends in this. */
+  /** The event's author ends with this. */
   authorSuffix?: string;
   invocationId?: string;
   /** Only events later than this, in ms since 1970. */
@@ -21,18 +21,18 @@ export interface SessionLogFilter {
 }
 
 /**
- * What to read of the log. Conditions on events leave out events alone; a change of the complete log is left out by `appName`,
- * `userId`, `sessionId` and `sessionTree`.
+ * What to read of the log. Conditions on events apply to events only; `appName`, `userId`, `sessionId` and `sessionTree`
+ * apply to changes of the complete log, too.
  */
 export interface LogFilter extends SessionLogFilter {
   appName?: string;
   userId?: string;
   sessionId?: string;
-  /** A session's id; with it come the sessions of its subagents, see `deriveSessionId`. */
+  /** A session's id: reads that session and those of its subagents, see `deriveSessionId`. */
   sessionTree?: string;
 }
 
-/** A filter of the log without what is no condition. */
+/** The conditions of a filter. */
 type LogConditions = Omit<LogFilter, 'limit'>;
 
 const FILTER = 'The filter';
@@ -99,8 +99,8 @@ export async function* limited<Entry>(
 }
 
 /**
- * The entries of the events that fit the filter. An event that cannot be read is given whatever the filter says: nobody can
- * tell whether it was meant (contract G4).
+ * The entries of the events that match the filter. An event that cannot be read is always given: nobody can tell whether it
+ * would match (contract G4).
  */
 export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
   for (const { session, seq, position, json, undecodable } of events) {
@@ -113,7 +113,7 @@ export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFil
   }
 }
 
-/** Whether an event fits those conditions that are no columns. */
+/** Whether an event meets the conditions that have no column. */
 function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {
   return (
     (branchPrefix === undefined || text(event.branch).startsWith(branchPrefix)) &&
@@ -123,7 +123,7 @@ function matches(event: Event, { branchPrefix, author, authorSuffix, invocationI
   );
 }
 
-/** A stored event may hold anything, and a reader continues whatever it is (contract G4). */
+/** A stored event may hold anything; the reader continues anyway (contract G4). */
 function text(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }

@@ -8,42 +8,42 @@ type Values = Map<string, unknown>;
 export interface FoldedSession extends SessionKey {
   /** By their `seq`, in order. An event that cannot be read is missing. */
   readonly events: ReadonlyMap<number, Event>;
-  /** The state of its own; `FoldedLog` has that of user and app. */
+  /** Its own state; `FoldedLog` has that of user and app. */
   readonly state: ReadonlyMap<string, unknown>;
   /** Whether it is soft-deleted: it may be restored. */
   readonly isDeleted: boolean;
 }
 
 /**
- * What the entries of a complete log say that the tables hold (contract J2). Names of state have no prefix here. It keeps
- * everything in memory; a `SessionProjection` keeps what the host wants of it in the host's tables.
+ * Sessions and state as the entries of a complete log describe them: what the tables hold (contract J2). Keys of state have no
+ * prefix here. Everything is kept in memory; to keep a part of it in your own tables, use `SessionProjection`.
  */
 export class FoldedLog {
   readonly #sessions = new Map<string, FoldingSession>();
   readonly #users = new Map<string, { appName: string; userId: string; state: Values }>();
   readonly #apps = new Map<string, { appName: string; state: Values }>();
 
-  /** @returns all sessions, soft-deleted ones among them, in the order in which the log came to them. */
+  /** @returns all sessions, including soft-deleted ones, in the order of their first entries. */
   sessions(): FoldedSession[] {
     return [...this.#sessions.values()];
   }
 
-  /** @returns undefined when the log has no such session. */
+  /** @returns undefined if the log has no such session. */
   session(key: SessionKey): FoldedSession | undefined {
     return this.#sessions.get(sessionIdentity(key));
   }
 
-  /** @returns the users whose state the log has named, which may be empty by now. */
+  /** @returns the users whose state the log has named; it may be empty now. */
   users(): { appName: string; userId: string; state: ReadonlyMap<string, unknown> }[] {
     return [...this.#users.values()];
   }
 
-  /** @returns the apps whose state the log has named, which may be empty by now. */
+  /** @returns the apps whose state the log has named; it may be empty now. */
   apps(): { appName: string; state: ReadonlyMap<string, unknown> }[] {
     return [...this.#apps.values()];
   }
 
-  /** Applies the next entry. Its order must be that of the log. */
+  /** Applies the next entry, in the order of the log. */
   add(entry: LogEntry | LogChange): void {
     if (!entry.change) {
       if (!entry.event) return;
@@ -114,15 +114,15 @@ export class FoldedLog {
 }
 
 /**
- * Applies the entries of a complete log, from its beginning, to what they say that the tables hold.
+ * Folds the entries of a complete log, from its beginning, into the sessions and the state that they describe.
  *
  * ```ts
  * const folded = await foldLog(log.complete().since(0, { appName: 'support' }));
  * ```
  *
  * @param entries of `EventLog.complete`; those of `watch` only until its signal fires.
- * @param folded what earlier entries gave, to go on from; it is changed.
- * @throws what reading the log throws, as `LogWentBackError`.
+ * @param folded the result of earlier entries, to continue from; it is changed.
+ * @throws what reading the log throws, such as `LogWentBackError`.
  */
 export async function foldLog(
   entries: AsyncIterable<LogEntry | LogChange> | Iterable<LogEntry | LogChange>,

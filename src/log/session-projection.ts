@@ -32,28 +32,28 @@ import type { Heads } from './watch/heads.js';
 export type ProjectionFilter = Omit<LogFilter, 'limit'>;
 
 export interface SessionProjectionOptions<Em extends EntityManager = EntityManager> extends EventLogOptions {
-  /** What its cursor is kept under; up to 191 characters. Projections of the same name are one, in whatever process they run. */
+  /** The name of its stored cursor; up to 191 characters. Projections with one name are one projection, in whatever process they run. */
   name: string;
-  /** All entries by default. Another filter needs another name, or `rebuild`. */
+  /** All entries by default. If you change the filter, change the name or call `rebuild`. */
   filter?: ProjectionFilter;
   /**
-   * Writes what the entries mean for the host's rows. It may be called again with the same entries after its transaction was rolled
-   * back, so it writes with `tx` alone.
+   * Writes what the entries mean for your own rows. Write with `tx` alone: after a rollback it is called again with the same
+   * entries.
    *
    * @param entries those of one transaction, in the order of the log: 1 to 400.
    * @param tx the transaction, as `em.transactional` hands it out.
    */
   apply(this: void, entries: readonly CompleteLogEntry[], tx: Em): Promise<void>;
-  /** Deletes all that `apply` has written, in the transaction of `tx`. Entries come from the beginning after that. */
+  /** Deletes everything `apply` has written, in the transaction of `tx`. Then entries come from the beginning again. */
   clear(this: void, tx: Em): Promise<void>;
 }
 
-/** How far a projection is. */
+/** How far a projection has read. */
 export interface ProjectionStatus {
   name: string;
-  /** Where it continues; undefined where it begins, and after `rebuild`. */
+  /** Where it continues; undefined before its first entry, and after `rebuild`. */
   cursor: LogCursor | undefined;
-  /** How many entries of the log come behind its cursor, also those that its filter leaves out. */
+  /** How many entries of the log come after its cursor, including those that its filter leaves out. */
   behind: number;
   /** When it last wrote, in ms since 1970, by the database's clock. */
   updateTime: number;
@@ -76,9 +76,9 @@ const checkOptions = object<SessionProjectionOptions>(
  * await search.watch({ signal });
  * ```
  *
- * What `apply`, `clear` and the work of `transactional` throw is thrown as it is by the call that ran them, and their transaction is
- * rolled back. If they catch an error with which the server has rolled back, that call fails with `DatabaseError`. A transaction that
- * they begin beside their own fails with `InsideTransactionError`.
+ * If `apply`, `clear` or the work of `transactional` throws, their transaction is rolled back and the error reaches the caller
+ * unchanged. If they catch an error with which the server has rolled back, the call fails with `DatabaseError`. A transaction
+ * that they begin beside their own fails with `InsideTransactionError`.
  */
 export class SessionProjection<Em extends EntityManager = EntityManager> {
   readonly #em: Em;
@@ -104,7 +104,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
-   * @returns all projections of the database, by name, each with how far it is behind.
+   * @returns all projections of the database, by name, each with how far behind it is.
    * @throws DatabaseError, SchemaError as `EventLog.head`.
    */
   static async list(em: EntityManager): Promise<ProjectionStatus[]> {
@@ -120,7 +120,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
-   * Applies all entries that are committed now, those that other processes apply meanwhile among them.
+   * Applies all entries that are committed now, or waits until other processes have.
    *
    * @throws InsideTransactionError inside a transaction of the same ORM.
    * @throws DatabaseError when the database stays away after all retries; the next call continues.
@@ -130,7 +130,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
-   * Applies all entries that are committed, and then those that come.
+   * Applies all entries that are committed, and then new ones.
    *
    * @returns when the signal has fired, with no transaction under way.
    * @throws InvalidArgumentError when an option is not known.
@@ -141,7 +141,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     await this.#follow('watch', signal, (reader) => reader.watch());
   }
 
-  /** Calls `clear`, and has the next `catchUp` or `watch` read from the beginning. @throws as `transactional`. */
+  /** Calls `clear`, so that the next `catchUp` or `watch` reads from the beginning. @throws as `transactional`. */
   async rebuild(): Promise<void> {
     await this.#exclusively(
       'rebuild',
@@ -151,10 +151,10 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
-   * Deletes rows of the host's in a transaction that no entries are applied beside. Entries that were read before it are read again,
-   * so that what is gone from the log by now is not applied after it. After `eraseUser` delete the person's rows with it.
+   * Runs your own work in a transaction while no entries are applied. Entries read before it are read again, so nothing that
+   * has left the log meanwhile is applied after it. Use it after `eraseUser`, to delete the person's rows.
    *
-   * @param work may be called again, also after its transaction was committed, if the answer to that was lost.
+   * @param work may be called again, even after its transaction was committed, if the answer to the commit was lost.
    * @throws InsideTransactionError, DatabaseError as `catchUp`; and what `work` throws.
    */
   async transactional(work: (tx: Em) => Promise<void>): Promise<void> {
@@ -228,8 +228,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    *
    * @param stored as it was when the entries were read.
    * @returns the row as it is then.
-   * @throws Overtaken when the row is another one by now. It may be this call that has written it: the answer to its commit was
-   *   lost.
+   * @throws Overtaken when the row has changed. This call itself may have changed it, and lost the answer to its commit.
    */
   async #write(
     context: Context,
@@ -249,10 +248,10 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
             await joined.whole(async () => {
               try {
                 await work(tx);
-                // At the latest `transactional` would do it, and what fails there seems to be a failure of ours.
+                // Otherwise `transactional` flushes after this block, and its failure would look like one of ours.
                 await tx.flush();
               } catch (error) {
-                // What passes is tried again; the rest is the host's own, and not to be taken for a failure of ours.
+                // A passing failure is retried. Anything else is the host's own error, which reaches the caller unchanged.
                 throw database.connections.isPassing(error) ? error : new FromWork(error);
               }
             });
