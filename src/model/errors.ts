@@ -15,8 +15,8 @@ export abstract class AdkMikroOrmError extends Error {
   abstract override name: string;
 
   /**
-   * What the call had done in earlier transactions, which are stored: of the calls of
-   * `SessionMaintenance`, and of `importFrom`. Undefined if it had none.
+   * What earlier transactions of the call have stored: of calls of `SessionMaintenance`, and of `importFrom`. Undefined if there
+   * were none.
    */
   done?: MaintenanceResult | ImportResult;
 }
@@ -52,8 +52,8 @@ export class SessionNotFoundError extends AdkMikroOrmError {
 }
 
 /**
- * With `onStaleSession: 'reject'`: somebody else has appended to the session since the handle was read. Or a rewind or a fork in a
- * transaction of the host's that does not see the newest change of the session: begin the transaction again.
+ * With `onStaleSession: 'reject'`: somebody else has appended to the session since the handle was read. Also thrown by a rewind or a
+ * fork inside a transaction of the host's that does not see the newest change of the session: begin the transaction again.
  */
 export class StaleSessionError extends AdkMikroOrmError {
   readonly code = 'ADK_STALE_SESSION';
@@ -65,8 +65,7 @@ export class StaleSessionError extends AdkMikroOrmError {
 }
 
 /**
- * With `onAnsweredCall: 'reject'`: an event of the user answers a call that waits for no answer, since somebody has answered it
- * already. Nothing was written.
+ * With `onAnsweredCall: 'reject'`: an event of the user answers a call that somebody has answered already. Nothing was written.
  */
 export class CallAnsweredError extends AdkMikroOrmError {
   readonly code = 'ADK_CALL_ANSWERED';
@@ -77,7 +76,7 @@ export class CallAnsweredError extends AdkMikroOrmError {
     /** The id of the call. */
     readonly callId: string,
   ) {
-    super(`Session ${sessionId} does not wait for an answer to this call: it has one already. Nothing was written.`);
+    super(`Session ${sessionId} has an answer to this call already. Nothing was written. Read the session again.`);
   }
 }
 
@@ -119,19 +118,19 @@ export class UserNotErasedError extends AdkMikroOrmError {
   /** @param done what was deleted, and how many sessions were not (`skipped`). */
   constructor(override readonly done: MaintenanceResult) {
     super(
-      `The user is not erased: ${done.skipped} of the sessions are left, because somebody holds their lease, has locked their row, or created or rewound them meanwhile. ` +
+      `The user is not erased: ${done.skipped} sessions are left, because somebody holds their lease, has locked their row, or created or rewound them meanwhile. ` +
         'Everything else was deleted. Call eraseUser again, or with includeLeased: true.',
     );
   }
 }
 
-/** A name, an id or a state key is missing, or cannot be a key on every database (contract D7). */
+/** A name, an id or a key of state is missing, or cannot be stored on every database (contract D7). */
 export class InvalidKeyError extends AdkMikroOrmError {
   readonly code = 'ADK_INVALID_KEY';
   override name = 'InvalidKeyError';
 }
 
-/** An option, a filter or a request has a name that is not known, or a value that it cannot have; nothing was done. */
+/** An option, a filter or a request has an unknown name, or a value that it cannot have; nothing was done. */
 export class InvalidArgumentError extends AdkMikroOrmError {
   readonly code = 'ADK_INVALID_ARGUMENT';
   override name = 'InvalidArgumentError';
@@ -163,7 +162,7 @@ export class EventTooLargeError extends AdkMikroOrmError {
   }
 }
 
-/** An artifact has more bytes than `maxBytes` allows, and nothing was written; or more than a Part can have, and `read` gives them. */
+/** An artifact has more bytes than `maxBytes`, and nothing was written; or more than fit into a Part: read it with `read`. */
 export class ArtifactTooLargeError extends AdkMikroOrmError {
   readonly code = 'ADK_ARTIFACT_TOO_LARGE';
   override name = 'ArtifactTooLargeError';
@@ -174,7 +173,7 @@ export class ArtifactTooLargeError extends AdkMikroOrmError {
   }
 }
 
-/** An artifact was deleted while a stream was saved under its name, or the stream gave nothing for a day and was pruned. Nothing was written. */
+/** The artifact was deleted while a stream was saved under its name, or the stream gave nothing for a day and was pruned. Nothing was written. */
 export class ArtifactDeletedError extends AdkMikroOrmError {
   readonly code = 'ADK_ARTIFACT_DELETED';
   override name = 'ArtifactDeletedError';
@@ -223,7 +222,7 @@ export class DamagedMemoryError extends AdkMikroOrmError {
   }
 }
 
-/** A stored event cannot be read, or events have no row: somebody has changed the table, or the disk has. */
+/** A stored event cannot be read, or events have no row: somebody has changed the table, or the disk has lost data. */
 export class DamagedEventError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_EVENT';
   override name = 'DamagedEventError';
@@ -240,8 +239,8 @@ export class DamagedEventError extends AdkMikroOrmError {
 }
 
 /**
- * A reader's cursor is not of the log's history: the database went back, by a failover to a replica that was behind or by a
- * restore (contract O2). Entries that the reader has seen are gone. New ones get the same positions.
+ * A reader's cursor does not belong to the log's history: the database went back, by a restore or by a failover to a replica that
+ * was behind (contract O2). Entries that the reader has seen are gone, and new ones get the same positions.
  */
 export class LogWentBackError extends AdkMikroOrmError {
   readonly code = 'ADK_LOG_WENT_BACK';
@@ -251,10 +250,10 @@ export class LogWentBackError extends AdkMikroOrmError {
   readonly epoch: number | undefined;
 
   /**
-   * @param position the last position that the reader's history and the log's share for sure, or in the log of one session a
-   *   `seq`. Of a reader that passed a number without its `history` it is 0: nothing is known of what it has read.
-   * @param cursor where to continue; undefined in the log of one session, where it is `position`. In the complete log it may be
-   *   earlier than `position`: entries in front of that named state, or lacked sessions, by what was lost.
+   * @param position the last position that the reader's history surely shares with the log's; in the log of one session a
+   *   `seq`. 0 for a reader that passed a bare number: nothing is known of what it has read.
+   * @param cursor where to continue; undefined in the log of one session: continue from `position`. In the complete log it may be
+   *   earlier than `position`, if entries before that depend on what was lost.
    */
   constructor(
     readonly position: number,
@@ -270,15 +269,15 @@ export class LogWentBackError extends AdkMikroOrmError {
 }
 
 /**
- * A codec could not encode or decode: its key function has failed, it did not answer in time, or a text names a codec that is not
- * in the `codec` option and the call needs it. Nothing is known to be damaged. Nothing was written by the transaction that needed it.
+ * A codec could not encode or decode: its key function has failed, it did not answer in time, or the call needs a text whose codec is
+ * not in the `codec` option. The text may be whole. The transaction that needed it has written nothing.
  */
 export class CodecError extends AdkMikroOrmError {
   readonly code = 'ADK_CODEC';
   override name = 'CodecError';
   readonly #reason: unknown;
 
-  /** @param reason the codec's error. It goes to `onError`, since it may hold what no message may. */
+  /** @param reason the codec's error, for `onError`: it may hold contents, which no message may. */
   constructor(message: string, reason?: unknown) {
     super(message);
     this.#reason = reason;
@@ -290,31 +289,31 @@ export class CodecError extends AdkMikroOrmError {
   }
 }
 
-/** Events of one session, by their numbers, that have the same problem. */
+/** Consecutive events of one session with the same problem. */
 export interface DamagedEvents {
   /** The first number. */
   from: number;
   /** The last number. */
   to: number;
   /**
-   * `missing`: there is no row with this number. `unreadable`: the row's content is not an event. `uncounted`: there is a
-   * row, but its number is above the `last_seq` of the session's row. `change`: of state that was set after this event outside a run
-   * the record cannot be read, for 0 also of the state that the session began with; only forks and rewinds need it.
+   * `missing`: there is no row with this number. `unreadable`: the row's content is not an event. `uncounted`: there is a row,
+   * but its number is above the `last_seq` of the session's row. `change`: the record of state that was set outside a run after
+   * this event (for 0, also of the state that the session began with) cannot be read; only forks and rewinds need it.
    */
   problem: 'missing' | 'unreadable' | 'uncounted' | 'change';
 }
 
-/** The rows of a session that are damaged; none where both lists are empty. */
+/** The damaged rows of a session; none if both lists are empty. */
 export interface Damage {
   events: readonly DamagedEvents[];
   stateKeys: readonly string[];
-  /** The codecs and keys that what cannot be decoded names, if there is any. */
+  /** The codecs and keys named by texts that cannot be decoded, if there are any. */
   encodings?: readonly string[];
 }
 
 /**
  * Rows of a session are missing or cannot be read: somebody has changed the tables, a restore was incomplete, or the
- * disk has lost data (contract I1). The session is there, and can be appended to.
+ * disk has lost data (contract I1). The session exists, and can be appended to.
  */
 export class DamagedSessionError extends AdkMikroOrmError {
   readonly code = 'ADK_DAMAGED_SESSION';
@@ -330,7 +329,7 @@ export class DamagedSessionError extends AdkMikroOrmError {
   /** The keys whose values are not JSON; with their prefixes, `user:` and `app:`. */
   readonly stateKeys: readonly string[];
 
-  /** The codecs and keys that what cannot be decoded names; empty if nothing is encoded. */
+  /** The codecs and keys named by texts that cannot be decoded; empty if nothing is encoded. */
   readonly encodings: readonly string[];
 
   constructor(
@@ -355,9 +354,9 @@ export class SchemaError extends AdkMikroOrmError {
 }
 
 /**
- * A call inside a transaction of the host's on the same ORM, which it does not join (contract E7): its rows would stay when
- * that transaction is rolled back, and it could wait for a lock or a connection which that transaction keeps. Also an append to
- * a `Session` object that a transaction which is still open has appended to. Nothing was read or written.
+ * A call was made inside a transaction of the host's on the same ORM that it does not join (contract E7): its rows would survive
+ * a rollback of that transaction, and it could wait for a lock or a connection that the transaction holds. Also thrown by an
+ * append to a `Session` object that a still open transaction has appended to. Nothing was read or written.
  */
 export class InsideTransactionError extends AdkMikroOrmError {
   readonly code = 'ADK_INSIDE_TRANSACTION';

@@ -117,9 +117,9 @@ export const FAILURES = {
   },
   deadlock: {
     reason: 'DeadlockException',
-    what: 'The database broke off the transaction, which was in the way of others, each time it was tried',
+    what: 'The transaction was the victim of a deadlock on every attempt',
     advice:
-      "Look for transactions that lock rows of adk-mikro-orm and stay open, and raise 'retry.attempts' if the load is as meant.",
+      "Look for transactions that lock rows of adk-mikro-orm and stay open. If the load is expected, raise 'retry.attempts'.",
     passing: 'conflict',
   },
   rolledBack: {
@@ -137,23 +137,23 @@ export const FAILURES = {
   },
   commitRolledBack: {
     reason: 'DeadlockException',
-    what: "The server rolled back the commit, which was in the way of another server's, or left its group meanwhile, which may have it",
+    what: "The server rolled back the commit because it conflicted with another server's, or left its group, which may have committed it",
     advice:
-      "Look at the server's log; let writes to one session go through one server, and raise 'retry.attempts' if the load is as meant.",
+      "Look at the server's log, and send the writes to one session to one server. If the load is expected, raise 'retry.attempts'.",
     passing: 'conflict',
     isUncertain: true,
   },
   commitFailed: {
     reason: 'ServerException',
-    what: 'The server failed to commit, or to learn whether it had',
-    advice: "Look at the server's log: a node may have lost its cluster, or the disk be full.",
+    what: 'The server failed to commit, or could not find out whether it had',
+    advice: "Look at the server's log: the node may have lost its cluster, or the disk may be full.",
     passing: 'outage',
     spoilsConnection: true,
     isUncertain: true,
   },
   statementTimeout: {
     reason: 'ServerException',
-    what: 'The server broke off the statement: its time was up, or somebody cancelled it',
+    what: 'The server cancelled the statement: it ran out of time, or somebody cancelled it',
     advice:
       "Look at the server's load, and at its limits for a statement (statement_timeout, max_execution_time, max_statement_time).",
   },
@@ -176,12 +176,12 @@ export const FAILURES = {
   },
   duplicate: {
     reason: 'UniqueConstraintViolationException',
-    what: 'A row with the same key is there already, though none should be',
+    what: 'A row with the same key exists, which should not be possible',
     advice: OTHER_ROWS,
   },
   foreignKey: {
     reason: 'ForeignKeyConstraintViolationException',
-    what: 'A row that another one belongs to is missing, or is still needed',
+    what: 'A foreign key refused the change: the row that it refers to is missing, or other rows still refer to it',
     advice: OTHER_ROWS,
   },
   check: {
@@ -201,24 +201,24 @@ export const FAILURES = {
   },
   tableExists: {
     reason: 'TableExistsException',
-    what: 'A table of this name is there already',
+    what: 'A table of this name exists already',
     advice: OTHER_TABLES,
   },
   objectExists: {
     reason: 'DatabaseObjectExistsException',
-    what: 'Something of this name is there already',
+    what: 'A database object of this name exists already',
     advice: OTHER_TABLES,
   },
   missingTable: { reason: 'TableNotFoundException', what: 'A table is missing', advice: OTHER_TABLES },
   missingColumn: { reason: 'InvalidFieldNameException', what: 'A column is missing', advice: OTHER_TABLES },
   missingObject: {
     reason: 'DatabaseObjectNotFoundException',
-    what: 'Something that the statement names is missing',
+    what: 'A database object that the statement names is missing',
     advice: OTHER_TABLES,
   },
   ambiguousColumn: {
     reason: 'NonUniqueFieldNameException',
-    what: 'A column name means two columns',
+    what: 'A column name is ambiguous',
     advice: OTHER_TABLES,
   },
   syntax: {

@@ -18,13 +18,13 @@ import { isObject } from './objects.js';
 
 export interface RetryOptions {
   /**
-   * The most attempts of a call, the first included. By default 10 for deadlocks and lock time-outs, and for outages as
-   * many as `forMs` has time for.
+   * The most attempts of a call, including the first. By default 10 for deadlocks and lock time-outs; for outages, as many
+   * as fit into `forMs`.
    */
   attempts?: number;
   /**
-   * For how long an outage is waited out, in ms from its first error; 30,000 by default, 0 for no second try. An outage is
-   * a connection that is lost or cannot be had, and a server that starts, stops, has no connection left, does not answer
+   * How long an outage is retried, in ms from its first error; 30,000 by default, 0 for no second try. An outage is a
+   * connection that is lost or cannot be opened, or a server that starts, stops, has no connection left, does not answer
    * within `timeoutMs`, or takes no writes for now (contract O4).
    */
   forMs?: number;
@@ -37,40 +37,40 @@ export interface RetryOptions {
 /** The second argument of `onError`. */
 export interface ErrorContext {
   /**
-   * The method that was called, such as `appendEvent`; or what went on beside the calls: `catchUp`, `notify`, `rollback`,
-   * `renew` and `release` (a lease), `poll`, `listen` and `assignPositions` (the event log).
+   * The method that was called, such as `appendEvent`, or work beside the calls: `catchUp`, `notify`, `rollback`,
+   * `renew` and `release` (of a lease), `poll`, `listen` and `assignPositions` (of the event log).
    */
   operation: string;
-  /** The session that was meant, or as much of its key as the call was given. */
+  /** The session's key, or as much of it as the call was given. */
   key: Partial<SessionKey>;
 }
 
 export interface ReportingOptions {
   /**
-   * Called with the driver's own error, which holds SQL and stored values, or with what a codec has thrown, for the host's
-   * log: what is thrown by a call holds none of it. Called once for each failure of the database that a caller gets as an error, and for those that no caller
-   * gets; not for attempts that are tried again, nor for errors that are not the database's, which say all there is. What
-   * it throws, and what it returns, is ignored.
+   * Called with the driver's own error, or the codec's, for the host's log. It holds SQL and stored values, which the errors
+   * that calls throw leave out. Called once for each failure of the database that reaches a caller, and for each that no caller
+   * gets; not for attempts that are retried, nor for errors that are not the database's: those are complete as thrown. What it
+   * throws or returns is ignored.
    */
   onError?: (error: unknown, context: ErrorContext) => void;
   /**
-   * Whether calls are spans and metrics of OpenTelemetry (contract N1), by the providers that the host has registered; false by
-   * default. The constructor throws `InvalidArgumentError` when `@opentelemetry/api` is not installed.
+   * Whether calls give spans and metrics of OpenTelemetry (contract N1) to the providers that the host has registered; false by
+   * default. The constructor throws `InvalidArgumentError` if `@opentelemetry/api` is not installed.
    */
   telemetry?: boolean;
 }
 
-/** An option of everything that reads or writes contents. All processes on the same tables need it alike. */
+/** For everything that reads or writes contents. All processes on the same tables need the same value. */
 export interface CodecOptions {
   /**
-   * What contents of events and values of state pass through on their way into the database and out of it (contract M1), such as
-   * `compression()` and `encryption(…)` of `adk-mikro-orm/codecs`. Several are applied in their order. Texts that are stored
-   * already are read as they are, encoded or not.
+   * Encodes contents of events and values of state before they are stored, and decodes them when they are read (contract M1):
+   * `compression()` and `encryption(…)` of `adk-mikro-orm/codecs`, for example. Several are applied in order. Texts stored
+   * earlier are still read, encoded or not.
    */
   codec?: Codec | readonly Codec[];
   /**
-   * How large a stored text may become when it is decoded, in bytes; 67,108,864 (64 MB) by default, 536,870,888 at most. A larger one
-   * is damage (contract I1), and none is encoded. It keeps a few stored bytes that somebody has forged from filling the memory.
+   * The most bytes that a stored text may decode to; 67,108,864 (64 MB) by default, 536,870,888 at most. A larger one is damage
+   * (contract I1), and nothing larger is encoded. Otherwise a few forged bytes could fill the memory.
    */
   maxDecodedBytes?: number;
 }
@@ -86,19 +86,17 @@ export interface NotificationClient {
 /** Has no effect on other databases. */
 export interface PostgresqlOptions {
   /**
-   * Whether connections keep prepared statements, which spares the server most of the work of an append; true by default. Behind a
-   * pooler that keeps none, or resets its connections, set it to false: otherwise each connection finds that out by three statements,
-   * each with an error in the server's log.
+   * Whether connections use prepared statements, which saves the server most of the work of an append; true by default. Set it to
+   * false behind a pooler that loses them: otherwise each connection finds out with three failed statements, which the server logs.
    */
   preparedStatements?: boolean;
   /**
-   * Whether an append notifies watchers of the event log in other processes, if they `listen`; false by default: without it they poll
-   * at intervals.
+   * Whether an append notifies watchers of the event log in other processes, if they `listen`; false by default: then they poll.
    */
   notify?: boolean;
   /**
-   * Makes a client of `pg`, not yet connected, for a connection of its own on which watchers of the event log are notified of commits
-   * at once. It needs `notify` on the services that write.
+   * Makes an unconnected client of `pg`, whose connection is used to notify watchers of the event log of commits at once. The services
+   * that write need `notify`.
    */
   listen?: () => NotificationClient;
 }
@@ -108,10 +106,10 @@ export interface CommonOptions extends ReportingOptions, CodecOptions {
   /** How deadlocks, lock time-outs, a busy SQLite file and outages are retried (contract E4, O4). */
   retry?: RetryOptions;
   /**
-   * How long one attempt of a call may take, in ms, the wait for a connection of the pool included; 30,000 by default, 0
-   * for no limit (contract O3). Then its connection is closed, and the attempt counts as an outage. `stats` of large tables may need
-   * more. Without effect on statements on SQLite and PGlite, which run in this process, on those of a kysely that the host passes as
-   * `driverOptions` to MikroORM 7, and inside a transaction of the host's.
+   * How long one attempt of a call may take, in ms, including the wait for a connection of the pool; 30,000 by default, 0 for
+   * no limit (contract O3). After that its connection is closed, and the attempt counts as an outage. `stats` of large tables may
+   * need more. It has no effect on SQLite and PGlite, which run in this process, on a kysely that the host passes to MikroORM 7
+   * as `driverOptions`, and inside a transaction of the host's.
    */
   timeoutMs?: number;
   postgresql?: PostgresqlOptions;
@@ -130,9 +128,9 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
    */
   onUnleasedAppend?: 'allow' | 'reject';
   /**
-   * What `deleteSession` does (contract K3): `hard` (default) deletes the rows; `soft` keeps them and stores the
-   * time of the deletion. `restoreSession` brings the session back, creating its id again deletes it for good, and so does
-   * `prune({ deletedFor })` of `SessionMaintenance`.
+   * What `deleteSession` does (contract K3): `hard` (default) deletes the rows; `soft` keeps them and stores the time of the
+   * deletion. `restoreSession` then brings the session back; creating its id again, or `prune({ deletedFor })` of
+   * `SessionMaintenance`, deletes it for good.
    */
   deletion?: 'hard' | 'soft';
   /**
@@ -141,29 +139,29 @@ export interface MikroOrmSessionServiceOptions extends CommonOptions {
    */
   onRewrittenEvent?: 'replace' | 'reject';
   /**
-   * What an append does with an answer of the user to a call that is answered already, or never was open (contract H5): `allow`
-   * (default) stores it, as ADK does, with which a client may send several; `reject` throws `CallAnsweredError`, so that of two
-   * processes with an answer one runs the agent. The same event again is a retry.
+   * What an append does with the user's answer to a call that has been answered, or never was open (contract H5): `allow`
+   * (default) stores it, as ADK does, so that a client may send several; `reject` throws `CallAnsweredError`, so that only one of
+   * two processes with an answer runs the agent. The same event again is a retry.
    */
   onAnsweredCall?: 'allow' | 'reject';
   /**
-   * How many of the newest events `getSession` and `getOrCreateSession` give if the caller names no number, and back to the
-   * beginning of the oldest turn among them (contract K7); all by default. A caller gets all with `numRecentEvents: 0`.
+   * How many of the newest events `getSession` and `getOrCreateSession` give if the request has no number; all by default. The
+   * history is extended back to the beginning of the oldest turn among them (contract K7). `numRecentEvents: 0` gives all.
    */
   defaultNumRecentEvents?: number;
   /**
-   * What `getSession` does with a session of which rows are missing or cannot be read (contract I3): `throw` (default)
-   * throws `DamagedSessionError`; `skip` gives the session without them, and reports to `onDamage`.
+   * What `getSession` does if rows of the session are missing or cannot be read (contract I3): `throw` (default) throws
+   * `DamagedSessionError`; `skip` gives the session without them, and reports to `onDamage`.
    */
   onDamagedEvent?: 'throw' | 'skip';
   /**
-   * Called with damage that a call found and did not throw: `getSession` with `onDamagedEvent: 'skip'`, `createSession`,
-   * `listSessions`, and appends. What it throws is ignored. By default the process emits a warning, once for each session.
+   * Called with damage that a call has found and does not throw: `getSession` with `onDamagedEvent: 'skip'`, `createSession`,
+   * `listSessions`, and appends. What it throws is ignored. By default the process emits one warning for each session.
    */
   onDamage?: (error: DamagedSessionError) => void;
   /**
-   * The most bytes of UTF-8 an event may have as it is stored, after the `codec`; a larger one is refused with `EventTooLargeError`. No limit
-   * by default.
+   * The most bytes of UTF-8 that an event may have when it is stored, after the `codec`; no limit by default. A larger one is refused
+   * with `EventTooLargeError`.
    */
   maxEventBytes?: number;
 }
@@ -183,7 +181,7 @@ function isCodec(value: unknown): boolean {
   return typeof name === 'string' && name !== '' && typeof encode === 'function' && typeof decode === 'function';
 }
 
-/** Two of one name could not be distinguished in what is stored. */
+/** What is stored names its codecs, so no two may have one name. */
 function areCodecs(value: unknown): boolean {
   const codecs: readonly unknown[] = Array.isArray(value) ? value : [value];
   return codecs.every(isCodec) && new Set((codecs as readonly Codec[]).map(({ name }) => name)).size === codecs.length;
