@@ -4,18 +4,18 @@ import { PairedCalls, type PairedCall } from './calls.js';
 
 /** A tool call as a user interface shows it. */
 export interface MessageToolCall {
-  /** The id that its response has, too. ADK gives one to every call of a model. */
+  /** The id that its response has, too. ADK gives an id to every call that a model makes. */
   id?: string;
   name: string;
   /** Empty if the call itself is not among the events. */
   args: Record<string, unknown>;
-  /** What the tool answered, of several responses the last; absent as long as there is none. */
+  /** What the tool answered: the last of several responses; absent if there is none yet. */
   response?: Record<string, unknown>;
   /** Whether the response comes from outside: the user confirms, logs in, or answers a question. */
   isLongRunning: boolean;
   /** True if the response may be in a later page: the events end before the session does. */
   isResponseMissing?: true;
-  /** True if there is a response only: no call with its id is among the events before it. */
+  /** True if there is only a response: none of the events before it has a call with its id. */
   isCallMissing?: true;
 }
 
@@ -37,7 +37,7 @@ export interface Message {
   attachments: NonNullable<NonNullable<Event['content']>['parts']>;
   /** What went wrong, if the event reports an error. */
   error?: string;
-  /** True if the run was aborted here; there is one such message for a run. */
+  /** True if the run was aborted here; a run has one such message. */
   isAborted?: true;
 }
 
@@ -51,29 +51,29 @@ export interface EventPage {
 }
 
 /**
- * Derives the conversation that a user interface shows from raw events. Nothing is stored for it, so another view of
- * the same events needs no migration. Values are shared with the events, not copied.
+ * Derives the conversation that a user interface shows from raw events. Nothing is stored for it, so another view of the same
+ * events needs no migration. Values are shared with the events, not copied.
  *
- * What ADK 2.0.0 does with events decides:
+ * It follows what ADK 2.0.0 does with events:
  * - `partial` events are left out: `Runner` doesn't append them, since a whole event with the same text follows.
- * - Thoughts are apart from the text, as in `stringifyContent` and `toStructuredEvents`.
- * - Compacted events are left out: they stand in for older events towards the model (`getContents`), and the older ones
- *   are still there to be shown. ADK has no other reader that knows them; `isCompactedEvent` finds them.
- * - A message is the user's when `user` is its author, whatever its content's role, as in `toA2AMessage`.
+ * - Thoughts are separate from the text, as in `stringifyContent` and `toStructuredEvents`.
+ * - Compacted events are left out: they replace older events for the model only (`getContents`), and the older ones are still
+ *   shown. ADK has no other reader that knows them; `isCompactedEvent` finds them.
+ * - A message is the user's if its author is `user`, whatever its content's role, as in `toA2AMessage`.
  * - Function responses belong to calls of the same id and branch, in the order of the events; of several responses to one call
  *   the last counts. A response whose call is not among the events is a tool call of its own event's message, with
  *   `isCallMissing`.
  * - ADK's own requests (`adk_request_confirmation`, `adk_request_credential`, `adk_request_input`) are long-running tool
  *   calls like others: without a response they wait for the user.
- * - A run that was aborted, of a Runner newer than 2.0.0, shows as one message with `isAborted` and no `error`; the calls that
- *   were open have the Runner's response.
+ * - If a Runner newer than 2.0.0 aborted a run, it shows as one message with `isAborted` and no `error`; the open calls have
+ *   the Runner's response.
  * - An error shows as its message, or else its code, as in `toStructuredEvents`.
- * - The transcription of a live turn is its text; it has no other.
+ * - The transcription of a live turn is its text.
  *
- * An event with nothing of that, which changes state only, makes no message.
+ * An event with none of these, such as one that only changes state, makes no message.
  *
  * @param source events in append order, such as those of a session, of a part of it, or of an event log; or a page of
- *   `readEvents`, in either order. Messages of two pages are those of `toMessages([...older, ...newer])`, of the events of both.
+ *   `readEvents`, in either order. For two pages, pass the events of both: `toMessages([...older, ...newer])`.
  * @returns the messages, in the order of the events.
  */
 export function toMessages(source: readonly Event[] | EventPage): Message[] {

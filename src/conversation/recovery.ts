@@ -14,27 +14,27 @@ const INTERRUPTED =
   'find out before calling it again.';
 
 /**
- * Finds the tool calls that a crashed run left without a response. While a run is still going on, its calls are found
- * too: ask when nobody runs the session, for example while holding its lease.
+ * Finds the tool calls that a crashed run left without a response. It also finds the calls of a run that is still under way, so
+ * call it when nobody runs the session, for example while holding its lease.
  *
- * Left alone are long-running calls, whose response comes from outside whenever it is there (`openLongRunningCalls` finds
- * them), calls that wait for a confirmation (it finds the question), calls that a newer Runner has answered since their run was
- * aborted, and calls without an id, which ADK cannot pair with a response (it gives an id to every call that a model makes).
+ * It ignores long-running calls, whose response comes from outside (`openLongRunningCalls` finds them), calls that wait for a
+ * confirmation (it finds the question), calls that a newer Runner has answered because their run was aborted, and calls without
+ * an id, which ADK cannot pair with a response (it gives an id to every call that a model makes).
  *
  * @param session a session with its full history.
- * @returns the calls in the order they were made, each with its event; none when every call is answered.
+ * @returns the calls in the order they were made, each with its event; none if every call is answered.
  */
 export function unansweredFunctionCalls(session: Session): UnansweredFunctionCall[] {
   const unanswered: UnansweredFunctionCall[] = [];
   for (const { event, id, name, args, isLongRunning, isAnswered, question } of callsOf(session)) {
-    // ADK stores no response of a tool that waits for a confirmation; it runs the tool then, unless there is a response.
+    // ADK stores no response while a tool waits for a confirmation. After it, ADK runs the tool only if there is no response.
     const isAsked = question && !question.isAnswered;
     if (id && !isLongRunning && !isAnswered && !isAsked) unanswered.push({ event, functionCall: { id, name, args } });
   }
   return unanswered;
 }
 
-/** A call of a long-running tool, or a question of ADK's own, that waits for its answer. */
+/** A call of a long-running tool, or one of ADK's own questions, that waits for its answer. */
 export interface OpenLongRunningCall {
   /** For the `id` of the function response that answers it. */
   id: string;
@@ -48,24 +48,23 @@ export interface OpenLongRunningCall {
 }
 
 /**
- * Finds the long-running calls that wait for their answer, wherever in the session they stand: other tools may have
- * returned since, and other turns may have gone by.
+ * Finds the long-running calls that wait for their answer, anywhere in the session: other tools may have returned since, and
+ * other turns may have passed.
  *
- * A call is answered by a function response with its id in an event of the author `user`, as the `Runner` makes one of its
- * `newMessage`; that is the rule of ADK. What the tool itself returns does not answer it, since to ADK a pending status and a
- * result look the same: a tool that returns its result at once is found, too, with that `result`. A question of ADK's for a
- * confirmation is also answered when the call that it is about gets a response, as after a yes in plain text. Calls that a newer
- * Runner has answered since their run was aborted (`errorCode: 'INVOCATION_ABORTED'`) wait no more. Calls without an id and
- * partial events are ignored.
+ * As in ADK, a call is answered by a function response with its id in an event of the author `user`, such as the `Runner` makes
+ * of `newMessage`. What the tool itself returns does not answer the call, since ADK cannot tell a pending status from a result:
+ * a tool that returns its result at once is found, too, with that `result`. ADK's question for a confirmation is also answered
+ * when the call that it asks about gets a response, as after a yes in plain text. Calls that a newer Runner has answered because
+ * their run was aborted (`errorCode: 'INVOCATION_ABORTED'`) no longer wait. Calls without an id and partial events are ignored.
  *
  * ```ts
  * const [open] = openLongRunningCalls(session);
  * ```
  *
  * @param session a session with its full history.
- * @returns the calls in the order they were made; none when every call is answered. Several branches may wait with one id: an
- *   answer without a branch, as the `Runner` makes it, is the newest call's. Of calls of one branch with one id only the newest
- *   can be answered.
+ * @returns the calls in the order they were made; none if every call is answered. If several branches wait with one id, an answer
+ *   without a branch, as the `Runner` makes it, is that of the newest call. Of several calls with one id in one branch, only the
+ *   newest can be answered.
  */
 export function openLongRunningCalls(session: Session): OpenLongRunningCall[] {
   const open: OpenLongRunningCall[] = [];
@@ -83,21 +82,21 @@ function callsOf({ events }: Session) {
 }
 
 /**
- * Builds the events that answer the calls of `unansweredFunctionCalls`. Models refuse a conversation in which a
- * call has no response, so without them a session whose run was killed in a tool can never go on. The responses say
- * that the tool was interrupted and may have taken effect. Nothing is written: append the events before the next run.
+ * Builds the events that answer the calls of `unansweredFunctionCalls`. Models refuse a conversation in which a call has no
+ * response, so without them a session whose run was killed in a tool can never continue. The responses say that the tool was
+ * interrupted and may have taken effect. Nothing is written: append the events before the next run.
  *
  * ```ts
  * await service.appendEvents({ session, events: interruptedToolResponses(session) });
  * ```
  *
- * There is one event for each event that made calls, as there would be without the crash. ADK 2.0.0 cannot pair one
- * event with the calls of several (tried with its content building): it puts the whole event behind each of them, so
- * that responses stand where nothing was called. Of a killed `ParallelAgent`, each agent would also be shown the
- * responses to the other's calls, or none at all if the author is the other agent. Models refuse that too.
+ * There is one event for each event that made calls, as without the crash. ADK 2.0.0 cannot pair one event with the calls of
+ * several (tried with its content building): it puts the whole event after each of them, so that some responses follow no call.
+ * After a killed `ParallelAgent`, each agent would also see the responses to the other's calls, or none at all if the author is
+ * the other agent. Models refuse that, too.
  *
  * @param session a session with its full history.
- * @returns the events, in the order of the calls; none when every call is answered.
+ * @returns the events, in the order of the calls; none if every call is answered.
  */
 export function interruptedToolResponses(session: Session): Event[] {
   const unanswered = unansweredFunctionCalls(session);
@@ -106,10 +105,10 @@ export function interruptedToolResponses(session: Session): Event[] {
       invocationId: event.invocationId,
       author: event.author,
       branch: event.branch,
-      // Without them the response would be shown outside the workflow node that made the call.
+      // Without these the response would appear outside the workflow node that made the call.
       isolationScope: event.isolationScope,
       nodeInfo: event.nodeInfo && { path: event.nodeInfo.path },
-      // Never before the call, on a host whose clock is behind: compaction keeps and drops events by their time.
+      // Not before the call, even if this host's clock is behind: compaction keeps and drops events by time.
       timestamp: Math.max(Date.now(), event.timestamp),
       content: {
         role: 'user',

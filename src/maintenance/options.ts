@@ -21,36 +21,36 @@ import type { TransferTexts } from '../transfer/bound-texts.js';
 import type { ExportOptions } from '../transfer/export.js';
 import type { RepairOptions } from './repair.js';
 
-/** How much is done at a time, and in all. */
+/** How much work is done per transaction, and in total. */
 export interface BatchOptions {
-  /** How many rows of sessions and events one transaction deletes at most; 1,000 by default, and never more than 10,000. */
+  /** The most rows of sessions and events that one transaction deletes; 1,000 by default, at most 10,000. */
   batchSize?: number;
   /** End after n transactions; no limit by default. */
   maxBatches?: number;
   /**
-   * How long to wait between two transactions, in ms; 0 by default, on SQLite 125: another process that waits for the
-   * file's lock looks each 100 ms whether it is free. 0 is faster there if nobody else writes.
+   * How long to wait between two transactions, in ms; 0 by default, on SQLite 125: other processes check every 100 ms
+   * whether the file's lock is free. If nobody else writes, 0 is faster there.
    */
   pauseMs?: number;
-  /** Ends the work before the next transaction when it fires. Nothing is thrown; `more` of the result is true. */
+  /** When it fires, the work ends before the next transaction. Nothing is thrown; `more` of the result is true. */
   signal?: AbortSignal;
   /** Only counts: nothing is written. */
   dryRun?: boolean;
-  /** Also sessions whose lease somebody holds; false by default. */
+  /** Includes sessions whose lease somebody holds; false by default. */
   includeLeased?: boolean;
-  /** Called after each transaction with what has been done in all. What it throws is ignored: the signal ends the work. */
+  /** Called after each transaction with the totals so far. What it throws is ignored; to end the work, use the signal. */
   onProgress?: (done: MaintenanceResult) => void;
 }
 
-/** Which sessions to delete; all conditions given must hold, and one of the times must be given. */
+/** Which sessions to delete: those that meet all given conditions. At least one time is required. */
 export interface PruneOptions extends BatchOptions {
   appName?: string;
   userId?: string;
-  /** Sessions whose last update (`lastUpdateTime`) was so long ago, in ms. */
+  /** Sessions last updated (`lastUpdateTime`) at least this long ago, in ms. */
   idleFor?: number;
-  /** Sessions that were created so long ago, in ms. */
+  /** Sessions created at least this long ago, in ms. */
   olderThan?: number;
-  /** Sessions that were deleted so long ago with `deletion: 'soft'`, in ms. */
+  /** Sessions deleted with `deletion: 'soft'` at least this long ago, in ms. */
   deletedFor?: number;
 }
 
@@ -63,11 +63,11 @@ export interface TrimOptions extends BatchOptions {
   /** How many of the newest events each session keeps. */
   keepLast?: number;
   /**
-   * Drops the oldest events up to the first one that is younger than this, in ms, by the time stamps of the events. Later
-   * ones stay, whatever their time stamps.
+   * Drops the oldest events up to the first one that is younger than this, in ms, by the events' timestamps. All events after
+   * that one stay, whatever their timestamps.
    */
   olderThan?: number;
-  /** Also drops events whose calls wait for a person; false by default: a session keeps the first of these, and what comes after. */
+  /** Also drops events whose calls wait for a person; false by default: a session keeps the first of these, and all after it. */
   dropOpenCalls?: boolean;
 }
 
@@ -77,16 +77,16 @@ export interface EraseUserOptions extends BatchOptions {
   appName?: string;
 }
 
-/** What to rewrite, and how much at a time. */
+/** What to rewrite, and how much per transaction. */
 export interface ReencodeOptions extends Omit<BatchOptions, 'includeLeased'> {
   appName?: string;
   /** One user, without the state of apps. */
   userId?: string;
-  /** How many texts are read, and rewritten in one transaction, at most; 200 by default, and never more than 10,000. */
+  /** The most texts that are read at a time and rewritten in one transaction; 200 by default, at most 10,000. */
   batchSize?: number;
   /**
-   * Also encodes texts that lack a codec with `required`; false by default: they count as `unreadable`, and stay. For the first
-   * encryption alone. Afterwards such a text is forged, and this would have everybody trust it.
+   * Also encodes texts that lack a codec with `required`; false by default: they count as `unreadable`, and stay. Only for the
+   * first encryption: later such a text may be forged, and this would make it trusted.
    */
   adoptPlain?: boolean;
 }
@@ -96,7 +96,7 @@ export interface StatsOptions {
   userId?: string;
 }
 
-/** Whose events are counted, of which days, and what a row of the result is about. */
+/** Whose events to count, of which days, and what to group them by. */
 export interface UsageOptions {
   appName?: string;
   userId?: string;
@@ -108,35 +108,35 @@ export interface UsageOptions {
 }
 
 export interface ImportOptions {
-  /** How many events one transaction writes at most; 500 by default, and never more than 10,000. */
+  /** The most events that one transaction writes; 500 by default, at most 10,000. */
   batchSize?: number;
-  /** Ends the import before the next record when it fires. Nothing is thrown. */
+  /** When it fires, the import ends before the next record. Nothing is thrown. */
   signal?: AbortSignal;
-  /** Called after each record with what has been written in all. What it throws is ignored: the signal ends the import. */
+  /** Called after each record with the totals so far. What it throws is ignored; to end the import, use the signal. */
   onProgress?: (done: ImportResult) => void;
   /**
-   * What becomes of a value of `user:` or `app:` state that is here already: `overwrite` (default) makes it that of the records,
-   * `keep` leaves it. An export has no times of them, so an older one would take them back.
+   * What happens to values of `user:` and `app:` state that exist here: `overwrite` (default) takes the values of the records,
+   * `keep` leaves them. An export has no times of these values, so an older export would take them back.
    */
   sharedState?: 'overwrite' | 'keep';
   /**
-   * `'plain'` by default. `'asStored'` also takes records of an export with `texts: 'asStored'`: what is encoded in them is written as
-   * it is, and not looked into, so take them from whom you trust.
+   * `'plain'` by default. `'asStored'` also accepts records of an export with `texts: 'asStored'`: encoded texts are written
+   * unchanged and unchecked, so accept them only from a source that you trust.
    */
   texts?: TransferTexts;
 }
 
-/** A statement that names each of its rows by a value takes so many on every database. */
+/** The most values that one statement can bind on every database. */
 const MAX_BATCH_SIZE = 10_000;
 
-/** How many rows a transaction deletes at most. */
+/** The most rows that a transaction deletes. */
 export const deletionBatchSize = ({ batchSize = 1_000 }: BatchOptions): number => Math.min(batchSize, MAX_BATCH_SIZE);
 
-/** How many events a transaction of an import writes at most. */
+/** The most events that a transaction of an import writes. */
 export const importBatchSize = ({ batchSize = 500 }: Pick<ImportOptions, 'batchSize'>): number =>
   Math.min(batchSize, MAX_BATCH_SIZE);
 
-/** How many texts `reencode` rewrites in a transaction at most. */
+/** The most texts that `reencode` rewrites in a transaction. */
 export const reencodeBatchSize = ({ batchSize = 200 }: ReencodeOptions): number => Math.min(batchSize, MAX_BATCH_SIZE);
 
 export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {

@@ -51,17 +51,15 @@ import { usageIn, type Usage } from './usage.js';
  * const { sessions, more } = await maintenance.prune({ idleFor: 90 * 24 * 3_600_000, maxBatches: 1_000 });
  * ```
  *
- * What deletes works in short transactions of `batchSize` rows (contract K1). It waits for nobody, and nobody who writes
- * to another session waits for it; a session whose row somebody else has locked is left for the next call, and so is one that
- * was created again, rewound or used since the call has read it. Sessions with a
- * lease that somebody holds, by the database's clock, are left alone unless `includeLeased` is true. Where it was
- * interrupted, the same call continues. `dryRun` counts and writes nothing.
+ * Deletions work in short transactions of `batchSize` rows (contract K1). They wait for no lock, and block no writer of another
+ * session. A session whose row somebody else has locked is left for the next call, and so is one that was created again,
+ * rewound or used since the call has read it. A session whose lease somebody holds, by the database's clock, is skipped
+ * unless `includeLeased` is true. After an interruption, the same call continues. `dryRun` counts and writes nothing.
  *
  * Every method may throw `InvalidArgumentError` for an option that is not known or has a value that it cannot have,
  * `InvalidKeyError` for a name that cannot be a key, `SchemaError` when the tables are missing or outdated,
- * `DatabaseError` when the database fails and trying again does not help (what earlier transactions did stays done:
- * `outcome` is `partial` then, and `done` of the error says what it is), and
- * `InsideTransactionError` inside a transaction of the same ORM.
+ * `DatabaseError` when the database fails and retries do not help (if earlier transactions of the call were committed, its
+ * `outcome` is `partial` and its `done` says what they did), and `InsideTransactionError` inside a transaction of the same ORM.
  */
 export class SessionMaintenance {
   readonly #database: Database;
@@ -80,12 +78,13 @@ export class SessionMaintenance {
   }
 
   /**
-   * Deletes whole sessions: rows, events, session state and leases. `app:` and `user:` state stays. A session of more
-   * events than `batchSize` goes in several transactions; with the first one it is gone for everybody, and cannot be restored.
-   * Whatever the conditions, what an interrupted deletion has left is deleted as well. Idle sessions are found by an index;
-   * without `idleFor` every session of the app, or of `userId`, is read. What the event log still has of sessions whose rows
-   * somebody has deleted without this package is removed, whatever their age; it counts as no session. Memories that have expired are deleted, too,
-   * and so is what is left of saves from streams that got nothing for a day.
+   * Deletes whole sessions: rows, events, session state and leases. `app:` and `user:` state stays. A session with more
+   * events than `batchSize` takes several transactions; after the first one nobody sees it, and it cannot be restored. Idle
+   * sessions are found by an index; without `idleFor` every session of the app, or of `userId`, is read.
+   *
+   * Whatever the conditions, it also deletes the rest of interrupted deletions, log entries of sessions whose rows somebody has
+   * deleted without this package (they do not count as sessions), expired memories, and the parts of streamed artifacts whose
+   * stream gave nothing for a day.
    *
    * @returns what was deleted.
    * @throws InvalidArgumentError also when neither `idleFor` nor `olderThan` nor `deletedFor` is given: that would delete
@@ -97,10 +96,10 @@ export class SessionMaintenance {
   }
 
   /**
-   * Drops the oldest events of sessions, and keeps their state (contract K2). The numbers of the others stay, and the next
-   * event gets the next number: cursors of readers stay valid. `Session` objects that were read before keep what they have.
+   * Drops the oldest events of sessions, and keeps their state (contract K2). The other events keep their numbers, and the next
+   * event gets the next number, so readers' cursors stay valid. `Session` objects that were read before keep what they have.
    *
-   * @returns how many sessions were trimmed, and how many events that took.
+   * @returns how many sessions were trimmed, and how many events they lost.
    * @throws InvalidArgumentError also unless exactly one of `keepLast` and `olderThan` is given, and for a `sessionId`
    *   without `appName` and `userId`.
    */
@@ -110,13 +109,13 @@ export class SessionMaintenance {
   }
 
   /**
-   * Removes a person: sessions with their events, soft-deleted ones included, artifacts, memories, and the
-   * `user:` state, in every app or in one. The event log has nothing of them any more, and its readers see no gap. What the user
-   * writes meanwhile stays: call it again until `sessions`, `stateKeys`, `artifacts` and `memories` are 0.
+   * Removes a person, in every app or in one: sessions with their events, including soft-deleted ones, artifacts, memories,
+   * credentials and `user:` state. The event log has nothing of them any more, and its readers see no gap. What the user writes
+   * meanwhile stays: call it again until all counts are 0.
    *
    * @returns what was deleted.
-   * @throws UserNotErasedError after everything else was deleted, when sessions had to be skipped; `done` of it is the result.
-   *   Not with `dryRun`, and not when `maxBatches` or the signal has ended the work.
+   * @throws UserNotErasedError after everything else was deleted, if sessions had to be skipped; its `done` is the result. Not
+   *   with `dryRun`, and not if `maxBatches` or the signal has ended the work.
    */
   async eraseUser(options: EraseUserOptions): Promise<MaintenanceResult> {
     const checked = checkErase(options);
@@ -124,15 +123,15 @@ export class SessionMaintenance {
   }
 
   /**
-   * Repairs a damaged session (contract I5), so that `getSession` reads it: what cannot be read is taken out and returned, byte
-   * for byte. An empty event replaces it, and one that is missing, so that the others keep their numbers;
-   * what is damaged before the first event that can be read is as if it were trimmed. A state value that cannot be read is
-   * removed, also one of the user or the app. Store what `dryRun` returns before you call it without.
+   * Repairs a damaged session, so that `getSession` can read it (contract I5). What cannot be read is taken out and returned,
+   * byte for byte. An empty event replaces each such event, and each missing one, so that the others keep their numbers; damage
+   * before the first readable event is trimmed. A state value that cannot be read is removed, also one of the user or the app.
+   * Keep what `dryRun` returns before you call it without.
    *
-   * A gap of more than 10,000 numbers is not filled: at the end the session ends before it, elsewhere the session begins
-   * behind it, and the events before it are taken out, too.
+   * A gap of more than 10,000 numbers is not filled. If it is at the end, the session ends before it; otherwise the session begins
+   * after it, and the events before it are taken out, too.
    *
-   * @returns what was damaged, and what was taken out; on a session that is not damaged, nothing.
+   * @returns what was damaged, and what was taken out; both empty for a session that is not damaged.
    * @throws SessionNotFoundError when there is no such session.
    * @throws LeaseHeldError while somebody holds its lease, unless `includeLeased` is true.
    */
@@ -149,15 +148,15 @@ export class SessionMaintenance {
   }
 
   /**
-   * Reads what is stored as records that `importSessions` writes elsewhere (contract L1): state of apps and users, sessions
-   * with their state, titles and labels, their events, and artifacts. Each as a line of JSON makes a file that is the same from every
-   * database. Leases, positions and contents that were rewritten are not part of it. While others write, each session is whole and
-   * as of one moment; one that is deleted before it is read is left out.
+   * Reads what is stored as records, which `importSessions` writes elsewhere (contract L1): state of apps and users, sessions
+   * with their state, titles, labels and events, and artifacts. Written as lines of JSON, the records of every database make the same
+   * file. Leases, positions and earlier contents of rewritten events are left out. While others write, each session is whole and as
+   * of one moment; a session that is deleted before it is read is left out.
    *
-   * With `texts: 'asStored'` what a codec has encoded stays encoded (contract M4): no key is needed, and a lost key is not damage.
+   * With `texts: 'asStored'`, encoded texts stay encoded (contract M4): no key is needed, and a lost key is not damage.
    *
-   * @throws DamagedSessionError from the loop, at a session that cannot be read whole; `repair` makes it readable.
-   * @throws DamagedArtifactError at a version of an artifact that cannot be read.
+   * @throws DamagedSessionError from the loop, if a session cannot be read whole; `repair` makes it readable.
+   * @throws DamagedArtifactError from the loop, if a version of an artifact cannot be read.
    */
   exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
     const checked = checkExport(options);
@@ -168,19 +167,17 @@ export class SessionMaintenance {
   }
 
   /**
-   * Writes records of an export (contract L1), in transactions of `batchSize` events. A session that is there already gets what
-   * is new, so an import that was interrupted is made whole by the same import again; nobody sees a session before all of
-   * its events are there. State of a session is overwritten unless it has more events here, and that of apps and users unless
-   * `sharedState` is `keep`. A session that is soft-deleted here, and not in the records, is brought back.
+   * Writes records of an export (contract L1), in transactions of `batchSize` events. A session that exists gets what is new,
+   * so the same import completes one that was interrupted; nobody sees a session before all of its events are there. Session
+   * state is overwritten unless the session has more events here; state of apps and users is overwritten unless `sharedState` is
+   * `keep`. A session that is soft-deleted here, but not in the records, is restored.
    *
    * @param records what `exportSessions` gives, or its lines, each parsed.
-   * @param options.onProgress called after each record with what has been written in all.
-   * @param options.texts `'asStored'` to take records of an export of texts as they are stored, too.
-   * @returns what was written; what was there already does not count.
-   * @throws InvalidArgumentError with the number of the record, for what is no record, has values or names that cannot be
-   *   stored, or comes in another order; also for texts as they are stored without `texts: 'asStored'`, or under other names than
-   *   they were stored under. What came before it is written.
-   * @throws SessionExistsError when another session has the id of one of the records.
+   * @returns what was written; what existed does not count.
+   * @throws InvalidArgumentError with the number of the record, if it is not a record, has values or names that cannot be stored,
+   *   or comes in the wrong order; also for encoded texts without `texts: 'asStored'`, or under other names than those they were
+   *   stored under. The records before it are written.
+   * @throws SessionExistsError if another session has the id of one of the records.
    */
   async importSessions(
     records: AsyncIterable<unknown> | Iterable<unknown>,
@@ -199,13 +196,12 @@ export class SessionMaintenance {
   }
 
   /**
-   * Rewrites what is not stored as the `codec` stores it now (contract M3), artifacts included: after a codec was added, or its current key has changed.
-   * The old codecs and keys must still be there to read. Without a codec nothing is done. Contents, numbers and times stay, and
-   * `Session` objects and cursors stay valid. What cannot be read is counted and left, and so is a text that lacks a required
-   * codec, unless `adoptPlain` is true. If it was interrupted, the same call continues: what is
-   * rewritten already is read, and not written again. Leases don't matter to it.
+   * Encodes everything again that the `codec` would store in another way now (contract M3): after a codec was added, or its
+   * current key has changed. It needs the old codecs and keys to read. Without a codec it does nothing. Contents, numbers and
+   * times stay; `Session` objects and cursors stay valid. Texts that cannot be read are counted and left, and so are texts that
+   * lack a required codec, unless `adoptPlain` is true. After an interruption, the same call continues. Leases do not matter.
    *
-   * @returns what was done. An old key is needed no more when a call has found `rewritten`, `skipped` and `unreadable` to be 0.
+   * @returns what was done. Once a call returns 0 for `texts`, `skipped` and `unreadable`, an old key is no longer needed.
    * @throws CodecError when the codec fails.
    */
   async reencode(options: ReencodeOptions = {}): Promise<MaintenanceResult> {
@@ -213,8 +209,8 @@ export class SessionMaintenance {
   }
 
   /**
-   * Counts what is stored, in a few statements that the server answers with sums: no event's content is read into the
-   * process. On the server it reads all rows that are meant.
+   * Counts what is stored, in a few statements that return sums: no content is read into the process. The server reads all rows
+   * of the given app and user.
    *
    * @param options.groupBy `'app'` for a list of all apps, by name.
    */
@@ -227,16 +223,16 @@ export class SessionMaintenance {
   }
 
   /**
-   * Sums up what models have used: tokens, by the `usageMetadata` of the events, and calls of functions. It reads the event log in
-   * pages, which is the same on every database and with every codec: the contents of all events of these days pass through the
-   * process, a page at a time. What was deleted, trimmed or soft-deleted is not counted. An event is of the day of its `timestamp`.
+   * Sums up what models have used: tokens, by the `usageMetadata` of the events, and calls of functions. It works alike on every
+   * database and with every codec: it reads the contents of all events of these days from the event log, a page at a time.
+   * Deleted, trimmed and soft-deleted events are not counted. The `timestamp` of an event gives its day.
    *
    * ```ts
    * const { rows } = await maintenance.usage({ appName: 'support', from: '2026-11-01', to: '2026-11-30', by: 'model' });
    * ```
    *
    * @returns a row for each app and day, user, model (`modelVersion`) or agent (`author`) that has events.
-   * @throws InvalidArgumentError also if a day is none, or the last one is before the first.
+   * @throws InvalidArgumentError also if `from` or `to` is not a day, or `to` is before `from`.
    */
   async usage(options: UsageOptions): Promise<Usage> {
     const { from, to, by, ...owner } = checkUsage(options);
@@ -245,11 +241,11 @@ export class SessionMaintenance {
   }
 
   /**
-   * Records that the database went back: after a restore, or a failover to a server that was behind. Readers of the log that
-   * keep the `cursor` of entries find out by themselves. Those that keep a position and an epoch, without a history, get
-   * `LogWentBackError` by this alone, also after the log has passed their position again; call it before the first append.
+   * Records that the database went back: after a restore, or a failover to a server that was behind. Call it before the first
+   * append. Readers of the log that keep the `cursor` of entries notice by themselves. Readers that keep only a position and an
+   * epoch get `LogWentBackError` because of this call, even after the log has passed their position again.
    *
-   * @returns the position at which the new epoch begins, and its number; readers go on from there at most.
+   * @returns the position at which the new epoch begins, and its number; no reader continues after that position.
    */
   beginLogEpoch(): Promise<Pick<LogCursor, 'position' | 'epoch'>> {
     return this.#write({ operation: 'beginLogEpoch', key: {} }, beginEpoch);
