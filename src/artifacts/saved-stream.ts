@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Run } from '../database/dialects/dialect.js';
-import { InvalidArgumentError } from '../model/errors.js';
+import { DatabaseError, InvalidArgumentError } from '../model/errors.js';
 import { PART_BYTES, tooLarge, type ArtifactInfo, type NewVersion } from './artifact-content.js';
 import type { ArtifactKey, ArtifactStore } from './artifact-store.js';
 import { addToUpload, beginUpload, dropUpload, endUpload, newUpload, type Upload } from './uploads.js';
@@ -28,11 +28,11 @@ export async function saveStream(saving: Saving, content: AsyncIterable<unknown>
   const saved = new SavedStream(saving);
   try {
     for await (const chunk of content) await saved.add(chunk);
+    return await saved.end();
   } catch (error) {
-    await saved.drop();
+    if (!saved.mayBeStored(error)) await saved.drop();
     throw error;
   }
-  return saved.end();
 }
 
 class SavedStream {
@@ -46,6 +46,7 @@ class SavedStream {
   #upload: Upload | undefined;
   /** How many parts are written. */
   #written = 0;
+  #isEnding = false;
 
   constructor(saving: Saving) {
     this.#saving = saving;
@@ -82,8 +83,14 @@ class SavedStream {
     }
     if (this.#filled > 0) await this.#flush();
     const upload = this.#upload;
+    this.#isEnding = true;
     // By itself, since it locks the row of the artifact.
     return write((sql) => endUpload(sql, store, upload, info));
+  }
+
+  /** Whether the version may be there, since the answer to the last transaction was lost. */
+  mayBeStored(error: unknown): boolean {
+    return this.#isEnding && error instanceof DatabaseError && error.outcome !== 'none';
   }
 
   /** Removes what is written. It throws nothing: what is left nobody sees, and `prune` removes it. */
