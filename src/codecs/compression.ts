@@ -8,8 +8,8 @@ export type CompressionAlgorithm = 'zstd' | 'brotli' | 'gzip';
 
 export interface CompressionOptions {
   /**
-   * What to write with: by default `zstd` if Node.js has it (22.15 and later), otherwise `gzip`. All of them are read. If
-   * an older Node.js is to read the same tables, name `gzip` or `brotli`.
+   * The algorithm for new texts: by default `zstd` if Node.js has it (22.15 and later), otherwise `gzip`. Texts of every algorithm
+   * are read. If an older Node.js reads the same tables, use `gzip` or `brotli`.
    */
   algorithm?: CompressionAlgorithm;
   /** Texts of fewer bytes stay as they are; 512 by default. */
@@ -21,17 +21,17 @@ const checkOptions = object<CompressionOptions>({
   minBytes: aWholeNumber,
 });
 
-/** Little text is left of an event below that size, and the names of the codec take some. */
+/** Below that size compression saves little, and the name of the codec costs some. */
 const MIN_BYTES = 512;
 
-/** What base64 and the name of the codec add. */
+/** The bytes that base64 and the name of the codec add. */
 const storedLength = (length: number) => length * (4 / 3) + 64;
 
 interface Algorithm {
-  /** The first byte of what it has written. */
+  /** The first byte of its output. */
   mark: number;
   compress(data: Uint8Array): Buffer;
-  /** @throws a RangeError when it becomes larger. */
+  /** @throws a RangeError if the result is larger. */
   expand(data: Uint8Array, maxOutputLength: number): Buffer;
 }
 
@@ -70,10 +70,10 @@ function zstd(): Algorithm | undefined {
 }
 
 /**
- * A codec that makes large texts smaller. Put it before `encryption`: what is encrypted cannot be compressed. What is stored then
- * has a length that depends on the content; do not compress if somebody who sees the lengths may choose a part of it.
+ * A codec that compresses large texts. Put it before `encryption`, since encrypted bytes do not compress. The stored length then
+ * depends on the content: do not compress if somebody who can see the lengths also chooses a part of the content.
  *
- * @throws InvalidArgumentError for an option that is not known, or an algorithm that this Node.js does not have.
+ * @throws InvalidArgumentError for an unknown option, or an algorithm that this Node.js does not have.
  */
 export function compression(options: CompressionOptions = {}): Codec {
   const { algorithm = ALGORITHMS.zstd ? 'zstd' : 'gzip', minBytes = MIN_BYTES } = checkOptions(

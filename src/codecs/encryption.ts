@@ -4,32 +4,31 @@ import type { Codec, CodecContext } from '../model/codec.js';
 import { after, isPromise, type MaybePromise } from '../model/maybe-promise.js';
 import { CodecError, InvalidArgumentError } from '../model/errors.js';
 
-/** What a key is asked for. */
+/** What a key is needed for. */
 export type KeyUse = 'encrypt' | 'decrypt';
 
 /**
  * Gives the 32 bytes of a key.
  *
  * @param id the id of the key, as it is stored beside what it has encrypted.
- * @returns undefined if there is no such key any more. What it has encrypted is damaged then, and nothing else.
- * @throws whatever keeps it from finding out, such as a KMS that does not answer. The call fails with `CodecError`, and nothing is
- *   taken for damaged.
+ * @returns undefined if the key no longer exists: then exactly what it has encrypted is damaged.
+ * @throws if it cannot find out, such as when a KMS does not answer. The call fails with `CodecError`, and nothing counts as
+ *   damaged.
  */
 export type KeyFunction = (id: string, use: KeyUse) => Uint8Array | undefined | Promise<Uint8Array | undefined>;
 
 export interface EncryptionOptions {
   key: KeyFunction;
   /**
-   * The id of the key that new texts are encrypted with, or a function that chooses it, for example one for each user. Undefined,
-   * or a function that returns it, leaves texts as they are: what is encrypted is still read.
+   * The id of the key for new texts, or a function that chooses it, for example one for each user. If it is undefined, or the
+   * function returns undefined, new texts are not encrypted; encrypted texts are still read.
    */
   currentKey: string | ((context: CodecContext) => string | undefined | Promise<string | undefined>) | undefined;
-  /** How long a key is kept in memory, in ms; 300,000 by default, 0 for no longer than a call takes. Then `key` is asked again. */
+  /** How long a key is cached in memory, in ms; 300,000 by default, 0 for only as long as a call takes. */
   cacheMs?: number;
   /**
-   * Whether a text that is not encrypted is refused as damaged; false by default. Without it somebody who may write to the tables
-   * can replace an encrypted text by a plain one. Set it when `reencode` has encrypted all that there is. Then nothing is written
-   * that is not encrypted, either.
+   * Whether a text that is not encrypted is damage; false by default. Without it, somebody who can write to the tables can replace
+   * an encrypted text by a plain one. Set it once `reencode` has encrypted everything. Then nothing is written unencrypted, either.
    */
   required?: boolean;
 }
@@ -45,13 +44,13 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const CACHE_MS = 300_000;
 
-/** The most keys in memory; with a key for each user there may be any number. */
+/** The most keys in memory: there may be one for each user. */
 const MOST_KEYS = 10_000;
 
 /**
- * A codec that encrypts with AES-256-GCM of `node:crypto`. Each text has a random nonce, so that equal values look different. It is
- * bound to its app, user, session, origin and event id or state key, and to its key: what was moved, swapped or changed is
- * refused as damaged (contract M2).
+ * A codec that encrypts with AES-256-GCM of `node:crypto`. Each text has a random nonce, so equal values look different. The
+ * encryption binds it to its app, user, session, origin and event id or state key, and to its key: a text that was moved, swapped
+ * or changed is damage (contract M2).
  *
  * @throws InvalidArgumentError for an option that is not known or has a value that it cannot have.
  */
@@ -90,7 +89,7 @@ function encrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer {
   return Buffer.concat([nonce, cipher.update(data), cipher.final(), cipher.getAuthTag()]);
 }
 
-/** @returns undefined for what another key has encrypted, or was changed, or is bound to something else. */
+/** @returns undefined if another key has encrypted it, it was changed, or it is bound to something else. */
 function decrypted(data: Uint8Array, secret: KeyObject, bound: Buffer): Buffer | undefined {
   if (data.length < NONCE_BYTES + TAG_BYTES) return undefined;
   const end = data.length - TAG_BYTES;
@@ -110,7 +109,7 @@ class Keys {
   readonly #key: KeyFunction;
   readonly #cacheMs: number;
   readonly #known = new Map<string, { secret: KeyObject; until: number }>();
-  /** What `key` has been asked for and has not answered yet. */
+  /** The pending results of `key`. */
   readonly #asked = new Map<string, Promise<KeyObject | undefined>>();
 
   constructor(key: KeyFunction, cacheMs: number) {

@@ -1,5 +1,5 @@
 /**
- * `adk-mikro-orm/codecs`: for the `codec` option. `docs/codecs.md` says what they hide and what not.
+ * `adk-mikro-orm/codecs`: for the `codec` option. `docs/codecs.md` says what they hide and what they do not.
  *
  * @module adk-mikro-orm/codecs
  */

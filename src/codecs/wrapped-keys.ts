@@ -15,7 +15,7 @@ export interface WrappedKeysOptions {
    * Stores a wrapped key, unless there is one: another process may have been first.
    *
    * @returns the one that is stored now.
-   * @throws for an id whose key was erased, if nobody may write for it any more.
+   * @throws for an id whose key was erased, to refuse further writes for it.
    */
   save: (id: string, wrapped: Uint8Array) => Uint8Array | Promise<Uint8Array>;
 }
@@ -29,9 +29,9 @@ const checkOptions = object<WrappedKeysOptions>(
 );
 
 /**
- * The `key` of `encryption`, for random data keys that a KMS wraps. The first text that is encrypted with an id makes its key. Erase
- * the wrapped key, and nobody can read what it has encrypted any more, in no backup either (crypto-shredding): keep wrapped keys
- * apart from the backups of the sessions.
+ * The `key` of `encryption`, for random data keys that a KMS wraps. The first text encrypted with an id creates its key. Once the
+ * wrapped key is erased, nobody can read what it has encrypted, not even in a backup (crypto-shredding): keep wrapped keys apart
+ * from the backups of the sessions.
  *
  * @throws InvalidArgumentError for an option that is not known or is missing.
  */

@@ -7,7 +7,7 @@ import { partsOf } from '../model/turn.js';
 import { cursorText, parseCursor } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
 
-/** Which calls to find; all conditions given must hold. */
+/** Which calls to find: those that meet all given conditions. */
 export interface FindOpenCallsRequest {
   appName: string;
   userId?: string;
@@ -15,9 +15,9 @@ export interface FindOpenCallsRequest {
   name?: string;
   /** Only calls that have been open for at least n ms, by the database's clock. */
   openFor?: number;
-  /** The `next` of the page before, found with the same other conditions. */
+  /** The `next` of the previous page, with the same other conditions. */
   after?: string;
-  /** How many calls a page has at most; 50 by default. */
+  /** The most calls of a page; 50 by default. */
   limit?: number;
 }
 
@@ -28,7 +28,7 @@ export interface FindOpenCallsResponse {
   next?: string;
 }
 
-/** A call of a long-running tool, or a question of ADK's own, that waits for its answer. */
+/** A call of a long-running tool, or one of ADK's own questions, that waits for its answer. */
 export interface OpenCall extends SessionKey {
   /** For the `id` of the function response that answers it. */
   id: string;

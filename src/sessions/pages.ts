@@ -17,7 +17,7 @@ export interface ReadEventsRequest {
   before?: number;
   /** Only events with higher numbers than this: without `before` the page is the oldest of them. 0 for the beginning. */
   after?: number;
-  /** How many events at most; 100 by default. */
+  /** The most events; 100 by default. */
   limit?: number;
   /** Of the events within the page; `asc` (append order) by default. */
   order?: 'asc' | 'desc';

@@ -47,7 +47,7 @@ export interface UpdateStateRequest {
   sessionId?: string;
   /** Keys with their prefixes, and their new values. */
   set?: Record<string, unknown>;
-  /** Keys with their prefixes; a key that is not there is no error. */
+  /** Keys with their prefixes; a key that does not exist is ignored. */
   remove?: readonly string[];
 }
 

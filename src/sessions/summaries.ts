@@ -7,25 +7,25 @@ import { isObject } from '../model/objects.js';
 import { cursorText, parseCursor } from './page-cursor.js';
 import type { SessionCalls } from './session-calls.js';
 
-/** Which sessions to find; all conditions given must hold. */
+/** Which sessions to find: those that meet all given conditions. */
 export interface FindSessionsRequest {
   appName: string;
   userId?: string;
-  /** The title has this in it, character by character. */
+  /** The title contains this, compared character by character. */
   title?: string;
   /** The session has these labels, with these values. */
   labels?: Readonly<Record<string, string>>;
-  /** Those that are there (default), or those that are deleted with `deletion: 'soft'`. */
+  /** `active` sessions (default), or those deleted with `deletion: 'soft'`. */
   status?: 'active' | 'deleted';
   /** Only sessions whose `lastUpdateTime` is later than this, in ms since 1970. */
   updatedAfter?: number;
   /** Only sessions whose `lastUpdateTime` is earlier than this, in ms since 1970. */
   updatedBefore?: number;
-  /** The `next` of the page before, found with the same other conditions. */
+  /** The `next` of the previous page, with the same other conditions. */
   after?: string;
-  /** How many sessions a page has at most; 50 by default. */
+  /** The most sessions of a page; 50 by default. */
   limit?: number;
-  /** By last update: the newest first (`desc`, default), or the oldest. */
+  /** By last update: newest first (`desc`, default) or oldest first (`asc`). */
   order?: 'asc' | 'desc';
 }
 
@@ -47,7 +47,7 @@ export interface SessionSummary extends SessionKey {
   deletedAt?: number;
 }
 
-/** What people call a session. What is left out stays as it is. */
+/** A session's title and labels. What is left out does not change. */
 export interface SessionDescription {
   /** Up to 255 characters; null for none. */
   title?: string | null;
@@ -118,7 +118,7 @@ function summaryOf({ key, title, labels, deletedAt, ...numbers }: StoredSummary)
   };
 }
 
-/** What somebody else has stored there and is no label is left out. */
+/** Ignores what somebody else has stored there, if it is not a label. */
 function labelsOf(json: string | null): Record<string, string> {
   const value = json === null ? undefined : decode(json)?.value;
   if (!isObject(value)) return {};

@@ -39,7 +39,7 @@ const BOUNDARIES = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10];
 let loaded: Telemetry | undefined;
 
 /**
- * What `telemetry: true` means. The API of OpenTelemetry is loaded here, by whoever asks for it first.
+ * The telemetry of `telemetry: true`. The first caller loads the API of OpenTelemetry.
  *
  * @throws InvalidArgumentError when it is not installed.
  */
@@ -49,7 +49,7 @@ export function telemetryOf(isOn: boolean | undefined): Telemetry | undefined {
 }
 
 /**
- * Runs work that continues after the call that begins it, such as timers: it would put what it does under the span of that call.
+ * Runs work that outlives the call that starts it, such as timers. Otherwise its spans would be children of that call's span.
  */
 export function detached<T>(work: () => T): T {
   return loaded ? loaded.detached(work) : work();
@@ -87,7 +87,7 @@ export class Telemetry {
     return call?.isOver ? undefined : call;
   }
 
-  /** Runs a call under a span of its own. A call that consists of several is one. */
+  /** Runs a call under its own span. A call made of several calls has one span. */
   async observe<T>(system: DialectName, about: ErrorContext, work: () => Promise<T>): Promise<T> {
     if (this.current?.isAbout(about)) return work();
     const { context, trace, SpanKind, SpanStatusCode } = this.#api;
@@ -115,7 +115,7 @@ export class Telemetry {
     }
   }
 
-  /** Runs work beside of calls: without a span above it. */
+  /** Runs work that belongs to no call: without a parent span. */
   detached<T>(work: () => T): T {
     const { context, ROOT_CONTEXT } = this.#api;
     return context.with(ROOT_CONTEXT, () => this.#calls.run(undefined, work));
@@ -150,7 +150,7 @@ export class Telemetry {
     return { events: json.length, bytes };
   }
 
-  /** A handle that was behind was brought up to date. */
+  /** Counts a handle that was behind and has caught up. */
   rebased(system: DialectName): void {
     this.#metrics().rebases.add(1, { 'db.system.name': system });
   }
@@ -159,7 +159,7 @@ export class Telemetry {
     this.#metrics().lostLeases.add(1, { 'db.system.name': system });
   }
 
-  /** Measures how far a reader is behind. @returns what ends that. */
+  /** Measures how far behind a reader is. @returns a function that ends that. */
   follow(reader: Reader): () => void {
     this.#metrics();
     this.#readers.add(reader);
@@ -227,7 +227,7 @@ export class ObservedCall {
     return operation === this.#about.operation && key.sessionId === this.#about.key.sessionId;
   }
 
-  /** It may have to wait. @returns what ends the wait; without it none is recorded. */
+  /** Begins a possible wait. @returns a function that ends it; a wait that is not ended is not recorded. */
   waiting(what: Wait): () => void {
     const start = performance.now();
     return () => this.#waits.set(what, (this.#waits.get(what) ?? 0) + performance.now() - start);

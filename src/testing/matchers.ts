@@ -3,9 +3,9 @@ import { inspect } from 'node:util';
 import { InvalidArgumentError } from '../model/errors.js';
 import { isObject } from '../model/objects.js';
 
-/** What an event of a session should have; what is not named may be anything. */
+/** What an event of a session should have; the rest may be anything. */
 export interface ExpectedEvent extends Partial<Pick<Event, Extract<keyof Event, string>>> {
-  /** Its texts, one behind the other, without the model's thoughts. */
+  /** Its texts, joined, without the model's thoughts. */
   text?: string;
   /** The functions that it calls. */
   calls?: { name: string; args: unknown }[];
@@ -21,7 +21,7 @@ declare global {
     interface Matchers<R, T = {}> {
       /** The session has this state, and no other key. */
       toHaveState(expected: Record<string, unknown>): R;
-      /** The session has as many events, in this order, each with what is named. */
+      /** The session has exactly these events, in this order, each with what is named. */
       toHaveEvents(expected: readonly ExpectedEvent[]): R;
     }
   }
@@ -40,8 +40,8 @@ export interface MatcherResult {
 }
 
 /**
- * Matchers for sessions, for `expect.extend` of jest and Vitest: `toHaveState` and `toHaveEvents`. What is expected may have
- * `expect.any(…)` and the like in it.
+ * Matchers for sessions, for `expect.extend` of jest and Vitest: `toHaveState` and `toHaveEvents`. Expected values may contain
+ * `expect.any(…)` and the like.
  *
  * ```ts
  * expect.extend(sessionMatchers);
@@ -49,7 +49,7 @@ export interface MatcherResult {
  * expect(session).toHaveEvents([{ author: 'user' }, { author: 'assistant', text: 'Yes' }]);
  * ```
  *
- * They throw InvalidArgumentError where the value is not a session, also after `.not`.
+ * They throw InvalidArgumentError if the value is not a session, also after `.not`.
  */
 export const sessionMatchers = {
   toHaveState(this: MatcherContext, session: unknown, expected: Record<string, unknown>): MatcherResult {

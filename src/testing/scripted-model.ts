@@ -1,12 +1,12 @@
 import { BaseLlm, type BaseLlmConnection, type Event, type LlmRequest, type LlmResponse } from '@google/adk';
 
-/** What the model answers to one request: a text, a call of a function by its name, a content as it is, or an error that it throws. */
+/** The model's answer to one request: a text, a call of a function, a whole content, or an error to throw. */
 export type ScriptedAnswer =
   string | { name: string; args?: Record<string, unknown>; id?: string } | NonNullable<Event['content']> | Error;
 
 /** A model that needs no key and no network. */
 export interface ScriptedModel extends BaseLlm {
-  /** What it was asked, in order. */
+  /** The requests, in order. */
   readonly requests: readonly LlmRequest[];
 }
 
@@ -18,8 +18,8 @@ export interface ScriptedModel extends BaseLlm {
  * ```
  *
  * @param answers texts, calls of functions (`{ name, args }`), contents (`{ role, parts }`), or errors, which are thrown.
- * @returns a model for `LlmAgent`. A request after the last answer throws an Error that says so; ADK makes an event of it, with
- *   its words in `errorMessage`. `connect` throws, too.
+ * @returns a model for `LlmAgent`. A request after the last answer throws an Error that says so, which ADK turns into an event with
+ *   this `errorMessage`. `connect` throws, too.
  */
 export function scriptedModel(answers: readonly ScriptedAnswer[]): ScriptedModel {
   return new Scripted(answers);

@@ -5,15 +5,15 @@ import { SchemaError, driverCodeOf } from '../model/errors.js';
 /** A session service for one test, with a database of its own. */
 export interface TestSessionService {
   service: MikroOrmSessionService;
-  /** Of the database, to read its tables, or to make another service with options of your own. */
+  /** The ORM of the database: read its tables, or make another service with your own options. */
   orm: MikroORM;
   /** Closes the ORM. The database is gone then. */
   close(): Promise<void>;
 }
 
 /**
- * Makes a session service on a new SQLite database in memory, with the tables as `migrate` makes them. The first call of a process
- * runs the migrations; those after it copy their result, which takes a few milliseconds.
+ * Makes a session service on a new SQLite database in memory, with the tables of `migrate`. The first call of a process runs the
+ * migrations; later calls copy their result, which takes a few milliseconds.
  *
  * The driver is the one that is installed: `@mikro-orm/sqlite`, `@mikro-orm/better-sqlite` or `@mikro-orm/libsql`, in this order.
  *
@@ -22,7 +22,7 @@ export interface TestSessionService {
  * ```
  *
  * @returns the service, its ORM, and what closes both. The caller closes it.
- * @throws SchemaError when none of the drivers is installed, and what `migrate` throws.
+ * @throws SchemaError if none of the drivers is installed; and what `migrate` throws.
  */
 export async function testSessionService(): Promise<TestSessionService> {
   template ??= makeTemplate();
