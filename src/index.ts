@@ -76,6 +76,7 @@ export { SessionMaintenance } from './maintenance/session-maintenance.js';
 export type { AppStats, SessionStats } from './maintenance/stats.js';
 export type { Usage, UsageRow } from './maintenance/usage.js';
 export type { TokenCounts } from './conversation/tokens.js';
+export { distribute, type DistributeOptions, type DistributeResult } from '../migrations/distribute.js';
 export { migrate } from '../migrations/migrate.js';
 export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';
 export type { SessionKey } from './model/keys.js';

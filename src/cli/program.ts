@@ -1,5 +1,6 @@
 import { Command, CommanderError, Option } from 'commander';
 import { doctor } from './commands/doctor.js';
+import { runDistribution } from './commands/distribute.js';
 import { fork } from './commands/fork.js';
 import { list, show, stats, tail, waiting } from './commands/inspect.js';
 import { runMigrations } from './commands/migrate.js';
@@ -59,6 +60,16 @@ function program(): Command {
   command('migrate', 'brings the tables up to this version', 'migrate')
     .option('--dry-run', 'only show what would be run')
     .action(action(runMigrations, true));
+
+  command('distribute', 'distributes the tables over the nodes of Citus', 'distribute --by user --shards 64')
+    .addOption(
+      new Option('--by <layout>', "each user's rows, or all of a schema, on one node")
+        .choices(['user', 'schema'])
+        .default('user'),
+    )
+    .option('--shards <n>', 'by user: into how many parts the rows are divided (default: 32)', wholeNumber)
+    .option('--move', 'also tables with rows, which are locked until they are moved')
+    .action(action(runDistribution));
 
   command('stats', 'counts sessions, users, events and bytes', 'stats --by-app')
     .option('--app <name>', 'one app')

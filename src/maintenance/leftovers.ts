@@ -79,23 +79,38 @@ async function leftoversOf(
   const ofUser = userId === undefined ? '' : ' and user_id = ?';
   const owner = userId === undefined ? [appName] : [appName, userId];
   const keyset = after && keysetAfter(['user_id', 'session_id'], [after.userId, after.sessionId]);
+  const keys = `select distinct ${SESSION_COLUMNS} from ${changes}
+    where app_name = ?${ofUser}${keyset ? ` and ${keyset.where}` : ''} order by user_id, session_id limit ?`;
   // The keys alone are read, page by page; the rows are read only of sessions that do not exist. With `exists` PostgreSQL
   // may read all of a table for a page. Of one app, `app_name` in the order would make MariaDB sort all of its changes.
-  const rows = await sql.all<SessionKeyRow & { is_leftover: number | string }>(
-    `select ${SESSION_COLUMNS},
-      case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSameSession('s', 'k')}) is null
-        and (select 1 from ${changes} as c where ${isSameSession('c', 'k')} and c.kind <> 'deleted' limit 1) is not null
-        then 1 else 0 end as is_leftover
-      from (select distinct ${SESSION_COLUMNS} from ${changes}
-        where app_name = ?${ofUser}${keyset ? ` and ${keyset.where}` : ''} order by user_id, session_id limit ?) as k
-      order by user_id, session_id`,
-    [...owner, ...(keyset?.values ?? []), PAGE],
-  );
+  const isLeftover = `case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSameSession('s', 'k')}) is null
+    and (select 1 from ${changes} as c where ${isSameSession('c', 'k')} and c.kind <> 'deleted' limit 1) is not null
+    then 1 else 0 end as is_leftover`;
+  const values = [...owner, ...(keyset?.values ?? []), PAGE];
+  const isPlain = !sql.dialect.sql.pagesAlone;
+  const text = isPlain
+    ? `select ${SESSION_COLUMNS}, ${isLeftover} from (${keys}) as k order by user_id, session_id`
+    : keys;
+  const rows = await sql.all<SessionKeyRow & { is_leftover?: number | string }>(text, values);
   const last = rows.at(-1);
+  const found = rows.filter((row) => !isPlain || numberOf(row.is_leftover) === 1).map(sessionKeyOf);
   return {
-    leftovers: rows.filter((row) => numberOf(row.is_leftover) === 1).map(sessionKeyOf),
+    leftovers: isPlain ? found : await withoutRow(sql, found),
     last: last && rows.length === PAGE ? sessionKeyOf(last) : undefined,
   };
+}
+
+/** @returns those of which more than their deletion is recorded, and that do not exist. */
+async function withoutRow(sql: Sql, keys: readonly SessionKey[]): Promise<SessionKey[]> {
+  const found: SessionKey[] = [];
+  for (const key of keys) {
+    if (key.sessionId === '') continue;
+    const select = (table: string, more = '') =>
+      sql.all(`select 1 from ${table} where ${SESSION_WHERE}${more} limit 1`, sessionValues(key));
+    const isThere = (await select(sql.tables.sessions)).length > 0;
+    if (!isThere && (await select(sql.tables.changes, ` and kind <> 'deleted'`)).length > 0) found.push(key);
+  }
+  return found;
 }
 
 /** One transaction. @returns the sessions that have more. */

@@ -1,6 +1,7 @@
 import { version as adkVersion } from '@google/adk';
 import { Utils, type EntityManager } from '@mikro-orm/core';
 import { migrationStatus } from '../../migrations/status.js';
+import { layoutOf } from '../database/dialects/citus-layout.js';
 import type { Dialect, Run } from '../database/dialects/dialect.js';
 import type { ServerSetting } from '../database/dialects/server-settings.js';
 import { databaseTime } from '../database/stores/clock.js';
@@ -32,8 +33,8 @@ interface Subject {
   poolMax: number;
 }
 
-/** Finds out one thing. @returns the name of the check, too, if it has one of its own. */
-type Check = (subject: Subject) => Promise<Found> | Found;
+/** Finds out one thing. @returns the name of the check, too, if it has one of its own; undefined if there is nothing to find out. */
+type Check = (subject: Subject) => Promise<Found | undefined> | Found;
 type Found = Omit<Finding, 'check'> & Partial<Pick<Finding, 'check'>>;
 
 /** A difference of the clocks that people notice in lists of sessions. */
@@ -59,7 +60,9 @@ export async function* examine(
   const subject: Subject = { em, read, dialect, poolMax };
   for (const [check, examineIt] of checksOf(dialect, readsAll)) {
     try {
-      const finding = { check, ...(await examineIt(subject)) };
+      const found = await examineIt(subject);
+      if (!found) continue;
+      const finding = { check, ...found };
       yield finding;
       // What follows would fail by it.
       if (finding.state === 'wrong') return;
@@ -72,7 +75,7 @@ export async function* examine(
 }
 
 /** In their order, by the name that a check has if it fails. */
-const checksOf = ({ connections }: Dialect, readsAll: boolean): [string, Check][] => [
+const checksOf = ({ connections, distributed }: Dialect, readsAll: boolean): [string, Check][] => [
   ['versions', versions],
   ['connection', connection],
   ['pool', pool],
@@ -80,6 +83,7 @@ const checksOf = ({ connections }: Dialect, readsAll: boolean): [string, Check][
   ['clock', clock],
   ['tables', tables],
   ['indexes, keys and collations', schema],
+  ...(distributed ? [['distribution', distribution] satisfies [string, Check]] : []),
   ['event log', eventLog],
   ...(readsAll ? READING_ALL : []),
 ];
@@ -129,6 +133,19 @@ const schema: Check = async ({ em, dialect, read }) => {
   if (statements.length === 0) return { state: 'ok', found: 'as the entities have them' };
   const advice = ['Run:', ...statements].join('\n');
   return { state: 'wrong', found: 'the tables lack what the entities have', advice };
+};
+
+const distribution: Check = async ({ read }) => {
+  const layout = await read(layoutOf);
+  if (!layout) return undefined;
+  const { placed, unplaced, nodes, shards } = layout;
+  if (placed.size === 0) return { state: 'ok', found: 'Citus is here, and distributes none of the tables' };
+  const where = [...placed].map(([placement, tables]) => `${tables} tables ${placement}`).join(', ');
+  const found = `${where}; ${shards} shards, ${nodes} nodes`;
+  if (unplaced.length === 0) return { state: 'ok', found };
+  const by = placed.has('with the schema') ? 'schema' : 'user';
+  const advice = `Stop what writes to them, and run: npx adk-mikro-orm distribute --by ${by} --move`;
+  return { state: 'advice', found: `${found}; not placed: ${unplaced.join(', ')}`, advice };
 };
 
 const eventLog: Check = async ({ read }) => {

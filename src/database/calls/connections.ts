@@ -26,6 +26,16 @@ const checked = new WeakMap<Driver, ServerTables>();
 interface ServerTables {
   mayBeDistributed: boolean;
   areDistributed: Map<string, boolean>;
+  /** When that was asked. */
+  since: number;
+}
+
+/** How often tables were distributed in this process. */
+let distributions = 0;
+
+/** Has each connection of this process ask again which tables are distributed. */
+export function forgetDistribution(): void {
+  distributions++;
 }
 
 /** The ORMs whose connection is set up, and those for which that is under way. */
@@ -126,8 +136,8 @@ export class Connections {
     return prefix;
   }
 
-  #knowsTables({ areDistributed }: ServerTables): boolean {
-    return this.#options.isForeign === true || areDistributed.has(this.#tables().sessions);
+  #knowsTables({ areDistributed, since }: ServerTables): boolean {
+    return this.#options.isForeign === true || (since === distributions && areDistributed.has(this.#tables().sessions));
   }
 
   /** The statements on a connection that is in use, or in a host's transaction. */
@@ -168,11 +178,13 @@ export class Connections {
     if (!server) {
       const read = (text: string) => sql.all<object>(text);
       const mayBeDistributed = await refuseSettings(connections.settings, read, distributed?.isPossible);
-      checked.set(driver, (server = { mayBeDistributed, areDistributed: new Map() }));
+      checked.set(driver, (server = { mayBeDistributed, areDistributed: new Map(), since: distributions }));
     }
     if (!distributed || !server.mayBeDistributed || this.#knowsTables(server)) return;
     const { sessions } = this.#tables();
     const found = await sql.all(distributed.find, [sessions]);
+    if (server.since !== distributions) server.areDistributed.clear();
+    server.since = distributions;
     server.areDistributed.set(sessions, found.length > 0);
   }
 

@@ -4,6 +4,8 @@ import type { Dialect, DistributedTables, Sql } from './dialect.js';
 import { appendsByRows } from './session-rows.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
+export const HAS_CITUS = `to_regclass('pg_dist_partition') is not null`;
+
 /**
  * Tables that Citus distributes. It sends a statement whole to one node if each part of it names the same value of the column
  * that the tables are distributed by. What it cannot send so is divided, with results that go from node to node, and
@@ -15,9 +17,11 @@ export function onCitus(postgresql: Dialect): DistributedTables {
 
     // It is not volatile, as Citus requires of an `update`: the node that the client is connected to reads its clock.
     now: '(extract(epoch from statement_timestamp()) * 1000)::float8',
+
+    pagesAlone: true,
   };
   return {
-    isPossible: `to_regclass('pg_dist_partition') is not null`,
+    isPossible: HAS_CITUS,
 
     find: 'select 1 from pg_dist_partition where logicalrelid = to_regclass(?)',
 

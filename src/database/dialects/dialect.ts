@@ -205,6 +205,9 @@ export interface DialectSql {
    */
   readonly skipsToNextName?: boolean;
 
+  /** Whether the rows of a page cannot be looked up in other tables by the same statement. */
+  readonly pagesAlone?: boolean;
+
   /**
    * The table of sessions, read in the order of its primary key, for a search of all sessions of an app. InnoDB keeps rows in
    * that order: through another index it looks each of them up, which takes five times as long, and the optimizer chooses

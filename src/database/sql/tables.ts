@@ -69,11 +69,6 @@ export function isSameSession(one: string, other: string): string {
   return SESSION_KEY.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ');
 }
 
-/** Where a row of one alias is the event of another's row. */
-export function isSameEvent(one: string, other: string, otherSeq = `${other}.seq`): string {
-  return `${isSameSession(one, other)} and ${one}.seq = ${otherSeq}`;
-}
-
 /**
  * Where the events of a session have a number or a higher one, beside a condition that says so of the number alone.
  *
@@ -224,6 +219,11 @@ export function tablesOf(em: EntityManager): Tables {
       embedding: select(ENTITIES.memories, 'embedding'),
     },
   };
+}
+
+/** The quoted names of all tables. */
+export function namesOf(tables: Tables): string[] {
+  return Object.keys(ENTITIES).map((table) => tables[table as keyof typeof ENTITIES]);
 }
 
 /** Builds the texts of statements once for the tables of an ORM, so that a call only binds their values. */

@@ -12,7 +12,6 @@ import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_WHERE,
-  isSameEvent,
   isSameSession,
   perTables,
   placeholderRows,
@@ -218,7 +217,7 @@ const texts = perTables(({ dialect: { sql }, tables: { openCalls, sessions, even
         where ${where} and exists (select 1 from ${sessions} as s where ${isSameSession('s', 'o')} and s.status = 'active')
         order by ${order} limit ?) as c
       join ${sessions} as s on ${isSameSession('s', 'c')}
-      left join ${events} as e on ${isSameEvent('e', 'c')}
+      left join ${events} as e on ${isSameSession('e', 's')} and e.seq = c.seq
       order by ${order
         .split(', ')
         .map((column) => `c.${column}`)

@@ -1,0 +1,148 @@
+import type { MikroORM } from '@mikro-orm/core';
+import { supportedDialect } from '../entities/dialect-name.js';
+import { DEFAULT_PREFIX } from '../entities/naming.js';
+import { forgetDistribution } from '../src/database/calls/connections.js';
+import { Database, refuseInside } from '../src/database/calls/database.js';
+import {
+  hasCitus,
+  hasRows,
+  placeByUser,
+  placementOf,
+  placeOnEveryNode,
+  placeSchema,
+  sizeOf,
+  type FoundPlacement,
+  type Placement,
+} from '../src/database/dialects/citus-layout.js';
+import type { Sql } from '../src/database/dialects/dialect.js';
+import { ormConnectionOf, refuseOther } from '../src/database/orm/orm-connection.js';
+import { aBoolean, aCount, object, oneOf } from '../src/model/arguments.js';
+import { InvalidArgumentError, SchemaError } from '../src/model/errors.js';
+import { checkTables, locationFor, locationOf, refuseMissing, TABLES, type TableLocation } from './tables.js';
+
+export interface DistributeOptions {
+  /**
+   * `user` (the default) puts the rows of each user on one node: any number of nodes for one set of tables. `schema` puts
+   * all of the tables, and all others of their schema, on one node: nodes for several sets of tables, each in its schema.
+   */
+  by?: 'user' | 'schema';
+  /** Into how many parts rows are divided by user, 32 by default. More than there will ever be nodes: a node gets whole ones. */
+  shards?: number;
+  /** Also move tables that have rows. Citus locks them until they are moved. */
+  move?: boolean;
+}
+
+export interface DistributeResult {
+  by: 'user' | 'schema';
+  /** Nodes that take rows. */
+  nodes: number;
+  /** What was placed by this call, in its order; empty if all was placed before. */
+  placed: { table: string; placement: Placement }[];
+}
+
+/** Where a table belongs. `query` is its quoted name. */
+interface Place {
+  table: string;
+  query: string;
+  wanted: Placement;
+  found: FoundPlacement;
+}
+
+/** Without users; they are read and written beside those of any user. */
+const OF_ALL = new Set(['app_states', 'counters', 'projections']);
+
+const DEFAULT_SHARDS = 32;
+
+const checkOptions = object<DistributeOptions>({ by: oneOf('user', 'schema'), shards: aCount, move: aBoolean });
+
+/**
+ * Distributes the tables over the nodes of Citus. Safe to call again: what is placed stays. Call it through the coordinator,
+ * after `migrate(orm)`; start other processes of yours again after it, since their open connections take the tables for those of
+ * one server.
+ *
+ * @param orm the host's ORM, with `adkEntities()` among its entities.
+ * @returns what was placed.
+ * @throws InvalidArgumentError when it is no MikroORM, or an option is not understood.
+ * @throws SchemaError when the database has no Citus or lacks tables, when a table is placed otherwise, when tables have rows
+ *   and `move` is not set, and by schema when they have none of their own. Nothing was changed then.
+ * @throws Error of the driver's as it is when a statement fails; call it again then.
+ * @throws InsideTransactionError inside a transaction of the same ORM.
+ */
+export async function distribute(orm: MikroORM, options: DistributeOptions = {}): Promise<DistributeResult> {
+  const { by = 'user', shards, move = false } = checkOptions(options, 'options');
+  if (by === 'schema' && shards !== undefined)
+    throw new InvalidArgumentError('shards is for by: user. By schema all rows are on one node.');
+  const { em } = orm;
+  refuseOther(em);
+  refuseInside(em);
+  const dialect = supportedDialect(em.getPlatform());
+  if (dialect !== 'postgresql')
+    throw new SchemaError(`Only Citus, on PostgreSQL, distributes tables. This is ${dialect}.`);
+  await ormConnectionOf(em).open();
+  const location = locationFor(orm.config, { dialect, ...locationOf(orm.getMetadata()) });
+  const { schema } = location;
+  const connection = em.getConnection();
+  refuseMissing(await checkTables((sql, values) => connection.execute(sql, values), location));
+  // Moving rows takes as long as it takes.
+  const database = new Database(em, { timeoutMs: 0, retry: { attempts: 1 } });
+  const places = await database.run((sql) => placesOf(sql, location, by));
+  refuseOthers(places);
+  const missing = places.filter(({ found }) => found === undefined);
+  const [withRows] = move ? [] : await database.run((sql) => tablesWithRows(sql, missing));
+  if (withRows !== undefined)
+    throw new SchemaError(
+      `Table ${withRows} has rows, and would be locked until they are moved. Nothing was changed. Stop what writes to it, ` +
+        'and run npx adk-mikro-orm distribute --move, or distribute(orm, { move: true }).',
+    );
+  if (by === 'schema' && missing.length > 0) {
+    if (schema === undefined || schema === 'public')
+      throw new SchemaError(
+        `By schema, the tables need one of their own: adkEntities({ schema: 'kb' }). Nothing was changed.`,
+      );
+    await database.run((sql) => placeSchema(sql, schema));
+  } else {
+    let first = places.find(({ found }) => found === 'by user')?.query;
+    for (const { query, wanted } of missing) {
+      if (wanted === 'on every node') await database.run((sql) => placeOnEveryNode(sql, query));
+      else await database.run((sql) => placeByUser(sql, query, first ?? shards ?? DEFAULT_SHARDS));
+      if (wanted === 'by user') first ??= query;
+    }
+  }
+  forgetDistribution();
+  const { nodes } = await database.run((sql) => sizeOf(sql, sql.tables.sessions));
+  return { by, nodes, placed: missing.map(({ table, wanted }) => ({ table, placement: wanted })) };
+}
+
+/** Tables in an order in which those that others refer to come first. */
+async function placesOf(sql: Sql, { schema, tablePrefix = DEFAULT_PREFIX }: TableLocation, by: 'user' | 'schema') {
+  if (!(await hasCitus(sql)))
+    throw new SchemaError(
+      'This database has no Citus. Nothing was changed. Run: create extension citus; and add nodes with citus_add_node.',
+    );
+  const places: Place[] = [];
+  const ordered = [...TABLES].sort((a, b) => Number(OF_ALL.has(b.suffix)) - Number(OF_ALL.has(a.suffix)));
+  for (const { suffix } of ordered) {
+    const table = tablePrefix + suffix;
+    const query = [schema, table].flatMap((part) => (part === undefined ? [] : [quoted(part)])).join('.');
+    const wanted = by === 'schema' ? 'with the schema' : OF_ALL.has(suffix) ? 'on every node' : 'by user';
+    places.push({ table, query, wanted, found: await placementOf(sql, query) });
+  }
+  return places;
+}
+
+const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
+
+function refuseOthers(places: readonly Place[]): void {
+  const other = places.find(({ wanted, found }) => found !== undefined && found !== wanted);
+  if (!other) return;
+  throw new SchemaError(
+    `Table ${other.table} is distributed already, ${other.found === 'otherwise' ? 'in another way' : other.found}. Nothing was ` +
+      'changed. Give the other --by, or undistribute the tables first (undistribute_table, citus_schema_undistribute).',
+  );
+}
+
+async function tablesWithRows(sql: Sql, places: readonly Place[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const { table, query } of places) if (await hasRows(sql, query)) found.push(table);
+  return found;
+}

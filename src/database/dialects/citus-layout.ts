@@ -1,0 +1,98 @@
+import { numberOf, textOf } from '../sql/row-values.js';
+import { namesOf } from '../sql/tables.js';
+import { HAS_CITUS } from './citus.js';
+import type { Sql } from './dialect.js';
+
+// Where Citus has put tables, and the functions that put them there.
+
+/** Where the rows of a table are: by user on shards, all of them on each node, or all of them with those of its schema on one node. */
+export type Placement = 'by user' | 'on every node' | 'with the schema';
+
+/** A placement that is none of these, or none at all. */
+export type FoundPlacement = Placement | 'otherwise' | undefined;
+
+interface PlacementRow {
+  partmethod: string;
+  repmodel: string;
+  colocation: number | string;
+  by: string | null;
+}
+
+/** @param table its quoted name. */
+export async function placementOf(sql: Sql, table: string): Promise<FoundPlacement> {
+  const [row] = await sql.all<PlacementRow>(
+    `select partmethod::text as partmethod, repmodel::text as repmodel, colocationid as colocation,
+      column_to_column_name(logicalrelid, partkey) as by from pg_dist_partition where logicalrelid = to_regclass(?)`,
+    [table],
+  );
+  if (!row) return undefined;
+  const method = `${textOf(row.partmethod)}${textOf(row.repmodel)}`;
+  if (textOf(row.partmethod) === 'h') return row.by !== null && textOf(row.by) === 'user_id' ? 'by user' : 'otherwise';
+  if (method === 'nt') return 'on every node';
+  // Citus also lists tables that it leaves where they are.
+  if (method === 'ns') return numberOf(row.colocation) === 0 ? undefined : 'with the schema';
+  return 'otherwise';
+}
+
+/** Whether the database has Citus. */
+export async function hasCitus(sql: Sql): Promise<boolean> {
+  return (await sql.all(`select 1 from (select ${HAS_CITUS} as has) as citus where has`)).length > 0;
+}
+
+/** The nodes that take rows, and the shards of a table. */
+export async function sizeOf(sql: Sql, table: string): Promise<{ nodes: number; shards: number }> {
+  const [row] = await sql.all<{ nodes: number | string; shards: number | string }>(
+    `select (select count(*) from pg_dist_node where noderole = 'primary' and shouldhaveshards) as nodes,
+      (select count(*) from pg_dist_shard where logicalrelid = to_regclass(?)) as shards`,
+    [table],
+  );
+  return { nodes: numberOf(row?.nodes), shards: numberOf(row?.shards) };
+}
+
+/** Whether a table has a row, which would be locked while it is moved. */
+export async function hasRows(sql: Sql, table: string): Promise<boolean> {
+  return (await sql.all(`select 1 from ${table} limit 1`)).length > 0;
+}
+
+export async function placeOnEveryNode(sql: Sql, table: string): Promise<void> {
+  await sql.all(`select 1 from create_reference_table(to_regclass(?)::regclass)`, [table]);
+}
+
+/** @param like the table whose shards it joins, or how many it gets. */
+export async function placeByUser(sql: Sql, table: string, like: string | number): Promise<void> {
+  const [option, value] = typeof like === 'string' ? ['colocate_with', like] : ['shard_count', like];
+  const alone = typeof like === 'string' ? '' : `, colocate_with := 'none'`;
+  const type = typeof like === 'string' ? 'text' : 'int';
+  await sql.all(
+    `select 1 from create_distributed_table(to_regclass(?), 'user_id', ${option} := cast(? as ${type})${alone})`,
+    [table, value],
+  );
+}
+
+export async function placeSchema(sql: Sql, schema: string): Promise<void> {
+  await sql.all(`select 1 from citus_schema_distribute(cast(cast(? as text) as regnamespace))`, [schema]);
+}
+
+/** Where all tables are. */
+interface Layout {
+  /** How many tables are where. */
+  placed: ReadonlyMap<Placement | 'otherwise', number>;
+  /** The quoted names of those that are not placed. */
+  unplaced: readonly string[];
+  nodes: number;
+  shards: number;
+}
+
+/** @returns undefined if the database has no Citus. */
+export async function layoutOf(sql: Sql): Promise<Layout | undefined> {
+  if (!(await hasCitus(sql))) return undefined;
+  const { tables } = sql;
+  const placed = new Map<Placement | 'otherwise', number>();
+  const unplaced: string[] = [];
+  for (const table of namesOf(tables)) {
+    const placement = await placementOf(sql, table);
+    if (placement === undefined) unplaced.push(table);
+    else placed.set(placement, (placed.get(placement) ?? 0) + 1);
+  }
+  return { placed, unplaced, ...(await sizeOf(sql, tables.sessions)) };
+}
