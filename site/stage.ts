@@ -56,7 +56,8 @@ function placeOf(file: string): string {
   if (file.startsWith('docs/')) return file.slice('docs/'.length);
   if (ROOT_PAGES.includes(file)) return file;
   sources.add(file);
-  return `source/${file}.md`;
+  // VitePress takes brackets for a parameter of its route.
+  return `source/${file.replace(/[[\]]/g, '')}.md`;
 }
 
 /** The page with its links to files of the repository as links of the site. */
