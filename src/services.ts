@@ -53,11 +53,13 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
     'The options of adkServices',
   );
   const { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql } = ofService;
+  // A list may be empty: that of a program which encrypts in production alone.
+  const isEmpty = [codec ?? []].flat().length === 0;
   const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
   return {
     sessionService: new MikroOrmSessionService(em, ofService),
     artifactService: new MikroOrmArtifactService(em, { ...common, canonicalUri, maxBytes }),
-    ...(codec && { credentialService: new MikroOrmCredentialService(em, common) }),
+    ...(isEmpty ? {} : { credentialService: new MikroOrmCredentialService(em, common) }),
     leases: new SessionLeases(em, { ...ofService, ttlMs }),
     log: new EventLog(em, { ...common, pollIntervalMs }),
     maintenance: new SessionMaintenance(em, common),
