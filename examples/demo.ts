@@ -2,7 +2,8 @@
  * A conversation that survives `kill -9`. Run it with `npm run demo`.
  *
  * One process lets an agent work until it has a question for the user, and is killed. A second process, which knows
- * nothing of the first one, finds the question in the database and answers it. The agent then continues.
+ * nothing of the first one, finds the question in the database and answers it. The agent then continues, writes a file,
+ * and remembers in the next conversation what was said in this one.
  */
 import { LogLevel, Runner, setLogLevel, type LlmRequest } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
@@ -14,6 +15,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { databaseOptions } from '../mikro-orm.config.js';
 import { adkEntities, adkServices, migrate } from '../src/index.js';
+import { MikroOrmMemoryService } from '../src/memory/index.js';
 import * as print from './print.js';
 import type { Content } from './scripted-model.js';
 import { travelAgent } from './travel-agent.js';
@@ -21,6 +23,7 @@ import { travelAgent } from './travel-agent.js';
 const APP = { appName: 'travel', userId: 'ada' };
 const QUESTION = 'I need a flight from Vienna to Lisbon on Friday.';
 const ANSWER = 'The 09:40, please. A window seat.';
+const NEXT_QUESTION = 'Which seat did I take to Lisbon?';
 
 async function openRunner() {
   setLogLevel(LogLevel.ERROR);
@@ -33,19 +36,20 @@ async function openRunner() {
   // Step 2. The tables. A service in production runs `mikro-orm migration:up` in its pipeline instead; see the README.
   await migrate(orm);
 
-  // Step 3. The session service, and a Runner on it. Nothing else of an ADK program changes.
-  // Of two who answer one question, the second is refused, so that the agent runs once.
-  const { sessionService } = adkServices(orm.em, { onAnsweredCall: 'reject' });
+  // Step 3. The services, and a Runner on them. Nothing else of an ADK program changes.
+  // Of two answers to one question, the second is refused, so that the agent runs once.
+  const memoryService = new MikroOrmMemoryService(orm.em);
+  const services = { ...adkServices(orm.em, { onAnsweredCall: 'reject' }), memoryService };
   const shown: Content[][] = [];
   const agent = travelAgent(({ contents }: LlmRequest) => shown.push(structuredClone(contents)));
-  const runner = new Runner({ appName: APP.appName, agent, sessionService });
+  const runner = new Runner({ appName: APP.appName, agent, ...services });
 
   const run = async (sessionId: string, newMessage: Content) => {
     for await (const event of runner.runAsync({ userId: APP.userId, sessionId, newMessage })) {
       print.progress(event);
     }
   };
-  return { orm, sessionService, run, shown };
+  return { orm, ...services, run, shown };
 }
 
 /** The first process. */
@@ -68,7 +72,7 @@ async function ask(): Promise<void> {
 
 /** The second process: nothing of the first is left but the database. */
 async function answer(): Promise<void> {
-  const { orm, sessionService, run, shown } = await openRunner();
+  const { orm, sessionService, artifactService, memoryService, run, shown } = await openRunner();
   print.heading(`PROCESS 2 (pid ${process.pid})`);
 
   // Step 6. A question is open: the call of a long-running tool that nobody has answered, in whichever session.
@@ -86,6 +90,16 @@ async function answer(): Promise<void> {
   print.modelRequest('WHAT THE MODEL WAS SHOWN FIRST IN THIS PROCESS', shown[0]);
   await print.events(orm.em.fork(), session, session.events.length);
   await print.state(orm.em.fork(), session);
+  for (const { filename, version, size } of await artifactService.list(APP))
+    print.note(`the agent has written ${filename}: version ${version}, ${size} bytes`);
+
+  // Step 8. What was said is remembered. A server would let `memoryService.projection()` do that in the background.
+  const whole = await sessionService.getSession({ ...APP, sessionId: session.id });
+  if (whole) await memoryService.addSessionToMemory(whole);
+  const next = await sessionService.createSession(APP);
+  print.heading('THE NEXT CONVERSATION');
+  print.said('user', NEXT_QUESTION);
+  await run(next.id, { role: 'user', parts: [{ text: NEXT_QUESTION }] });
   await orm.close();
 }
 

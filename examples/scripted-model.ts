@@ -3,8 +3,8 @@ import { BaseLlm, type BaseLlmConnection, type Event, type LlmRequest, type LlmR
 export type Content = NonNullable<Event['content']>;
 export type Part = NonNullable<Content['parts']>[number];
 
-/** Says what a model answers to a conversation. */
-export type Script = (conversation: Content[]) => Part[] | Promise<Part[]>;
+/** Says what a model answers to a conversation, with the instruction that it was given. */
+export type Script = (conversation: Content[], instruction: string) => Part[] | Promise<Part[]>;
 
 /** A model that needs no key and no network. It keeps nothing between calls: all it knows is what it is shown. */
 export class ScriptedModel extends BaseLlm {
@@ -15,8 +15,9 @@ export class ScriptedModel extends BaseLlm {
     this.#script = script;
   }
 
-  override async *generateContentAsync({ contents }: LlmRequest): AsyncGenerator<LlmResponse, void> {
-    yield { content: { role: 'model', parts: await this.#script(contents) } };
+  override async *generateContentAsync({ contents, config }: LlmRequest): AsyncGenerator<LlmResponse, void> {
+    const instruction = JSON.stringify(config?.systemInstruction ?? '');
+    yield { content: { role: 'model', parts: await this.#script(contents, instruction) } };
   }
 
   override connect(): Promise<BaseLlmConnection> {

@@ -1,4 +1,4 @@
-import { FunctionTool, LlmAgent, LongRunningFunctionTool, type LlmRequest } from '@google/adk';
+import { FunctionTool, LlmAgent, LongRunningFunctionTool, PRELOAD_MEMORY, type LlmRequest } from '@google/adk';
 import { z } from 'zod';
 import { ScriptedModel, type Content, type Part } from './scripted-model.js';
 
@@ -35,16 +35,20 @@ const bookFlight = new FunctionTool({
   name: 'book_flight',
   description: 'Books a flight.',
   parameters: z.object({ flight: z.string(), seat: z.string() }),
-  execute: ({ flight, seat }, context) => {
+  execute: async ({ flight, seat }, context) => {
     const booking = { flight, seat, reference: 'K7QX2M' };
     context?.state.set('booking', booking);
+    await context?.saveArtifact('ticket.txt', { text: `K7QX2M: ${flight}, a ${seat} seat` });
     return booking;
   },
 });
 
 /** What a model would say. It knows nothing but the conversation, so it can only finish when all of that is there. */
-function script(conversation: Content[]): Part[] {
+function script(conversation: Content[], instruction: string): Part[] {
   const parts = conversation.flatMap((content) => content.parts ?? []);
+  if (parts[0]?.text?.startsWith('Which seat')) {
+    return [{ text: /window seat/.test(instruction) ? 'A window seat.' : 'I do not know.' }];
+  }
   const has = (tool: string) => parts.some((part) => part.functionResponse?.name === tool);
 
   if (has('book_flight') && has('ask_user') && has('find_flights')) {
@@ -66,8 +70,8 @@ export function travelAgent(onModelRequest: (request: LlmRequest) => void): LlmA
     model: process.env.GEMINI_API_KEY ? 'gemini-2.5-flash' : new ScriptedModel(script),
     instruction:
       'Find flights with find_flights, then ask the user which one with ask_user, then book it with book_flight and ' +
-      'confirm. Ask questions only with ask_user, never in your own words.',
-    tools: [findFlights, askUser, bookFlight],
+      'confirm. Ask questions only with ask_user, never in your own words. What you remember of the user answers other questions.',
+    tools: [findFlights, askUser, bookFlight, PRELOAD_MEMORY],
     beforeModelCallback: ({ request }) => {
       onModelRequest(request);
       return undefined;

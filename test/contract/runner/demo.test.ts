@@ -1,7 +1,9 @@
 import { MikroORM } from '@mikro-orm/core';
 import {
   AdkAppState,
+  AdkArtifact,
   AdkEvent,
+  AdkMemory,
   AdkSession,
   AdkSessionState,
   AdkUserState,
@@ -70,10 +72,17 @@ describe.each(databasesOfExamples())('the demo on %s', (name) => {
     const [, file] = /^database {2}SQLite, (.*)$/m.exec(output) ?? [];
     orm = await MikroORM.init({ ...database.options, ...(file && { dbName: file }), entities: adkEntities() });
     const em = orm.em.fork();
-    expect(await em.find(AdkSession, {})).toMatchObject([{ appName: 'travel', userId: 'ada', lastSeq: 8 }]);
-    expect((await em.find(AdkEvent, {}, { orderBy: { seq: 'asc' } })).map(({ seq }) => seq)).toEqual([
+    const sessions = await em.find(AdkSession, {}, { orderBy: { createTime: 'asc' } });
+    expect(sessions).toMatchObject([8, 2].map((lastSeq) => ({ appName: 'travel', userId: 'ada', lastSeq })));
+    const ofFirst = { session: { id: sessions[0]!.id } };
+    expect((await em.find(AdkEvent, ofFirst, { orderBy: { seq: 'asc' } })).map(({ seq }) => seq)).toEqual([
       1, 2, 3, 4, 5, 6, 7, 8,
     ]);
+    // A file, and what the next conversation remembers.
+    expect(await em.find(AdkArtifact, {})).toMatchObject([{ filename: 'ticket.txt', lastVersion: 0 }]);
+    expect(output).toContain('the agent has written ticket.txt: version 0, 29 bytes');
+    expect(JSON.stringify(await em.find(AdkMemory, {}))).toContain('a window seat');
+    expect(output.split('THE NEXT CONVERSATION')[1]).toContain('agent  A window seat.');
     expect(await em.find(AdkAppState, {})).toMatchObject([{ key: 'searches', value: 1 }]);
     expect(await em.find(AdkUserState, {})).toMatchObject([{ key: 'home_airport', value: 'VIE' }]);
     expect((await em.find(AdkSessionState, {}, { orderBy: { key: 'asc' } })).map(({ key }) => key)).toEqual([

@@ -51,11 +51,11 @@ export class RecordingService extends MikroOrmSessionService {
 /** A model that answers from a list, and remembers what it was shown. */
 export function model(...answers: (Part[] | Script)[]) {
   const requests: string[][] = [];
-  const scripted = new ScriptedModel((conversation: Content[]) => {
+  const scripted = new ScriptedModel((conversation: Content[], instruction: string) => {
     requests.push(conversation.flatMap(({ role, parts = [] }) => parts.map((part) => `${role} ${said(part)}`)));
     const answer = answers.shift();
     if (!answer) throw new Error('The model was asked more often than the test expects.');
-    return typeof answer === 'function' ? answer(conversation) : answer;
+    return typeof answer === 'function' ? answer(conversation, instruction) : answer;
   });
   return Object.assign(scripted, { requests });
 }
