@@ -1,6 +1,8 @@
 import { helpersOf } from '../../packages/session-contract/src/context.js';
 import { HARNESSES } from '../support/harnesses/index.js';
 import type { OwnHarness, OwnStore } from '../support/harnesses/harness.js';
+import { watchStatements } from '../support/harnesses/statement-log.js';
+import { CrossingStatements } from './routing/crossing.js';
 import { nameOf } from './rule.js';
 import { suites } from './suites.js';
 
@@ -28,6 +30,15 @@ export function runContract(harnessName: string): void {
           rule.test({ ...store, ...helpersOf(store.service, store.another), harness, scratch }),
         ),
       );
+    }
+
+    // Last: it is about the statements of all tests before it.
+    if (harness.dialect === 'postgresql' && harness.kind === 'server') {
+      const crossing = new CrossingStatements();
+      watchStatements(crossing.watch);
+      test('F7 what is sent is routed, or in the list of what may cross', () => {
+        expect(Object.fromEntries(crossing.refused)).toEqual({});
+      });
     }
   });
 }

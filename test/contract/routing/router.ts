@@ -65,7 +65,8 @@ function examinePart(part: readonly Node[], values: readonly unknown[], found: F
   const tables = tablesOf(part);
   const bound = boundUsers(part);
   for (const { name, alias } of tables) {
-    const places = inserted(part, name) ?? [bound.get(alias) ?? (tables.length === 1 ? bound.get('') : undefined)];
+    const named = bound.get(alias) ?? (tables.length === 1 ? bound.get('') : undefined);
+    const places = inserted(part, name) ?? named ?? [undefined];
     for (const place of places) {
       if (place === undefined) found.unbound.push(name);
       else found.users.add(values[place]);
@@ -89,33 +90,41 @@ function tablesOf(part: readonly Node[]) {
   return tables;
 }
 
-/** @returns the places of the values that conditions compare `user_id` with, by alias, which is empty without one. */
-function boundUsers(part: readonly Node[]): Map<string, number> {
-  const bound = new Map<string, number>();
+/** The places of values, by the alias whose `user_id` is compared with them, which is empty without one. */
+type Bound = Map<string, readonly number[]>;
+
+/** @returns what all conditions of a query, or of a part of them, compare `user_id` with. */
+function boundUsers(nodes: readonly Node[]): Bound {
+  const branches = separated(nodes, 'or');
+  if (branches.length > 1) {
+    // One of several conditions is to hold: each has to name a user.
+    const [first = new Map<string, number[]>(), ...others] = branches.map(boundUsers);
+    const named = [...first].filter(([alias]) => others.every((other) => other.has(alias)));
+    return new Map(
+      named.map(([alias, places]) => [alias, [...places, ...others.flatMap((other) => other.get(alias) ?? [])]]),
+    );
+  }
+  const bound: Bound = new Map();
   const same: [string, string][] = [];
-  const search = (nodes: readonly Node[]) => {
-    // Each condition is to hold: not one of several.
-    if (nodes.includes('or')) return;
-    for (const [i, node] of nodes.entries()) {
-      if (Array.isArray(node)) {
-        // A query has tables of its own.
-        if (node[0] !== 'select' && node[0] !== 'with' && nodes[i - 1] !== 'not') search(node);
-        continue;
-      }
-      const alias = ofUser(node);
-      if (alias === undefined || nodes[i + 1] !== '=') continue;
-      const other = nodes[i + 2];
-      const [place, equal] = [placeOf(other), ofUser(other)];
-      if (place !== undefined) bound.set(alias, place);
-      if (equal !== undefined) same.push([alias, equal], [equal, alias]);
+  for (const [i, node] of nodes.entries()) {
+    if (Array.isArray(node)) {
+      // A query has tables of its own.
+      if (node[0] === 'select' || node[0] === 'with' || nodes[i - 1] === 'not') continue;
+      for (const [alias, places] of boundUsers(node)) bound.set(alias, places);
+      continue;
     }
-  };
-  search(part);
+    const alias = ofUser(node);
+    if (alias === undefined || nodes[i + 1] !== '=') continue;
+    const other = nodes[i + 2];
+    const [place, equal] = [placeOf(other), ofUser(other)];
+    if (place !== undefined) bound.set(alias, [place]);
+    if (equal !== undefined) same.push([alias, equal], [equal, alias]);
+  }
   // Those that a join makes equal, over several tables if need be.
   for (let i = 0; i < same.length; i++) {
     for (const [alias, equal] of same) {
-      const place = bound.get(alias);
-      if (place !== undefined) bound.set(equal, place);
+      const places = bound.get(alias);
+      if (places && !bound.has(equal)) bound.set(equal, places);
     }
   }
   return bound;
@@ -128,7 +137,7 @@ function ofUser(node: Node | undefined): string | undefined {
 }
 
 /** @returns the places of the users of the rows that are inserted into a table; undefined if none are. */
-function inserted(part: readonly Node[], table: string): (number | undefined)[] | undefined {
+function inserted(part: readonly Node[], table: string): readonly (number | undefined)[] | undefined {
   const into = part.indexOf('into');
   const named = part[into + 1];
   if (into === -1 || typeof named !== 'string' || !named.endsWith(`adk_${table}`)) return undefined;
@@ -142,14 +151,17 @@ function inserted(part: readonly Node[], table: string): (number | undefined)[] 
   }
   const selected = itemsOf(rest.slice(1, rest.indexOf('from')))[place]?.[0];
   // What is found by a user, and keeps it.
-  return [placeOf(selected) ?? (selected === 'user_id' ? boundUsers(rest).get('') : undefined)];
+  const kept = selected === 'user_id' ? boundUsers(rest).get('') : undefined;
+  return kept ?? [placeOf(selected)];
 }
 
 /** What commas separate. */
-function itemsOf(nodes: readonly Node[]): Node[][] {
+const itemsOf = (nodes: readonly Node[]) => separated(nodes, ',');
+
+function separated(nodes: readonly Node[], separator: string): Node[][] {
   const items: Node[][] = [[]];
   for (const node of nodes) {
-    if (node === ',') items.push([]);
+    if (node === separator) items.push([]);
     else items.at(-1)?.push(node);
   }
   return items;

@@ -15,6 +15,8 @@ describe('F7 a statement is routed if each of its parts names one user by value'
     [`select 1 from adk_events where ${key}`, ['app', 'ada'], undefined],
     [`select 1 from "kb"."adk_events" where app_name = ?`, ['app'], 'events without a user'],
     [`select 1 from adk_events where ${key} or seq = ?`, ['app', 'ada', 1], 'events without a user'],
+    [`select 1 from adk_events where (${key}) or (${key})`, ['app', 'ada', 'app', 'ada'], undefined],
+    [`select 1 from adk_events where (${key}) or (${key})`, ['app', 'ada', 'app', 'bob'], 'of several users'],
     [`select 1 from adk_events where not (${key})`, ['app', 'ada'], 'events without a user'],
     [`select 1 ${joined}`, ['ada'], undefined],
     [

@@ -8,15 +8,24 @@ export interface RecordedStatement {
 /** Whether a statement looks at the server or the connection, which the first call on each does: no count is about it. */
 export const isCheck = (text: string) => text === 'select version() as version' || text.endsWith(' as wrong limit 1');
 
+type Listener = (statement: RecordedStatement) => void;
+
+const watchers = new Set<Listener>();
+
+/** @param watcher gets the statements of all stores, those of tests' own connections apart. */
+export function watchStatements(watcher: Listener): void {
+  watchers.add(watcher);
+}
+
 /** Collects the statements of an ORM while somebody listens. */
 export class StatementLog {
-  #listeners: ((statement: RecordedStatement) => void)[] = [];
+  #listeners: Listener[] = [];
 
   /** For `MikroORM.init`. */
   readonly loggerFactory = (options: LoggerOptions) =>
     new ListeningLogger(options, (statement) => this.#record(statement));
 
-  listen(listener: (statement: RecordedStatement) => void): () => void {
+  listen(listener: Listener): () => void {
     this.#listeners.push(listener);
     return () => {
       this.#listeners = this.#listeners.filter((other) => other !== listener);
@@ -38,13 +47,14 @@ export class StatementLog {
 
   #record(statement: RecordedStatement): void {
     for (const listener of this.#listeners) listener(statement);
+    for (const watcher of watchers) watcher(statement);
   }
 }
 
 class ListeningLogger extends DefaultLogger {
-  readonly #emit: (statement: RecordedStatement) => void;
+  readonly #emit: Listener;
 
-  constructor(options: LoggerOptions, emit: (statement: RecordedStatement) => void) {
+  constructor(options: LoggerOptions, emit: Listener) {
     super(options);
     this.#emit = emit;
   }
