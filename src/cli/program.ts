@@ -3,6 +3,7 @@ import { doctor } from './commands/doctor.js';
 import { runDistribution } from './commands/distribute.js';
 import { fork } from './commands/fork.js';
 import { list, show, stats, tail, waiting } from './commands/inspect.js';
+import { forget, rebuild, search } from './commands/memory.js';
 import { runMigrations } from './commands/migrate.js';
 import { eraseUser, prune, trim } from './commands/remove.js';
 import { reencode } from './commands/reencode.js';
@@ -151,6 +152,8 @@ function program(): Command {
     .option('--app <name>', 'in one app alone')
     .action(action(eraseUser));
 
+  memory(command('memory', 'what agents remember of a user', "memory search support ada 'Which allergies?'"));
+
   command('export', 'writes sessions and state as lines of JSON', 'export --app support support.jsonl')
     .argument('[file]', 'the standard output by default')
     .option('--app <name>', 'one app')
@@ -209,6 +212,38 @@ function program(): Command {
     .action(action(web));
 
   return program;
+}
+
+function memory(memory: Command): void {
+  memory
+    .command('search')
+    .description('finds memories of a user, and of the app, by their words: the best match first')
+    .argument('<app>')
+    .argument('<user>')
+    .argument('<question>')
+    .option('--session <id>', 'of one session')
+    .option('--since <time>', 'not older than this', time)
+    .option('--limit <n>', 'how many at most (default: 10)', wholeNumber)
+    .action(action(search));
+  memory
+    .command('forget')
+    .description('deletes memories of a user, or without a user those of the app')
+    .argument('<app>')
+    .argument('[user]')
+    .option('--id <id>', 'one memory')
+    .option('--session <id>', 'those of one session')
+    .option('--before <time>', 'those that are older', time)
+    .option('--all', 'all')
+    .option('--dry-run', 'only count')
+    .option('--yes', 'do not ask')
+    .action(action(forget));
+  memory
+    .command('rebuild')
+    .description('forgets what a projection has remembered, and remembers it again from the log')
+    .option('--options <file>', 'a JavaScript module whose default export is { service, projection }: your options')
+    .option('--dry-run', 'only count')
+    .option('--yes', 'do not ask')
+    .action(action(rebuild));
 }
 
 /** For the commands that delete in batches. */

@@ -88,6 +88,7 @@ const CALLED: Readonly<Record<string, string>> = {
   app: 'appName',
   user: 'userId',
   session: 'sessionId',
+  id: 'memoryId',
   before: 'beforeInvocationId',
   pause: 'pauseMs',
   last: 'numRecentEvents',

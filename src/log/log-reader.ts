@@ -25,8 +25,12 @@ export class LogReader<Entry> {
     this.#content = content;
   }
 
-  /** Reads what is committed now. */
-  async *since(): AsyncGenerator<Entry> {
+  /** Reads what is committed now, unless the signal fires. */
+  since(): AsyncGenerator<Entry> {
+    return this.#call.untilAborted(this.#since());
+  }
+
+  async *#since(): AsyncGenerator<Entry> {
     const head = await this.#heads.ofLog(this.#call);
     const error = await this.#content.wentBack(head);
     if (error) throw error;

@@ -122,11 +122,14 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   /**
    * Applies all entries that are committed now, or waits until other processes have.
    *
+   * @param options its signal ends the call between two transactions; the next call continues.
+   * @throws InvalidArgumentError when an option is not known.
    * @throws InsideTransactionError inside a transaction of the same ORM.
    * @throws DatabaseError when the database stays away after all retries; the next call continues.
    */
-  async catchUp(): Promise<void> {
-    await this.#follow('catchUp', undefined, (reader) => reader.since());
+  async catchUp(options: WatchOptions = {}): Promise<void> {
+    const { signal } = checkWatchOptions(options, 'The options of catchUp');
+    await this.#follow('catchUp', signal, (reader) => reader.since());
   }
 
   /**

@@ -1,6 +1,7 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
+import { numberOf } from '../database/sql/row-values.js';
 import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
@@ -78,17 +79,30 @@ export function memoryProjection<Em extends EntityManager>(
       });
     },
     async clear(tx) {
-      const owner = Object.entries({ app_name: filter.appName, user_id: filter.userId, session_id: filter.sessionId });
-      const meant = owner.filter(([, value]) => value !== undefined);
-      const where = ['seq is not null', ...meant.map(([column]) => `${column} = ?`)].join(' and ');
-      await database.join(tx).transaction((sql) =>
-        sql.run(
-          `delete from ${sql.tables.memories} where ${where}`,
-          meant.map(([, value]) => value),
-        ),
-      );
+      const { where, values } = addedBy(filter);
+      await database
+        .join(tx)
+        .transaction((sql) => sql.run(`delete from ${sql.tables.memories} where ${where}`, values));
     },
   };
+}
+
+/** Which memories a projection has added. */
+function addedBy({ appName, userId, sessionId }: NonNullable<MemoryProjectionOptions['filter']>) {
+  const owner = Object.entries({ app_name: appName, user_id: userId, session_id: sessionId });
+  const meant = owner.filter(([, value]) => value !== undefined);
+  return {
+    where: ['seq is not null', ...meant.map(([column]) => `${column} = ?`)].join(' and '),
+    values: meant.map(([, value]) => value),
+  };
+}
+
+/** @returns how many memories a projection with this filter has added, and `rebuild` would forget. */
+export async function countProjected(sql: Sql, { filter = {} }: MemoryProjectionOptions): Promise<number> {
+  const { where, values } = addedBy(filter);
+  const text = `select count(*) as total from ${sql.tables.memories} where ${where}`;
+  const [row] = await sql.all<{ total: number | string }>(text, values);
+  return numberOf(row?.total);
 }
 
 /** Memories that are written together. */

@@ -36,6 +36,7 @@ import {
 } from './memory-content.js';
 import {
   addMemories,
+  countMemories,
   deleteMemories,
   encodedMemory,
   listMemories,
@@ -119,6 +120,8 @@ export interface ForgetRequest {
   /** In ms since 1970. */
   before?: number;
   all?: true;
+  /** Whether to count them alone. */
+  dryRun?: boolean;
 }
 
 export interface ListMemoriesRequest {
@@ -180,7 +183,8 @@ const checkRequest = {
   ),
   forget: object<ForgetRequest>({
     ...owner,
-    ...{ memoryId: condition(anything), sessionId: condition(anything), before: condition(aTime), all: aBoolean },
+    ...{ memoryId: condition(anything), sessionId: condition(anything), before: condition(aTime) },
+    ...{ all: aBoolean, dryRun: aBoolean },
   }),
   list: object<ListMemoriesRequest>(
     { ...owner, sessionId: condition(anything), after: anything, limit: aCount },
@@ -369,22 +373,30 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const checked = checkRequest.list(request, 'The request of listMemories');
     const { owner, sessionId } = scopeOf(checked);
     const { limit, after } = checked;
-    const key = after && { sessionId: after.sessionId ?? '', id: after.id };
-    const read = () => this.#database.read((sql) => listMemories(sql, owner, { sessionId }, key, limit));
-    const page = await this.#database.call({ operation: 'listMemories', key: owner }, read);
-    return [...this.#readable(page)].map(({ value, ...memory }) => storedMemory(memory, value));
+    return this.#database.call({ operation: 'listMemories', key: owner }, async () => {
+      const found: StoredMemory[] = [];
+      let last = after && { sessionId: after.sessionId ?? '', id: after.id };
+      // Only the last page may be shorter, also if there are memories that cannot be read.
+      for (;;) {
+        const size = limit - found.length;
+        const read = await this.#database.read((sql) => listMemories(sql, owner, { sessionId }, last, size));
+        for (const { value, ...memory } of this.#readable(read)) found.push(storedMemory(memory, value));
+        if (found.length === limit || read.length < size) return found;
+        last = read.at(-1);
+      }
+    });
   }
 
   /**
    * Forgets memories for good: nothing of them is left in the tables.
    *
-   * @returns how many there were.
+   * @returns how many there were, or are with `dryRun`.
    * @throws InvalidArgumentError also when nothing says which.
    */
   async forget(request: ForgetRequest): Promise<number> {
     const checked = checkRequest.forget(request, 'The request of forget');
     const { owner, sessionId } = scopeOf(checked);
-    const { memoryId, before, all } = checked;
+    const { memoryId, before, all, dryRun } = checked;
     if (memoryId !== undefined) checkKeys({ memoryId });
     const isRestricted = memoryId !== undefined || sessionId !== undefined || before !== undefined;
     if (isRestricted === (all === true))
@@ -392,8 +404,12 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         'forget needs memoryId, sessionId or before, or all: true. Nothing was forgotten.',
       );
     const context = { operation: 'forget', key: owner };
-    const forget = (sql: Sql) => deleteMemories(sql, owner, { memoryId, sessionId, before });
-    return this.#database.call(context, () => this.#once(context, forget));
+    const which = { memoryId, sessionId, before };
+    return this.#database.call(context, () =>
+      dryRun
+        ? this.#database.run((sql) => countMemories(sql, owner, which))
+        : this.#once(context, (sql) => deleteMemories(sql, owner, which)),
+    );
   }
 
   /**

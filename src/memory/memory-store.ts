@@ -185,21 +185,28 @@ function dataOf(texts: StoredTexts, owner: MemoryOwner, row: DataRow): Read<Memo
 }
 
 /** @returns how many memories were deleted. */
-export async function deleteMemories(
-  sql: Sql,
-  { appName, userId }: MemoryOwner,
-  { memoryId, sessionId, before }: Forgotten,
-): Promise<number> {
+export async function deleteMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
+  const { where, values } = whereForgotten(owner, forgotten);
+  const text = `${sql.dialect.sql.deleteThrough(sql.tables.memories, 'primary')} where ${where}`;
+  return (await sql.run(text, values)).affectedRows;
+}
+
+/** @returns how many memories `deleteMemories` would delete. */
+export async function countMemories(sql: Sql, owner: MemoryOwner, forgotten: Forgotten): Promise<number> {
+  const { where, values } = whereForgotten(owner, forgotten);
+  const text = `select count(*) as total from ${sql.tables.memories} where ${where}`;
+  const [row] = await sql.all<{ total: number | string }>(text, values);
+  return numberOf(row?.total);
+}
+
+function whereForgotten({ appName, userId }: MemoryOwner, { memoryId, sessionId, before }: Forgotten) {
   const conditions = [
     ...(sessionId === undefined ? [] : ['session_id = ?']),
     ...(memoryId === undefined ? [] : ['memory_id = ?']),
     ...(before === undefined ? [] : ['time < ?']),
   ];
-  const { affectedRows } = await sql.run(
-    `${sql.dialect.sql.deleteThrough(sql.tables.memories, 'primary')} where ${[WHERE_OWNER, ...conditions].join(' and ')}`,
-    [appName, userId, ...[sessionId, memoryId, before].filter((value) => value !== undefined)],
-  );
-  return affectedRows;
+  const given = [sessionId, memoryId, before].filter((value) => value !== undefined);
+  return { where: [WHERE_OWNER, ...conditions].join(' and '), values: [appName, userId, ...given] };
 }
 
 interface KeyRow {

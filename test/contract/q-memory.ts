@@ -333,6 +333,25 @@ memorySuite.own(
 );
 
 memorySuite.own(
+  'Q9',
+  'forget counts with dryRun, and listMemories gives whole pages around damage',
+  async (context) => {
+    const { service, say, key } = memoryOf(context, { onDamage: () => undefined });
+    await say('s', 'one', 'two', 'three', 'four');
+    expect(await service.forget({ ...key, sessionId: 's', before: 3, dryRun: true })).toBe(2);
+    expect(await service.forget({ ...key, memoryId: 's3', dryRun: true })).toBe(1);
+    expect(await idsOf(context)).toEqual(['s0', 's1', 's2', 's3']);
+    await context.query("update adk_memories set data = '{}' where app_name = ? and memory_id = 's1'", [context.app]);
+    const page = async (limit: number, after?: string) =>
+      (await service.listMemories({ ...key, limit, ...(after && { after: { id: after, sessionId: 's' } }) })).map(
+        ({ id }) => id,
+      );
+    expect(await page(2)).toEqual(['s0', 's2']);
+    expect(await page(2, 's2')).toEqual(['s3']);
+  },
+);
+
+memorySuite.own(
   'Q13',
   'thoughts, calls, responses and partial events are not remembered, unless text says so',
   async (context) => {

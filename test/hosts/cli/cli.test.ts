@@ -15,6 +15,7 @@ import {
   SessionLeases,
   migrate,
 } from '../../../src/index.js';
+import { MikroOrmMemoryService } from '../../../src/memory/index.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import {
   availableServers,
@@ -374,6 +375,58 @@ describe.each(databases)('on %s', (name) => {
     expect(moved).toMatchObject({ code: 0, out: expect.stringContaining('How is the weather?') });
   });
 
+  test('memory search finds, forget asks and deletes, rebuild remembers again', async () => {
+    const { orm, url } = await open();
+    const session = await conversation(orm);
+    const memory = new MikroOrmMemoryService(orm.em);
+    const add = (text: string, id: string, userId?: string) =>
+      memory.addMemory({
+        appName: 'support',
+        ...(userId && { userId }),
+        memories: [{ id, content: { parts: [{ text }] } }],
+      });
+    await add('Allergic to\n peanuts \u001b[2J', 'diet', 'ada');
+    await add('Peanuts are sold out.', 'stock');
+
+    const search = ['memory', 'search', 'support', 'ada', 'any peanuts?', '--url', url];
+    const { memories }: { memories: { id: string }[] } = await json(search);
+    expect(memories.map(({ id }) => id).toSorted()).toEqual(['diet', 'stock']);
+    const { out } = await run(search);
+    expect(out).toMatch(/^score +time +session +id +text\n/);
+    expect(out).toContain('diet   Allergic to peanuts \\u001b[2J\n');
+    expect(await run([...search, '--limit', '1', '--since', '2100-01-01'])).toMatchObject({
+      ...{ code: 0, err: 'No memory has a word of this question.\n' },
+    });
+
+    const rebuild = ['memory', 'rebuild', '--url', url];
+    expect(await run(rebuild)).toMatchObject({ code: 1, err: 'There is no projection memory.\n' });
+    await memory.projection({ settleMs: 0 }).catchUp();
+    expect(await json([...rebuild, '--dry-run'])).toEqual({ forgotten: 1 });
+    expect(await run(rebuild)).toMatchObject({ code: 2, err: expect.stringContaining('--yes') });
+    const own = path.join(folder, `${name}-memory.mjs`);
+    await writeFile(own, `export default { service: { text: () => 'sunny' }, projection: { settleMs: 0 } };`);
+    expect(await json([...rebuild, '--options', own, '--yes'])).toEqual({ forgotten: 1, remembered: 3 });
+    const misspelt = path.join(folder, `${name}-misspelt.mjs`);
+    await writeFile(misspelt, 'export default { servce: {} };');
+    expect(await run([...rebuild, '--options', misspelt, '--yes'])).toMatchObject({ code: 2 });
+    const sunny = await json(['memory', 'search', 'support', 'ada', 'sunny and', '--url', url]);
+    expect(sunny).toMatchObject({ memories: Array(3).fill({ sessionId: session.id }) });
+
+    const forget = ['memory', 'forget', 'support', 'ada', '--url', url];
+    expect(await run(forget)).toMatchObject({ code: 2, err: expect.stringContaining('--all') });
+    expect(await run([...forget, '--id', 'stock', '--yes'])).toMatchObject({ code: 1, out: '' });
+    expect((await run([...forget, '--session', session.id, '--dry-run'])).out).toBe(
+      'This would delete 3 memories of ada.\n',
+    );
+    expect(await run([...forget, '--session', session.id])).toMatchObject({ code: 2 });
+    expect(await json([...forget, '--session', session.id, '--yes'])).toEqual({ memories: 3 });
+    expect(await json([...forget, '--before', '2020-01-01', '--yes'])).toEqual({ memories: 0 });
+    expect(await json([...forget, '--all', '--yes'])).toEqual({ memories: 1 });
+    const ofApp = ['memory', 'forget', 'support', '--all', '--yes', '--url', url];
+    expect((await run(ofApp)).out).toBe('Deleted 1 memory of the app support.\n');
+    expect(await json(search)).toEqual({ memories: [] });
+  });
+
   test('tail shows what happens, and ends with Ctrl-C', async () => {
     const { orm, url } = await open();
     const child = start(['tail', '--app', 'support', '--from', '0', '--url', url]);
@@ -654,7 +707,7 @@ describe('in general', () => {
     expect(code).toBe(0);
     const commands = [...out.matchAll(/^ {2}([a-z][a-z-]*) .*  [a-z]/gm)].map(([, command]) => command!);
     expect(commands).toEqual(
-      'doctor migrate distribute stats usage list waiting show tail studio prune trim erase-user export import repair reencode fork rewind web help'.split(
+      'doctor migrate distribute stats usage list waiting show tail studio prune trim erase-user memory export import repair reencode fork rewind web help'.split(
         ' ',
       ),
     );
