@@ -24,6 +24,7 @@ import { artifactFile, filesPage } from './pages/files.js';
 import { errorPage } from './pages/layout.js';
 import { appsPage, sessionsPage, usersPage } from './pages/lists.js';
 import { waitingPage } from './pages/waiting.js';
+import { FORGET, forgetPage, memoryPage } from './pages/memory.js';
 import { doctorPage, nowPage, repairPage, statsPage } from './pages/operations.js';
 import { Reading } from './reading.js';
 import { Visit, type LogReaders } from './visit.js';
@@ -47,7 +48,7 @@ export interface StudioOptions extends CodecOptions {
   hosts?: readonly string[];
   /**
    * Whether a visitor may change what is stored: title and labels, delete (softly) and restore, fork, rewind, answer
-   * a call that waits for a person. False by
+   * a call that waits for a person, forget memories. False by
    * default. Each is asked for again, and takes a form of the studio's own (contract H5, K3, K4, K6).
    */
   allowChanges?: boolean;
@@ -94,6 +95,8 @@ const PAGES: Readonly<Record<string, Route>> = {
   '/operations/stats': statsPage,
   '/operations/doctor': doctorPage,
   '/repair': repairPage,
+  '/memory': memoryPage,
+  [FORGET]: forgetPage,
 };
 
 /**
@@ -130,7 +133,7 @@ export function createStudio(em: EntityManager, options: StudioOptions = {}): St
     const scope = authorize ? checkScope(await authorize(request)) : {};
     const route = isChange(path) ? changePage : Object.hasOwn(PAGES, path) ? PAGES[path] : undefined;
     if (!route) throw new Refusal(404, 'There is no such page.');
-    const methods = ['GET', 'HEAD', ...(isChange(path) ? ['POST'] : [])];
+    const methods = ['GET', 'HEAD', ...(isChange(path) || path === FORGET ? ['POST'] : [])];
     if (!methods.includes(request.method)) throw new Refusal(405, 'This page is only read.');
     const cookie = allowChanges ? (formCookie(request) ?? newFormCookie()) : undefined;
     return route(new Visit(request, path, scope, links, reading, readers, cookie));

@@ -158,21 +158,24 @@ export async function changePage(visit: Visit): Promise<Response> {
   const change = CHANGES[visit.path];
   if (!change || !visit.mayChange) throw new Refusal(403, 'Nothing can be changed here. It takes allowChanges.');
   const { session: key, reading, request } = visit;
-  if (request.method === 'POST') return apply(visit, change);
+  if (request.method === 'POST') return changed(visit, (form) => change.apply(visit, form));
   const session = await reading.session(key);
   if (!session || (session.deletedAt !== undefined) !== (change.isOfDeleted ?? false)) throw notFound();
   return formPage(visit, change, session);
 }
 
-async function apply(visit: Visit, change: Change): Promise<Response> {
-  const { request } = visit;
+/** Makes a change that a form of the studio asks for. @param apply returns where to continue. */
+export async function changed(
+  { request }: Visit,
+  apply: (form: URLSearchParams) => Promise<string>,
+): Promise<Response> {
   if (!/^application\/x-www-form-urlencoded\b/.test(request.headers.get('content-type') ?? ''))
     throw new Refusal(415, 'This is not a form.');
   const form = new URLSearchParams(await request.text());
   checkForm(request, form);
   if (!form.get('confirm')) throw new Refusal(400, 'Confirm the change: go back, and set the mark.');
   try {
-    const location = await change.apply(visit, form);
+    const location = await apply(form);
     return new Response(null, { status: 303, headers: { ...SECURITY_HEADERS, location } });
   } catch (error) {
     if (error instanceof SessionNotFoundError) throw notFound();

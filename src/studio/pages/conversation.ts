@@ -89,6 +89,7 @@ function heading(visit: Visit, { session, lease }: Conversation, { tokens, ...pa
           >${isRaw ? 'Show Markdown formatted' : 'Show texts as they are'}</a
         >
         <a href="${links.ofSession('/files', key)}">Files</a>
+        <a href="${links.to('/memory', { app: key.appName, user: key.userId })}">Memory</a>
         ${firstSeq > 1 && html`<span>events before #${firstSeq} were trimmed</span>`}
         ${lease?.isHeld && chip(html`lease held by <bdi>${lease.holder}</bdi>`, 'good')}
         ${deletedAt !== undefined && chip(html`deleted ${ago(deletedAt)}`, 'warn')}

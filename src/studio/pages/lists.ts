@@ -51,11 +51,12 @@ export async function usersPage(visit: Visit): Promise<Response> {
         <th scope="row">
           <a href="${links.sessions(appName, name)}"><bdi>${name}</bdi></a>
         </th>
+        <td><a href="${links.to('/memory', { app: appName, user: name })}">Memory</a></td>
         <td class="number">${ago(lastUpdateTime)}</td>
       </tr>`,
   );
   const body = html`<h1>Users of <bdi>${appName}</bdi></h1>
-    ${users.length > 0 ? table(['User', '#Last update'], rows) : empty('No users', 'Nobody has sessions in this app.')}
+    ${users.length > 0 ? table(['User', 'Memory', '#Last update'], rows) : empty('No users', 'Nobody has sessions in this app.')}
     ${more !== undefined && nextLink(links.to('/users', { app: appName, after: more }))}`;
   const crumbs = [
     { text: 'Apps', href: links.to('/') },
@@ -99,6 +100,9 @@ export async function sessionsPage(visit: Visit): Promise<Response> {
         <a class="button" href="${links.to('/users', { app: appName })}">Users</a>
         <a class="button" href="${links.to('/waiting', { app: appName, user: params.get('user') ?? undefined })}"
           >Waiting</a
+        >
+        <a class="button" href="${links.to('/memory', { app: appName, user: params.get('user') ?? undefined })}"
+          >Memory</a
         >
       </div>
     </div>
