@@ -22,7 +22,7 @@ export const adkMemory = ({ named, table }: Naming) =>
         seq: p.integer().fieldName('seq').nullable(),
         /** When it was said. */
         time: time('time'),
-        /** When it was added, by the database's clock. */
+        /** When it was added, or replaced, by the database's clock. */
         createTime: time('create_time'),
         /** Before this time nobody finds it, by the database's clock: its session may still go on. */
         settles: time('settles').nullable(),

@@ -140,6 +140,7 @@ export type { ExportOptions } from './transfer/export.js';
 export type {
   AppRecord,
   ArtifactPartRecord,
+  MemoryRecord,
   ArtifactRecord,
   EventRecord,
   SessionRecord,

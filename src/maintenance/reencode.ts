@@ -2,10 +2,18 @@ import { ArtifactStore, Damaged, type RecodedVersion, type VersionKey } from '..
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/stores/walk.js';
-import { encodingOf, namesKey } from '../model/codec.js';
+import { Undecodable, encodingOf, namesKey } from '../model/codec.js';
 import { givenKey } from '../model/keys.js';
 import { isPromise } from '../model/maybe-promise.js';
 import type { MaintenanceResult } from '../model/results.js';
+import {
+  areEncodedAlike,
+  decodedMemory,
+  encodedMemory,
+  memoryPage,
+  recodeMemory,
+  type MemoryKey,
+} from '../transfer/stored-memories.js';
 import { nextAppWithState } from '../transfer/transferred-sessions.js';
 import { Batches } from './batches.js';
 import { CallInParts } from './call-in-parts.js';
@@ -50,6 +58,7 @@ class ReencodeRun {
       const meant = tables.filter((table) => userId === undefined || table !== 'app');
       for (const table of meant) if (!(await this.#table(call, table, app))) return;
       if (!(await this.#artifacts(call, app))) return;
+      if (!(await this.#memories(call, app))) return;
     }
   }
 
@@ -96,6 +105,30 @@ class ReencodeRun {
       await this.#replace(call, group);
       if (page.length < this.batches.size) return true;
       after = page.at(-1);
+    }
+  }
+
+  /** @returns false when the work has to end. */
+  async #memories(call: CallInParts, appName: string): Promise<boolean> {
+    const { userId, adoptPlain: isLenient } = this.#options;
+    let after: MemoryKey | undefined;
+    for (;;) {
+      if (!(await this.batches.mayBegin())) return false;
+      const page = await call.read((sql) => memoryPage(sql, { appName, userId }, after, this.batches.size));
+      const decoded = await this.#database.code((texts) =>
+        page.map((memory) => ({ memory, plain: decodedMemory(texts, memory, isLenient) })),
+      );
+      const readable = decoded.flatMap(({ memory, plain }) =>
+        plain instanceof Undecodable ? [] : [{ memory, plain }],
+      );
+      this.batches.count({ unreadable: page.length - readable.length });
+      const encoded = await this.#database.code((texts) =>
+        readable.map(({ memory, plain }) => ({ memory, recoded: encodedMemory(texts, memory.key, plain) })),
+      );
+      const changed = encoded.filter(({ memory, recoded }) => !areEncodedAlike(memory, recoded));
+      await this.#write(call, changed, (sql, { memory, recoded }) => recodeMemory(sql, memory, recoded));
+      if (page.length < this.batches.size) return true;
+      after = page.at(-1)?.key;
     }
   }
 

@@ -30,7 +30,7 @@ interface Forgotten {
 export type Read<T> = Ranked & { value: T | Undecodable };
 
 const KEY = `${SESSION_COLUMNS}, memory_id`;
-const CONTENT = ['time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
+const CONTENT = ['time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 const WHERE_OWNER = 'app_name = ? and user_id = ?';
 
 /** As much as one statement may insert; the packets of every server take it. */

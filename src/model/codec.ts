@@ -118,6 +118,11 @@ function parsed(text: string): { steps: readonly Step[]; data: Uint8Array } | un
 
 const LINE_END = 0x0a;
 
+const OPENING = 0x5b;
+
+/** Whether bytes are what `encodeBytes` gave; for those that never begin with a bracket otherwise. */
+export const isFramed = (bytes: Uint8Array): boolean => bytes[0] === OPENING;
+
 /** @returns what bytes that are encoded name of codecs and keys. */
 export const encodingOfBytes = (framed: Uint8Array = new Uint8Array()): string =>
   Buffer.from(framed.subarray(0, framed.indexOf(LINE_END))).toString();

@@ -15,8 +15,8 @@ export interface MaintenanceResult {
   /** How many credentials `eraseUser` has deleted. */
   credentials: number;
   /**
-   * How many texts `reencode` has rewritten: contents of events, values of state, other entries of the log, and versions of
-   * artifacts. The others are stored as the codec stores them now.
+   * How many texts `reencode` has rewritten: contents of events, values of state, other entries of the log, versions of
+   * artifacts, and memories. The others are stored as the codec stores them now.
    */
   texts: number;
   /** How many texts `reencode` cannot decode, or lack a codec that is required. They are left as they are. */
@@ -39,6 +39,7 @@ export interface ImportResult {
   events: number;
   /** How many versions of artifacts. */
   artifactVersions: number;
+  memories: number;
   /** How many records were read. */
   records: number;
   /** How many rows, or parts of them, `importFrom` could not take; `onRefused` is called with each. */

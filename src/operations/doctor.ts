@@ -9,11 +9,11 @@ import { incompleteVersions } from '../artifacts/incomplete.js';
 import { countAbandoned } from '../artifacts/uploads.js';
 import { countLeftovers } from '../maintenance/leftovers.js';
 import { AdkMikroOrmError } from '../model/errors.js';
-import { countPending, miscounted, serverSetting } from './health.js';
+import { countPending, largestMemories, miscounted, serverSetting } from './health.js';
 import { readerOf } from './reader.js';
 import { schemaDifferences } from './schema-differences.js';
 import { packageVersion } from './version.js';
-import { counted, quoted } from './words.js';
+import { counted, number, quoted } from './words.js';
 
 /** What one check found. */
 export interface Finding {
@@ -43,6 +43,9 @@ const CLOCK_MS = 2_000;
 /** How many rows are counted and sessions named at most. */
 const MOST = 10_000;
 const MOST_NAMED = 10;
+
+/** A search of so many memories takes about 50 ms. */
+const MANY_MEMORIES = 20_000;
 
 /**
  * Checks everything that has to be right, and advises what to do about what is not. It changes no table.
@@ -195,10 +198,25 @@ const artifacts: Check = async ({ read }) => {
   };
 };
 
+const memory: Check = async ({ read }) => {
+  const large = await read((sql) => largestMemories(sql, MANY_MEMORIES, MOST_NAMED));
+  if (large.length === 0) return { state: 'ok', found: `nobody has more than ${number(MANY_MEMORIES)} memories` };
+  const names = large.map(
+    ({ appName, userId, memories }) =>
+      `${number(memories)} of ${userId === '' ? '' : `${quoted(userId)} in `}${quoted(appName)}`,
+  );
+  return {
+    state: 'advice',
+    found: `a search reads many memories: ${names.join(', ')}`,
+    advice: 'Forget old ones: memory forget <app> <user> --before <time>, or ttlMs and prune.',
+  };
+};
+
 const READING_ALL: [string, Check][] = [
   ['artifacts', artifacts],
   ['leftovers', leftovers],
   ['sessions', sessions],
+  ['memory', memory],
 ];
 
 /** A number that was counted up to `MOST`. */

@@ -1,7 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import type { ServerSetting } from '../database/dialects/server-settings.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { numberOf } from '../database/sql/row-values.js';
+import { numberOf, textOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
   SESSION_KEY,
@@ -45,6 +45,27 @@ export async function countPending(sql: Sql, limit: number): Promise<number> {
     + (select count(*) from (select 1 as one from ${changes} where number is null limit ?) as c) as total`;
   const [row] = await sql.all<{ total: number | string }>(text, [limit, limit]);
   return numberOf(row?.total);
+}
+
+/** How many memories somebody has; the user is empty for those that all users of an app share. */
+interface CountedMemories {
+  appName: string;
+  userId: string;
+  memories: number;
+}
+
+/** @returns who has more than n memories, those with the most first. */
+export async function largestMemories(sql: Sql, least: number, limit: number): Promise<CountedMemories[]> {
+  const rows = await sql.all<{ app_name: string; user_id: string; total: number | string }>(
+    `select app_name, user_id, count(*) as total from ${sql.tables.memories}
+      group by app_name, user_id having count(*) > ? order by total desc, app_name, user_id limit ?`,
+    [least, limit],
+  );
+  return rows.map((row) => ({
+    appName: textOf(row.app_name),
+    userId: textOf(row.user_id),
+    memories: numberOf(row.total),
+  }));
 }
 
 /** The condition that a session's row counts other events than there are. */

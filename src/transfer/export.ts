@@ -20,11 +20,13 @@ import type {
   ArtifactPartRecord,
   ArtifactRecord,
   EventRecord,
+  MemoryRecord,
   SessionRecord,
   StateChangeRecord,
   StateRecord,
   TransferRecord,
 } from './records.js';
+import { memoryPage, transferredMemories, type MemoryKey } from './stored-memories.js';
 import { eventHeads, nextAppWithState, nextUserWithState, transferredSession } from './transferred-sessions.js';
 
 /** How an export reads. */
@@ -108,6 +110,32 @@ async function* exportApp(
     after = page.at(-1);
   }
   yield* exportArtifacts({ run, snapshot }, stores, appName, userId);
+  yield* exportMemories(run, appName, userId);
+}
+
+/** Also those that nobody finds any more, or not yet. */
+async function* exportMemories(run: Run, appName: string, userId: string | undefined): AsyncGenerator<MemoryRecord> {
+  let after: MemoryKey | undefined;
+  for (;;) {
+    const page = await run(async (sql) => {
+      const read = transferredMemories(sql.texts, await memoryPage(sql, { appName, userId }, after, PAGE));
+      return read.map(({ key, seq, time, createTime, settles, expires, words, data }): MemoryRecord => ({
+        type: 'memory',
+        ...key,
+        ...(seq !== undefined && { seq }),
+        time,
+        createTime,
+        ...(settles !== undefined && { settles }),
+        ...(expires !== undefined && { expires }),
+        ...boundIn(sql, key),
+        words: words.toString('base64'),
+        ...(isWhole(data) ? { encoded: data } : { data: decode(data)?.value as Record<string, unknown> }),
+      }));
+    });
+    yield* page;
+    if (page.length < PAGE) return;
+    after = page.at(-1);
+  }
 }
 
 /** One version at a time is in memory. */

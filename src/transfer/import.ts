@@ -23,6 +23,7 @@ import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.j
 import { AS_STORED } from '../model/stored-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
+import { importMemory, type TransferredMemory } from './stored-memories.js';
 import { describeTransferred, eventHeads, lockTransferred, transferredSession } from './transferred-sessions.js';
 
 interface ImportMode extends AcceptedTexts {
@@ -45,7 +46,7 @@ export class Import {
   readonly #stores: Stores;
   readonly #mode: ImportMode;
   readonly #done: ImportResult = {
-    ...{ sessions: 0, events: 0, artifactVersions: 0 },
+    ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0 },
     ...{ records: 0, refused: 0, annulled: 0 },
   };
   #session: ImportedSession | undefined;
@@ -57,6 +58,8 @@ export class Import {
   /** The version whose parts come. */
   #artifact: ImportedArtifact | undefined;
   #parts: Buffer[] = [];
+  /** Those that are written together. */
+  #memories: TransferredMemory[] = [];
 
   /** @param run runs its work in a transaction. */
   constructor(run: Run, stores: Stores, mode: ImportMode) {
@@ -80,6 +83,9 @@ export class Import {
       if (storable.calls) this.#calls.add(storable.event, storable.calls);
     } else if (storable.type === 'part') {
       this.#addPart(storable, number);
+    } else if (storable.type === 'memory') {
+      if (this.#memories.length === 0 || this.#memories.length >= this.#mode.batchSize) await this.end();
+      this.#memories.push(storable.memory);
     } else {
       await this.end();
       if (storable.type === 'session') this.#session = storable;
@@ -138,9 +144,19 @@ export class Import {
     if (!isEncoded(json) && this.#session.session.bound) refusePlain(`Record ${number}`, this.#mode.required);
   }
 
+  async #writeMemories(memories: readonly TransferredMemory[]): Promise<void> {
+    if (memories.length === 0 || this.#mode.isDryRun) return;
+    this.#done.memories += await this.#run(async (sql) => {
+      let written = 0;
+      for (const memory of memories) if (await importMemory(sql, memory)) written++;
+      return written;
+    });
+  }
+
   /** Writes what is not written yet. */
   async end(): Promise<void> {
     if (this.#session) await this.#write(true);
+    await this.#writeMemories(this.#memories);
     if (this.#artifact)
       throw new InvalidArgumentError(
         `Version ${this.#artifact.owner.version} of artifact ${this.#artifact.owner.filename} lacks parts after number ${this.#parts.length - 1}.`,
@@ -148,10 +164,11 @@ export class Import {
     this.drop();
   }
 
-  /** Forgets the session or the artifact whose records come, and what is not written of it. */
+  /** Forgets the session or the artifact whose records come, and what is not written. */
   drop(): void {
     this.#artifact = undefined;
     this.#parts = [];
+    this.#memories = [];
     this.#session = undefined;
     this.#events = [];
     this.#calls = new WaitingCalls();

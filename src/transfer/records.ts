@@ -16,7 +16,7 @@ import {
   type Known,
 } from '../model/arguments.js';
 import { checkLabels, checkTitle } from '../model/description.js';
-import { isWhole } from '../model/codec.js';
+import { isFramed, isWhole } from '../model/codec.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
 import { MOST_LEVELS, encode } from '../model/event-codec.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
@@ -26,6 +26,7 @@ import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '.
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
 import { isRecord } from '../model/objects.js';
 import type { VersionKey } from '../artifacts/artifact-store.js';
+import type { TransferredMemory } from './stored-memories.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 
 /** A value of the state. Its key has no prefix: the record says whose it is. */
@@ -146,8 +147,37 @@ export interface ArtifactPartRecord extends ArtifactNames {
   data: string;
 }
 
+/** What an agent remembers. */
+export interface MemoryRecord extends SessionKey {
+  type: 'memory';
+  /** Empty if all users of the app share it. */
+  userId: string;
+  /** Empty if it is of no session. */
+  sessionId: string;
+  memoryId: string;
+  /** The number of its event, if a projection has added it. */
+  seq?: number;
+  /** When it was said, in ms since 1970, like the other times. */
+  time: number;
+  /** When it was added. */
+  createTime: number;
+  /** Nobody finds it before then. */
+  settles?: number;
+  /** Nobody finds it from then on. */
+  expires?: number;
+  /** Of an export of texts as they are stored. */
+  bound?: TextBinding;
+  /** What a search compares, in base64. */
+  words: string;
+  /** Content, author and metadata. Absent if it is encoded. */
+  data?: Record<string, unknown>;
+  /** The same as a codec has stored it. */
+  encoded?: string;
+}
+
 /** A line of an export. */
-export type TransferRecord = AppRecord | UserRecord | SessionRecord | EventRecord | ArtifactRecord | ArtifactPartRecord;
+export type TransferRecord =
+  AppRecord | UserRecord | SessionRecord | EventRecord | ArtifactRecord | ArtifactPartRecord | MemoryRecord;
 
 /** A record that can be stored. `owner` has empty names if the state is not a session's. */
 export type StorableRecord =
@@ -162,7 +192,8 @@ export type StorableRecord =
       info: string;
       upload?: number | undefined;
     }
-  | { type: 'part'; owner: VersionKey; part: number; data: Buffer };
+  | { type: 'part'; owner: VersionKey; part: number; data: Buffer }
+  | { type: 'memory'; owner: SessionKey; memory: TransferredMemory };
 
 export type NumberedEvent = StoredEvent & { seq: number };
 
@@ -188,6 +219,9 @@ const someLabels: Check = (value, name) => {
 
 const encoded = rule('a text as a codec has stored it', (value) => typeof value === 'string' && isWhole(value));
 const bound = object<TextBinding>({ origin: aString, names: aString }, 'origin', 'names');
+
+/** Sums of times may be later than any date. */
+const aNumber = rule('a number', Number.isFinite);
 
 /** `checkKeys` checks the names. */
 const session: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
@@ -242,6 +276,15 @@ const CHECKS = {
     'part',
     'data',
   ),
+  memory: object<MemoryRecord>(
+    {
+      ...{ type: anything, ...session, memoryId: anything, seq: seqFrom(1), time: aTime, createTime: aTime },
+      ...{ settles: aNumber, expires: aNumber, bound, words: aString, data: aRecord, encoded },
+    },
+    'time',
+    'createTime',
+    'words',
+  ),
 };
 const checkState = object<StateRecord>(
   { key: aString, value: anything, encoded, eventId: nullable(aString) },
@@ -279,7 +322,9 @@ export function storableRecord(record: unknown, number: number, accepted: Accept
   aRecord(record, name);
   const { type } = record as TransferRecord;
   if (!Object.hasOwn(CHECKS, type))
-    throw new InvalidArgumentError(`${name} has no type of a record: app, user, session, event, artifact or part.`);
+    throw new InvalidArgumentError(
+      `${name} has no type of a record: app, user, session, event, artifact, part or memory.`,
+    );
   try {
     CHECKS[type](record, name);
     const stored = storable(record as TransferRecord);
@@ -319,12 +364,13 @@ function checkTexts(
   if (bound && hasPlain(record)) refusePlain(name, required);
 }
 
-type OwnRecord = AppRecord | UserRecord | SessionRecord | ArtifactRecord;
+type OwnRecord = AppRecord | UserRecord | SessionRecord | ArtifactRecord | MemoryRecord;
 
 /** The texts of a record that may be encoded. */
 function textsOf(record: OwnRecord): readonly { encoded?: string | undefined }[] {
   if (record.type === 'artifact')
     return [{ encoded: record.encoded ?? (hasEncodedContent(record.info) ? '' : undefined) }];
+  if (record.type === 'memory') return [{ encoded: record.encoded ?? (isFramed(wordsIn(record)) ? '' : undefined) }];
   if (record.type !== 'session') return record.state;
   return [...record.state, { encoded: record.encodedCreated }, ...(record.changes ?? [])];
 }
@@ -332,11 +378,14 @@ function textsOf(record: OwnRecord): readonly { encoded?: string | undefined }[]
 /** Whether some content of a record is not encoded. */
 function hasPlain(record: OwnRecord): boolean {
   if (record.type === 'artifact') return record.encoded === undefined;
+  if (record.type === 'memory') return record.encoded === undefined || !isFramed(wordsIn(record));
   if (record.state.some((each) => each.encoded === undefined)) return true;
   if (record.type !== 'session') return false;
   const { created, changes = [] } = record;
   return created !== undefined || changes.some(({ set }) => set !== undefined);
 }
+
+const wordsIn = ({ words }: MemoryRecord) => Buffer.from(words, 'base64');
 
 /** Of a codec that has left the rest as it is. */
 const hasEncodedContent = (info: ArtifactRecord['info']) =>
@@ -406,7 +455,24 @@ function storable(record: TransferRecord): StorableRecord {
     }
     case 'part':
       return { type, owner: versionOf(record), part: record.part, data: Buffer.from(record.data, 'base64') };
+    case 'memory':
+      return { type, owner: record, memory: storableMemory(record) };
   }
+}
+
+/** @throws InvalidKeyError, InvalidArgumentError. */
+function storableMemory(record: MemoryRecord): TransferredMemory {
+  const { appName, userId, sessionId, memoryId, data, encoded, time, createTime } = record;
+  checkKeys({ appName, ...(userId !== '' && { userId }), ...(sessionId !== '' && { sessionId }), memoryId });
+  if ((data === undefined) === (encoded === undefined))
+    throw new InvalidArgumentError('It must have either data or encoded.');
+  if (data && !isRecord(data['content'])) throw new InvalidArgumentError('Its data must have a content.');
+  return {
+    key: { appName, userId, sessionId, memoryId },
+    ...{ time, createTime, seq: record.seq, settles: record.settles, expires: record.expires },
+    words: wordsIn(record),
+    data: encoded ?? encode(data, 'data', RECORDED_LEVELS).json,
+  };
 }
 
 /** @throws InvalidKeyError for names that cannot be those of a version. */

@@ -21,10 +21,10 @@ export type DescribedSession = Omit<TransferredSession, 'incarnation' | 'origin'
 
 const columnsOf = ({ tables }: Sql) => `${STORED_SESSION_COLUMNS}, title, ${tables.select.labels} as labels_json`;
 
-/** @returns the next app by name that has sessions, state or artifacts; undefined when there is none. */
+/** @returns the next app by name that has sessions, state, artifacts or memories; undefined when there is none. */
 export async function nextAppWithState(sql: Sql, after: string): Promise<string | undefined> {
-  const { sessions, userStates, appStates, artifacts } = sql.tables;
-  const first = [sessions, userStates, appStates, artifacts].map(
+  const { sessions, userStates, appStates, artifacts, memories } = sql.tables;
+  const first = [sessions, userStates, appStates, artifacts, memories].map(
     (table) => `select min(app_name) as name from ${table} where app_name > ?`,
   );
   const text = `select min(name) as name from (${first.join(' union all ')}) as apps`;

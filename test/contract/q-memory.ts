@@ -1,6 +1,6 @@
 import { createEvent, LOAD_MEMORY, LlmAgent, PRELOAD_MEMORY, Runner, type Session } from '@google/adk';
 import { AdkMemory } from '../../entities/index.js';
-import { encryption } from '../../src/codecs/index.js';
+import { compression, encryption } from '../../src/codecs/index.js';
 import type { EntityManager } from '@mikro-orm/core';
 import {
   adkServices,
@@ -15,6 +15,8 @@ import {
   type MikroOrmMemoryServiceOptions,
   type SearchMemoriesRequest,
 } from '../../src/memory/index.js';
+import { largestMemories } from '../../src/operations/health.js';
+import { readerOf } from '../../src/operations/reader.js';
 import { scriptedModel } from '../../src/testing/index.js';
 import { Suite, oncePerDialect, withConnections, type OwnContext } from './rule.js';
 import { errorOf, expectCode, faulty, range, saying } from './tools.js';
@@ -329,6 +331,63 @@ memorySuite.own(
     expect(await memoryOf(context, { codec: waiting, onDamage: () => undefined }).search('secret!')).toEqual([
       'another secret',
     ]);
+  },
+);
+
+memorySuite.own('Q6', 'doctor names who has so many memories that a search takes long', async (context) => {
+  const { orm, app } = context;
+  const { service, say } = memoryOf(context);
+  await say('s', 'one', 'two', 'three');
+  await service.addMemory({ appName: app, memories: [1, 2].map((n) => ({ content: { parts: [{ text: `${n}` }] } })) });
+  const { read } = readerOf(orm.em, 'doctor');
+  const most = await read((sql) => largestMemories(sql, 1, 1_000));
+  expect(most.filter(({ appName }) => appName === app)).toEqual([
+    { appName: app, userId: 'alice', memories: 3 },
+    { appName: app, userId: '', memories: 2 },
+  ]);
+  expect((await read((sql) => largestMemories(sql, 2, 1_000))).filter(({ appName }) => appName === app)).toHaveLength(
+    1,
+  );
+});
+
+memorySuite.own(
+  'Q12',
+  'reencode brings memories to the current codec and key, and changes nothing else',
+  async (context) => {
+    const { orm, app, query } = context;
+    const key = async () => Buffer.alloc(32, 7);
+    const first = { codec: [compression(), encryption({ currentKey: 'k1', key })] };
+    const second = { codec: [compression(), encryption({ currentKey: 'k2', key, required: true })] };
+    const off = { codec: [compression(), encryption({ currentKey: undefined, key })] };
+    const reencode = (options: typeof first, more = {}) =>
+      new SessionMaintenance(orm.em, options).reencode({ appName: app, ...more });
+    const { service, say, key: alice } = memoryOf(context);
+    await say('s', 'one secret', 'another secret');
+    await service.addMemory({
+      appName: app,
+      memories: [{ id: 'shared', content: { parts: [{ text: 'secret of all' }] } }],
+    });
+    const times = () =>
+      query('select memory_id, time, create_time from adk_memories where app_name = ? order by memory_id', [app]);
+    const before = await times();
+    expect(await reencode(first, { dryRun: true })).toMatchObject({ texts: 3, unreadable: 0 });
+    expect(await reencode(first, { userId: 'alice', batchSize: 1, maxBatches: 1 })).toMatchObject({
+      texts: 1,
+      more: true,
+    });
+    expect(await reencode(first, { batchSize: 1 })).toMatchObject({ texts: 2, more: false });
+    for (const options of [second, off, first]) {
+      expect(await reencode(options)).toMatchObject({ texts: 3, skipped: 0, unreadable: 0 });
+      expect(await reencode(options)).toMatchObject({ texts: 0, batches: 0 });
+      const found = await new MikroOrmMemoryService(orm.em, options).searchMemory({ ...alice, query: 'which secret' });
+      expect(found.memories.map(({ id }) => id).toSorted()).toEqual(['s0', 's1', 'shared']);
+      expect(await times()).toEqual(before);
+    }
+    await say('t', 'a plain secret');
+    expect(await reencode(second)).toMatchObject({ texts: 3, unreadable: 1 });
+    expect(await reencode(second, { adoptPlain: true })).toMatchObject({ texts: 1, unreadable: 0 });
+    await query("update adk_memories set memory_id = 'x' where app_name = ? and memory_id = 's0'", [app]);
+    expect(await reencode(first)).toMatchObject({ texts: 3, unreadable: 1 });
   },
 );
 

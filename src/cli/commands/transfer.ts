@@ -234,9 +234,10 @@ async function report(
   return 'failed';
 }
 
-const written = ({ sessions, events, artifactVersions }: ImportResult) =>
+const written = ({ sessions, events, artifactVersions, memories }: ImportResult) =>
   [
     counted(sessions, 'session'),
     counted(events, 'event'),
     ...(artifactVersions > 0 ? [counted(artifactVersions, 'artifact version')] : []),
+    ...(memories > 0 ? [counted(memories, 'memory', 'memories')] : []),
   ].join(', ');

@@ -1,9 +1,10 @@
 import { createEvent, type Event } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { setImmediate } from 'node:timers/promises';
-import { adkEntities } from '../../../entities/index.js';
+import { AdkMemory, adkEntities } from '../../../entities/index.js';
 import { compression, encryption } from '../../../src/codecs/index.js';
 import {
+  DamagedMemoryError,
   FoldedLog,
   EventLog,
   InvalidArgumentError,
@@ -18,6 +19,7 @@ import {
   type SessionRecord,
   type TransferRecord,
 } from '../../../src/index.js';
+import { MikroOrmMemoryService } from '../../../src/memory/index.js';
 import { pastState } from '../../../src/model/past-state.js';
 import { faulty } from '../../contract/tools.js';
 import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
@@ -95,6 +97,8 @@ async function fill({ em }: MikroORM): Promise<void> {
   await softly.deleteSession({ ...app, userId: 'U ', sessionId: 'fork' });
   await saveArtifacts(em, { ...app, sessionId: 'fork' });
   await saveArtifacts(em, { appName: 'artifacts alone', userId: 'nobody', sessionId: 'elsewhere' });
+  await saveMemories(em, app);
+  await saveMemories(em, { appName: 'memories alone', userId: 'nobody' });
   await service.createSession({ ...app, sessionId: 'empty' });
   const large = await service.createSession({ ...app, sessionId: 'large', state: { given: odd } });
   const events = Array.from({ length: 450 }, (_, n) =>
@@ -118,6 +122,83 @@ async function saveArtifacts(em: MikroORM['em'], key: SessionKey, options: Commo
   for (const filename of ['a é', 'user:f', 'user:a', 'user: '])
     await artifacts.saveArtifact({ ...key, filename, artifact: { fileData: { fileUri: 'gs://a/b' } } });
 }
+
+/** Saves four memories. */
+async function saveMemories(em: MikroORM['em'], owner: Omit<SessionKey, 'sessionId'>, options: CommonOptions = {}) {
+  const memory = new MikroOrmMemoryService(em, options);
+  const said = (text: string, more = {}) => ({ content: { role: 'user', parts: [{ text }] }, ...more });
+  const customMetadata = { ['__proto__']: [1e-7] };
+  await memory.addMemory({
+    ...owner,
+    sessionId: 's é😀',
+    memories: [said('Ada likes 北京烤鸭 \ud800', { id: '%\'"', author: 'é', customMetadata, timestamp: '1969-07-20' })],
+  });
+  await memory.addMemory({
+    ...owner,
+    memories: [said('Fleeting'), said('Hidden', { id: 'hidden' })],
+    ttlMs: 1_000_000,
+  });
+  await memory.addMemory({ appName: owner.appName, memories: [said('Peanuts are sold out')] });
+  await em.fork().nativeUpdate(AdkMemory, { ...owner, id: 'hidden' }, { seq: 7, settles: 1e300 });
+}
+
+test('L1 of two memories under one key, an import leaves the later', async () => {
+  const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const owner = { appName: 'app', userId: 'u' };
+  await saveMemories(from.em, owner);
+  const lines = await linesOf(from);
+  expect(lines).toHaveLength(4);
+  expect(await linesOf(from, { userId: 'u' })).toEqual(lines.filter((line) => !line.includes('"userId":""')));
+  const refused = async (change: object) =>
+    expect(importInto(to, [JSON.stringify({ ...JSON.parse(lines[0]!), ...change })])).rejects.toThrow(
+      InvalidArgumentError,
+    );
+  await refused({ memoryId: '' });
+  await refused({ data: undefined });
+  await refused({ data: { author: 'x' } });
+  await refused({ words: Buffer.from('[]\n').toString('base64') });
+  expect(await linesOf(to)).toEqual([]);
+  expect(await importInto(to, lines, { batchSize: 3 })).toMatchObject({ memories: 4, records: 4 });
+  expect(await linesOf(to)).toEqual(lines);
+  const memory = new MikroOrmMemoryService(to.em);
+  const { memories } = await memory.searchMemory({ ...owner, query: '鸭 hidden fleeting' });
+  expect(memories.map(({ author, content }) => [author, content.parts?.[0]?.text])).toEqual([
+    [undefined, 'Fleeting'],
+    ['é', 'Ada likes 北京烤鸭 \ud800'],
+  ]);
+  await memory.addMemory({
+    ...owner,
+    sessionId: 's é😀',
+    memories: [{ id: '%\'"', content: { parts: [{ text: 'No longer' }] } }],
+  });
+  const now = await linesOf(to);
+  expect(await importInto(to, lines)).toMatchObject({ memories: 0 });
+  expect(await linesOf(to)).toEqual(now);
+  expect(await importInto(from, now)).toMatchObject({ memories: 1 });
+  expect(await linesOf(from)).toEqual(now);
+});
+
+test('M4 memories as they are stored need no key, and are read with it', async () => {
+  const [from, to, plain] = [await emptyStore('sqlite'), await emptyStore('sqlite'), await emptyStore('sqlite')];
+  const owner = { appName: 'app', userId: 'u' };
+  const encrypted = encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 1), required: true });
+  const options = { codec: [compression(), encrypted] };
+  await saveMemories(from.em, owner, options);
+  await expect(linesOf(from)).rejects.toThrow(DamagedMemoryError);
+  const lines = await linesOf(from, { texts: 'asStored' });
+  expect(lines.join()).not.toMatch(/Ada|parts/);
+  await expect(importInto(to, lines)).rejects.toThrow(/asStored/);
+  const moved = lines.map((line) => line.replace('"userId":"u"', '"userId":"v"'));
+  await expect(importInto(to, moved, { texts: 'asStored' })).rejects.toThrow(/under other names/);
+  expect(await importInto(to, lines, { texts: 'asStored' })).toMatchObject({ memories: 4 });
+  expect(await linesOf(to, { texts: 'asStored' })).toEqual(lines);
+  const found = await new MikroOrmMemoryService(to.em, options).searchMemory({ ...owner, query: '鸭' });
+  expect(found.memories).toHaveLength(1);
+  const records: unknown[] = [];
+  for await (const record of new SessionMaintenance(to.em, options).exportSessions()) records.push(record);
+  await new SessionMaintenance(plain.em).importSessions(records);
+  expect(parsed(await linesOf(plain))).toEqual(records);
+});
 
 test('L1 artifacts are imported as a whole, or refused', async () => {
   const [from, to] = [await emptyStore('sqlite'), await emptyStore('sqlite')];
@@ -189,13 +270,13 @@ describe.each(availableDatabases())('from %s', (source) => {
     for (const target of availableDatabases()) {
       const to = await emptyStore(target);
       const written = await importInto(to, lines, { batchSize: 100 });
-      expect(written).toMatchObject({ sessions: 20, artifactVersions: 14, records: lines.length });
+      expect(written).toMatchObject({ sessions: 20, artifactVersions: 14, memories: 8, records: lines.length });
       expect(await linesOf(to)).toEqual(lines);
       for (const appName of ['app', 'App', 'state alone'])
         expectSame(await folded(new EventLog(to.em), appName), await tablesOf(to, appName));
       // Again: nothing is new, also for the readers of the log.
       const head = await new EventLog(to.em).complete().head();
-      expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0, artifactVersions: 0 });
+      expect(await importInto(to, lines)).toMatchObject({ sessions: 0, events: 0, artifactVersions: 0, memories: 0 });
       expect(await new EventLog(to.em).complete().head()).toEqual(head);
       expect(await linesOf(to)).toEqual(lines);
       const key = { appName: 'App', userId: 'u', sessionId: 's é😀\'"`\\%_?' };
