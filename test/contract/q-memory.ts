@@ -1,5 +1,6 @@
 import { createEvent, LOAD_MEMORY, LlmAgent, PRELOAD_MEMORY, Runner, type Session } from '@google/adk';
 import { AdkMemory } from '../../entities/index.js';
+import { MEMORY_RULES } from '../../packages/session-contract/src/memory-rules.js';
 import { compression, encryption } from '../../src/codecs/index.js';
 import type { EntityManager } from '@mikro-orm/core';
 import {
@@ -23,6 +24,11 @@ import { errorOf, expectCode, faulty, range, saying } from './tools.js';
 
 /** Of section Q: memory. */
 export const memorySuite = new Suite();
+
+for (const { rule, title, test } of MEMORY_RULES)
+  memorySuite.own(rule, title, ({ orm, peer, app }) =>
+    test({ service: new MikroOrmMemoryService(orm.em), another: new MikroOrmMemoryService(peer.em), app }),
+  );
 
 type Context = Pick<OwnContext, 'orm' | 'app'>;
 

@@ -1,7 +1,7 @@
 import type { BaseArtifactService } from '@google/adk';
-import { randomBytes } from 'node:crypto';
 import { ARTIFACT_RULES } from './artifact-rules.js';
-import { verdictOf, type Verdict } from './contract.js';
+import type { Verdict } from './contract.js';
+import { judge } from './judge.js';
 
 /** A store of an artifact service that is judged, empty at first. */
 export interface ArtifactStore {
@@ -26,19 +26,4 @@ export interface ArtifactHarness {
  * @returns what became of each rule, in the order of docs/contract.md.
  * @throws what opening or closing the store throws.
  */
-export async function checkArtifactService(harness: ArtifactHarness): Promise<Verdict[]> {
-  const store = await harness.open();
-  const { service, another = service } = store;
-  const verdicts: Verdict[] = [];
-  try {
-    for (const rule of ARTIFACT_RULES) {
-      const isLeftOut = rule.level === 'shared' && !store.another;
-      // A store that is used again has artifacts of earlier runs.
-      const context = { service, another, app: `app-${randomBytes(5).toString('hex')}` };
-      verdicts.push(await verdictOf(rule, isLeftOut ? undefined : () => rule.test(context)));
-    }
-    return verdicts;
-  } finally {
-    await store.close?.();
-  }
-}
+export const checkArtifactService = (harness: ArtifactHarness): Promise<Verdict[]> => judge(harness, ARTIFACT_RULES);

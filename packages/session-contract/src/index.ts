@@ -1,6 +1,6 @@
 /**
- * `adk-session-contract`: the contract that session and artifact services of Google's Agent Development Kit are held to, as tests for
- * any `BaseSessionService` and `BaseArtifactService`.
+ * `adk-session-contract`: the contract that session, artifact and memory services of Google's Agent Development Kit are held to, as
+ * tests for any `BaseSessionService`, `BaseArtifactService` and `BaseMemoryService`.
  *
  * @module adk-session-contract
  */
@@ -12,4 +12,5 @@ export {
   type TestGlobals,
   type Verdict,
 } from './contract.js';
+export { checkMemoryService, type MemoryHarness, type MemoryStore } from './memory-contract.js';
 export type { Level, ServiceHarness, ServiceStore } from './rule.js';
