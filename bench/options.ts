@@ -23,8 +23,8 @@ export const USAGE = `${COMMAND} -- [options]
   --rounds <n>            how many rounds
   --out <folder>          where results and charts go; by default ${path.relative('.', RESULTS_FOLDER)} for a complete run,
                           a folder of the system's temporary files for any other
-${COMMAND} -- growth --help says how calls are measured with many events, and studio --help how pages of the studio are,
-artifacts --help how artifacts are.
+${COMMAND} -- growth --help says how calls are measured with many events, studio --help how pages of the studio are,
+artifacts --help how artifacts are, and memory --help how well and how fast memories are found.
 ${COMMAND} -- profile <database> shows where an append spends its time.
 Servers are taken from ADK_TEST_POSTGRESQL_URL, ADK_TEST_MYSQL_URL and ADK_TEST_MARIADB_URL; without the first
 one a PostgreSQL of its own is started. Those that scripts/test-servers.sh starts are not durable: their commits wait

@@ -10,6 +10,7 @@ import { measure, type Effort } from './measure.js';
 import { USAGE, benchOptions, commandOf, type BenchOptions } from './options.js';
 import { runProfile } from './profile.js';
 import { printCases, printHeader, printComparisons, printHeading, printHeadline, showProgress } from './report.js';
+import { runMemory } from './recall/run.js';
 import { caseResult, comparisonResults, titleOf, type Results } from './results.js';
 import { write } from './write.js';
 import { runStudio } from './studio/run.js';
@@ -19,6 +20,7 @@ import type { Open, Workload } from './workloads/workload.js';
 const args = process.argv.slice(2);
 
 if (args[0] === 'growth') await runGrowth(args.slice(1));
+else if (args[0] === 'memory') await runMemory(args.slice(1));
 else if (args[0] === 'studio') await runStudio(args.slice(1));
 else if (args[0] === 'artifacts') await runArtifacts(args.slice(1));
 else if (args[0] === 'profile') await runProfile(args.slice(1));

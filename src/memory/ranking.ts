@@ -1,4 +1,4 @@
-import { countsIn, hashesOf, lengthOf, wordList, wordsOf } from './words.js';
+import { countsIn, lengthOf, questionOf, wordsOf, type Question } from './words.js';
 
 /** The usual constants of BM25: how soon more of a word counts no more, and how much long texts lose. */
 const K1 = 1.2;
@@ -11,43 +11,44 @@ export interface Ranked {
   time: number;
 }
 
-/** A memory that has a word of the question. */
+/** A memory that has a word of the question, or another form of it. */
 interface Match<Memory> {
   memory: Memory;
-  counts: Uint8Array;
+  /** As `countsIn` gives them. */
+  counts: Uint16Array;
   length: number;
 }
 
-/** The rank of memories for a question, by BM25 over those that it is given and no others (contract Q6). */
+/**
+ * The rank of memories for a question, by BM25 over those that it is given and no others (contract Q6). Each word counts twice: by
+ * itself, and by its stem.
+ */
 export class Ranking<Memory extends Ranked> {
-  readonly #hashes: Uint32Array;
-  readonly #question: Buffer;
+  readonly #question: Question;
   readonly #matches: Match<Memory>[] = [];
-  /** How many memories have each word. */
+  /** How many memories have each word, and each stem. */
   readonly #having: Uint32Array;
   #memories = 0;
   #words = 0;
 
   constructor(question: string) {
-    const words = wordsOf(question);
-    this.#hashes = hashesOf(words);
-    this.#question = wordList(words);
-    this.#having = new Uint32Array(this.#hashes.length);
+    this.#question = questionOf(wordsOf(question));
+    this.#having = new Uint32Array(2 * this.#question.words.length);
   }
 
   /** Whether the question has no word, so that it finds nothing. */
   get isEmpty(): boolean {
-    return this.#hashes.length === 0;
+    return this.#question.words.length === 0;
   }
 
   /** @param list the words of the memory. */
   add(memory: Memory, list: Buffer): void {
     // It is the question itself, or as good as that (contract Q7).
-    if (list.equals(this.#question)) return;
+    if (list.equals(this.#question.list)) return;
     const length = lengthOf(list);
     this.#memories++;
     this.#words += length;
-    const counts = countsIn(list, this.#hashes);
+    const counts = countsIn(list, this.#question);
     if (!counts) return;
     this.#matches.push({ memory, counts, length });
     for (const [i, count] of counts.entries()) if (count > 0) this.#having[i] = (this.#having[i] ?? 0) + 1;

@@ -1,11 +1,19 @@
 /** What the scripts have in common that put no blanks between words, or join particles to them. */
 const IN_PAIRS =
   '\\p{scx=Han}\\p{scx=Hira}\\p{scx=Kana}\\p{scx=Thai}\\p{scx=Lao}\\p{scx=Khmr}\\p{scx=Mymr}\\p{scx=Hang}';
-const IS_IN_PAIRS = new RegExp(`[${IN_PAIRS}]`, 'u');
-const PIECES = new RegExp(`[${IN_PAIRS}]+|[^${IN_PAIRS}]+`, 'gu');
-const HAN = /\p{Script=Han}/u;
-const RUNS = /[\p{L}\p{M}\p{N}]+/gu;
-const MARKED = /([\p{Script=Latin}\p{Script=Greek}\p{Script=Arabic}\p{Script=Hebrew}])\p{M}+/gu;
+const makePatterns = () => ({
+  isInPairs: new RegExp(`[${IN_PAIRS}]`, 'u'),
+  pieces: new RegExp(`[${IN_PAIRS}]+|[^${IN_PAIRS}]+`, 'gu'),
+  han: /\p{Script=Han}/u,
+  runs: /[\p{L}\p{M}\p{N}]+/gu,
+  marked: /([\p{Script=Latin}\p{Script=Greek}\p{Script=Arabic}\p{Script=Hebrew}])\p{M}+/gu,
+});
+
+type Patterns = ReturnType<typeof makePatterns>;
+let made: Patterns | undefined;
+
+/** Made for the first text that needs them: to look up their characters takes milliseconds, which an import should not. */
+const patterns = (): Patterns => (made ??= makePatterns());
 
 const ASCII = /^[\0-\x7f]*$/;
 
@@ -20,21 +28,23 @@ const FOLDED: Readonly<Record<string, string>> = { ß: 'ss', ς: 'σ', ı: 'i' }
 export function wordsOf(text: string): string[] {
   // The same, in less time.
   if (ASCII.test(text)) return text.toLowerCase().match(/[a-z0-9]+/g) ?? [];
+  const { runs, isInPairs, pieces } = patterns();
   const words: string[] = [];
-  for (const [run] of folded(text).matchAll(RUNS)) {
-    if (!IS_IN_PAIRS.test(run)) words.push(run);
-    else for (const [piece] of run.matchAll(PIECES)) addPiece(words, piece);
+  for (const [run] of folded(text).matchAll(runs)) {
+    if (!isInPairs.test(run)) words.push(run);
+    else for (const [piece] of run.matchAll(pieces)) addPiece(words, piece);
   }
   return words;
 }
 
 function folded(text: string): string {
-  const bare = text.normalize('NFKC').toLowerCase().normalize('NFD').replace(MARKED, '$1').normalize('NFC');
+  const bare = text.normalize('NFKC').toLowerCase().normalize('NFD').replace(patterns().marked, '$1').normalize('NFC');
   return bare.replace(/[ßςı]/g, (letter) => FOLDED[letter] ?? letter);
 }
 
 function addPiece(words: string[], piece: string): void {
-  if (!IS_IN_PAIRS.test(piece)) {
+  const { isInPairs, han } = patterns();
+  if (!isInPairs.test(piece)) {
     words.push(piece);
     return;
   }
@@ -43,33 +53,71 @@ function addPiece(words: string[], piece: string): void {
   for (const [i, character] of characters.entries()) {
     const next = characters[i + 1];
     if (next !== undefined) words.push(character + next);
-    if (characters.length > 1 && HAN.test(character)) words.push(character);
+    if (characters.length > 1 && han.test(character)) words.push(character);
   }
 }
 
-/** The first byte of a list, which no encoded one begins with; another one would be needed if `wordsOf` gave other words. */
-const VERSION = 1;
+/** The first byte of a list, which no encoded one begins with; another one would be needed if lists had other words or hashes. */
+const VERSION = 2;
 
 /** Of each word a list has four bytes: 28 bits of its hash, and how often it occurs, 15 at most. */
 const ENTRY = 4;
 const MOST_OF_A_WORD = 15;
 const MOST_WORDS = 2 ** 24 - 1;
 
+/**
+ * How a word's stem is guessed, in any language: it has four letters or more, and the first four are those of other forms of the word.
+ * `npm run bench -- memory` compares this with other guesses.
+ */
+const STEM = 4;
+
+/** How many bits of a hash the rest of the word has: in the order of hashes, words of one stem are side by side. */
+const REST_BITS = 8;
+const REST = 2 ** REST_BITS - 1;
+
+const [ZERO, NINE] = [0x30, 0x39];
+
 /** FNV-1a. */
-function hashOf(word: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < word.length; i++) hash = Math.imul(hash ^ word.charCodeAt(i), 0x01000193);
-  return (hash ^ (hash >>> 15)) >>> 4;
+const FNV = { offset: 0x811c9dc5, prime: 0x01000193 };
+const mixed = (hash: number) => (hash ^ (hash >>> 15)) >>> 0;
+
+interface HashedWord {
+  hash: number;
+  hasStem: boolean;
 }
 
-/** @returns each word once, as lists have it, in their order. */
-export const hashesOf = (words: readonly string[]): Uint32Array => Uint32Array.from(new Set(words.map(hashOf))).sort();
+function hashed(word: string): HashedWord {
+  let hash = FNV.offset;
+  let stem = 0;
+  let hasStem = word.length >= STEM;
+  for (let i = 0; i < word.length; i++) {
+    const code = word.charCodeAt(i);
+    if (code >= ZERO && code <= NINE) hasStem = false;
+    hash = Math.imul(hash ^ code, FNV.prime);
+    if (i === STEM - 1) stem = hash;
+  }
+  const bits = mixed(hash) >>> 4;
+  return { hash: hasStem ? ((mixed(stem) >>> 4) & ~REST) | (bits & REST) : bits, hasStem };
+}
+
+/** What lists are searched for. */
+export interface Question {
+  /** Each word once, in the order of lists. */
+  words: readonly HashedWord[];
+  /** The list of the question itself. */
+  list: Buffer;
+}
+
+export function questionOf(words: readonly string[]): Question {
+  const each = new Map(words.map((word) => [hashed(word).hash, hashed(word)]));
+  return { words: [...each.values()].sort((a, b) => a.hash - b.hash), list: wordList(words) };
+}
 
 /** @returns the words with their counts, so that a text can be ranked without being read; first how many there are in all. */
 export function wordList(words: readonly string[]): Buffer {
   const counts = new Map<number, number>();
   for (const word of words) {
-    const hash = hashOf(word);
+    const { hash } = hashed(word);
     counts.set(hash, Math.min((counts.get(hash) ?? 0) + 1, MOST_OF_A_WORD));
   }
   const entries = Uint32Array.from(counts, ([hash, count]) => hash * 16 + count).sort();
@@ -86,19 +134,25 @@ export const isWordList = (bytes: Uint8Array): boolean => bytes[0] === VERSION &
 export const lengthOf = (list: Buffer): number => list.readUInt32LE() >>> 8;
 
 /**
- * @param hashes what `hashesOf` gave.
- * @returns how often a list has each of them; undefined if it has none.
+ * @returns how often a list has each word of a question, and behind these how often it has words of the same stem, itself among them;
+ * undefined if it has none.
  */
-export function countsIn(list: Buffer, hashes: Uint32Array): Uint8Array | undefined {
-  let counts: Uint8Array | undefined;
-  let i = 0;
-  for (let at = ENTRY; at < list.length && i < hashes.length;) {
-    const entry = list.readUInt32LE(at);
-    const hash = hashes[i] ?? 0;
-    if (entry >>> 4 >= hash) {
-      if (entry >>> 4 === hash) (counts ??= new Uint8Array(hashes.length))[i] = entry & MOST_OF_A_WORD;
-      i++;
-    } else at += ENTRY;
+export function countsIn(list: Buffer, { words }: Pick<Question, 'words'>): Uint16Array | undefined {
+  let counts: Uint16Array | undefined;
+  let at = ENTRY;
+  for (const [i, { hash, hasStem }] of words.entries()) {
+    const first = hasStem ? hash & ~REST : hash;
+    const last = hasStem ? hash | REST : hash;
+    while (at < list.length && list.readUInt32LE(at) >>> 4 < first) at += ENTRY;
+    for (let next = at; next < list.length; next += ENTRY) {
+      const entry = list.readUInt32LE(next);
+      const found = entry >>> 4;
+      if (found > last) break;
+      counts ??= new Uint16Array(2 * words.length);
+      const count = entry & MOST_OF_A_WORD;
+      if (found === hash) counts[i] = count;
+      counts[words.length + i] = (counts[words.length + i] ?? 0) + count;
+    }
   }
   return counts;
 }

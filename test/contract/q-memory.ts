@@ -340,6 +340,22 @@ memorySuite.own(
   },
 );
 
+memorySuite.own('Q5', 'other forms of a word are found, behind what has the word itself', async (context) => {
+  const { say, search } = memoryOf(context);
+  const texts = ['an allergic child', 'two allergies of hers', 'an alarm', 'in 20261', 'she was in Москве'];
+  await say('s', ...texts);
+  expect(await search('which allergies')).toEqual(['two allergies of hers', 'an allergic child']);
+  expect(await search('Москвы')).toEqual(['she was in Москве']);
+  // Numbers, and words of fewer letters, have no forms.
+  expect(await search('20262 all')).toEqual([]);
+  // A rare form counts more than a word that is everywhere.
+  await say('t', ...range(5).map((n) => `two cats no. ${n}`));
+  expect((await search('two allergens', { limit: 2 })).toSorted()).toEqual([
+    'an allergic child',
+    'two allergies of hers',
+  ]);
+});
+
 memorySuite.own('Q6', 'doctor names who has so many memories that a search takes long', async (context) => {
   const { orm, app } = context;
   const { service, say } = memoryOf(context);
