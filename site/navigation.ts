@@ -8,6 +8,8 @@ export const NAVIGATION: readonly { title: string; pages: readonly string[] }[] 
       'artifacts.md',
       'guides/files-of-a-conversation.md',
       'memory.md',
+      'guides/remember-a-user.md',
+      'guides/forget-a-user.md',
       'credentials.md',
       'guides/after-a-crash.md',
       'guides/several-workers.md',

@@ -55,6 +55,13 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(listed).toMatchObject([{ filename: 'user:address' }, { filename: 'report.txt', version: 0, size: 19 }]);
     expect(text).toBe('All lamps are sold.');
   },
+  'docs/guides/remember-a-user.md Remember a user': (_given, { found }) => {
+    expect((found as { memories: { id: string }[] }).memories[0]).toMatchObject({ id: 'diet' });
+  },
+  'docs/guides/forget-a-user.md Forget a user': (_given, { known, left }) => {
+    expect(known).toMatchObject([{ id: 'diet', content: { parts: [{ text: 'No peanuts.' }] } }]);
+    expect(left).toEqual([]);
+  },
   'docs/guides/several-workers.md Several workers': async (_given, { both }) => {
     expect(both).toMatchObject({ state: { planner: 'ready', writer: 'ready' } });
     await withSessions(async (em) => {
