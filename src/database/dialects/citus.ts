@@ -1,8 +1,17 @@
+import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import { numberOf } from '../sql/row-values.js';
 import { SESSION_WHERE, perTables, sessionValues } from '../sql/tables.js';
 import type { Dialect, DistributedTables, Sql } from './dialect.js';
 import { appendsByRows } from './session-rows.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
+
+/**
+ * Whether Citus could not find out if a node has committed, since it lost the connection during its `commit`. The error has the
+ * code of any internal error.
+ */
+export function hasLostCommit(error: unknown): boolean {
+  return driverCodeOf(error) === 'XX000' && driverMessageOf(error).includes('could not commit transaction for shard');
+}
 
 export const HAS_CITUS = `to_regclass('pg_dist_partition') is not null`;
 

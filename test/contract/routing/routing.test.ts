@@ -171,4 +171,18 @@ describe('on distributed tables', () => {
     const crossing = sent.filter((statement) => whyNotRouted(statement) !== undefined);
     expect(crossing.filter(({ text }) => / as [sck]\b/.test(text) && /\(select 1/.test(text))).toEqual([]);
   });
+
+  test('O1 an append whose commit a node did not answer is tried again, and is stored once', async () => {
+    const session = await service.createSession({ appName: 'lost', userId: 'ada' });
+    const message = 'could not commit transaction for shard 102020 on at least one active node';
+    await store.query('create sequence commits');
+    // Only the first commit fails: a sequence does not go back.
+    await store.query(`create function fail_once() returns trigger language plpgsql as $$ begin
+      if nextval('commits') = 1 then raise exception using errcode = 'XX000', message = '${message}'; end if; return null; end $$`);
+    await store.query(`create constraint trigger fails after insert on adk_events deferrable initially deferred
+      for each row when (new.app_name = 'lost') execute function fail_once()`);
+    await service.appendEvent({ session, event: saying('once', { a: 1 }) });
+    expect(await store.stored(keyOf(session))).toMatchObject({ state: { a: 1 }, events: { length: 1 } });
+    expect(await store.query<{ n: number }>('select last_value::int as n from commits')).toEqual([{ n: 2 }]);
+  });
 });
