@@ -29,6 +29,7 @@ import { DamagedArtifactError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { isObject } from '../model/objects.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import { PART_BYTES, infoOfStream, newVersion, sha256, type ArtifactInfo } from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
 import { ArtifactStore, Damaged, type ArtifactKey, type OpenedVersion, type StoredVersion } from './artifact-store.js';
@@ -182,7 +183,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   constructor(em: EntityManager, options: MikroOrmArtifactServiceOptions = {}, database?: Database) {
     this.#options = checkOptions(options, 'The options of MikroOrmArtifactService');
     this.#database = database ?? new Database(em, this.#options);
-    this.#store = ArtifactStore.of(this.#database.stores);
+    this.#store = ArtifactStore.of(this.#database);
   }
 
   /**
@@ -210,7 +211,12 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const { maxBytes = MAX_BYTES } = this.#options;
     // Now: what the caller does to it later does not reach the database.
     const given = newVersion({ artifact, customMetadata }, { maxBytes, isEncoded: !this.#database.codec.isNone });
-    return this.#write('saveArtifact', key, (sql) => this.#store.save(sql, key, given));
+    const context = { operation: 'saveArtifact', key: sessionOf(key) };
+    return this.#database.call(context, () =>
+      this.#store.saving(this.#database, key, { given }, (textsFor) =>
+        once(this.#database, context, (sql) => this.#store.save(sql, key, textsFor)),
+      ),
+    );
   }
 
   /**
@@ -235,8 +241,10 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const once = new Once(this.#database, context);
     // A call for each transaction: a stream may come from calls of the same service, which wait for the one before in a host's transaction.
     const write: Run = (work) => this.#database.call(context, () => once.run(work));
+    const encoding = <T>(work: () => Promise<T>) => this.#database.unobserved(context, work);
+    const saving = { database: this.#database, write, encoding, store: this.#store, key, maxBytes, infoOf };
     try {
-      return await saveStream({ write, store: this.#store, key, maxBytes, infoOf }, content);
+      return await saveStream(saving, content);
     } finally {
       await once.end();
     }
@@ -252,7 +260,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of loadArtifact');
     const key = keyOf(names);
-    const found = await this.#read('loadArtifact', key, (sql) => this.#store.load(sql, key, version ?? undefined));
+    const found = await this.#database.call({ operation: 'loadArtifact', key: sessionOf(key) }, () =>
+      this.#store.load(this.#database, key, version ?? undefined),
+    );
     return found && whole(names, found.version, found.part);
   }
 
@@ -282,7 +292,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async listArtifactVersions(request: ListVersionsRequest): Promise<StoredArtifactVersion[]> {
     const names = checkRequest.file(request, 'The request of listArtifactVersions');
     const key = keyOf(names);
-    const found = await this.#read('listArtifactVersions', key, (sql) => this.#store.versions(sql, key));
+    const found = await this.#readTexts('listArtifactVersions', key, (sql) => this.#store.versions(sql, key));
     return Promise.all(found.map((version) => this.#shown(names, version)));
   }
 
@@ -293,7 +303,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async getArtifactVersion(request: LoadArtifactRequest): Promise<StoredArtifactVersion | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of getArtifactVersion');
     const key = keyOf(names);
-    const found = await this.#read('getArtifactVersion', key, (sql) =>
+    const found = await this.#readTexts('getArtifactVersion', key, (sql) =>
       this.#store.find(sql, key, version ?? undefined),
     );
     return found && this.#shown(names, found);
@@ -308,7 +318,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async read(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of read');
     const key = keyOf(names);
-    const opened = await this.#read('read', key, (sql) => this.#store.open(sql, key, version ?? undefined));
+    const opened = await this.#readTexts('read', key, (sql) => this.#store.open(sql, key, version ?? undefined));
     if (!opened) return undefined;
     const info = whole(names, opened.version, opened.info);
     if (!info.content) return undefined;
@@ -334,7 +344,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const hash = start === 0 && upTo === size ? createHash('sha256') : undefined;
     for (let part = Math.floor(start / PART_BYTES); part * PART_BYTES < upTo; part++) {
       const from = part * PART_BYTES;
-      const bytes = opened.only ?? (await this.#read('read', key, (sql) => this.#store.part(sql, key, opened, part)));
+      const bytes =
+        opened.only ?? (await this.#readTexts('read', key, (sql) => this.#store.part(sql, key, opened, part)));
       const expected = opened.only ? size : Math.min(PART_BYTES, size - from);
       if (bytes?.length !== expected) throw damaged(`part ${part} of its content is missing, or was changed`);
       hash?.update(bytes);
@@ -353,7 +364,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     checkKeys(owner);
     const { appName, userId, sessionId } = owner;
     const last = after && lastOf(after);
-    const found = await this.#read('list', { appName, userId, sessionId: sessionId ?? '' }, (sql) =>
+    const found = await this.#readTexts('list', { appName, userId, sessionId: sessionId ?? '' }, (sql) =>
       this.#store.list(sql, { appName, userId, sessionId }, last, Math.min(limit, MAX_LISTED)),
     );
     return found.map(({ sessionId, filename, version, info, createTime }) => ({
@@ -376,6 +387,10 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   #read<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#database.call({ operation, key: sessionOf(key) }, () => this.#database.run(work));
+  }
+
+  #readTexts<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
+    return this.#database.call({ operation, key: sessionOf(key) }, () => this.#database.read(work));
   }
 
   #write<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {

@@ -1,5 +1,7 @@
 import type { Event } from '@google/adk';
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Database } from '../database/calls/database.js';
+import { encodedFirst } from '../database/calls/encoded-first.js';
+import type { Dialect, Sql } from '../database/dialects/dialect.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
@@ -11,14 +13,13 @@ import {
   sessionValues,
   type Tables,
 } from '../database/sql/tables.js';
-import type { Stores } from '../database/stores/stores.js';
 import { keysetAfter } from '../database/sql/keyset.js';
 import { Undecodable, encodingOf, encodingOfBytes, isEncoded, ofArtifact } from '../model/codec.js';
 import { decode } from '../model/event-codec.js';
 import { isRecord } from '../model/objects.js';
 import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
 import { isKey, type SessionKey } from '../model/keys.js';
-import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
+import { AS_STORED, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 import { isOfUser, nameOfUsers } from './artifact-name.js';
 import { isWhole, partOf, refuseLong, type ArtifactInfo, type NewVersion, type Part } from './artifact-content.js';
 
@@ -71,6 +72,23 @@ interface EncodedVersion {
   upload?: number | undefined;
 }
 
+/** Gives a version as it is stored under its number. */
+export type EncodedFor = (found: { version: number }) => EncodedVersion;
+
+/** A version as it is stored in another session. */
+export interface EncodedCopy {
+  key: VersionKey;
+  encoded: EncodedVersion;
+  createTime: number;
+}
+
+/** A version with its content, and what that was read from. */
+interface ReadVersion extends StoredVersion {
+  content: Content | Damaged;
+  row: VersionRow;
+  parts: readonly Buffer[];
+}
+
 /** One version of an artifact. */
 export interface VersionKey extends ArtifactKey {
   version: number;
@@ -104,35 +122,56 @@ const MAX_VERSION = 2 ** 31 - 1;
 
 /** The statements of artifacts. The text of each is built once for the tables of one ORM and schema. */
 export class ArtifactStore {
-  static readonly #all = new WeakMap<Stores, ArtifactStore>();
+  static readonly #all = new WeakMap<Tables, ArtifactStore>();
 
-  readonly #stores: Stores;
+  readonly #dialect: Dialect;
+  readonly #tables: Tables;
   readonly #text: ReturnType<typeof texts>;
 
-  static of(stores: Stores): ArtifactStore {
-    const store = ArtifactStore.#all.get(stores) ?? new ArtifactStore(stores);
-    ArtifactStore.#all.set(stores, store);
+  static of({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>): ArtifactStore {
+    const store = ArtifactStore.#all.get(tables) ?? new ArtifactStore(dialect, tables);
+    ArtifactStore.#all.set(tables, store);
     return store;
   }
 
-  private constructor(stores: Stores) {
-    this.#stores = stores;
-    const { now, skipLocked = '' } = stores.dialect.sql;
-    this.#text = texts(now, skipLocked, stores.tables);
+  private constructor(dialect: Dialect, tables: Tables) {
+    this.#dialect = dialect;
+    this.#tables = tables;
+    const { now, skipLocked = '' } = dialect.sql;
+    this.#text = texts(now, skipLocked, tables);
   }
 
   /**
-   * Saves a version under the lock of the artifact's row, which numbers it.
+   * Saves a version. What is encoded is bound to its number, so it is encoded for the next one.
    *
    * @param upload that has its parts.
+   * @param write saves it, in a transaction.
    * @returns the number.
    */
-  async save(sql: Sql, key: ArtifactKey, given: NewVersion, upload?: number): Promise<number> {
-    const { dialect, tables } = this.#stores;
+  saving(
+    database: Database,
+    key: ArtifactKey,
+    { given, upload }: { given: NewVersion; upload?: number | undefined },
+    write: (textsFor: EncodedFor) => Promise<number>,
+  ): Promise<number> {
+    const next = async (sql: Sql) => {
+      const [head] = await sql.all<{ last_version: number }>(this.#text.head, valuesOf(key));
+      return { version: head ? numberOf(head.last_version) + 1 : 0 };
+    };
+    const coding = {
+      foresee: async (found?: { version: number }) => found ?? database.run(next),
+      encode: (texts: StoredTexts, { version }: { version: number }) =>
+        encodedVersion(texts, key, version, given, upload),
+    };
+    return encodedFirst(database, coding, write);
+  }
+
+  /** Saves a version under the lock of the artifact's row, which numbers it. @returns the number. */
+  async save(sql: Sql, key: ArtifactKey, textsFor: EncodedFor): Promise<number> {
+    const dialect = this.#dialect;
     const values = valuesOf(key);
-    const version = await dialect.operations.nextVersion(sql, tables.artifacts, values, dialect.sql.now);
-    // What is encoded is bound to the number.
-    const encoded = sql.texts.all(() => encodedVersion(sql.texts, key, version, given, upload));
+    const version = await dialect.operations.nextVersion(sql, this.#tables.artifacts, values, dialect.sql.now);
+    const encoded = textsFor({ version });
     await dialect.limits?.refuseTooLarge(sql, encoded.info);
     await this.#insert(sql, this.#text.insertVersion, [...values, version], encoded);
     return version;
@@ -157,9 +196,15 @@ export class ArtifactStore {
    * Copies versions of a session's artifacts into a new session of the same user, where they keep their numbers.
    *
    * @param named the versions of each artifact; those that are not there are left out.
-   * @throws DamagedArtifactError where a version has to be decoded, and cannot be.
+   * @param copies the same for the new session, where there is a codec.
    */
-  async copy(sql: Sql, from: SessionKey, to: SessionKey, named: NamedVersions): Promise<void> {
+  async copy(
+    sql: Sql,
+    from: SessionKey,
+    to: SessionKey,
+    named: NamedVersions,
+    copies?: readonly EncodedCopy[],
+  ): Promise<void> {
     if (named.size === 0) return;
     // While there was no session of this id, somebody may have saved artifacts under it.
     await sql.run(this.#text.deleteOfSession, sessionValues(to));
@@ -169,26 +214,42 @@ export class ArtifactStore {
       const values = [to.sessionId, ...valuesOf(source), ...versions];
       const { affectedRows } = await sql.run(this.#text.copyArtifact(list), values);
       if (affectedRows === 0) continue;
-      if (sql.texts.codec.isNone) {
+      if (!copies) {
         const uploads = await sql.all<{ upload: number }>(this.#text.uploads(list), [...valuesOf(source), ...versions]);
         const all = [...versions, ...uploads.map(({ upload }) => numberOf(upload))];
         for (const copy of this.#text.copyVersions)
           await sql.run(copy(`(${placeholders(all.length)})`), [to.sessionId, ...valuesOf(source), ...all]);
-      } else for (const version of versions) await this.#copyDecoded(sql, source, { ...to, filename }, version);
+      }
+      for (const { key, encoded, createTime } of copies?.filter(({ key }) => key.filename === filename) ?? [])
+        await this.#insert(sql, this.#text.insertVersionAt, [...valuesOf(key), key.version], encoded, createTime);
     }
   }
 
-  /** What is encoded is bound to its session. */
-  async #copyDecoded(sql: Sql, from: ArtifactKey, to: ArtifactKey, version: number): Promise<void> {
-    const row = await this.#row(sql, this.#text.withData, from, version);
-    if (!row) return;
-    const stored = this.#stored(sql, from, row);
-    const { createTime } = stored;
-    const content = await this.#contentOf(sql, from, stored, row.data);
-    if (content instanceof Damaged) throw new DamagedArtifactError(from.filename, version, content.what);
-    const { texts } = sql;
-    const copied = texts.all(() => encodedVersion(texts, to, version, withEncoding(content, true)));
-    await this.#insert(sql, this.#text.insertVersionAt, [...valuesOf(to), version], copied, createTime);
+  /**
+   * Encodes versions for another session, to which a codec binds them. All of them are in memory.
+   *
+   * @throws DamagedArtifactError where one cannot be decoded.
+   */
+  async encodedCopies(
+    database: Database,
+    from: SessionKey,
+    to: SessionKey,
+    named: NamedVersions,
+  ): Promise<EncodedCopy[]> {
+    const copies: EncodedCopy[] = [];
+    for (const [filename, versions] of named) {
+      for (const version of versions) {
+        const found = await this.#content(database, { ...from, filename }, version);
+        if (!found) continue;
+        const { content, createTime } = found;
+        if (content instanceof Damaged) throw new DamagedArtifactError(filename, version, content.what);
+        const key = { ...to, filename, version };
+        const copied = withEncoding(content, true);
+        const encoded = await database.code((texts) => encodedVersion(texts, key, version, copied));
+        copies.push({ key, encoded, createTime });
+      }
+    }
+    return copies;
   }
 
   /**
@@ -197,41 +258,51 @@ export class ArtifactStore {
    * @throws ArtifactTooLargeError where a Part cannot have its content.
    */
   async load(
-    sql: Sql,
+    database: Database,
     key: ArtifactKey,
     version?: number,
   ): Promise<{ version: number; part: Part | Damaged } | undefined> {
     for (;;) {
-      const row = await this.#row(sql, this.#text.withData, key, version);
-      if (!row) return undefined;
-      const stored = this.#stored(sql, key, row);
-      const { version: found, info } = stored;
-      if (!(info instanceof Damaged)) refuseLong(info);
-      const content = await this.#contentOf(sql, key, stored, row.data);
+      const loaded = await this.#content(database, key, version, { refuse: refuseLong });
+      if (!loaded) return undefined;
+      const { version: found, content, createTime } = loaded;
       const part = content instanceof Damaged ? content : isWhole(content) ? partOf(content) : CHANGED;
       if (!(part instanceof Damaged)) return { version: found, part };
       // Between two statements somebody may have deleted it, and saved another one.
-      const again = await this.#row(sql, this.#text.one, key, found);
-      if (again && numberOf(again.create_time) === numberOf(row.create_time)) return { version: found, part };
+      const again = await database.run((sql) => this.#row(sql, this.#text.one, key, found));
+      if (again && numberOf(again.create_time) === createTime) return { version: found, part };
     }
   }
 
-  /** @param data of the version's row. */
-  async #contentOf(sql: Sql, key: ArtifactKey, stored: StoredVersion, data: unknown): Promise<Content | Damaged> {
+  /**
+   * @param refuse throws for what is not to be read.
+   * @returns a version with its content; undefined if there is none.
+   */
+  async #content(
+    database: Database,
+    key: ArtifactKey,
+    version?: number,
+    { isLenient = false, refuse = () => {} }: { isLenient?: boolean; refuse?: (info: ArtifactInfo) => void } = {},
+  ): Promise<ReadVersion | undefined> {
+    const row = await database.run((sql) => this.#row(sql, this.#text.withData, key, version));
+    if (!row) return undefined;
+    const stored = await database.code((texts) => this.#stored(texts, key, row, isLenient));
     const { info } = stored;
-    if (info instanceof Damaged) return info;
-    return this.#decoded(sql, key, partsIn(stored), info, await this.#storedParts(sql, key, partsIn(stored), data));
+    if (info instanceof Damaged) return { ...stored, row, parts: [], content: info };
+    refuse(info);
+    const parts = await (row.data === null ? database.run((sql) => this.#parts(sql, key, row)) : [bytesOf(row.data)]);
+    const content = await database.code((texts) => this.#decoded(texts, key, stored, info, parts, { isLenient }));
+    return { ...stored, row, parts, content };
   }
 
   /**
-   * @param version that of the rows of the parts, which may be an upload's.
    * @param isLenient whether content is read, too, that lacks a codec which is required: to give it that codec.
    * @param first the number of the first part that was read.
    */
   #decoded(
-    { texts }: Sql,
+    texts: StoredTexts,
     key: ArtifactKey,
-    version: number,
+    version: StoredVersion,
     info: ArtifactInfo,
     stored: readonly Buffer[],
     { isLenient = false, first = 0 } = {},
@@ -241,17 +312,13 @@ export class ArtifactStore {
     if (!isFramed && stored.length > 0 && texts.codec.required.length > 0 && !isLenient)
       return new Damaged(`its content is not encoded with ${texts.codec.required.join(', ')}`);
     const parts: readonly (Uint8Array | Undecodable)[] = isFramed
-      ? texts.all(() =>
-          stored.map((each, part) => texts.decodeBytes(each, ofArtifact(known, version, first + part), isLenient)),
+      ? stored.map((each, part) =>
+          texts.decodeBytes(each, ofArtifact(known, partsIn(version), first + part), isLenient),
         )
       : stored;
     const undecodable = parts.find((each) => each instanceof Undecodable);
     if (undecodable) return new Damaged(`its content is ${undecodable.encoding}`);
     return { info, parts: parts.map((each) => bytesOf(each)) };
-  }
-
-  async #storedParts(sql: Sql, key: ArtifactKey, version: number, data: unknown): Promise<Buffer[]> {
-    return data === null ? this.#parts(sql, key, version) : [bytesOf(data)];
   }
 
   /** Reads the next versions of an app, or of one user in it, by their keys; at most `limit`. */
@@ -288,63 +355,69 @@ export class ArtifactStore {
    * @returns the version without its encoding, or with `AS_STORED` as it is; undefined if there is none.
    * @throws DamagedArtifactError where it cannot be read.
    */
-  async transferred(sql: Sql, key: VersionKey): Promise<TransferredVersion | undefined> {
+  async transferred(sql: Sql, key: VersionKey): Promise<Undecoded<TransferredVersion | undefined>> {
     const { version } = key;
     const row = await this.#row(sql, this.#text.withData, key, version);
-    if (!row) return undefined;
-    const stored = this.#stored(sql, key, row);
-    const { info, createTime, upload } = stored;
-    const parts = await this.#storedParts(sql, key, partsIn(stored), row.data);
-    if (sql.texts === AS_STORED) {
-      const isBound = isEncoded(textOf(row.info)) || (!(info instanceof Damaged) && info.content?.isEncoded);
-      return { info: textOf(row.info), parts, createTime, upload: isBound ? upload : undefined };
+    if (!row) return () => undefined;
+    const parts = row.data === null ? await this.#parts(sql, key, row) : [bytesOf(row.data)];
+    return (texts) => {
+      const stored = this.#stored(texts, key, row);
+      const { info, createTime, upload } = stored;
+      if (texts === AS_STORED) {
+        const isBound = isEncoded(textOf(row.info)) || (!(info instanceof Damaged) && info.content?.isEncoded);
+        return { info: textOf(row.info), parts, createTime, upload: isBound ? upload : undefined };
+      }
+      const content = info instanceof Damaged ? info : this.#decoded(texts, key, stored, info, parts);
+      const { what } = content instanceof Damaged ? content : CHANGED;
+      const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
+      if (content instanceof Damaged || !isWhole(content)) throw new DamagedArtifactError(filename, version, what);
+      return { info: withEncoding(content, false).info, parts: content.parts, createTime };
+    };
+  }
+
+  /**
+   * @returns a version of an export as it is to be stored.
+   * @throws InvalidArgumentError where its content is not the one that its hash is of.
+   */
+  encodedImport(
+    texts: StoredTexts,
+    key: VersionKey,
+    { info: text, parts, upload }: TransferredVersion,
+  ): EncodedVersion {
+    const { version } = key;
+    // What is encoded is not looked into.
+    const info = isEncoded(text) ? undefined : infoOf(text);
+    if (info instanceof Damaged) throw new InvalidArgumentError(`${nameOf(key)} has no info of an artifact.`);
+    if (info === undefined || info.content?.isEncoded === true) {
+      const of = () => ofArtifact({ ...key, origin: '' }, version, 'info', upload);
+      return { info: texts.encode(text, of), parts, upload };
     }
-    const content = info instanceof Damaged ? info : this.#decoded(sql, key, partsIn(stored), info, parts);
-    const { what } = content instanceof Damaged ? content : CHANGED;
-    const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
-    if (content instanceof Damaged || !isWhole(content)) throw new DamagedArtifactError(filename, version, what);
-    return { info: withEncoding(content, false).info, parts: content.parts, createTime };
+    if (!isWhole({ info, parts }))
+      throw new InvalidArgumentError(`${nameOf(key)} has other content than its info says.`);
+    return encodedVersion(texts, key, version, withEncoding({ info, parts }, !texts.codec.isNone));
   }
 
   /**
    * Writes a version of an export, for a transaction.
    *
    * @returns false if it is stored already.
-   * @throws InvalidArgumentError where another one is here, or its content is not the one that its hash is of.
+   * @throws InvalidArgumentError where another one is here.
    */
-  async import(
-    sql: Sql,
-    key: VersionKey,
-    { info: text, parts, createTime, upload }: TransferredVersion,
-  ): Promise<boolean> {
+  async import(sql: Sql, key: VersionKey, createTime: number, encoded: EncodedVersion): Promise<boolean> {
     const { version } = key;
     const here = await this.#row(sql, this.#text.one, key, version);
-    const name = `Version ${version} of artifact ${key.filename}`;
     if (here && numberOf(here.create_time) !== createTime)
-      throw new InvalidArgumentError(`${name} is here, saved at another time.`);
-    const { texts } = sql;
-    // What is encoded is not looked into.
-    const info = isEncoded(text) ? undefined : infoOf(text);
-    if (info instanceof Damaged) throw new InvalidArgumentError(`${name} has no info of an artifact.`);
-    const isAsStored = info === undefined || info.content?.isEncoded === true;
-    if (!isAsStored && !isWhole({ info, parts }))
-      throw new InvalidArgumentError(`${name} has other content than its info says.`);
+      throw new InvalidArgumentError(`${nameOf(key)} is here, saved at another time.`);
     if (here) return false;
-    const given = isAsStored
-      ? {
-          ...{ parts, upload },
-          info: texts.all(() => texts.encode(text, () => ofArtifact({ ...key, origin: '' }, version, 'info', upload))),
-        }
-      : texts.all(() => encodedVersion(texts, key, version, withEncoding({ info, parts }, !texts.codec.isNone)));
-    await this.#stores.dialect.limits?.refuseTooLarge(sql, given.info);
+    await this.#dialect.limits?.refuseTooLarge(sql, encoded.info);
     const values = valuesOf(key);
     const [head] = await sql.all<{ last_version: number }>(this.#text.head, values);
     if (!head) await sql.run(this.#text.insertHead, [...values, version, createTime]);
     else if (numberOf(head.last_version) < version)
       await sql.run(this.#text.raise, [version, createTime, ...values, version]);
-    if (given.upload !== undefined)
-      await this.#insert(sql, this.#text.insertVersionAt, [...values, given.upload], NO_CONTENT, createTime);
-    await this.#insert(sql, this.#text.insertVersionAt, [...values, version], given, createTime);
+    if (encoded.upload !== undefined)
+      await this.#insert(sql, this.#text.insertVersionAt, [...values, encoded.upload], NO_CONTENT, createTime);
+    await this.#insert(sql, this.#text.insertVersionAt, [...values, version], encoded, createTime);
     return true;
   }
 
@@ -352,25 +425,26 @@ export class ArtifactStore {
    * @param isLenient whether what lacks a codec that is required gets it.
    * @returns undefined where the version is stored as the codecs store it now, or is gone.
    */
-  async recoded(sql: Sql, key: VersionKey, isLenient: boolean): Promise<RecodedVersion | Damaged | undefined> {
+  async recoded(
+    database: Database,
+    key: VersionKey,
+    isLenient: boolean,
+  ): Promise<RecodedVersion | Damaged | undefined> {
     const { version } = key;
-    const row = await this.#row(sql, this.#text.withData, key, version);
-    if (!row) return undefined;
-    const of = this.#stored(sql, key, row, isLenient);
-    const { info, upload } = of;
-    if (info instanceof Damaged) return info;
-    const stored = await this.#storedParts(sql, key, partsIn(of), row.data);
-    const content = this.#decoded(sql, key, partsIn(of), info, stored, { isLenient });
+    const found = await this.#content(database, key, version, { isLenient });
+    if (!found) return undefined;
+    const { content, row, upload } = found;
     if (content instanceof Damaged) return content;
     if (!isWhole(content)) return CHANGED;
-    const { texts } = sql;
-    const isFramed = !texts.codec.isNone;
-    const encoded = texts.all(() => encodedVersion(texts, key, version, withEncoding(content, isFramed), upload));
+    const isFramed = !database.codec.isNone;
+    const asNow = withEncoding(content, isFramed);
+    const encoded = await database.code((texts) => encodedVersion(texts, key, version, asNow, upload));
     const read = textOf(row.info);
+    const { info } = content;
     const isSame =
       encodingOf(encoded.info) === encodingOf(read) &&
       (info.content?.isEncoded ?? isFramed) === isFramed &&
-      (!isFramed || stored.every((each, i) => encodingOfBytes(each) === encodingOfBytes(encoded.parts[i])));
+      (!isFramed || found.parts.every((each, i) => encodingOfBytes(each) === encodingOfBytes(encoded.parts[i])));
     return isSame ? undefined : { key, read, encoded, size: info.content?.size ?? 0 };
   }
 
@@ -391,8 +465,8 @@ export class ArtifactStore {
     return true;
   }
 
-  async #parts(sql: Sql, key: ArtifactKey, version: number): Promise<Buffer[]> {
-    const rows = await sql.all<{ data: unknown }>(this.#text.parts, [...valuesOf(key), version]);
+  async #parts(sql: Sql, key: ArtifactKey, { upload, version }: VersionRow): Promise<Buffer[]> {
+    const rows = await sql.all<{ data: unknown }>(this.#text.parts, [...valuesOf(key), upload ?? version]);
     return rows.map((row) => bytesOf(row.data));
   }
 
@@ -401,24 +475,28 @@ export class ArtifactStore {
    *
    * @param version undefined for the newest.
    */
-  async open(sql: Sql, key: ArtifactKey, version?: number): Promise<OpenedVersion | undefined> {
+  async open(sql: Sql, key: ArtifactKey, version?: number): Promise<Undecoded<OpenedVersion | undefined>> {
     const row = await this.#row(sql, this.#text.withData, key, version);
-    if (!row) return undefined;
-    const stored = this.#stored(sql, key, row);
-    const { info } = stored;
-    if (info instanceof Damaged || row.data === null) return stored;
-    const content = this.#decoded(sql, key, partsIn(stored), info, [bytesOf(row.data)]);
-    return content instanceof Damaged ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
+    if (!row) return () => undefined;
+    return (texts) => {
+      const stored = this.#stored(texts, key, row);
+      const { info } = stored;
+      if (info instanceof Damaged || row.data === null) return stored;
+      const content = this.#decoded(texts, key, stored, info, [bytesOf(row.data)]);
+      return content instanceof Damaged ? { ...stored, info: content } : { ...stored, only: content.parts[0] };
+    };
   }
 
   /** @returns one part; undefined if it is missing, or cannot be read. */
-  async part(sql: Sql, key: ArtifactKey, opened: OpenedVersion, part: number): Promise<Buffer | undefined> {
+  async part(sql: Sql, key: ArtifactKey, opened: OpenedVersion, part: number): Promise<Undecoded<Buffer | undefined>> {
     const { info } = opened;
-    if (info instanceof Damaged) return undefined;
+    if (info instanceof Damaged) return () => undefined;
     const [row] = await sql.all<{ data: unknown }>(this.#text.part, [...valuesOf(key), partsIn(opened), part]);
-    if (!row) return undefined;
-    const content = this.#decoded(sql, key, partsIn(opened), info, [bytesOf(row.data)], { first: part });
-    return content instanceof Damaged ? undefined : content.parts[0];
+    if (!row) return () => undefined;
+    return (texts) => {
+      const content = this.#decoded(texts, key, opened, info, [bytesOf(row.data)], { first: part });
+      return content instanceof Damaged ? undefined : content.parts[0];
+    };
   }
 
   /**
@@ -431,31 +509,30 @@ export class ArtifactStore {
     { appName, userId, sessionId }: { appName: string; userId: string; sessionId: string | undefined },
     after: { sessionId: string; filename: string } | undefined,
     limit: number,
-  ): Promise<ListedVersion[]> {
+  ): Promise<Undecoded<ListedVersion[]>> {
     const keyset = after && keysetAfter(['a.session_id', 'a.filename'], [after.sessionId, after.filename]);
     const ofSession = sessionId === undefined ? '' : ` and a.session_id in ('', ?)`;
     const rows = await sql.all<VersionRow & { session_id: string; filename: string }>(
       this.#text.list(`${ofSession}${keyset ? ` and ${keyset.where}` : ''}`),
       [appName, userId, ...(sessionId === undefined ? [] : [sessionId]), ...(keyset?.values ?? []), limit],
     );
-    return sql.texts.all(() =>
+    return (texts) =>
       rows.map((row) => {
         const names = { sessionId: textOf(row.session_id), filename: textOf(row.filename) };
-        return { ...names, ...this.#stored(sql, { appName, userId, ...names }, row) };
-      }),
-    );
+        return { ...names, ...this.#stored(texts, { appName, userId, ...names }, row) };
+      });
   }
 
   /** @param version undefined for the newest. */
-  async find(sql: Sql, key: ArtifactKey, version?: number): Promise<StoredVersion | undefined> {
+  async find(sql: Sql, key: ArtifactKey, version?: number): Promise<Undecoded<StoredVersion | undefined>> {
     const row = await this.#row(sql, this.#text.one, key, version);
-    return row && this.#stored(sql, key, row);
+    return (texts) => row && this.#stored(texts, key, row);
   }
 
   /** All versions of an artifact, in order. */
-  async versions(sql: Sql, key: ArtifactKey): Promise<StoredVersion[]> {
+  async versions(sql: Sql, key: ArtifactKey): Promise<Undecoded<StoredVersion[]>> {
     const rows = await sql.all<VersionRow>(this.#text.all, valuesOf(key));
-    return sql.texts.all(() => rows.map((row) => this.#stored(sql, key, row)));
+    return (texts) => rows.map((row) => this.#stored(texts, key, row));
   }
 
   async numbers(sql: Sql, key: ArtifactKey): Promise<number[]> {
@@ -500,14 +577,13 @@ export class ArtifactStore {
     return (await rows)[0];
   }
 
-  #stored(sql: Sql, key: ArtifactKey, row: VersionRow, isLenient = false): StoredVersion {
+  #stored(texts: StoredTexts, key: ArtifactKey, row: VersionRow, isLenient = false): StoredVersion {
     const version = numberOf(row.version);
     const upload = row.upload === null ? undefined : numberOf(row.upload);
     const known = { ...key, origin: '' };
-    const { texts } = sql;
     const of = () => ofArtifact(known, version, 'info', upload);
     const text = textOf(row.info);
-    const info = texts.all(() => (isLenient ? texts.decodeLeniently(text, of()) : texts.decode(text, of)));
+    const info = isLenient ? texts.decodeLeniently(text, of()) : texts.decode(text, of);
     return {
       ...{ version, info: infoOf(info), createTime: numberOf(row.create_time) },
       ...(upload !== undefined && { upload }),
@@ -533,6 +609,8 @@ const withEncoding = ({ info, parts }: Content, isEncoded: boolean): NewVersion 
   parts,
 });
 
+const nameOf = ({ filename, version }: VersionKey) => `Version ${version} of artifact ${filename}`;
+
 /** What the row of an upload has of a version. */
 const NO_CONTENT: EncodedVersion = { info: '{}', parts: [] };
 
@@ -554,7 +632,7 @@ function infoOf(text: string | Undecodable): ArtifactInfo | Damaged {
     : new Damaged('what is stored of it cannot be read');
 }
 
-/** Within `texts.all`. @param upload that has the parts. */
+/** @param upload that has the parts. */
 function encodedVersion(
   texts: StoredTexts,
   key: ArtifactKey,
@@ -570,8 +648,6 @@ function encodedVersion(
 }
 
 /**
- * Within `texts.all`.
- *
  * @param version that of their rows, which may be an upload's.
  * @param first the number of the first of them.
  */

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
+import type { Database } from '../database/calls/database.js';
 import type { Run } from '../database/dialects/dialect.js';
 import { DatabaseError, InvalidArgumentError } from '../model/errors.js';
-import { PART_BYTES, tooLarge, type ArtifactInfo, type NewVersion } from './artifact-content.js';
-import type { ArtifactKey, ArtifactStore } from './artifact-store.js';
+import { PART_BYTES, tooLarge, type ArtifactInfo } from './artifact-content.js';
+import { encodedParts, type ArtifactKey, type ArtifactStore } from './artifact-store.js';
 import { addToUpload, beginUpload, dropUpload, endUpload, newUpload, type Upload } from './uploads.js';
 
 /** How many parts are in memory, and are written by one transaction: 2 MB. */
@@ -10,8 +11,11 @@ const PARTS_TOGETHER = 4;
 
 /** What a stream is saved by. */
 interface Saving {
+  database: Database;
   /** Runs its work in a transaction, once. */
   write: Run;
+  /** Runs what encodes before it writes. */
+  encoding: <T>(work: () => Promise<T>) => Promise<T>;
   store: ArtifactStore;
   key: ArtifactKey;
   maxBytes: number;
@@ -75,17 +79,18 @@ class SavedStream {
   }
 
   async end(): Promise<number> {
-    const { write, store, key, infoOf } = this.#saving;
+    const { database, write, encoding, store, key, infoOf } = this.#saving;
     const info = infoOf({ size: this.#size, sha256: this.#hash.digest('hex') });
-    if (!this.#upload) {
-      const version: NewVersion = { info, parts: this.#size === 0 ? [Buffer.alloc(0)] : this.#full() };
-      return write((sql) => store.save(sql, key, version));
-    }
-    if (this.#filled > 0) await this.#flush();
+    if (this.#upload && this.#filled > 0) await this.#flush();
     const upload = this.#upload;
     this.#isEnding = true;
-    // By itself, since it locks the row of the artifact.
-    return write((sql) => endUpload(sql, store, upload, info));
+    const parts = upload ? [] : this.#size === 0 ? [Buffer.alloc(0)] : this.#full();
+    return encoding(() =>
+      store.saving(database, key, { given: { info, parts }, upload: upload?.number }, (textsFor) =>
+        // By itself, since it locks the row of the artifact.
+        write((sql) => (upload ? endUpload(sql, store, upload, textsFor) : store.save(sql, key, textsFor))),
+      ),
+    );
   }
 
   /** Whether the version may be there, since the answer to the last transaction was lost. */
@@ -100,10 +105,13 @@ class SavedStream {
   }
 
   async #flush(): Promise<void> {
-    const { write, store, key } = this.#saving;
+    const { database, write, encoding, store, key } = this.#saving;
     const isNew = !this.#upload;
     const upload = (this.#upload ??= newUpload(key));
-    const parts = this.#full();
+    const full = this.#full();
+    const parts = await encoding(() =>
+      database.code((texts) => encodedParts(texts, key, upload.number, full, this.#written)),
+    );
     await write(async (sql) => {
       if (isNew) await beginUpload(sql, upload);
       await addToUpload(sql, store, upload, this.#written, parts);

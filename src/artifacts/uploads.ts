@@ -11,7 +11,7 @@ import {
 } from '../database/sql/tables.js';
 import { ArtifactDeletedError } from '../model/errors.js';
 import { nameOfUsers } from './artifact-name.js';
-import { encodedParts, valuesOf, type ArtifactKey, type ArtifactStore } from './artifact-store.js';
+import { valuesOf, type ArtifactKey, type ArtifactStore, type EncodedFor } from './artifact-store.js';
 
 // Content that comes as a stream is written in several transactions, and nobody may see it before the last of them. Its parts are under
 // an upload: a row of `artifact_versions` with a negative number. The last transaction inserts the version, which names the upload.
@@ -46,7 +46,7 @@ export async function beginUpload(sql: Sql, upload: Upload): Promise<void> {
 }
 
 /**
- * Adds parts, for a transaction.
+ * Adds parts as they are stored, for a transaction.
  *
  * @param first the number of the first of them.
  * @throws ArtifactDeletedError where the upload is gone.
@@ -56,11 +56,10 @@ export async function addToUpload(
   store: ArtifactStore,
   upload: Upload,
   first: number,
-  parts: readonly Buffer[],
+  parts: readonly Uint8Array[],
 ): Promise<void> {
   await touch(sql, upload, stateOf(first + parts.length));
-  const encoded = sql.texts.all(() => encodedParts(sql.texts, upload.key, upload.number, parts, first));
-  await store.insertParts(sql, idOf(upload), first, encoded);
+  await store.insertParts(sql, idOf(upload), first, parts);
 }
 
 /**
@@ -69,9 +68,9 @@ export async function addToUpload(
  * @returns the version's number.
  * @throws ArtifactDeletedError where the upload is gone.
  */
-export async function endUpload(sql: Sql, store: ArtifactStore, upload: Upload, info: string): Promise<number> {
+export async function endUpload(sql: Sql, store: ArtifactStore, upload: Upload, textsFor: EncodedFor): Promise<number> {
   // The artifact's row first, as a deletion does.
-  const version = await store.save(sql, upload.key, { info, parts: [] }, upload.number);
+  const version = await store.save(sql, upload.key, textsFor);
   await touch(sql, upload, '{"isWhole":true}');
   return version;
 }

@@ -58,7 +58,7 @@ export class CompleteLog implements LogContent<CompleteLogEntry> {
     this.#cursor = { ...after, epoch, read: { ends: endsOf(head), rests } };
     while (after.position < head.position || after.change < head.change) {
       const range = { after, upTo: head, limit: BATCH };
-      const page = await this.#call.read((sql) => readPage(sql, this.#call.stores, range, this.#filter));
+      const page = await this.#call.read((sql) => readPage(sql, range, this.#filter));
       // Entries show what was written since the head was given out. If that is lost they must be read again.
       const now = await this.#heads.ofLog(this.#call);
       const error = await this.wentBack(now);

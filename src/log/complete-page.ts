@@ -7,7 +7,7 @@ import {
   type LoggedEvent,
   type StoredLogEvent,
 } from '../database/stores/logged-events.js';
-import type { Stores } from '../database/stores/stores.js';
+import { stateOfOwners } from '../database/stores/state-store.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';
@@ -37,15 +37,10 @@ interface CompleteRange {
 }
 
 /** Reads events and changes after one boundary, up to another, in their order (contract J1). */
-export async function readPage(
-  sql: Sql,
-  stores: Stores,
-  range: CompleteRange,
-  columns: LogColumns,
-): Promise<Undecoded<CompletePage>> {
+export async function readPage(sql: Sql, range: CompleteRange, columns: LogColumns): Promise<Undecoded<CompletePage>> {
   const rows = await readRows(sql, range, columns);
   const owners = [...rows.events, ...rows.changes].map(({ session }) => session);
-  const state = await stores.state.ofOwners(sql, distinct(owners));
+  const state = await stateOfOwners(sql, distinct(owners));
   const rewritten = new Map<StoredLogChange, StoredLogEvent | undefined>();
   for (const change of rows.changes) {
     const { session, eventSeq } = change;

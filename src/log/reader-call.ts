@@ -2,7 +2,6 @@ import { Aborted } from '../database/calls/connection.js';
 import type { Database } from '../database/calls/database.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { Stores } from '../database/stores/stores.js';
 import type { ErrorContext } from '../model/options.js';
 import { onAbort } from '../model/signals.js';
 
@@ -11,14 +10,12 @@ export const BATCH = 200;
 
 /** A call of the host's that reads the log: the statements that are run for it, and the waits. Its signal ends them. */
 export class ReaderCall {
-  readonly stores: Stores;
   readonly signal: AbortSignal | undefined;
   readonly #database: Database;
   readonly #context: ErrorContext;
 
   constructor(database: Database, context: ErrorContext, signal?: AbortSignal) {
     this.#database = database;
-    this.stores = database.stores;
     this.#context = context;
     this.signal = signal;
   }

@@ -1,6 +1,6 @@
+import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { Stores } from '../database/stores/stores.js';
 import {
   keptSession,
   lockKeptSession,
@@ -12,7 +12,6 @@ import {
 } from '../database/stores/walk.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { Batches } from './batches.js';
-import { CallInParts } from './call-in-parts.js';
 import { deletionBatchSize, type BatchOptions } from './options.js';
 
 /** What is to be done to a session. */
@@ -39,11 +38,13 @@ export const NOTHING_DONE: Done = { sessions: 0, events: 0, skipped: 0 };
  * more, stays as it is.
  */
 export interface Deletion {
+  /** Whether each session has transactions of its own. */
+  readonly isAlone?: boolean;
   /** @returns undefined when nothing is to be done to the session. */
   plan(session: KeptSession): Promise<Task | undefined> | Task | undefined;
   /** Does what fits into a transaction. */
   delete(sql: Sql, task: Task): Promise<Done>;
-  /** Does what does not, in several transactions. */
+  /** Does what does not, or is to be alone, in transactions of its own. */
   deleteLarge(task: Task): Promise<void>;
 }
 
@@ -55,12 +56,10 @@ const PAGE = 500;
 
 /** A call that deletes, from app to app and from session to session, in transactions of a number of rows. */
 export class DeletionRun extends CallInParts {
-  readonly stores: Stores;
   readonly batches: Batches;
 
   constructor(database: Database, operation: string, options: BatchOptions & Owner) {
     super(database, { operation, key: givenKey(options) });
-    this.stores = database.stores;
     this.batches = new Batches(options, deletionBatchSize(options), database.dialect.sql.turnMs);
   }
 
@@ -109,7 +108,7 @@ export class DeletionRun extends CallInParts {
       }
       if (rows + task.rows > batches.size) await end();
       if (!(await batches.mayBegin())) return;
-      if (task.rows > batches.size && !batches.isDryRun) {
+      if ((deletion.isAlone || task.rows > batches.size) && !batches.isDryRun) {
         await deletion.deleteLarge(task);
         continue;
       }

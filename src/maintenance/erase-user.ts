@@ -49,7 +49,7 @@ class Erasure {
   }
 
   async eraseArtifacts(appName: string): Promise<void> {
-    const store = ArtifactStore.of(this.#run.stores);
+    const store = ArtifactStore.of(this.#run.database);
     await this.#erase('artifacts', {
       count: (sql) => store.countOfUser(sql, appName, this.#userId),
       some: (sql, limit) => store.ofUser(sql, appName, this.#userId, limit),

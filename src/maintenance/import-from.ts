@@ -1,4 +1,5 @@
 import type { EntityManager } from '@mikro-orm/core';
+import { CallInParts } from '../database/calls/call-in-parts.js';
 import { Database } from '../database/calls/database.js';
 import { ForeignStore } from '../transfer/foreign/foreign-store.js';
 import { aBoolean, aFunction, anything, condition, object } from '../model/arguments.js';
@@ -13,7 +14,6 @@ import { recognise } from '../transfer/foreign/recognise.js';
 import { savedSessions, type SavedNames } from '../transfer/foreign/saved-session.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
-import { CallInParts } from './call-in-parts.js';
 import { IMPORT_OPTIONS, importBatchSize, type ImportOptions } from './options.js';
 
 export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonOptions {
@@ -91,7 +91,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportResu
       ? savedSessions(from, { as, refuse, onAnnulled })
       : await storedSessions(from, options, { refuse, onAnnulled });
   const mode = { batchSize: importBatchSize(options), isDryRun, isForeign: true, sharedState };
-  const target = new Import(isDryRun ? call.read : call.write, database.stores, mode);
+  const target = new Import(call, mode);
   const done = () => ({ ...target.result, ...left });
   return call.run(done, () =>
     writeForeign(records, target, onRefusedRow, () => {

@@ -6,7 +6,7 @@ import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 
 /** An event's row whose content is taken out, as it is. */
-export interface RawEvent {
+interface RawEvent {
   seq: number;
   eventId: string;
   timestamp: number;
@@ -17,7 +17,7 @@ export interface RawEvent {
 }
 
 /** A state value that is taken out, as it is. */
-export interface RawValue {
+interface RawValue {
   scope: Scope;
   key: string;
   content: Buffer;

@@ -1,10 +1,10 @@
 import { ArtifactStore, Damaged, type RecodedVersion, type VersionKey } from '../artifacts/artifact-store.js';
+import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/stores/walk.js';
 import { Undecodable, encodingOf, namesKey } from '../model/codec.js';
 import { givenKey } from '../model/keys.js';
-import { isPromise } from '../model/maybe-promise.js';
 import type { MaintenanceResult } from '../model/results.js';
 import {
   areEncodedAlike,
@@ -16,7 +16,6 @@ import {
 } from '../transfer/stored-memories.js';
 import { nextAppWithState } from '../transfer/transferred-sessions.js';
 import { Batches } from './batches.js';
-import { CallInParts } from './call-in-parts.js';
 import { reencodeBatchSize, type ReencodeOptions } from './options.js';
 import { RECODED_TABLES, recode, recodedPage, type RecodedTable, type StoredText } from './recoded-texts.js';
 
@@ -84,7 +83,7 @@ class ReencodeRun {
 
   /** @returns false when the work has to end. */
   async #artifacts(call: CallInParts, appName: string): Promise<boolean> {
-    const store = ArtifactStore.of(this.#database.stores);
+    const store = ArtifactStore.of(this.#database);
     const owner = { appName, userId: this.#options.userId };
     const isLenient = this.#options.adoptPlain ?? false;
     let after: VersionKey | undefined;
@@ -93,7 +92,7 @@ class ReencodeRun {
       const page = await call.read((sql) => store.page(sql, owner, after, this.batches.size));
       let group: RecodedVersion[] = [];
       for (const key of page) {
-        const recoded = await call.read((sql) => store.recoded(sql, key, isLenient));
+        const recoded = await call.encoding(() => store.recoded(this.#database, key, isLenient));
         if (!recoded) continue;
         if (recoded instanceof Damaged) this.batches.count({ unreadable: 1 });
         else group.push(recoded);
@@ -133,7 +132,7 @@ class ReencodeRun {
   }
 
   async #replace(call: CallInParts, versions: readonly RecodedVersion[]): Promise<void> {
-    const store = ArtifactStore.of(this.#database.stores);
+    const store = ArtifactStore.of(this.#database);
     await this.#write(call, versions, (sql, version) => store.replace(sql, version));
   }
 
@@ -175,22 +174,20 @@ class ReencodeRun {
   /** @returns the texts that are not stored as the codec stores them now. */
   async #recodings(page: readonly StoredText[]): Promise<Recoding[]> {
     const { adoptPlain } = this.#options;
-    const decoding = this.#database.code((texts) =>
+    const decoded = await this.#database.code((texts) =>
       page.map(({ text, context }) => {
         if (text === undefined) return undefined;
         return adoptPlain ? texts.decodeLeniently(text, context) : texts.decode(text, () => context);
       }),
     );
-    const decoded = isPromise(decoding) ? await decoding : decoding;
     const readable = page.flatMap((stored, i) => {
       const json = decoded[i];
       return typeof json === 'string' ? [{ stored, json }] : [];
     });
     this.batches.count({ unreadable: page.length - readable.length });
-    const encoding = this.#database.code((texts) =>
+    const encoded = await this.#database.code((texts) =>
       readable.map(({ stored, json }) => ({ stored, text: texts.encode(json, () => stored.context) })),
     );
-    const encoded = isPromise(encoding) ? await encoding : encoding;
     return encoded.filter(
       ({ stored, text }) =>
         encodingOf(text) !== encodingOf(stored.text ?? '') &&

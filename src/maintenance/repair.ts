@@ -1,6 +1,10 @@
 import { createEvent } from '@google/adk';
+import { insertEvents } from '../database/dialects/session-rows.js';
+import { callsIn, type WaitingCall } from '../conversation/open-calls.js';
 import type { Database } from '../database/calls/database.js';
-import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import { decodedFirst, type SessionCoding } from '../database/calls/encoded-first.js';
+import { Unforeseen } from '../database/calls/public-error.js';
+import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   emptyData,
   forgetChangesAfter,
@@ -12,31 +16,25 @@ import {
   setChangeData,
   stateChanges,
   trimChanges,
+  type NewChange,
+  type RecordedChange,
+  type TrimChanges,
 } from '../database/stores/change-store.js';
-import { encodedEvent } from '../database/stores/event-store.js';
+import { encodedEvent, replaceEvent, supersededKeys } from '../database/stores/event-store.js';
 import { currentLease } from '../database/stores/leases.js';
-import { recountOpenCalls } from '../database/stores/open-calls.js';
-import { stateThen } from '../database/stores/past.js';
+import { setOpenCalls } from '../database/stores/open-calls.js';
 import { readSession } from '../database/stores/session-reader.js';
 import { lockSession, type SessionHead } from '../database/stores/session-store.js';
-import type { Stores } from '../database/stores/stores.js';
-import { ofState, type KnownSession, type Undecodable } from '../model/codec.js';
+import { stateOfOwners, type StateValue } from '../database/stores/state-store.js';
+import { isEncoded, type KnownSession, type Undecodable } from '../model/codec.js';
 import { CodecError, LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
-import { gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
-import { byScope, prefixed } from '../model/state.js';
-import {
-  deleteEvent,
-  deleteValue,
-  eventTimes,
-  rawChange,
-  rawEvent,
-  rawValue,
-  setBooks,
-  type RawEvent,
-  type RawValue,
-} from './raw-rows.js';
+import { pastState } from '../model/past-state.js';
+import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
+import { byScope, prefixed, type StateEntries, type StateEntry } from '../model/state.js';
+import { AS_STORED, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
+import { deleteEvent, deleteValue, eventTimes, rawChange, rawEvent, rawValue, setBooks } from './raw-rows.js';
 
 /** The row of an event that could not be read, byte for byte. */
 export interface TakenEvent {
@@ -85,25 +83,136 @@ export interface RepairOptions {
 /** A wider gap is not filled with empty events: a damaged `last_seq` may be in the billions. */
 const MOST_FILLED = 10_000;
 
-/** What of a session could not be read, before its lock is taken. */
-interface FoundDamage {
-  events: readonly { seq: number }[];
-  stateValues: readonly { scope: RawValue['scope']; key: string }[];
+/** What was read of a session, and what of it cannot be. */
+interface Damaged {
+  session: KnownSession;
+  head: SessionHead;
+  /** The numbers of the events that have rows, and their times, in order. */
+  rows: readonly { seq: number; timestamp: number }[];
+  /** Those that cannot be read, by number. */
+  unreadable: ReadonlyMap<number, { id: string }>;
+  values: readonly DamagedValue[];
+  changes: readonly RecordedChange[];
+  books: Books;
+  /** The state before the first event that stays. */
+  before: readonly StateEntry[];
+  /** The state that can be read, of all scopes. */
+  state: StateEntries;
+  /** The calls of the events that stay. */
+  calls: readonly WaitingCall[];
+  damage: readonly DamagedEvents[];
+}
+
+interface DamagedValue extends Pick<StateValue, 'scope' | 'key'> {
+  /** The text in its row. */
+  stored: string | undefined;
+}
+
+/** What the numbers in a session's row are to be. */
+interface Books {
+  firstSeq: number;
+  lastSeq: number;
+  /** The numbers without a row that are filled. */
+  gaps: readonly SeqRange[];
+}
+
+/** What a repair writes, as it is stored. */
+interface RepairTexts {
+  /** In place of events that cannot be read, by number. */
+  empty: ReadonlyMap<number, StoredEvent>;
+  /** In place of missing ones, by the first number of a gap. */
+  filling: ReadonlyMap<number, readonly StoredEvent[]>;
+  /** In place of changes that cannot be read, by id. */
+  changes: ReadonlyMap<number, string | null>;
+  /** The values that are removed. */
+  removed: readonly NewChange[];
+  trimmed: TrimChanges | undefined;
+  /** All state that can be read. */
+  state: readonly NewChange[];
 }
 
 /**
- * Finds what cannot be read. It does not take the session's lock, since it reads all of the history.
+ * Repairs one session.
  *
+ * @param write runs its work in a transaction.
  * @throws SessionNotFoundError when there is no such session.
  * @throws CodecError when a text names a codec that is not there.
+ * @throws LeaseHeldError while somebody holds its lease.
  */
-export async function scanForDamage(database: Database, key: SessionKey): Promise<FoundDamage> {
-  const read = await database.read((sql) => readSession(sql, key));
-  if (!read) throw new SessionNotFoundError(key.sessionId);
-  const events = [...read.events, ...read.uncounted].filter(({ json }) => !decodeEvent(json));
-  const stateValues = read.state.filter(({ json }) => !decode(json));
-  for (const { undecodable } of [...events, ...stateValues]) refuseUnknown(undecodable);
-  return { events, stateValues };
+export async function repair(
+  database: Database,
+  key: SessionKey,
+  options: RepairOptions,
+  write: Run,
+): Promise<RepairedSession> {
+  const coding: SessionCoding<undefined, Damaged, RepairTexts> = {
+    key,
+    read: (sql) => readDamage(sql, key),
+    encode: (damaged) => database.code((texts) => encoded(texts, damaged)),
+    // Of a user and an app anybody sets state.
+    version: async (sql) => {
+      const state = (await stateOfOwners(sql, [key]))(AS_STORED);
+      return state
+        .map((value) => JSON.stringify(value))
+        .sort()
+        .join();
+    },
+  };
+  return decodedFirst(database, coding, (codedFor) =>
+    write(async (sql) => {
+      if (!(await lockSession(sql, key))) throw new SessionNotFoundError(key.sessionId);
+      const lease = options.includeLeased ? undefined : await currentLease(sql, key, { underLock: true });
+      if (lease?.isHeld) throw new LeaseHeldError(key.sessionId, lease.holder, lease.expiresAt);
+      const { read, texts } = await codedFor(sql, undefined);
+      const taken = await takenOut(sql, read);
+      if (!options.dryRun) await mend(sql, read, texts);
+      return taken;
+    }),
+  );
+}
+
+/**
+ * @returns what throws SessionNotFoundError when there is no such session, and CodecError when a text names a codec that is not there.
+ */
+async function readDamage(sql: Sql, key: SessionKey): Promise<Undecoded<Damaged>> {
+  const reading = await readSession(sql, key);
+  const rows = await eventTimes(sql, key);
+  const superseded = await supersededKeys(sql, key, { from: 0, upTo: MAX_SEQ });
+  const recorded = await recordedChanges(sql, key);
+  return (texts) => {
+    const read = reading(texts);
+    if (!read) throw new SessionNotFoundError(key.sessionId);
+    const history = recorded(texts);
+    const events = [...read.events, ...read.uncounted].map((event) => ({ ...event, event: decodeEvent(event.json) }));
+    const damaged = events.filter(({ event }) => !event);
+    const damagedValues = read.state.filter(({ json }) => !decode(json));
+    const changes = history.filter((change) => !pastChangeOf(change));
+    for (const { undecodable } of [...damaged, ...damagedValues, ...changes]) refuseUnknown(undecodable);
+
+    const unreadable = new Map(damaged.map(({ seq, id }) => [seq, { id }]));
+    const books = booksOf(read, rows, unreadable);
+    const readable = events.flatMap(({ seq, event }) =>
+      event ? [{ seq, event, superseded: superseded.get(seq) }] : [],
+    );
+    const stored = new Map(reading(AS_STORED)?.state.map(({ scope, key, json }) => [prefixed(scope, key), json]));
+    const values = damagedValues.map(({ scope, key }) => ({ scope, key, stored: stored.get(prefixed(scope, key)) }));
+    const state = byScope(
+      read.state
+        .filter((value) => !damagedValues.includes(value))
+        .map(({ scope, key, json }) => ({ key: prefixed(scope, key), json, eventId: null })),
+    );
+    const past = history.flatMap((change) => pastChangeOf(change) ?? []);
+    const kept = readable.filter(({ seq }) => seq >= books.firstSeq && seq <= books.lastSeq);
+    return {
+      session: { ...key, origin: read.origin },
+      ...{ head: read, rows, unreadable, values, changes, books },
+      // What no row explains is in the tables alone.
+      before: books.firstSeq > books.lastSeq ? state.session : pastState(past, readable, books.firstSeq - 1),
+      state,
+      calls: callsIn(kept),
+      damage: damageIn(read, rows, unreadable, changes),
+    };
+  };
 }
 
 /** @throws CodecError for what another codec can read: taking it out would lose what is whole. */
@@ -114,180 +223,113 @@ function refuseUnknown(undecodable: Undecodable | undefined): void {
     );
 }
 
-/** Repairs one session in a transaction. */
-export class Repair {
-  readonly #sql: Sql;
-  readonly #stores: Stores;
-  readonly #key: SessionKey;
-  readonly #options: RepairOptions;
-  readonly #events = new Map<number, RawEvent>();
-  readonly #values = new Map<string, RawValue>();
-  readonly #changes: TakenChange[] = [];
-  readonly #damage = new Map<string, DamagedEvents>();
-
-  constructor(sql: Sql, stores: Stores, key: SessionKey, options: RepairOptions) {
-    this.#sql = sql;
-    this.#stores = stores;
-    this.#key = key;
-    this.#options = options;
-  }
-
-  /**
-   * @throws SessionNotFoundError when the session is gone.
-   * @throws LeaseHeldError while somebody holds its lease.
-   */
-  async apply(found: FoundDamage): Promise<RepairedSession> {
-    const sql = this.#sql;
-    const head = await lockSession(sql, this.#key);
-    if (!head) throw new SessionNotFoundError(this.#key.sessionId);
-    const lease = this.#options.includeLeased ? undefined : await currentLease(sql, this.#key, { underLock: true });
-    if (lease?.isHeld) throw new LeaseHeldError(this.#key.sessionId, lease.holder, lease.expiresAt);
-
-    const session = { ...this.#key, origin: head.origin };
-    for (const { scope, key } of found.stateValues) {
-      const value = await rawValue(sql, this.#key, scope, key);
-      // Somebody may have written it anew since.
-      if (!value || isReadable(sql, session, value)) continue;
-      this.#values.set(prefixed(scope, key), value);
-      if (this.#options.dryRun) continue;
-      await deleteValue(sql, this.#key, scope, key);
-      const removed = [prefixed(scope, key)];
-      await recordChanges(
-        sql,
-        sql.texts.all(() => stateChanges(sql.texts, { session, seq: head.lastSeq }, byScope([]), removed)),
-      );
-    }
-    await this.#takeChanges(session);
-    await this.#mendEvents(session, head, found);
-    return {
-      damage: [...this.#damage.values()].sort((a, b) => a.from - b.from),
-      events: [...this.#events.values()].sort((a, b) => a.seq - b.seq),
-      stateValues: [...this.#values.values()].map(({ scope, key, content }) => ({
-        key: prefixed(scope, key),
-        content,
-      })),
-      changes: this.#changes,
-    };
-  }
-
-  /** Only forks and rewinds read them, so that nothing else has found out. */
-  async #takeChanges(session: KnownSession): Promise<void> {
-    const sql = this.#sql;
-    for (const { id, kind, seq, ...change } of sql.texts.decoded(await recordedChanges(sql, this.#key))) {
-      if (pastChangeOf({ id, kind, seq, ...change })) continue;
-      refuseUnknown(change.undecodable);
-      this.#changes.push({ kind, seq, content: await rawChange(sql, this.#key, id) });
-      const after = kind === 'state' ? seq : 0;
-      this.#note([{ from: after, to: after }], 'change');
-      if (this.#options.dryRun) continue;
-      const data = sql.texts.all(() => emptyData(sql.texts, session, { kind, seq }));
-      await setChangeData(sql, this.#key, id, data);
-    }
-  }
-
-  /**
-   * Makes `first_seq` and `last_seq` match the rows. What is damaged at the beginning is as if it were trimmed; elsewhere an
-   * empty event replaces what is missing or cannot be read, so that the other events keep their numbers.
-   */
-  async #mendEvents(session: KnownSession, head: SessionHead, found: FoundDamage): Promise<void> {
-    const sql = this.#sql;
-    const { events } = this.#stores;
-    const rows = await eventTimes(sql, this.#key);
-    const unreadable = await this.#stillUnreadable(found);
-    const lastSeq = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
-    const numbers = rows.map(({ seq }) => seq);
-    this.#note(gapsIn(numbers, head.firstSeq - 1, head.lastSeq), 'missing');
-    this.#note(rangesOf(unreadable.keys()), 'unreadable');
-    this.#note(rangesOf(numbers.filter((seq) => seq > head.lastSeq)), 'uncounted');
-
-    const gaps = gapsIn(numbers, head.firstSeq - 1, lastSeq);
-    const tail = gaps.find((gap) => gap.to === lastSeq && isWide(gap) && rows.length > 0);
-    const newLast = tail ? tail.from - 1 : lastSeq;
-    const behindWide = gaps.findLast((gap) => gap.to < newLast && isWide(gap))?.to ?? 0;
-    const firstGood = numbers.find((seq) => seq > behindWide && !unreadable.has(seq)) ?? newLast + 1;
-    const newFirst = Math.max(head.firstSeq, firstGood);
-
-    const past = { key: this.#key, ...head, lastSeq: newLast };
-    const trimmed = newFirst !== head.firstSeq && !this.#options.dryRun;
-    const before = trimmed ? (await stateThen(sql, this.#stores, past, newFirst - 1)).state : [];
-    // What can be read is taken out as well where it is in front of a wide gap.
-    for (const seq of numbers.filter((seq) => seq < newFirst)) {
-      const raw = unreadable.get(seq) ?? (await rawEvent(sql, this.#key, seq));
-      if (raw) this.#events.set(seq, raw);
-      if (!this.#options.dryRun) await deleteEvent(sql, this.#key, seq);
-    }
-    for (const [seq, raw] of unreadable) {
-      this.#events.set(seq, raw);
-      if (seq < newFirst || this.#options.dryRun) continue;
-      const empty = emptyEvent(raw.timestamp, raw.eventId);
-      await events.replace(
-        sql,
-        session,
-        seq,
-        sql.texts.all(() => encodedEvent(sql.texts, session, empty)),
-      );
-      await recordChange(sql, { session, kind: 'rewritten', seq: lastSeq, eventSeq: seq });
-    }
-    if (this.#options.dryRun) return;
-    for (const gap of gaps.filter(({ from, to }) => from > newFirst && to <= newLast)) {
-      // The time of the event after it, as a filter by time takes a missing one.
-      const { timestamp } = rows.find(({ seq }) => seq > gap.to) ?? { timestamp: head.lastUpdateTime };
-      const filling = Array.from({ length: gap.to - gap.from + 1 }, () => emptyEvent(timestamp));
-      await events.insert(
-        sql,
-        session,
-        gap.from,
-        sql.texts.all(() => filling.map((event) => encodedEvent(sql.texts, session, event))),
-      );
-    }
-    if (newFirst !== head.firstSeq || newLast !== head.lastSeq) await setBooks(sql, this.#key, newFirst, newLast);
-    if (newLast < head.lastSeq) await forgetChangesAfter(sql, this.#key, newLast);
-    if (trimmed) {
-      const recorded = sql.texts.all(() => trimChanges(sql.texts, { session, seq: newLast }, before));
-      await recordTrim(sql, this.#key, newFirst, recorded);
-    }
-    // No event has what the lost events left in the state any more.
-    if (this.#damage.size > 0) await this.#recordState(session, newLast);
-    if (this.#damage.size > 0) await recountOpenCalls(sql, this.#key);
-  }
-
-  /** Records all state that can be read. */
-  async #recordState(session: KnownSession, seq: number): Promise<void> {
-    const { state } = this.#stores;
-    const stored = await state.ofOwners(this.#sql, [session]);
-    const readable = this.#sql.texts.decoded(stored).filter(({ json }) => decode(json));
-    const entries = readable.map(({ scope, key, json }) => ({ key: prefixed(scope, key), json, eventId: null }));
-    const { texts } = this.#sql;
-    await recordChanges(
-      this.#sql,
-      texts.all(() => stateChanges(texts, { session, seq }, byScope(entries))),
-    );
-  }
-
-  /** Under the lock, which appends need that would replace an event. */
-  async #stillUnreadable(found: FoundDamage): Promise<Map<number, RawEvent>> {
-    const sql = this.#sql;
-    const unreadable = new Map<number, RawEvent>();
-    for (const { seq } of found.events) {
-      const raw = await rawEvent(sql, this.#key, seq);
-      if (!raw) continue;
-      const found = await this.#stores.events.find(sql, this.#key, raw.eventId, { isLocked: true });
-      const current = found && sql.texts.decoded(found.content);
-      refuseUnknown(current?.undecodable);
-      if (!decodeEvent(current?.json)) unreadable.set(seq, raw);
-    }
-    return unreadable;
-  }
-
-  #note(ranges: readonly SeqRange[], problem: DamagedEvents['problem']): void {
-    for (const range of ranges) this.#damage.set(`${range.from} ${problem}`, { ...range, problem });
-  }
+/**
+ * Makes `first_seq` and `last_seq` match the rows. What is damaged at the beginning is as if it were trimmed; elsewhere an
+ * empty event replaces what is missing or cannot be read, so that the other events keep their numbers.
+ */
+function booksOf(head: SessionHead, rows: Damaged['rows'], unreadable: Damaged['unreadable']): Books {
+  const numbers = rows.map(({ seq }) => seq);
+  const lastSeq = Math.max(head.lastSeq, numbers.at(-1) ?? 0);
+  const gaps = gapsIn(numbers, head.firstSeq - 1, lastSeq);
+  const tail = gaps.find((gap) => gap.to === lastSeq && isWide(gap) && rows.length > 0);
+  const newLast = tail ? tail.from - 1 : lastSeq;
+  const behindWide = gaps.findLast((gap) => gap.to < newLast && isWide(gap))?.to ?? 0;
+  const firstGood = numbers.find((seq) => seq > behindWide && !unreadable.has(seq)) ?? newLast + 1;
+  const newFirst = Math.max(head.firstSeq, firstGood);
+  const filled = gaps.filter(({ from, to }) => from > newFirst && to <= newLast);
+  return { firstSeq: newFirst, lastSeq: newLast, gaps: filled };
 }
 
-/** Whether a value that was taken from its row can be read. */
-function isReadable({ texts }: Sql, owner: KnownSession, { scope, key, content }: RawValue): boolean {
-  const json = texts.all(() => texts.decode(content.toString(), () => ofState(owner, scope, key)));
-  return typeof json === 'string' && decode(json) !== undefined;
+function damageIn(
+  { firstSeq, lastSeq }: SessionHead,
+  rows: Damaged['rows'],
+  unreadable: Damaged['unreadable'],
+  changes: readonly RecordedChange[],
+): DamagedEvents[] {
+  const numbers = rows.map(({ seq }) => seq);
+  const ranges: [DamagedEvents['problem'], readonly SeqRange[]][] = [
+    ['change', changes.map(({ kind, seq }) => (kind === 'state' ? { from: seq, to: seq } : { from: 0, to: 0 }))],
+    ['missing', gapsIn(numbers, firstSeq - 1, lastSeq)],
+    ['unreadable', rangesOf(unreadable.keys())],
+    ['uncounted', rangesOf(numbers.filter((seq) => seq > lastSeq))],
+  ];
+  const damage = ranges.flatMap(([problem, all]) => all.map((range) => ({ ...range, problem })));
+  // Several changes may follow one event.
+  const once = new Map(damage.map((each) => [`${each.from} ${each.problem}`, each]));
+  return [...once.values()].sort((a, b) => a.from - b.from);
+}
+
+function encoded(texts: StoredTexts, damaged: Damaged): RepairTexts {
+  const { session, head, rows, unreadable, values, changes, books, before, state, damage } = damaged;
+  const { firstSeq, lastSeq, gaps } = books;
+  const empty = (timestamp: number, id?: string) => encodedEvent(texts, session, emptyEvent(timestamp, id));
+  const times = new Map(rows.map(({ seq, timestamp }) => [seq, timestamp]));
+  const removed = values.map(({ scope, key }) => prefixed(scope, key));
+  return {
+    empty: new Map(
+      [...unreadable]
+        .filter(([seq]) => seq >= firstSeq)
+        .map(([seq, { id }]) => [seq, empty(times.get(seq) ?? 0, id)] as const),
+    ),
+    filling: new Map(
+      gaps.map(({ from, to }) => {
+        // The time of the event after it, as a filter by time takes a missing one.
+        const { timestamp } = rows.find(({ seq }) => seq > to) ?? { timestamp: head.lastUpdateTime };
+        return [from, Array.from({ length: to - from + 1 }, () => empty(timestamp))] as const;
+      }),
+    ),
+    changes: new Map(changes.map((change) => [change.id, emptyData(texts, session, change)])),
+    removed: removed.length > 0 ? stateChanges(texts, { session, seq: head.lastSeq }, byScope([]), removed) : [],
+    trimmed: firstSeq === head.firstSeq ? undefined : trimChanges(texts, { session, seq: lastSeq }, before),
+    // No event has what the lost events left in the state any more.
+    state: damage.length > 0 ? stateChanges(texts, { session, seq: lastSeq }, state) : [],
+  };
+}
+
+/** @returns what a repair takes out, byte for byte, for the caller that holds the session's lock. */
+async function takenOut(
+  sql: Sql,
+  { session, rows, unreadable, values, changes, books, damage }: Damaged,
+): Promise<RepairedSession> {
+  const events: TakenEvent[] = [];
+  for (const { seq } of rows) {
+    // What can be read is taken out as well where it is in front of a wide gap.
+    const isTaken = seq < books.firstSeq || unreadable.has(seq);
+    const raw = isTaken ? await rawEvent(sql, session, seq) : undefined;
+    if (raw) events.push(raw);
+  }
+  const stateValues: TakenValue[] = [];
+  for (const { scope, key, stored } of values) {
+    const raw = await rawValue(sql, session, scope, key);
+    const text = raw?.content.toString() ?? stored;
+    // Somebody has written it anew since, or is about to.
+    if (!raw || (text !== stored && (isEncoded(text ?? '') || decode(text ?? '')))) throw new Unforeseen();
+    stateValues.push({ key: prefixed(scope, key), content: raw.content });
+  }
+  const taken: TakenChange[] = [];
+  for (const { id, kind, seq } of changes) taken.push({ kind, seq, content: await rawChange(sql, session, id) });
+  return { damage, events, stateValues, changes: taken };
+}
+
+/** Writes a repair, for the caller that holds the session's lock. */
+async function mend(sql: Sql, damaged: Damaged, texts: RepairTexts): Promise<void> {
+  const { session, head, rows, values, books, calls, damage } = damaged;
+  const { firstSeq, lastSeq } = books;
+  for (const { scope, key } of values) await deleteValue(sql, session, scope, key);
+  await recordChanges(sql, texts.removed);
+  for (const [id, data] of texts.changes) await setChangeData(sql, session, id, data);
+  for (const { seq } of rows) if (seq < firstSeq) await deleteEvent(sql, session, seq);
+  const newest = Math.max(head.lastSeq, rows.at(-1)?.seq ?? 0);
+  for (const [seq, event] of texts.empty) {
+    await replaceEvent(sql, session, seq, event);
+    await recordChange(sql, { session, kind: 'rewritten', seq: newest, eventSeq: seq });
+  }
+  for (const [from, filling] of texts.filling) await insertEvents(sql, session, from, filling);
+  if (firstSeq !== head.firstSeq || lastSeq !== head.lastSeq) await setBooks(sql, session, firstSeq, lastSeq);
+  if (lastSeq < head.lastSeq) await forgetChangesAfter(sql, session, lastSeq);
+  if (texts.trimmed) await recordTrim(sql, session, firstSeq, texts.trimmed);
+  await recordChanges(sql, texts.state);
+  if (damage.length > 0) await setOpenCalls(sql, session, calls);
 }
 
 function isWide({ from, to }: SeqRange): boolean {

@@ -1,8 +1,8 @@
 import type { EntityManager } from '@mikro-orm/core';
+import { CallInParts } from '../database/calls/call-in-parts.js';
 import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
-import type { Stores } from '../database/stores/stores.js';
 import { beginEpoch } from '../log/log-head.js';
 import { checkedSessionKey, givenKey, type SessionKey } from '../model/keys.js';
 import { EventLog } from '../log/event-log.js';
@@ -12,7 +12,6 @@ import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import { exportRecords, type ExportOptions } from '../transfer/export.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
-import { CallInParts } from './call-in-parts.js';
 import { countAll } from './counts.js';
 import { DeletionRun } from './deletion-run.js';
 import { eraseUser } from './erase-user.js';
@@ -38,7 +37,7 @@ import {
 } from './options.js';
 import { prune } from './prune.js';
 import { reencode } from './reencode.js';
-import { Repair, scanForDamage, type RepairOptions, type RepairedSession } from './repair.js';
+import { repair, type RepairOptions, type RepairedSession } from './repair.js';
 import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 import { trim } from './trim.js';
 import { usageIn, type Usage } from './usage.js';
@@ -63,7 +62,6 @@ import { usageIn, type Usage } from './usage.js';
  */
 export class SessionMaintenance {
   readonly #database: Database;
-  readonly #stores: Stores;
   readonly #log: () => EventLog;
 
   /**
@@ -73,7 +71,6 @@ export class SessionMaintenance {
    */
   constructor(em: EntityManager, options: CommonOptions = {}) {
     this.#database = new Database(em, checkOptions(options, 'The options of SessionMaintenance'));
-    this.#stores = this.#database.stores;
     this.#log = () => new EventLog(em, options);
   }
 
@@ -139,12 +136,9 @@ export class SessionMaintenance {
     const key = checkedSessionKey(session);
     const checked = checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
-    return this.#database.observe(call, async () => {
-      const found = await this.#database.call(call, () => scanForDamage(this.#database, key));
-      const repair = (sql: Sql) => new Repair(sql, this.#stores, key, checked).apply(found);
-      if (checked.dryRun) return this.#database.call(call, () => this.#database.transaction(repair));
-      return this.#write(call, repair);
-    });
+    const database = this.#database;
+    const write: Run = (work) => (checked.dryRun ? database.transaction(work) : this.#once(call, work));
+    return database.call(call, () => repair(database, key, checked, write));
   }
 
   /**
@@ -161,9 +155,7 @@ export class SessionMaintenance {
   exportSessions(options: ExportOptions = {}): AsyncIterable<TransferRecord> {
     const checked = checkExport(options);
     const call: ErrorContext = { operation: 'exportSessions', key: givenKey(checked) };
-    const run: Run = (work) => this.#read(call, work);
-    const snapshot: Run = (work) => this.#database.call(call, () => this.#database.snapshot(work));
-    return exportRecords({ run, snapshot }, this.#stores, checked);
+    return exportRecords(this.#database, call, checked);
   }
 
   /**
@@ -188,7 +180,7 @@ export class SessionMaintenance {
     const { required } = this.#database.codec;
     const { texts, sharedState } = checked;
     const mode = { batchSize: importBatchSize(checked), texts, sharedState, required };
-    const target = new Import(call.write, this.#stores, mode);
+    const target = new Import(call, mode);
     return call.run(
       () => target.result,
       () => target.addAll(records, checked),
@@ -248,7 +240,8 @@ export class SessionMaintenance {
    * @returns the position at which the new epoch begins, and its number; no reader continues after that position.
    */
   beginLogEpoch(): Promise<Pick<LogCursor, 'position' | 'epoch'>> {
-    return this.#write({ operation: 'beginLogEpoch', key: {} }, beginEpoch);
+    const call = { operation: 'beginLogEpoch', key: {} };
+    return this.#database.call(call, () => this.#once(call, beginEpoch));
   }
 
   #read<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -256,8 +249,7 @@ export class SessionMaintenance {
   }
 
   /** Runs one transaction, once (contract O1). */
-  #write<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
-    const options = { locksRowsOnly: true };
-    return this.#database.call(call, () => once(this.#database, call, work, options));
+  #once<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return once(this.#database, call, work, { locksRowsOnly: true });
   }
 }

@@ -1,12 +1,14 @@
+import { decodedFirst, type CodedFor, type SessionCoding } from '../database/calls/encoded-first.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { numberOf } from '../database/sql/row-values.js';
 import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
-import { recordTrim, trimChanges } from '../database/stores/change-store.js';
+import { recordTrim, trimChanges, type TrimChanges } from '../database/stores/change-store.js';
 import { databaseTime } from '../database/stores/clock.js';
 import { firstOpenCall, forgetCallsBefore } from '../database/stores/open-calls.js';
 import { stateThen } from '../database/stores/past.js';
 import { keptSession, type KeptSession } from '../database/stores/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
+import type { StateEntry } from '../model/state.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 import { trimmedSession, type TrimOptions } from './options.js';
@@ -82,19 +84,29 @@ class FirstEvents implements Deletion {
     return firstKept > session.firstSeq ? firstKept : undefined;
   }
 
+  /** Where there is a codec, a session has a transaction to itself, before which its texts are encoded. */
+  get isAlone(): boolean {
+    return !this.#run.database.codec.isNone;
+  }
+
   delete(sql: Sql, { session, events }: Task): Promise<Done> {
-    return this.#trim(sql, session, session.firstSeq + events);
+    const trimming = this.#trimming(session, session.firstSeq + events);
+    return decodedFirst(this.#run.database, trimming, (codedFor) => this.#trim(sql, session, codedFor));
   }
 
   async deleteLarge({ session, events }: Task): Promise<void> {
-    const { batches, write } = this.#run;
+    const { batches, database, write } = this.#run;
     const firstKept = session.firstSeq + events;
     /** The session as the last transaction has left it, and as the next one must find it. */
     let left = session;
     let dropped = 0;
     for (let isOver = false; !isOver && (await batches.mayBegin());) {
       const found = left;
-      const done = await write((sql) => this.#trim(sql, found, firstKept));
+      const done = await this.#run.encoding(() =>
+        decodedFirst(database, this.#trimming(found, firstKept), (codedFor) =>
+          write((sql) => this.#trim(sql, found, codedFor)),
+        ),
+      );
       dropped += done.events;
       left = { ...left, firstSeq: done.firstSeq };
       isOver = done.isOver;
@@ -103,33 +115,75 @@ class FirstEvents implements Deletion {
     }
   }
 
-  /** Drops a session's first events before a number, as many as fit into a transaction. */
+  #trimming({ key }: KeptSession, firstKept: number): Trimming {
+    const { database } = this.#run;
+    return {
+      key,
+      read: async (sql, locked) => {
+        const session = locked ?? (await keptSession(sql, key));
+        const dropped = session && (await this.#dropped(sql, session, firstKept));
+        if (!dropped) return () => undefined;
+        // What cannot be read of these events adds nothing to it: the damage goes with them.
+        const then = await stateThen(sql, session, dropped.firstSeq - 1);
+        return (texts) => ({ ...dropped, session, state: then(texts).state });
+      },
+      encode: (trimmed) =>
+        database.code((texts) => {
+          if (!trimmed) return undefined;
+          const { origin, lastSeq: seq } = trimmed.session;
+          return trimChanges(texts, { session: { ...key, origin }, seq }, trimmed.state);
+        }),
+    };
+  }
+
+  /** @returns the first events that go in one transaction; undefined if none goes. */
+  async #dropped(sql: Sql, session: KeptSession, firstKept: number): Promise<Dropped | undefined> {
+    const { size } = this.#run.batches;
+    const { key, lastSeq } = session;
+    // A session that was rewound has fewer events than it had.
+    const most = Math.min(firstKept, lastSeq + 1);
+    const numbers = await numbersBefore(sql, key, most, size);
+    const before = numbers.length < size ? most : (numbers.at(-1) ?? 0) + 1;
+    const firstSeq = await this.#firstKeptOf(session, before, (work) => work(sql));
+    if (firstSeq === undefined) return undefined;
+    const isOver = firstSeq < before || before === most;
+    return { firstSeq, numbers: numbers.filter((seq) => seq < firstSeq), isOver };
+  }
+
+  /** Drops a session's first events, as many as fit into a transaction. */
   async #trim(
     sql: Sql,
     session: KeptSession,
-    firstKept: number,
+    codedFor: CodedFor<KeptSession, Trimmed | undefined, TrimChanges | undefined>,
   ): Promise<Done & { firstSeq: number; isOver: boolean }> {
     const { locked, skipped } = await this.#run.lock(sql, session);
     const nothing = { ...NOTHING_DONE, skipped, firstSeq: session.firstSeq, isOver: true };
     // Another session has another time of creation. One that was imported again has its first events again.
     if (locked?.createTime !== session.createTime || locked.firstSeq < session.firstSeq) return nothing;
-
-    const { size } = this.#run.batches;
-    const { key, origin, lastSeq } = locked;
-    // A session that was rewound has fewer events than it had.
-    const most = Math.min(firstKept, lastSeq + 1);
-    const numbers = await numbersBefore(sql, key, most, size);
-    const before = numbers.length < size ? most : (numbers.at(-1) ?? 0) + 1;
-    const firstSeq = await this.#firstKeptOf(locked, before, (work) => work(sql));
-    if (firstSeq === undefined) return nothing;
-    const gone = numbers.filter((seq) => seq < firstSeq);
-    // What cannot be read of these events adds nothing to it: the damage goes with them.
-    const { state } = await stateThen(sql, this.#run.stores, locked, firstSeq - 1);
-    const recorded = sql.texts.all(() => trimChanges(sql.texts, { session: { ...key, origin }, seq: lastSeq }, state));
-    await recordTrim(sql, key, firstSeq, recorded);
-    await dropFirst(sql, key, firstSeq, gone);
+    const { read: trimmed, texts: changes } = await codedFor(sql, locked);
+    if (!trimmed || !changes) return nothing;
+    const { key } = locked;
+    const { firstSeq, numbers, isOver } = trimmed;
+    await recordTrim(sql, key, firstSeq, changes);
+    await dropFirst(sql, key, firstSeq, numbers);
     await forgetCallsBefore(sql, key, firstSeq);
-    const isOver = firstSeq < before || before === most;
-    return { sessions: 1, events: gone.length, skipped, firstSeq, isOver };
+    return { sessions: 1, events: numbers.length, skipped, firstSeq, isOver };
   }
+}
+
+/** The first events of a session that go. */
+interface Dropped {
+  /** The number of the event before which they are. */
+  firstSeq: number;
+  numbers: readonly number[];
+  /** Whether no further transaction is needed. */
+  isOver: boolean;
+}
+
+type Trimming = SessionCoding<KeptSession, Trimmed | undefined, TrimChanges | undefined>;
+
+interface Trimmed extends Dropped {
+  session: KeptSession;
+  /** The session's own state after the last of them. */
+  state: readonly StateEntry[];
 }

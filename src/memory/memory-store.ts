@@ -77,7 +77,6 @@ function* batchesOf(memories: readonly NewMemory[]): Generator<NewMemory[]> {
   if (batch.length > 0) yield batch;
 }
 
-/** Within `texts.all`. */
 export function encodedMemory(texts: StoredTexts, memory: NewMemory): NewMemory {
   if (texts.codec.isNone) return memory;
   const known = { ...memory, origin: '' };

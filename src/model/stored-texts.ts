@@ -6,23 +6,12 @@ const NO_BYTES = new Uint8Array();
 
 type Stored = string | Uint8Array;
 
-/** Thrown out of work that has met texts which are not there yet. The work is run again when they are there. */
-export class TextsAwaited extends Error {
-  /** @param ready rejects with the codec's error. */
-  constructor(readonly ready: Promise<unknown>) {
-    super('The work waits for a codec');
-  }
-}
-
-/**
- * The texts of one call: what it reads is decoded, and what it writes is encoded. A codec's promise is not waited for here:
- * that would keep a connection, and locks, from others, and reading a key may need the only connection there is.
- */
+/** Decodes what was read, and encodes what is to be written, by functions that do not wait for a codec themselves. */
 export class StoredTexts {
   readonly codec: TextCodec;
-  /** What was waited for in earlier runs of the call's work. */
+  /** What was waited for in earlier runs of the work. */
   readonly #results = new Map<string, unknown>();
-  #awaited: Promise<unknown>[] = [];
+  readonly #awaited: Promise<unknown>[] = [];
   readonly #areAsStored: boolean;
 
   /** @param areAsStored whether what is encoded is read as it is. */
@@ -32,56 +21,47 @@ export class StoredTexts {
   }
 
   /**
-   * Runs what decodes and encodes texts.
+   * Runs work, again when texts are there that it has to wait for. Until then they are empty, and neither what it returns nor what it
+   * throws counts.
    *
-   * @throws TextsAwaited after all of it, when some of the texts are not there yet.
+   * @param wait waits for codecs.
    */
-  all<T>(work: () => T): T {
-    let ready: Promise<unknown> | undefined;
-    try {
-      const result = work();
-      if (this.#awaited.length === 0) return result;
-    } finally {
-      if (this.#awaited.length > 0) {
-        ready = Promise.all(this.#awaited);
-        // Whoever catches the error waits for it; if `work` has thrown nobody does.
-        ready.catch(() => undefined);
-        this.#awaited = [];
+  async run<T>(work: (texts: StoredTexts) => T, wait: (ready: Promise<unknown>) => Promise<unknown>): Promise<T> {
+    for (;;) {
+      try {
+        const result = work(this);
+        if (this.#awaited.length === 0) return result;
+      } catch (error) {
+        if (this.#awaited.length === 0) throw error;
       }
+      await wait(Promise.all(this.#awaited.splice(0)));
     }
-    throw new TextsAwaited(ready ?? Promise.resolve());
   }
 
-  /** @throws TextsAwaited as `all`. */
-  decoded<T>(undecoded: Undecoded<T>): T {
-    return this.all(() => undecoded(this));
-  }
-
-  /** Within `all`. @param of what the text is; called where it is needed alone. */
+  /** @param of what the text is; called where it is needed alone. */
   decode(text: string, of: () => CodecContext): Decoded {
     if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
     const context = of();
     return this.#result('decode', text, context, '', () => this.codec.decode(text, context));
   }
 
-  /** Within `all`. Also what lacks a codec that is required, and may be forged. */
+  /** Also what lacks a codec that is required, and may be forged. */
   decodeLeniently(text: string, context: CodecContext): Decoded {
     return this.#result('decode', text, context, '', () => this.codec.decode(text, context, true));
   }
 
-  /** Within `all`. A text that is encoded stays as it is: it comes from an export of texts as they are stored. */
+  /** A text that is encoded stays as it is: it comes from an export of texts as they are stored. */
   encode(text: string, of: () => CodecContext): string {
     if (this.codec.isNone || isEncoded(text)) return text;
     const context = of();
     return this.#result('encode', text, context, '', () => this.codec.encode(text, context));
   }
 
-  /** Within `all`. @param isLenient as for `decodeLeniently`. */
+  /** @param isLenient as for `decodeLeniently`. */
   decodeBytes(bytes: Uint8Array, context: CodecContext, isLenient?: boolean): Uint8Array | Undecodable {
     return this.#result('decode', bytes, context, NO_BYTES, () => this.codec.decodeBytes(bytes, context, isLenient));
   }
 
-  /** Within `all`. */
   encodeBytes(bytes: Uint8Array, context: CodecContext): Uint8Array {
     return this.#result('encode', bytes, context, NO_BYTES, () => this.codec.encodeBytes(bytes, context));
   }

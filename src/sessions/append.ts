@@ -6,10 +6,9 @@ import type { Database } from '../database/calls/database.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { AppendBatch, StoredEvent } from '../database/dialects/dialect.js';
 import { isOpen } from '../database/orm/host-transaction.js';
-import { encodedBatch } from '../database/stores/event-store.js';
+import { areStored, encodedBatch, findEvent } from '../database/stores/event-store.js';
 import { readAfter, readSession } from '../database/stores/session-reader.js';
 import { sessionHead } from '../database/stores/session-store.js';
-import type { Stores } from '../database/stores/stores.js';
 import { InsideTransactionError, SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { passingOf } from '../model/failures.js';
@@ -73,13 +72,11 @@ const NONE_REFUSED: ReadonlyMap<number, unknown> = new Map();
 export class Appender {
   readonly #calls: SessionCalls;
   readonly #database: Database;
-  readonly #stores: Stores;
   readonly #queue: AppendQueue;
 
   constructor(calls: SessionCalls) {
     this.#calls = calls;
     this.#database = calls.database;
-    this.#stores = calls.stores;
     this.#queue = calls.queue;
   }
 
@@ -179,7 +176,7 @@ export class Appender {
       lastSeq === undefined
         ? await this.#appendLocked(key, events, revision, outcome)
         : { ...revision, lastSeq, replaced: false, wentBack: false };
-    if (announcer.notifies || this.#stores.onCommit.size > 0) await announcer.announce();
+    if (announcer.notifies || announcer.wakers.size > 0) await announcer.announce();
 
     // Committed: from here on nothing may throw (contract A11).
     const transaction = this.#database.joined?.current;
@@ -235,9 +232,9 @@ export class Appender {
     const tentative = tentativeOf(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);
     if (!tentative || tentative.transaction === this.#database.joined?.current) return;
-    const areStored = await this.#database.read((sql) => this.#stores.events.hasAll(sql, key, tentative.events));
+    const isKept = await this.#database.read((sql) => areStored(sql, key, tentative.events));
     setTentative(handle, undefined);
-    if (areStored) return;
+    if (isKept) return;
     setRevision(handle, UNKNOWN, revisionOf(handle)?.seq ?? 0);
     forgetWrites(handle.state);
   }
@@ -324,7 +321,7 @@ export class Appender {
     return this.#database.run(async (sql) => {
       const head = await sessionHead(sql, key);
       if (!head) throw new SessionNotFoundError(key.sessionId);
-      const stored = last && (await this.#stores.events.find(sql, key, last.id));
+      const stored = last && (await findEvent(sql, key, last.id));
       return { incarnation: head.incarnation, origin: head.origin, seq: stored?.seq ?? 0, eventCount: UNREAD };
     });
   }

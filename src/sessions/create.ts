@@ -1,6 +1,7 @@
 import type { CreateSessionRequest, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
+import { setState } from '../database/dialects/session-rows.js';
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';
@@ -44,7 +45,7 @@ export async function createSession(
   const origin = randomUUID();
   const head: SessionHead = { incarnation: origin, origin, firstSeq: 1, lastSeq: 0, lastUpdateTime: Date.now() };
   const session = { ...key, origin };
-  const { database, stores } = calls;
+  const { database } = calls;
   const outcome: Outcome = {};
   const read = (sql: Sql) => readSession(sql, key, 0);
   const encode = (texts: StoredTexts) => ({
@@ -56,7 +57,7 @@ export async function createSession(
       async (sql) => {
         if (deletesSoftDeleted) await deleteSoftDeleted(sql, key);
         await insertSession(sql, key, head);
-        await stores.state.set(sql, key, stored.state);
+        await setState(sql, key, stored.state);
         await recordChanges(sql, stored.changes);
         return read(sql);
       },

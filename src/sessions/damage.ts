@@ -2,7 +2,7 @@ import type { Event } from '@google/adk';
 import { pastChangeOf, type RecordedChange } from '../database/stores/change-store.js';
 import type { ReadEvents } from '../database/stores/session-reader.js';
 import type { StateValue } from '../database/stores/state-store.js';
-import type { Stores } from '../database/stores/stores.js';
+import type { Tables } from '../database/sql/tables.js';
 import type { Undecodable } from '../model/codec.js';
 import { DamagedSessionError, type Damage, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
@@ -82,15 +82,15 @@ const encodingsOf = (undecodable: readonly Undecodable[]): string[] => [
 ];
 
 /** Sessions whose damage the process has been warned of. */
-const warned = new WeakMap<Stores, Set<string>>();
+const warned = new WeakMap<Tables, Set<string>>();
 
 /** Reports damage to the host, by the `onDamage` of the service or a warning of the process. */
 export class DamageReporter {
-  readonly #stores: Stores;
+  readonly #tables: Tables;
   readonly #onDamage: MikroOrmSessionServiceOptions['onDamage'];
 
-  constructor(stores: Stores, onDamage: MikroOrmSessionServiceOptions['onDamage']) {
-    this.#stores = stores;
+  constructor(tables: Tables, onDamage: MikroOrmSessionServiceOptions['onDamage']) {
+    this.#tables = tables;
     this.#onDamage = onDamage;
   }
 
@@ -103,8 +103,8 @@ export class DamageReporter {
   }
 
   #warn(key: SessionKey, error: DamagedSessionError): void {
-    const identities = warned.get(this.#stores) ?? new Set();
-    warned.set(this.#stores, identities);
+    const identities = warned.get(this.#tables) ?? new Set();
+    warned.set(this.#tables, identities);
     if (identities.has(sessionIdentity(key))) return;
     identities.add(sessionIdentity(key));
     process.emitWarning(error);

@@ -1,9 +1,10 @@
 import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
-import { ArtifactStore, versionsNamedBy } from '../artifacts/artifact-store.js';
+import { insertEvents, setState } from '../database/dialects/session-rows.js';
+import { ArtifactStore, versionsNamedBy, type EncodedCopy } from '../artifacts/artifact-store.js';
 import { callsIn } from '../conversation/open-calls.js';
-import { encodedFirst } from '../database/calls/encoded-first.js';
+import { decodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import {
   copiedChanges,
@@ -17,7 +18,7 @@ import {
   type NewChange,
   type RecordedChange,
 } from '../database/stores/change-store.js';
-import { encodedEvent } from '../database/stores/event-store.js';
+import { copyEvents, deleteEventsAfter, encodedEvent, supersededKeys } from '../database/stores/event-store.js';
 import { replaceOpenCalls, setOpenCalls } from '../database/stores/open-calls.js';
 import { readSession } from '../database/stores/session-reader.js';
 import {
@@ -25,18 +26,16 @@ import {
   insertSession,
   lockSessionAsRead,
   sessionHead,
-  sessionVersion,
   setRewound,
   type SessionHead,
 } from '../database/stores/session-store.js';
-import { encodedState } from '../database/stores/state-store.js';
-import type { Stores } from '../database/stores/stores.js';
+import { clearState, encodedState, writtenState } from '../database/stores/state-store.js';
 import type { KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { pastState, type PastChange, type PastEvent } from '../model/past-state.js';
 import type { StateEntries, StateEntry } from '../model/state.js';
-import { PLAIN, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
+import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
 import { beginsTurn } from '../model/turn.js';
 import { damageError, readChanges, readEvents, readState } from './damage.js';
 import { reread } from './read.js';
@@ -79,8 +78,14 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   const origin = randomUUID();
   const target = { ...key, origin };
   const work: PastWrite<ForkTexts> = {
-    encode: (texts, past) => forkTexts(texts, target, past),
-    write: (sql, past, texts) => fork(sql, calls.stores, { source, target, past, texts }),
+    encode: async (past) => {
+      const { database } = calls;
+      const texts = await database.code((texts) => forkTexts(texts, target, past));
+      if (texts.areCopied) return texts;
+      const artifacts = await ArtifactStore.of(database).encodedCopies(database, source, key, versionsNamedIn(past));
+      return { ...texts, artifacts };
+    },
+    write: (sql, past, texts) => fork(sql, { source, target, past, texts }),
   };
   return calls.database.observe({ operation, key }, async () => {
     await calls.write(operation, key, async () => {
@@ -105,10 +110,11 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
   const incarnation = randomUUID();
   const operation = 'rewindSession';
   const work: PastWrite<StateEntries> = {
-    encode: (texts, { head: { origin }, state }) => encodedState(texts, { ...key, origin }, ofSession(state)),
+    encode: ({ head: { origin }, state }) =>
+      calls.database.code((texts) => encodedState(texts, { ...key, origin }, ofSession(state))),
     write: async (sql, past, state) => {
       await calls.leases.check(sql, key);
-      await rewind(sql, calls.stores, { key, incarnation, past, state });
+      await rewind(sql, { key, incarnation, past, state });
     },
   };
   return calls.database.observe({ operation, key }, async () => {
@@ -122,7 +128,7 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
 
 /** What a call makes of a session's past. */
 interface PastWrite<Texts> {
-  readonly encode: (texts: StoredTexts, past: PastSession) => Texts;
+  readonly encode: (past: PastSession) => Promise<Texts>;
   /** Writes, under the session's lock. */
   readonly write: (sql: Sql, past: PastSession, texts: Texts) => Promise<void>;
 }
@@ -134,32 +140,19 @@ async function writePast<Texts>(
   { key, point }: { key: SessionKey; point: HistoryPoint },
   { encode, write }: PastWrite<Texts>,
 ): Promise<void> {
-  const { database, stores } = calls;
+  const { database } = calls;
   const found = (head: SessionHead | undefined): SessionHead => {
     if (!head) throw new SessionNotFoundError(key.sessionId);
     return head;
   };
-  const read = async (sql: Sql, head: SessionHead) => readPast(sql, stores, { key, head, point });
-  let past: PastSession | undefined;
-  const foresee = async () => {
-    // The version comes first: if the lock shows it, too, all that was read after it is as of one moment.
-    const { version, reading } = await database.run(async (sql) => {
-      const version = await sessionVersion(sql, key);
-      return { version, reading: await read(sql, found(await sessionHead(sql, key))) };
-    });
-    past = (await database.code(reading))();
-    return { version };
-  };
-  const texts = (texts: StoredTexts) => past && { past, texts: encode(texts, past) };
-  await encodedFirst(database, { foresee, encode: texts }, (textsFor) =>
+  const read = async (sql: Sql, locked?: SessionHead) =>
+    readPast(sql, { key, head: found(locked ?? (await sessionHead(sql, key))), point });
+  await decodedFirst(database, { key, read, encode }, (codedFor) =>
     calls.once(
       operation,
       async (sql) => {
-        const head = found(await lockSessionAsRead(sql, key));
-        const isPlain = database.codec.isNone;
-        if (isPlain) past = (await read(sql, head))(PLAIN)();
-        const written = textsFor({ version: isPlain ? '' : await sessionVersion(sql, key, { isLocked: true }) });
-        if (written) await write(sql, written.past, written.texts);
+        const { read: past, texts } = await codedFor(sql, found(await lockSessionAsRead(sql, key)));
+        await write(sql, past, texts);
       },
       { locksRowsOnly: true },
     ),
@@ -180,6 +173,7 @@ interface ForkTexts {
   state: StateEntries;
   creation: NewChange;
   copied: readonly NewChange[];
+  artifacts?: readonly EncodedCopy[];
   /** State that no row explains since an event was rewritten. */
   left: readonly NewChange[];
 }
@@ -202,12 +196,13 @@ function forkTexts(texts: StoredTexts, session: KnownSession, past: PastSession)
   };
 }
 
+const versionsNamedIn = ({ events }: PastSession) => versionsNamedBy(events.map(({ event }) => event));
+
 const ofSession = (session: StateEntry[]): StateEntries => ({ session, user: [], app: [] });
 
 /** Makes a session of another one's past. */
 async function fork(
   sql: Sql,
-  stores: Stores,
   { source, target, past, texts }: { source: SessionKey; target: KnownSession; past: PastSession; texts: ForkTexts },
 ): Promise<void> {
   const { seq, head, events } = past;
@@ -217,11 +212,11 @@ async function fork(
   const firstSeq = Math.min(head.firstSeq, seq + 1);
   const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: Date.now() };
   await insertSession(sql, key, row);
-  if (texts.areCopied) await stores.events.copy(sql, source, key.sessionId, seq);
-  else await stores.events.insert(sql, key, firstSeq, texts.events);
-  await ArtifactStore.of(stores).copy(sql, source, key, versionsNamedBy(events.map(({ event }) => event)));
+  if (texts.areCopied) await copyEvents(sql, source, key.sessionId, seq);
+  else await insertEvents(sql, key, firstSeq, texts.events);
+  await ArtifactStore.of(sql).copy(sql, source, key, versionsNamedIn(past), texts.artifacts);
   await replaceOpenCalls(sql, key, [], callsIn(events));
-  await stores.state.set(sql, key, texts.state);
+  await setState(sql, key, texts.state);
   await recordChange(sql, texts.creation);
   if (texts.areCopied && !sql.dialect.operations.nextChange) await copyChanges(sql, source, key, seq);
   else await recordChanges(sql, texts.copied);
@@ -236,15 +231,14 @@ const storedOf = ({ event, json, superseded }: PastSession['events'][number]): S
 /** Takes a session back, under its lock. */
 async function rewind(
   sql: Sql,
-  stores: Stores,
   { key, incarnation, past, state }: { key: SessionKey; incarnation: string; past: PastSession; state: StateEntries },
 ): Promise<void> {
   const { seq, head, events } = past;
   if (seq === head.lastSeq) return;
-  await stores.events.deleteAfter(sql, key, seq);
+  await deleteEventsAfter(sql, key, seq);
   await setOpenCalls(sql, key, callsIn(events));
-  await stores.state.clear(sql, key);
-  await stores.state.set(sql, key, state);
+  await clearState(sql, key);
+  await setState(sql, key, state);
   const lastUpdateTime = events.at(-1)?.event.timestamp ?? head.lastUpdateTime;
   await setRewound(sql, key, { incarnation, lastSeq: seq, lastUpdateTime });
   await forgetChangesAfter(sql, key, seq);
@@ -254,25 +248,20 @@ async function rewind(
 /**
  * Reads what a session was like, under its lock or as of one moment: its past is what its rows say (contract K4).
  *
- * @returns what, called, throws SessionNotFoundError when there is no such session, InvalidArgumentError when there is no such point in its
+ * @returns what throws SessionNotFoundError when there is no such session, InvalidArgumentError when there is no such point in its
  *   history, and DamagedSessionError when a row up to there cannot be read; at the last event, when any row of the session cannot.
  */
 async function readPast(
   sql: Sql,
-  stores: Stores,
   { key, head, point }: { key: SessionKey; head: SessionHead; point: HistoryPoint },
-): Promise<Undecoded<() => PastSession>> {
+): Promise<Undecoded<PastSession>> {
   const upTo = point.at ?? head.lastSeq;
   const mayBeNow = point.beforeInvocationId === undefined && upTo === head.lastSeq;
   const session = await readSession(sql, key);
   const history = await recordedChanges(sql, key);
-  const superseded = await stores.events.superseded(sql, key, { from: head.firstSeq, upTo });
-  const written = mayBeNow ? await stores.state.written(sql, key, 'session') : undefined;
-  return (texts) => {
-    const [read, all, state] = [session(texts), history(texts), written?.(texts)];
-    // Judged when all is decoded: a text that a codec still works on is empty until then.
-    return () => pastOf(read, all, state);
-  };
+  const superseded = await supersededKeys(sql, key, { from: head.firstSeq, upTo });
+  const written = mayBeNow ? await writtenState(sql, key, 'session') : undefined;
+  return (texts) => pastOf(session(texts), history(texts), written?.(texts));
 
   function pastOf(
     read: ReturnType<typeof session>,

@@ -1,7 +1,7 @@
 import type { ListSessionsRequest, ListSessionsResponse } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
 import { countSessions, listedSessions, type ListedSession } from '../database/stores/session-store.js';
-import { ownerKey, type StateValue } from '../database/stores/state-store.js';
+import { ownerKey, stateOfSessions, type StateValue } from '../database/stores/state-store.js';
 import { aWholeNumber } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys } from '../model/keys.js';
@@ -20,11 +20,10 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   aWholeNumber(skipped, 'page times limit');
   const range = { appName, userId, descending: order === 'desc', limit, offset: skipped };
   const isWhole = limit === undefined && skipped === 0;
-  const { state } = calls.stores;
 
   const { listed, states, totalItems } = await calls.readTexts('listSessions', key, async (sql: Sql) => {
     const listed = limit === 0 ? [] : await listedSessions(sql, range);
-    const states = await state.ofSessions(sql, range, listed, isWhole);
+    const states = await stateOfSessions(sql, range, listed, isWhole);
     // A page that is not full is the last one: the total follows from it without a count.
     const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
     const totalItems = isWhole || isLast ? skipped + listed.length : await countSessions(sql, range);

@@ -1,15 +1,30 @@
-import { WaitingCalls, effectsOf, type CallEffects } from '../conversation/open-calls.js';
+import { setState } from '../database/dialects/session-rows.js';
+import { WaitingCalls, callsIn, effectsOf, type CallEffects } from '../conversation/open-calls.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
+import { Unforeseen } from '../database/calls/public-error.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { UnderLock } from '../database/dialects/event-parts.js';
 import { recordChange } from '../database/stores/change-store.js';
-import { encodedEvent, keysIn } from '../database/stores/event-store.js';
-import { openCallsOf, recountOpenCalls, replaceOpenCalls } from '../database/stores/open-calls.js';
-import { contentOf, type EventContent } from '../database/stores/session-reader.js';
-import { lockSession, setLastSeq, setLastUpdateTime, type SessionHead } from '../database/stores/session-store.js';
+import {
+  appendBatch,
+  encodedEvent,
+  findEvent,
+  highestSeq,
+  keysIn,
+  replaceEvent,
+  supersededKeys,
+} from '../database/stores/event-store.js';
+import { openCallsOf, replaceOpenCalls, setOpenCalls } from '../database/stores/open-calls.js';
+import { contentOf, readSession, type EventContent, type ReadEvents } from '../database/stores/session-reader.js';
+import {
+  lockSession,
+  sessionVersion,
+  setLastSeq,
+  setLastUpdateTime,
+  type SessionHead,
+} from '../database/stores/session-store.js';
 import { encodedState } from '../database/stores/state-store.js';
-import type { Stores } from '../database/stores/stores.js';
 import {
   CallAnsweredError,
   EventConflictError,
@@ -20,7 +35,7 @@ import {
 import { decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { byScope, perScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
-import type { StoredTexts } from '../model/stored-texts.js';
+import { PLAIN, type StoredTexts } from '../model/stored-texts.js';
 import type { Revision } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
@@ -51,6 +66,16 @@ interface FoundEvents {
   stored: readonly ({ seq: number; text: string | null } | null)[];
 }
 
+/** JSON of events by their numbers; undefined if they cannot be read. */
+type EventTexts = Map<number, string | undefined>;
+
+/** A session while an append writes to it. */
+interface SessionNow {
+  lastSeq: number;
+  /** All of its events, if its calls are counted anew. */
+  all: EventTexts | undefined;
+}
+
 /** The texts of an append. */
 interface AppendTexts {
   /** As they are to be stored. */
@@ -65,16 +90,19 @@ interface AppendTexts {
  */
 export class LockedAppend {
   readonly #calls: SessionCalls;
-  readonly #stores: Stores;
   readonly #session: SessionKey;
   readonly #revision: Revision;
   readonly #outcome: Outcome;
   /** The content of events that the tries before have met, by id. */
   readonly #met = new Map<string, string | undefined>();
+  /** What was found last. */
+  #found: FoundEvents | undefined;
+  /** Whether the calls of all events are counted anew, as the lock has shown. */
+  #recounts = false;
+  #all: { version: string; events: EventTexts } | undefined;
 
   constructor(calls: SessionCalls, session: SessionKey, revision: Revision, outcome: Outcome) {
     this.#calls = calls;
-    this.#stores = calls.stores;
     this.#session = session;
     this.#revision = revision;
     this.#outcome = outcome;
@@ -84,8 +112,11 @@ export class LockedAppend {
   write(events: readonly EventWrite[]): Promise<Appended> {
     const { database } = this.#calls;
     const coding = {
-      foresee: async (found?: FoundEvents) =>
-        found ?? database.run((sql) => this.#find(sql, this.#revision.origin, events)),
+      foresee: async (found = this.#found) => {
+        if (this.#recounts) this.#all = await this.#readAll();
+        this.#found = found ?? (await database.run((sql) => this.#find(sql, this.#revision.origin, events)));
+        return this.#found;
+      },
       encode: (texts: StoredTexts, found: FoundEvents) => this.#encode(texts, found, events),
     };
     return encodedFirst(database, coding, (textsFor) =>
@@ -96,10 +127,44 @@ export class LockedAppend {
   async #find(sql: Sql, origin: string, events: readonly EventWrite[], options?: UnderLock): Promise<FoundEvents> {
     const stored: FoundEvents['stored'][number][] = [];
     for (const event of events) {
-      const found = await this.#stores.events.find(sql, this.#session, event.stored.id, options);
+      const found = await findEvent(sql, this.#session, event.stored.id, options);
       stored.push(found ? { seq: found.seq, text: found.text ?? null } : null);
     }
     return { origin, stored };
+  }
+
+  async #readAll() {
+    const { database } = this.#calls;
+    const session = this.#session;
+    const { version, reading } = await database.run(async (sql) => ({
+      version: await sessionVersion(sql, session),
+      reading: await readSession(sql, session),
+    }));
+    return { version, events: textsOf(await database.code(reading)) };
+  }
+
+  /** @returns what the events of the session say, before anything is written; undefined if its calls stay as they are. */
+  async #allEvents(
+    sql: Sql,
+    events: readonly EventWrite[],
+    contents: AppendTexts['contents'],
+  ): Promise<EventTexts | undefined> {
+    const known = new Map([...contents].map(([id, { json }]) => [id, json]));
+    const concernsCalls = events.some(({ stored: { id, json }, calls }) => {
+      const [isStored, before] = [known.has(id), known.get(id)];
+      known.set(id, json);
+      if (!isStored || before === json) return false;
+      const event = decodeEvent(before);
+      return calls ?? (!event || effectsOf(event));
+    });
+    if (!concernsCalls) return undefined;
+    if (this.#calls.database.codec.isNone) return textsOf((await readSession(sql, this.#session))(PLAIN));
+    const version = await sessionVersion(sql, this.#session, { isLocked: true });
+    if (this.#all?.version === version) return new Map(this.#all.events);
+    // A host's transaction may always read what was there before.
+    if (this.#all && sql.isJoined) throw new StaleSessionError(this.#session.sessionId);
+    this.#recounts = true;
+    throw new Unforeseen();
   }
 
   #encode(texts: StoredTexts, { origin, stored }: FoundEvents, events: readonly EventWrite[]): AppendTexts {
@@ -131,13 +196,14 @@ export class LockedAppend {
     const texts = textsFor(await this.#find(sql, head.origin, events, { isLocked: true }));
     // An event may come twice in one call.
     const contents = new Map(texts.contents);
+    const all = await this.#allEvents(sql, events, contents);
     // What a try of this call has stored is not refused for what came after it (contract O1).
     const isDone =
       this.#outcome.lostAnswer !== undefined &&
       events.every(({ stored }) => contents.get(stored.id)?.json === stored.json);
     if (!isDone) await this.#calls.leases.check(sql, this.#session);
 
-    const highest = await this.#stores.events.highestSeq(sql, this.#session, head);
+    const highest = await highestSeq(sql, this.#session, head);
     const uncounted = await this.#countRows(sql, head, highest);
     let lastSeq = Math.max(head.lastSeq, highest);
     const wentBack = this.#revision.seq > lastSeq;
@@ -151,8 +217,9 @@ export class LockedAppend {
       const encoded = texts.events[i] ?? { stored: event.stored, state: byScope(event.state) };
       if (!existing) await this.#append(sql, head, ++lastSeq, event, encoded);
       contents.set(id, { seq: existing?.seq ?? lastSeq, id, json });
+      all?.set(existing?.seq ?? lastSeq, json);
       if (existing) {
-        await this.#replaceOwn(sql, existing, event, encoded, lastSeq);
+        await this.#replaceOwn(sql, existing, event, encoded, { lastSeq, all });
         replaced = true;
         if (existing.seq > this.#revision.seq && existing.seq <= head.lastSeq) unseen--;
       }
@@ -187,7 +254,7 @@ export class LockedAppend {
     event: EventWrite,
     { stored, state }: AppendTexts['events'][number],
   ): Promise<void> {
-    const appended = await this.#stores.events.append(sql, {
+    const appended = await appendBatch(sql, {
       session: this.#session,
       incarnation: head.incarnation,
       expectedSeq: seq - 1,
@@ -206,14 +273,14 @@ export class LockedAppend {
     existing: EventContent,
     event: EventWrite,
     encoded: AppendTexts['events'][number],
-    lastSeq: number,
+    now: SessionNow,
   ): Promise<void> {
     const { id, json } = event.stored;
     const isOthers = this.#met.has(id) && this.#met.get(id) !== existing.json;
     if (isOthers && existing.json !== json && this.#outcome.lostAnswer !== undefined)
       throw this.#calls.database.errorOf(this.#outcome.lostAnswer);
     this.#met.set(id, existing.json);
-    await this.#replace(sql, existing, event, encoded, lastSeq);
+    await this.#replace(sql, existing, event, encoded, now);
   }
 
   /** @throws CallAnsweredError with `onAnsweredCall: 'reject'`. */
@@ -241,7 +308,7 @@ export class LockedAppend {
     existing: EventContent,
     { stored, state, calls }: EventWrite,
     encoded: AppendTexts['events'][number],
-    lastSeq: number,
+    { lastSeq, all }: SessionNow,
   ): Promise<void> {
     if (existing.json === stored.json) return;
     const isNewest = existing.seq === lastSeq;
@@ -255,20 +322,20 @@ export class LockedAppend {
     const isChanged = (scope: Scope) => (entry: StateEntry) => changed.has(prefixed(scope, entry.key));
     const session = { ...this.#session, origin: '' };
     const content = { ...encoded.stored, superseded: await this.#supersededAgain(sql, existing.seq, stored) };
-    await this.#stores.events.replace(sql, session, existing.seq, content);
+    await replaceEvent(sql, session, existing.seq, content);
     // When the old content cannot be read, only keys that this event wrote last may be overwritten.
     const set = perScope((scope) => encoded.state[scope].filter(isChanged(scope)));
-    await this.#stores.state.set(sql, session, set, { ownOnly: !isNewest || !event });
+    await setState(sql, session, set, { ownOnly: !isNewest || !event });
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
     await recordChange(sql, change);
     if (isNewest) await setLastUpdateTime(sql, session, stored.timestamp);
-    if (calls || !event || effectsOf(event)) await recountOpenCalls(sql, this.#session);
+    if (all && (calls || !event || effectsOf(event))) await setOpenCalls(sql, session, callsInTexts(all));
   }
 
   /** What has lost since the event was appended has lost to a later one, and was the value until then. */
   async #supersededAgain(sql: Sql, seq: number, { superseded }: StoredEvent): Promise<string | undefined> {
     if (superseded === undefined) return undefined;
-    const before = await this.#stores.events.superseded(sql, this.#session, { from: seq, upTo: seq });
+    const before = await supersededKeys(sql, this.#session, { from: seq, upTo: seq });
     const again = keysIn(superseded).filter((key) => before.get(seq)?.includes(key));
     return again.length > 0 ? JSON.stringify(again) : undefined;
   }
@@ -277,4 +344,17 @@ export class LockedAppend {
     if (this.#calls.options.onStaleSession !== 'reject') return;
     if (isBehind || incarnation !== this.#revision.incarnation) throw new StaleSessionError(this.#session.sessionId);
   }
+}
+
+const textsOf = ({ events, uncounted }: Pick<ReadEvents, 'events' | 'uncounted'> = NO_EVENTS): EventTexts =>
+  new Map([...events, ...uncounted].map(({ seq, json }) => [seq, json]));
+
+const NO_EVENTS = { events: [], uncounted: [] };
+
+function callsInTexts(texts: EventTexts) {
+  const events = [...texts].flatMap(([seq, json]) => {
+    const event = decodeEvent(json);
+    return event ? [{ seq, event }] : [];
+  });
+  return callsIn(events.sort((a, b) => a.seq - b.seq));
 }

@@ -1,4 +1,5 @@
 import type { GetSessionRequest, Session } from '@google/adk';
+import { stateOfScope } from '../database/stores/state-store.js';
 import { readSession, readSince, readTurns } from '../database/stores/session-reader.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
@@ -46,7 +47,7 @@ export async function getState(
 ): Promise<Record<string, unknown>> {
   checkKeys(owner);
   const key = { userId: '', sessionId: '', ...owner };
-  const state = readState(await calls.readTexts(operation, owner, (sql) => calls.stores.state.read(sql, key, scope)));
+  const state = readState(await calls.readTexts(operation, owner, (sql) => stateOfScope(sql, key, scope)));
   calls.refuseDamage(key, state.damaged);
   return state.value;
 }

@@ -4,7 +4,6 @@ import { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import type { Stores } from '../database/stores/stores.js';
 import { Announcer } from '../log/watch/announcer.js';
 import type { Damage } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
@@ -24,7 +23,6 @@ export interface Within {
 export class SessionCalls {
   readonly options: MikroOrmSessionServiceOptions;
   readonly database: Database;
-  readonly stores: Stores;
   readonly leases: LeaseGuard;
   readonly announcer: Announcer;
   readonly damage: DamageReporter;
@@ -34,9 +32,8 @@ export class SessionCalls {
     const { onDamage, onUnleasedAppend, postgresql } = options;
     this.options = options;
     this.database = database ?? new Database(em, options);
-    this.stores = this.database.stores;
-    this.queue = AppendQueue.of(this.stores);
-    this.damage = new DamageReporter(this.stores, onDamage);
+    this.queue = AppendQueue.of(this.database);
+    this.damage = new DamageReporter(this.database.tables, onDamage);
     this.leases = new LeaseGuard(onUnleasedAppend, fence);
     this.announcer = new Announcer(this.database, postgresql?.notify ?? false);
   }

@@ -1,6 +1,7 @@
+import { setState } from '../database/dialects/session-rows.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
 import { lockSession, sessionHead, type SessionHead } from '../database/stores/session-store.js';
-import { encodedState } from '../database/stores/state-store.js';
+import { encodedState, removeState } from '../database/stores/state-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { recordChanges, stateChanges } from '../database/stores/change-store.js';
 import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
@@ -32,7 +33,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
   const owner = { appName, userId: isOfUser ? key.userId : '', sessionId: isOfSession ? key.sessionId : '' };
   const isEmpty = Object.keys(set).length + remove.length === 0;
 
-  const { database, leases, stores } = calls;
+  const { database, leases } = calls;
   const operation = 'updateState';
   const encode = (texts: StoredTexts, { origin, seq }: SessionFacts) => {
     const changes = isEmpty ? [] : stateChanges(texts, { session: { ...owner, origin }, seq }, entries, remove);
@@ -52,8 +53,8 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
       facts = factsOf(head);
     }
     const { state, changes } = textsFor(facts);
-    await stores.state.set(sql, key, state);
-    await stores.state.remove(sql, key, removed);
+    await setState(sql, key, state);
+    await removeState(sql, key, removed);
     await recordChanges(sql, changes);
   };
   const change = () =>

@@ -16,6 +16,7 @@ import { decodedData, type ChangeKind } from '../database/stores/change-store.js
 import { contentOf } from '../database/stores/session-reader.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
+import type { Undecoded } from '../model/stored-texts.js';
 
 /** An app or a user. */
 export interface NamedUpdate {
@@ -126,9 +127,10 @@ export async function changesOf(
   sql: Sql,
   owner: SessionKey,
   { from, upTo, limit }: { from: number; upTo: number; limit: number },
-): Promise<TimedChange[]> {
-  const rows = await sql.all<ChangeRow>(texts(sql).selectChanges, [...sessionValues(owner), from, upTo, limit]);
-  return timedChangesOf(sql, rows);
+): Promise<Undecoded<TimedChange[]>> {
+  return timedChangesOf(
+    await sql.all<ChangeRow>(texts(sql).selectChanges, [...sessionValues(owner), from, upTo, limit]),
+  );
 }
 
 /**
@@ -142,10 +144,10 @@ export async function changesElsewhere(
   scope: Scope,
   visible: VisibleRows,
   limit: number,
-): Promise<TimedChange[]> {
+): Promise<Undecoded<TimedChange[]>> {
   const ofUser = scope === 'user' ? userId : visible.userId;
   const values = [appName, ...(ofUser === undefined ? [] : [ofUser]), limit];
-  return timedChangesOf(sql, await sql.all<ChangeRow>(texts(sql).selectChangesElsewhere(ofUser !== undefined), values));
+  return timedChangesOf(await sql.all<ChangeRow>(texts(sql).selectChangesElsewhere(ofUser !== undefined), values));
 }
 
 /**
@@ -159,8 +161,8 @@ export async function writersOf(
   scope: Scope,
   eventIds: readonly string[],
   visible: VisibleRows,
-): Promise<WritingEvent[]> {
-  if (eventIds.length === 0) return [];
+): Promise<Undecoded<WritingEvent[]>> {
+  if (eventIds.length === 0) return () => [];
   const ids = placeholders(eventIds.length);
   const own = await sql.all<WriterRow>(`${texts(sql).selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`, [
     ...sessionValues(session),
@@ -168,14 +170,13 @@ export async function writersOf(
   ]);
   const missing = scope === 'session' ? [] : eventIds.filter((id) => !own.some((row) => textOf(row.event_id) === id));
   const rows = missing.length === 0 ? own : [...own, ...(await elsewhere(sql, session, scope, missing, visible))];
-  return sql.texts.all(() =>
+  return (texts) =>
     rows.map((row) => {
       const [key, id] = [sessionKeyOf(row), textOf(row.event_id)];
       const known = { ...key, origin: row.origin ?? '' };
-      const { json = null } = contentOf(sql.texts, known, id, optionalTextOf(row.data) ?? undefined);
+      const { json = null } = contentOf(texts, known, id, optionalTextOf(row.data) ?? undefined);
       return { session: key, id, seq: numberOf(row.seq), timestamp: numberOf(row.happened), json };
-    }),
-  );
+    });
 }
 
 async function elsewhere(
@@ -259,16 +260,15 @@ interface LeaseRow extends SessionKeyRow {
 }
 
 /** @param rows the newest first. */
-function timedChangesOf(sql: Sql, rows: readonly ChangeRow[]): TimedChange[] {
-  return sql.texts.all(() =>
+const timedChangesOf =
+  (rows: readonly ChangeRow[]): Undecoded<TimedChange[]> =>
+  (texts) =>
     rows.toReversed().map((row) => {
       const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
       const known = { ...sessionKeyOf(row), origin: row.origin ?? '' };
-      const data = decodedData(sql.texts, known, change, optionalTextOf(row.data));
+      const data = decodedData(texts, known, change, optionalTextOf(row.data));
       return { ...change, time: numberOf(row.changed), data };
-    }),
-  );
-}
+    });
 
 const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   const { sessions, events, eventParts, changes, select } = tables;

@@ -1,10 +1,11 @@
 import type { Event } from '@google/adk';
+import { writtenState } from '../database/stores/state-store.js';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../conversation/tokens.js';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { currentLease, type StoredLease } from '../database/stores/leases.js';
-import { loggedEvent, loggedEventsOf } from '../database/stores/logged-events.js';
+import { loggedEvent, loggedEventOf } from '../database/stores/logged-events.js';
 import { stateThen } from '../database/stores/past.js';
 import { nextApp } from '../database/stores/walk.js';
 import { EventLog, MikroOrmArtifactService } from '../index.js';
@@ -15,6 +16,7 @@ import { isRecord } from '../model/objects.js';
 import type { CodecOptions, ReportingOptions } from '../model/options.js';
 import { MAX_SEQ, gapsIn } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, type Scope, type StateEntry } from '../model/state.js';
+import type { Undecoded } from '../model/stored-texts.js';
 import { miscountedAfter, type CheckedSessions } from '../operations/health.js';
 import { readerOf } from '../operations/reader.js';
 import { rangeIn, type ReadEventsRequest } from '../sessions/pages.js';
@@ -189,10 +191,9 @@ export class Reading {
 
   /** @returns one event as its JSON; undefined when it is not there. */
   eventJson(key: SessionKey, seq: number): Promise<string | undefined> {
-    return this.#read(async (sql) => {
+    return this.#decoded(async (sql) => {
       const stored = await loggedEvent(sql, key, seq);
-      const [event] = sql.texts.decoded(loggedEventsOf(stored ? [stored] : []));
-      return event?.json ?? undefined;
+      return (texts) => (stored && loggedEventOf(texts, stored).json) ?? undefined;
     });
   }
 
@@ -203,15 +204,14 @@ export class Reading {
     const { from, upTo, entries } = await this.#entries(session, requestOf(session, part));
     // A change follows the event whose number it has; the first page has those before any event, too.
     const first = from <= session.firstSeq ? 0 : from;
-    const read = await this.#read(async (sql) => ({
-      changes: await changesOf(sql, key, { from: first, upTo, limit: CHANGES }),
-      lease: await currentLease(sql, key),
-    }));
+    const range = { from: first, upTo, limit: CHANGES };
+    const changes = await this.#decoded((sql) => changesOf(sql, key, range));
+    const lease = await this.#read((sql) => currentLease(sql, key));
     const at = session.deletedAt === undefined ? part.at : undefined;
     if (at !== undefined && (at > session.lastSeq || at < session.firstSeq - 1))
       throw new InvalidArgumentError(`There are the events ${session.firstSeq} to ${session.lastSeq}.`);
     const state = await this.#state(session, scope, at);
-    return { session, from, upTo, entries, ...read, state };
+    return { session, from, upTo, entries, changes, lease, state };
   }
 
   async #entries(
@@ -244,42 +244,39 @@ export class Reading {
   /** The state now, or of the session's own as it was after an event. */
   async #state(session: TransferredSession, scope: StudioScope, at: number | undefined): Promise<ShownState> {
     const { key } = session;
-    const { stores } = this.database;
     const isFar = at !== undefined && at < session.lastSeq && at - session.firstSeq >= MOST_REPLAYED;
     const past =
       at === undefined
         ? undefined
         : isFar
           ? { state: [], isWhole: true }
-          : await this.database.call({ operation: 'studio', key }, () =>
-              this.database.snapshot((sql) => stateThen(sql, stores, session, at)),
+          : await this.database.call({ operation: 'studio', key }, async () =>
+              this.database.code(await this.database.snapshot((sql) => stateThen(sql, session, at))),
             );
     const lacks = isFar ? 'tooMany' : past?.isWhole === false ? 'damaged' : undefined;
-    return this.#read(async (sql) => {
-      const values: Record<Scope, ShownValue[]> = { session: [], user: [], app: [] };
-      const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };
-      for (const each of SCOPES) {
-        const isPast = each === 'session' && past !== undefined;
-        const stored = isPast ? past.state : sql.texts.decoded(await stores.state.written(sql, key, each));
-        const entries = stored.toSorted((a, b) => (a.key < b.key ? -1 : 1)).slice(0, KEYS);
-        more[each] = stored.length - entries.length;
-        values[each] = await this.#withWriters(sql, key, each, entries, scope);
-      }
-      return { values, more, lacks };
-    });
+    const values: Record<Scope, ShownValue[]> = { session: [], user: [], app: [] };
+    const more: Record<Scope, number> = { session: 0, user: 0, app: 0 };
+    for (const each of SCOPES) {
+      const isPast = each === 'session' && past !== undefined;
+      const stored = isPast ? past.state : await this.#decoded((sql) => writtenState(sql, key, each));
+      const entries = stored.toSorted((a, b) => (a.key < b.key ? -1 : 1)).slice(0, KEYS);
+      more[each] = stored.length - entries.length;
+      values[each] = await this.#withWriters(key, each, entries, scope);
+    }
+    return { values, more, lacks };
   }
 
   async #withWriters(
-    sql: Sql,
     key: SessionKey,
     scope: Scope,
     entries: readonly StateEntry[],
     visible: StudioScope,
   ): Promise<ShownValue[]> {
     const ids = [...new Set(entries.flatMap(({ eventId }) => eventId ?? []))];
-    const writers = new Map((await writersOf(sql, key, scope, ids, visible)).map((event) => [event.id, event]));
+    const written = await this.#decoded((sql) => writersOf(sql, key, scope, ids, visible));
+    const writers = new Map(written.map((event) => [event.id, event]));
     const setOutside = entries.filter(({ eventId }) => eventId === null).map((entry) => prefixed(scope, entry.key));
-    const times = await this.#timesOfChanges(sql, key, scope, setOutside, visible);
+    const times = await this.#timesOfChanges(key, scope, setOutside, visible);
     return entries.map(({ key: name, json, eventId }): ShownValue => {
       const event = eventId === null ? undefined : writers.get(eventId);
       const setAt = eventId === null ? times.get(prefixed(scope, name)) : undefined;
@@ -295,7 +292,6 @@ export class Reading {
 
   /** When keys were set outside a run, as far as the newest changes say: of the session, then of others. */
   async #timesOfChanges(
-    sql: Sql,
     key: SessionKey,
     scope: Scope,
     names: readonly string[],
@@ -311,10 +307,15 @@ export class Reading {
     // A session that is created with state of user and app records it, too.
     if (scope !== 'session') owners.unshift({ ...key, sessionId: '', ...(scope === 'app' && { userId: '' }) });
     const range = { from: 0, upTo: MAX_SEQ, limit: CHANGES };
-    for (const owner of owners) note(await changesOf(sql, owner, range));
+    for (const owner of owners) note(await this.#decoded((sql) => changesOf(sql, owner, range)));
     if (scope !== 'session' && !names.every((name) => times.has(name)))
-      note(await changesElsewhere(sql, key, scope, visible, CHANGES));
+      note(await this.#decoded((sql) => changesElsewhere(sql, key, scope, visible, CHANGES)));
     return times;
+  }
+
+  /** Reads texts, which are decoded when the connection has been given back. */
+  #decoded<T>(work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
+    return this.database.call({ operation: 'studio', key: {} }, () => this.database.read(work));
   }
 
   heldLeases(scope: StudioScope, limit: number): Promise<HeldLease[]> {

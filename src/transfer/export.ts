@@ -1,20 +1,29 @@
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
+import { writtenState } from '../database/stores/state-store.js';
+import { supersededKeys } from '../database/stores/event-store.js';
 import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
-import type { Run, Sql } from '../database/dialects/dialect.js';
+import type { WaitingCall } from '../conversation/open-calls.js';
+import type { Database } from '../database/calls/database.js';
+import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
 import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/stores/change-store.js';
-import { loggedEventsOf, loggedEventsOfSession, type LoggedEvent } from '../database/stores/logged-events.js';
+import {
+  loggedEventsOf,
+  loggedEventsOfSession,
+  type LoggedEvent,
+  type StoredLogEvent,
+} from '../database/stores/logged-events.js';
 import { openCallsOf } from '../database/stores/open-calls.js';
-import type { Stores } from '../database/stores/stores.js';
 import { walkedSessions, type KeptSession } from '../database/stores/walk.js';
 import { isEncoded, isWhole } from '../model/codec.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
+import type { ErrorContext } from '../model/options.js';
 import { isRecord } from '../model/objects.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { type Scope, type StateEntry } from '../model/state.js';
-import { AS_STORED } from '../model/stored-texts.js';
+import { AS_STORED, PLAIN, type Undecoded } from '../model/stored-texts.js';
 import { bindingOf, type TextBinding, type TransferTexts } from './bound-texts.js';
 import type {
   ArtifactPartRecord,
@@ -27,13 +36,25 @@ import type {
   TransferRecord,
 } from './records.js';
 import { memoryPage, transferredMemories, type MemoryKey } from './stored-memories.js';
-import { eventHeads, nextAppWithState, nextUserWithState, transferredSession } from './transferred-sessions.js';
+import {
+  eventHeads,
+  nextAppWithState,
+  nextUserWithState,
+  transferredSession,
+  type TransferredSession,
+} from './transferred-sessions.js';
 
 /** How an export reads. */
 interface Reading {
-  run: Run;
+  readonly run: Run;
   /** The same as of one moment. */
-  snapshot: Run;
+  readonly snapshot: Run;
+  readonly artifacts: ArtifactStore;
+  readonly areAsStored: boolean;
+  /** Whether what is read has to be decoded by a codec. */
+  readonly isCoded: boolean;
+  /** Decodes it, unless it is exported as it is stored. */
+  readonly decoded: <T>(read: Undecoded<T>) => Promise<T>;
 }
 
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
@@ -59,38 +80,40 @@ const BATCH = 200;
 
 /** Reads what is stored, in an order that is the same on every database. */
 export async function* exportRecords(
-  plain: Reading,
-  stores: Stores,
+  database: Database,
+  call: ErrorContext,
   { appName, userId, texts }: ExportOptions,
 ): AsyncGenerator<TransferRecord> {
-  const reading = texts === 'asStored' ? { run: asStored(plain.run), snapshot: asStored(plain.snapshot) } : plain;
+  const areAsStored = texts === 'asStored';
+  const reading: Reading = {
+    run: (work) => database.call(call, () => database.run(work)),
+    snapshot: (work) => database.call(call, () => database.snapshot(work)),
+    artifacts: ArtifactStore.of(database),
+    areAsStored,
+    isCoded: !areAsStored && !database.codec.isNone,
+    decoded: async (read) => (areAsStored ? read(AS_STORED) : database.unobserved(call, () => database.code(read))),
+  };
   const nextApp = (after: string) => reading.run((sql) => nextAppWithState(sql, after));
   for (let app = appName ?? (await nextApp('')); app !== undefined;) {
-    yield* exportApp(reading, stores, app, userId);
+    yield* exportApp(reading, app, userId);
     app = appName === undefined ? await nextApp(app) : undefined;
   }
 }
 
-const asStored =
-  (run: Run): Run =>
-  (work) =>
-    run((sql) => work({ ...sql, texts: AS_STORED }));
-
 /** What the texts that are read are bound to; nothing if they are not as they are stored. */
-const boundIn = ({ texts }: Sql, owner: SessionKey, origin = ''): { bound?: TextBinding } =>
-  texts === AS_STORED ? { bound: bindingOf(owner, origin) } : {};
+const boundIn = ({ areAsStored }: Reading, owner: SessionKey, origin = ''): { bound?: TextBinding } =>
+  areAsStored ? { bound: bindingOf(owner, origin) } : {};
 
 async function* exportApp(
-  { run, snapshot }: Reading,
-  stores: Stores,
+  reading: Reading,
   appName: string,
   userId: string | undefined,
 ): AsyncGenerator<TransferRecord> {
-  const stateOf = (owner: SessionKey, scope: Scope) =>
-    run(async (sql) => {
-      const entries = sql.texts.decoded(await stores.state.written(sql, owner, scope));
-      return { ...boundIn(sql, owner), state: entries.map((entry) => stateRecord(entry, owner)) };
-    });
+  const { run, decoded } = reading;
+  const stateOf = async (owner: SessionKey, scope: Scope) => {
+    const entries = await decoded(await run((sql) => writtenState(sql, owner, scope)));
+    return { ...boundIn(reading, owner), state: entries.map((entry) => stateRecord(entry, owner)) };
+  };
   const app = { appName, userId: '', sessionId: '' };
   if (userId === undefined) {
     const found = await stateOf(app, 'app');
@@ -105,21 +128,26 @@ async function* exportApp(
   let after: KeptSession | undefined;
   for (;;) {
     const page = await run((sql) => walkedSessions(sql, { appName, userId, by: 'key' }, after, PAGE));
-    for (const { key } of page) yield* exportSession(snapshot, stores, key);
+    for (const { key } of page) yield* exportSession(reading, key);
     if (page.length < PAGE) break;
     after = page.at(-1);
   }
-  yield* exportArtifacts({ run, snapshot }, stores, appName, userId);
-  yield* exportMemories(run, appName, userId);
+  yield* exportArtifacts(reading, appName, userId);
+  yield* exportMemories(reading, appName, userId);
 }
 
 /** Also those that nobody finds any more, or not yet. */
-async function* exportMemories(run: Run, appName: string, userId: string | undefined): AsyncGenerator<MemoryRecord> {
+async function* exportMemories(
+  reading: Reading,
+  appName: string,
+  userId: string | undefined,
+): AsyncGenerator<MemoryRecord> {
   let after: MemoryKey | undefined;
   for (;;) {
-    const page = await run(async (sql) => {
-      const read = transferredMemories(sql.texts, await memoryPage(sql, { appName, userId }, after, PAGE));
-      return read.map(({ key, seq, time, createTime, settles, expires, words, data }): MemoryRecord => ({
+    const page = await reading.run((sql) => memoryPage(sql, { appName, userId }, after, PAGE));
+    const read = await reading.decoded((texts) => transferredMemories(texts, page));
+    for (const { key, seq, time, createTime, settles, expires, words, data } of read)
+      yield {
         type: 'memory',
         ...key,
         ...(seq !== undefined && { seq }),
@@ -127,38 +155,32 @@ async function* exportMemories(run: Run, appName: string, userId: string | undef
         createTime,
         ...(settles !== undefined && { settles }),
         ...(expires !== undefined && { expires }),
-        ...boundIn(sql, key),
+        ...boundIn(reading, key),
         words: words.toString('base64'),
         ...(isWhole(data) ? { encoded: data } : { data: decode(data)?.value as Record<string, unknown> }),
-      }));
-    });
-    yield* page;
+      };
     if (page.length < PAGE) return;
-    after = page.at(-1);
+    after = page.at(-1)?.key;
   }
 }
 
 /** One version at a time is in memory. */
 async function* exportArtifacts(
-  { run, snapshot }: Reading,
-  stores: Stores,
+  reading: Reading,
   appName: string,
   userId: string | undefined,
 ): AsyncGenerator<ArtifactRecord | ArtifactPartRecord> {
-  const artifacts = ArtifactStore.of(stores);
+  const { run, snapshot, decoded, artifacts } = reading;
   let after: VersionKey | undefined;
   for (;;) {
     const page = await run((sql) => artifacts.page(sql, { appName, userId }, after, PAGE));
     for (const key of page) {
-      const found = await snapshot(async (sql) => {
-        const version = await artifacts.transferred(sql, key);
-        return version && { ...version, ...boundIn(sql, key) };
-      });
+      const found = await decoded(await snapshot((sql) => artifacts.transferred(sql, key)));
       // Deleted since the page was read.
       if (!found) continue;
-      const { info, parts, createTime, bound, upload } = found;
+      const { info, parts, createTime, upload } = found;
       const text = isWhole(info) ? { encoded: info } : { info: decode(info)?.value as Record<string, unknown> };
-      const binding = { ...(bound && { bound }), ...(upload !== undefined && { upload }) };
+      const binding = { ...boundIn(reading, key), ...(upload !== undefined && { upload }) };
       yield { type: 'artifact', ...key, createTime, parts: parts.length, ...binding, ...text };
       for (const [part, data] of parts.entries()) yield { type: 'part', ...key, part, data: data.toString('base64') };
     }
@@ -171,10 +193,21 @@ async function* exportArtifacts(
 type EventContent = Omit<EventRecord, 'type' | 'seq' | keyof SessionKey>;
 
 /** A session, while it is in memory. */
-interface WholeSession {
-  record: SessionRecord;
-  /** `EventContent` of its events, in their order, JSON of an array each, compressed. */
+interface StoredSession {
+  row: TransferredSession;
+  state: Undecoded<StateEntry[]>;
+  history: Undecoded<RecordedChange[]>;
+  openCalls: readonly WaitingCall[];
+  /** JSON of its events, in their order, compressed: `EventContent`, or a `StoredPage` if they have to be decoded. */
   batches: Buffer[];
+}
+
+/** Some events of a session as they are stored. */
+interface StoredPage {
+  events: readonly StoredLogEvent[];
+  /** Of those that are exported as they are stored, by number. */
+  heads: readonly [seq: number, head: Omit<StoredEvent, 'json'>][];
+  superseded: readonly [seq: number, keys: readonly string[]][];
 }
 
 /**
@@ -182,31 +215,75 @@ interface WholeSession {
  * consumer would keep the only connection of an ORM from its host, and what has been given out cannot be taken back when
  * the connection is lost.
  */
-async function* exportSession(
-  snapshot: Run,
-  stores: Stores,
-  key: SessionKey,
-): AsyncGenerator<SessionRecord | EventRecord> {
-  const read = await snapshot((sql) => readSession(sql, stores, key));
+async function* exportSession(reading: Reading, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
+  const { decoded, isCoded } = reading;
+  const read = await reading.snapshot((sql) => readSession(sql, reading, key));
   // Deleted since the page was read, or on the way.
   if (!read) return;
-  const { record, batches } = read;
-  yield record;
+  const { row, openCalls, batches } = read;
+  const bound = boundIn(reading, key, row.origin);
+  const record = sessionRecord(row, bound, await decoded(read.state), await decoded(read.history));
+  if (isCoded) {
+    for (const [i, batch] of batches.entries()) {
+      const page = await unpacked<StoredPage>(batch);
+      batches[i] = await packed(eventContents(key, page, await decoded(loggedEventsOf(page.events))));
+    }
+  }
+  yield openCalls.length > 0 ? { ...record, openCalls } : record;
   let seq = record.firstSeq;
   for (const batch of batches) {
-    const events = JSON.parse((await inflate(batch)).toString()) as EventContent[];
-    for (const event of events) yield { type: 'event', ...key, seq: seq++, ...event };
+    for (const event of await unpacked<EventContent[]>(batch)) yield { type: 'event', ...key, seq: seq++, ...event };
   }
 }
 
-/** @throws DamagedSessionError when it cannot be read whole. */
-async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<WholeSession | undefined> {
-  const session = await transferredSession(sql, key);
-  if (!session || session.status === 'ending') return undefined;
-  const state = sql.texts.decoded(await stores.state.written(sql, key, 'session'));
-  const history = sql.texts.decoded(await recordedChanges(sql, key));
-  const { incarnation, origin, firstSeq, lastSeq, createTime, lastUpdateTime, deletedAt, title, labels } = session;
-  const record: SessionRecord = {
+const packed = (json: string) => deflate(json, { level: constants.Z_BEST_SPEED });
+
+const unpacked = async <T>(batch: Buffer): Promise<T> => JSON.parse((await inflate(batch)).toString()) as T;
+
+/** @throws DamagedSessionError where an event is missing, or one that needs no codec cannot be read. */
+async function readSession(
+  sql: Sql,
+  { areAsStored, isCoded }: Reading,
+  key: SessionKey,
+): Promise<StoredSession | undefined> {
+  const row = await transferredSession(sql, key);
+  if (!row || row.status === 'ending') return undefined;
+  const state = await writtenState(sql, key, 'session');
+  const history = await recordedChanges(sql, key);
+  const openCalls = areAsStored ? await openCallsOf(sql, key) : [];
+  const { incarnation, firstSeq, lastSeq } = row;
+  const batches: Buffer[] = [];
+  for (let after = firstSeq - 1; after < lastSeq;) {
+    const events = await loggedEventsOfSession(sql, key, { incarnation, after, upTo: lastSeq, limit: BATCH });
+    const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
+    const numbers = events.map(({ seq }) => seq);
+    refuse(
+      key,
+      gapsIn(numbers, after, upTo).map((gap) => ({ ...gap, problem: 'missing' })),
+    );
+    const encoded = areAsStored ? events.filter(({ text }) => isEncoded(text ?? '')).map(({ seq }) => seq) : [];
+    const heads = [...(await eventHeads(sql, key, encoded))];
+    const superseded = [...(await supersededKeys(sql, key, { from: after + 1, upTo }))];
+    const page = { events, heads, superseded };
+    batches.push(
+      await packed(
+        isCoded
+          ? JSON.stringify(page)
+          : eventContents(key, page, loggedEventsOf(events)(areAsStored ? AS_STORED : PLAIN)),
+      ),
+    );
+    after = upTo;
+  }
+  return { row, state, history, openCalls, batches };
+}
+
+function sessionRecord(
+  { key, createTime, lastUpdateTime, firstSeq, lastSeq, deletedAt, title, labels }: TransferredSession,
+  bound: { bound?: TextBinding },
+  state: readonly StateEntry[],
+  history: readonly RecordedChange[],
+): SessionRecord {
+  return {
     type: 'session',
     ...key,
     createTime,
@@ -216,45 +293,17 @@ async function readSession(sql: Sql, stores: Stores, key: SessionKey): Promise<W
     ...(deletedAt !== undefined && { deletedAt }),
     ...(title !== null && { title }),
     ...(labels !== null && { labels: labelsOf(labels) }),
-    ...boundIn(sql, key, origin),
+    ...bound,
     state: state.map((entry) => stateRecord(entry, key)),
     ...pastOf(key, history),
   };
-  const openCalls = record.bound ? await openCallsOf(sql, key) : [];
-  if (openCalls.length > 0) record.openCalls = openCalls;
-  const batches: Buffer[] = [];
-  for (let after = firstSeq - 1; after < lastSeq;) {
-    const range = { incarnation, after, upTo: lastSeq, limit: BATCH };
-    const events = sql.texts.decoded(loggedEventsOf(await loggedEventsOfSession(sql, key, range)));
-    const upTo = events.length < BATCH ? lastSeq : (events.at(-1)?.seq ?? lastSeq);
-    const numbers = events.map(({ seq }) => seq);
-    refuse(
-      key,
-      gapsIn(numbers, after, upTo).map((gap) => ({ ...gap, problem: 'missing' })),
-    );
-    const contents = await eventContents(sql, stores, key, events);
-    batches.push(await deflate(`[${contents.join()}]`, { level: constants.Z_BEST_SPEED }));
-    after = upTo;
-  }
-  return { record, batches };
 }
 
-/** @returns JSON of the records of events, without the session's key. */
-async function eventContents(
-  sql: Sql,
-  stores: Stores,
-  key: SessionKey,
-  events: readonly LoggedEvent[],
-): Promise<string[]> {
-  const encoded = events.filter(({ json }) => typeof json === 'string' && isEncoded(json));
-  const heads = await eventHeads(
-    sql,
-    key,
-    encoded.map(({ seq }) => seq),
-  );
-  const [from, upTo] = [events[0]?.seq ?? 0, events.at(-1)?.seq ?? 0];
-  const superseded = await stores.events.superseded(sql, key, { from, upTo });
-  return events.map(({ seq, json }) => {
+/** @returns JSON of the records of events, without the session's key. @throws DamagedSessionError. */
+function eventContents(key: SessionKey, page: StoredPage, events: readonly LoggedEvent[]): string {
+  const heads = new Map(page.heads);
+  const superseded = new Map(page.superseded);
+  const contents = events.map(({ seq, json }) => {
     const text = json ?? undefined;
     const head = heads.get(seq);
     const lost = superseded.has(seq) ? `,"superseded":${JSON.stringify(superseded.get(seq))}` : '';
@@ -266,6 +315,7 @@ async function eventContents(
     if (!decodeEvent(text)) refuse(key, [{ from: seq, to: seq, problem: 'unreadable' }]);
     return `{"event":${text}${lost}}`;
   });
+  return `[${contents.join()}]`;
 }
 
 /** What was recorded of a session's state, in its record. */

@@ -1,30 +1,40 @@
 import { randomUUID } from 'node:crypto';
+import { insertEvents, setState } from '../database/dialects/session-rows.js';
 import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
 import { WaitingCalls } from '../conversation/open-calls.js';
-import type { Run, Sql } from '../database/dialects/dialect.js';
+import { encodedFirst } from '../database/calls/encoded-first.js';
+import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
+import type { UnderLock } from '../database/dialects/event-parts.js';
 import {
   creationChanges,
   encodedChange,
   recordChange,
   recordChanges,
   stateChanges,
+  type NewChange,
 } from '../database/stores/change-store.js';
 import { encodedEvent } from '../database/stores/event-store.js';
 import { openCallsOf, replaceOpenCalls } from '../database/stores/open-calls.js';
 import { deleteSoftDeleted, insertSession } from '../database/stores/session-store.js';
-import { encodedState } from '../database/stores/state-store.js';
-import type { Stores } from '../database/stores/stores.js';
-import { isEncoded, type KnownSession } from '../model/codec.js';
+import { clearState, encodedState, writtenState } from '../database/stores/state-store.js';
+import type { CallInParts } from '../database/calls/call-in-parts.js';
+import { isEncoded, ofState, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { ImportResult } from '../model/results.js';
-import { byScope, prefixed, type Scope, type StateEntry } from '../model/state.js';
-import { AS_STORED } from '../model/stored-texts.js';
+import { byScope, prefixed, type Scope, type StateEntries, type StateEntry } from '../model/state.js';
+import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
-import { importMemory, type TransferredMemory } from './stored-memories.js';
-import { describeTransferred, eventHeads, lockTransferred, transferredSession } from './transferred-sessions.js';
+import { encodedMemory, importMemory, type TransferredMemory } from './stored-memories.js';
+import {
+  describeTransferred,
+  eventHeads,
+  lockTransferred,
+  transferredSession,
+  type TransferredSession,
+} from './transferred-sessions.js';
 
 interface ImportMode extends AcceptedTexts {
   batchSize: number;
@@ -40,10 +50,34 @@ type ImportedSession = SessionBatch['session'];
 type ImportedArtifact = StorableRecord & { type: 'artifact' };
 type WritePlan = ImportPlan & { kind: 'write' };
 
+/** What is here of a batch's session: what an import goes by, and encodes for. */
+interface Here {
+  row: TransferredSession | undefined;
+  /** The numbers of the batch's events that are here, with their ids. */
+  events: readonly (readonly [seq: number, id: string])[];
+  /** The session's own state as it is stored; empty if the import does not set it. */
+  state: readonly StateEntry[];
+}
+
+/** What an import writes of a batch, as it is stored. */
+interface BatchTexts {
+  key: KnownSession;
+  events: readonly StoredEvent[];
+  created: readonly NewChange[];
+  state: StateWrite | undefined;
+  changes: readonly NewChange[];
+}
+
+interface StateWrite {
+  set: StateEntries;
+  /** Whether this is in place of what is here; then it is recorded. */
+  replaces: boolean;
+  recorded: readonly NewChange[];
+}
+
 /** Writes records in their order, in transactions of at most n events. */
 export class Import {
-  readonly #run: Run;
-  readonly #stores: Stores;
+  readonly #call: CallInParts;
   readonly #mode: ImportMode;
   readonly #done: ImportResult = {
     ...{ sessions: 0, events: 0, artifactVersions: 0, memories: 0 },
@@ -61,10 +95,8 @@ export class Import {
   /** Those that are written together. */
   #memories: TransferredMemory[] = [];
 
-  /** @param run runs its work in a transaction. */
-  constructor(run: Run, stores: Stores, mode: ImportMode) {
-    this.#run = run;
-    this.#stores = stores;
+  constructor(call: CallInParts, mode: ImportMode) {
+    this.#call = call;
     this.#mode = mode;
   }
 
@@ -110,8 +142,11 @@ export class Import {
     const version = { info, createTime, upload, parts: this.#parts };
     this.drop();
     if (this.#mode.isDryRun) return;
-    const artifacts = ArtifactStore.of(this.#stores);
-    if (await this.#run((sql) => artifacts.import(sql, owner, version))) this.#done.artifactVersions++;
+    const { database, write } = this.#call;
+    const artifacts = ArtifactStore.of(database);
+    const encode = (texts: StoredTexts) => artifacts.encodedImport(texts, owner, version);
+    const encoded = await this.#call.encoding(() => database.code(encode));
+    if (await write((sql) => artifacts.import(sql, owner, createTime, encoded))) this.#done.artifactVersions++;
   }
 
   /** Adds all records, until the signal fires. */
@@ -146,9 +181,13 @@ export class Import {
 
   async #writeMemories(memories: readonly TransferredMemory[]): Promise<void> {
     if (memories.length === 0 || this.#mode.isDryRun) return;
-    this.#done.memories += await this.#run(async (sql) => {
+    const { database, write } = this.#call;
+    const encode = (texts: StoredTexts) =>
+      memories.map((memory) => ({ ...memory, ...encodedMemory(texts, memory.key, memory) }));
+    const encoded = await this.#call.encoding(() => database.code(encode));
+    this.#done.memories += await write(async (sql) => {
       let written = 0;
-      for (const memory of memories) if (await importMemory(sql, memory)) written++;
+      for (const memory of encoded) if (await importMemory(sql, memory)) written++;
       return written;
     });
   }
@@ -177,16 +216,34 @@ export class Import {
 
   async #writeShared({ type: scope, owner, state: entries }: StorableRecord & { type: 'app' | 'user' }): Promise<void> {
     if (this.#mode.isDryRun) return;
-    await this.#run(async (sql) => {
-      const stored = await this.#stored(sql, owner, scope, entries);
-      const here = new Map(stored.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
+    const known = { ...owner, origin: '' };
+    const read = async (sql: Sql) => ({ stored: await this.#stored(sql, owner, scope) });
+    const encode = (texts: StoredTexts, { stored }: { stored: readonly StateEntry[] }) => {
+      const comparable = comparableState(texts, known, scope, stored, entries);
+      const here = new Map(comparable.map(({ key, ...value }) => [prefixed(scope, key), JSON.stringify(value)]));
       const isKept = (key: string) => this.#mode.sharedState === 'keep' && here.has(key);
       const fresh = entries.filter(({ key, ...value }) => here.get(key) !== JSON.stringify(value) && !isKept(key));
-      if (fresh.length === 0) return;
-      const known = { ...owner, origin: '' };
-      await this.#stores.state.set(sql, owner, encodedState(sql.texts, known, byScope(fresh)));
+      return fresh.length > 0 && encodedState(texts, known, byScope(fresh));
+    };
+    await this.#encodedFirst(read, encode, async (sql, textsFor) => {
+      const state = textsFor(await read(sql));
+      if (!state) return;
+      await setState(sql, owner, state);
       await recordChange(sql, { session: known, kind: 'state', seq: 0 });
     });
+  }
+
+  /** Runs a transaction after what it writes was encoded. @param read reads what it is encoded for. */
+  #encodedFirst<Facts extends object, Texts, T>(
+    read: (sql: Sql) => Promise<Facts>,
+    encode: (texts: StoredTexts, facts: Facts) => Texts,
+    work: (sql: Sql, textsFor: (facts: Facts) => Texts) => Promise<T>,
+  ): Promise<T> {
+    const { database, write } = this.#call;
+    const foresee = async (found?: Facts) => found ?? database.run(read);
+    return this.#call.encoding(() =>
+      encodedFirst(database, { foresee, encode }, (textsFor) => write((sql) => work(sql, textsFor))),
+    );
   }
 
   /** @param isLast whether these are the last events of the session. */
@@ -195,118 +252,155 @@ export class Import {
     if (!session) return;
     const batch = { session, events: this.#events, isLast };
     this.#events = [];
-    const written = await this.#run((sql) => this.#writeBatch(sql, batch));
+    const written = await this.#writeBatch(batch);
     this.#lastSeq = written.lastSeq;
     this.#done.sessions += written.isNew ? 1 : 0;
     this.#done.events += written.events.length;
   }
 
   /** @returns what was done, or with a dry run would have been. */
-  async #writeBatch(sql: Sql, batch: SessionBatch): Promise<WritePlan> {
-    const { isDryRun, isForeign } = this.#mode;
+  async #writeBatch(batch: SessionBatch): Promise<WritePlan> {
+    if (this.#mode.isDryRun) return this.#planOf(batch, await this.#call.read((sql) => this.#here(sql, batch)));
+    const origin = batch.session.session.bound?.origin ?? randomUUID();
+    return this.#encodedFirst(
+      (sql) => this.#here(sql, batch),
+      (texts, here) => this.#encoded(texts, batch, here, origin),
+      async (sql, textsFor) => {
+        const here = await this.#here(sql, batch, { isLocked: true });
+        const plan = this.#planOf(batch, here);
+        await this.#apply(sql, batch.session, plan, textsFor(here));
+        return plan;
+      },
+    );
+  }
+
+  /** Reads what is here; the row as it is, or with the session's lock. */
+  async #here(sql: Sql, batch: SessionBatch, { isLocked = false }: UnderLock = {}): Promise<Here> {
     const { owner: key } = batch.session;
-    const row = await (isDryRun ? transferredSession(sql, key) : lockTransferred(sql, key));
+    const row = await (isLocked ? lockTransferred(sql, key) : transferredSession(sql, key));
+    const heads = await eventHeads(sql, key, this.#planner(batch, row).known);
+    const events = [...heads].map(([seq, { id }]) => [seq, id] as const);
+    const plan = this.#planner(batch, row).plan(heads);
+    const setsState = plan.kind === 'write' && plan.end.kind === 'complete' && !plan.isNew;
+    return { row, events, state: setsState ? await this.#stored(sql, key, 'session') : [] };
+  }
+
+  #planner(batch: SessionBatch, row: TransferredSession | undefined): ImportPlanner {
+    const { isDryRun, isForeign } = this.#mode;
     // What a dry run has not written is taken for written.
-    const drySeq = isDryRun ? this.#lastSeq : undefined;
-    const planner = new ImportPlanner(batch, { row, drySeq }, isForeign);
-    const plan = planner.plan(await eventHeads(sql, key, planner.known));
+    return new ImportPlanner(batch, { row, drySeq: isDryRun ? this.#lastSeq : undefined }, isForeign);
+  }
+
+  /** @throws InvalidArgumentError, SessionExistsError for what cannot be written. */
+  #planOf(batch: SessionBatch, { row, events }: Here): WritePlan {
+    const plan = this.#planner(batch, row).plan(new Map(events.map(([seq, id]) => [seq, { id }])));
     if (plan.kind === 'refuse') throw plan.error;
-    const { bound } = batch.session.session;
-    const origin = plan.start === 'keep' && row ? row.origin : (bound?.origin ?? randomUUID());
-    if (!isDryRun) await this.#apply(sql, { ...key, origin }, batch.session, plan);
     return plan;
   }
 
-  async #apply(sql: Sql, key: KnownSession, session: ImportedSession, plan: WritePlan): Promise<void> {
-    const { events } = this.#stores;
-    if (plan.start === 'replace') await deleteSoftDeleted(sql, key);
-    if (plan.start !== 'keep') await this.#create(sql, key, session);
-    const encoded = sql.texts.all(() => plan.events.map((event) => encodedEvent(sql.texts, key, event)));
-    await events.insert(sql, key, plan.lastSeq - plan.events.length + 1, encoded);
-    if (plan.end.kind === 'leave') return;
-    if (plan.end.kind === 'complete') await this.#setState(sql, key, session, { ...plan.end, isNew: plan.isNew });
-    await describeTransferred(sql, plan.end.row);
-    if (plan.end.kind !== 'complete') return;
-    const before = plan.start === 'keep' ? await openCallsOf(sql, key) : [];
-    await replaceOpenCalls(sql, key, before, session.session.openCalls ?? this.#calls.all);
-    await this.#recordHistory(sql, key, session, plan.end);
-  }
-
-  /** Creates the session without its events. */
-  async #create(sql: Sql, key: KnownSession, { session, state }: ImportedSession): Promise<void> {
-    const { firstSeq, lastUpdateTime, created, encodedCreated } = session;
-    const head = { incarnation: randomUUID(), origin: key.origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
-    await insertSession(sql, key, head);
-    if (encodedCreated !== undefined)
-      return recordChange(sql, { session: key, kind: 'created', seq: 0, data: encodedCreated });
-    const given = Object.entries(created ?? {}).map(([key, value]) => ({
+  #encoded(texts: StoredTexts, batch: SessionBatch, here: Here, newOrigin: string): BatchTexts {
+    const { session: imported } = batch;
+    const { session } = imported;
+    const plan = this.#planOf(batch, here);
+    const { end } = plan;
+    const key = { ...imported.owner, origin: plan.start === 'keep' && here.row ? here.row.origin : newOrigin };
+    const changes = end.kind === 'complete' && end.isFirst ? (session.changes ?? []) : [];
+    return {
       key,
-      json: JSON.stringify(value),
-      eventId: null,
-    }));
-    // Another store's session; what an event has written comes with it. A text as it is stored is no value.
-    const unwritten = state.filter(({ json, eventId }) => eventId === null && !isEncoded(json));
-    const entries = byScope(created ? given : unwritten);
-    await recordChanges(
-      sql,
-      sql.texts.all(() => creationChanges(sql.texts, key, entries)),
-    );
+      events: plan.events.map((event) => encodedEvent(texts, key, event)),
+      created: plan.start === 'keep' ? [] : encodedCreation(texts, key, imported),
+      state:
+        end.kind === 'complete' ? encodedOwnState(texts, key, imported, { ...end, stored: here.state }) : undefined,
+      changes: changes.map(({ kind, seq, set = {}, removed, encoded }) => {
+        const data = encoded ?? JSON.stringify(kind === 'state' ? { set, removed } : set);
+        return encodedChange(texts, { session: key, kind, seq, data });
+      }),
+    };
   }
 
-  async #setState(
-    sql: Sql,
-    key: KnownSession,
-    { session, state: entries }: ImportedSession,
-    { isNew, isFirst }: { isNew: boolean; isFirst: boolean },
-  ): Promise<void> {
-    const { state } = this.#stores;
-    const stored = isNew ? [] : await this.#stored(sql, key, 'session', entries);
-    // The records explain this state. A change in the log would be taken for one that was made here.
-    if (isFirst && stored.length === 0) return state.set(sql, key, encodedState(sql.texts, key, byScope(entries)));
-    if (JSON.stringify(stored) === JSON.stringify(entries)) return;
-    const kept = new Set(entries.map((entry) => entry.key));
-    const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
-    await state.clear(sql, key);
-    await state.set(sql, key, encodedState(sql.texts, key, byScope(entries)));
-    const plain = entries.filter(({ json }) => !isEncoded(json));
-    await recordChanges(
-      sql,
-      sql.texts.all(() => stateChanges(sql.texts, { session: key, seq: session.lastSeq }, byScope(plain), removed)),
-    );
-    if (plain.length < entries.length)
-      await recordChange(sql, { session: key, kind: 'imported', seq: session.lastSeq });
-  }
-
-  /** @returns the state that is here; of values that `entries` has encoded as it is stored, to be compared with these. */
-  async #stored(sql: Sql, owner: SessionKey, scope: Scope, entries: readonly StateEntry[]): Promise<StateEntry[]> {
-    const { state } = this.#stores;
-    const written = await state.written(sql, owner, scope);
-    const plain = sql.texts.decoded(written);
-    const encoded = new Set(entries.filter(({ json }) => isEncoded(json)).map(({ key }) => key));
-    if (encoded.size === 0) return plain;
-    const stored = AS_STORED.decoded(written);
-    const known = new Map(stored.map((entry) => [entry.key, entry]));
-    return plain.map((entry) => (encoded.has(prefixed(scope, entry.key)) ? (known.get(entry.key) ?? entry) : entry));
-  }
-
-  /** Records what happened to the session outside of its events. */
-  async #recordHistory(
-    sql: Sql,
-    key: KnownSession,
-    { session }: ImportedSession,
-    { isFirst, wasDeleted, row: { lastSeq: seq, deletedAt } }: Extract<WritePlan['end'], { kind: 'complete' }>,
-  ): Promise<void> {
-    for (const change of isFirst ? (session.changes ?? []) : []) {
-      const { kind, seq, set = {}, removed, encoded } = change;
-      const data = encoded ?? JSON.stringify(kind === 'state' ? { set, removed } : set);
-      await recordChange(
-        sql,
-        sql.texts.all(() => encodedChange(sql.texts, { session: key, kind, seq, data })),
-      );
+  async #apply(sql: Sql, { session }: ImportedSession, plan: WritePlan, texts: BatchTexts): Promise<void> {
+    const { key } = texts;
+    const { start, end, lastSeq } = plan;
+    if (start === 'replace') await deleteSoftDeleted(sql, key);
+    if (start !== 'keep') {
+      const { firstSeq, lastUpdateTime } = session;
+      const head = { incarnation: randomUUID(), origin: key.origin, firstSeq, lastSeq: firstSeq - 1, lastUpdateTime };
+      await insertSession(sql, key, head);
     }
-    const isDeleted = deletedAt !== undefined;
+    await recordChanges(sql, texts.created);
+    await insertEvents(sql, key, lastSeq - plan.events.length + 1, texts.events);
+    if (end.kind === 'leave') return;
+    if (texts.state) {
+      if (texts.state.replaces) await clearState(sql, key);
+      await setState(sql, key, texts.state.set);
+      await recordChanges(sql, texts.state.recorded);
+    }
+    await describeTransferred(sql, end.row);
+    if (end.kind !== 'complete') return;
+    const before = start === 'keep' ? await openCallsOf(sql, key) : [];
+    await replaceOpenCalls(sql, key, before, session.openCalls ?? this.#calls.all);
+    await recordChanges(sql, texts.changes);
+    const { isFirst, wasDeleted, row } = end;
+    const isDeleted = row.deletedAt !== undefined;
+    const change = { session: key, seq: row.lastSeq };
     // Of a session in which an event was rewritten no entry explains some of the state.
-    if (isFirst || (wasDeleted && !isDeleted)) await recordChange(sql, { session: key, kind: 'imported', seq });
-    if (isDeleted && !wasDeleted) await recordChange(sql, { session: key, kind: 'soft-deleted', seq });
+    if (isFirst || (wasDeleted && !isDeleted)) await recordChange(sql, { ...change, kind: 'imported' });
+    if (isDeleted && !wasDeleted) await recordChange(sql, { ...change, kind: 'soft-deleted' });
   }
+
+  /** @returns the state that is here, as it is stored. */
+  async #stored(sql: Sql, owner: SessionKey, scope: Scope): Promise<StateEntry[]> {
+    return (await writtenState(sql, owner, scope))(AS_STORED);
+  }
+}
+
+/** @returns what records that the session was created. */
+function encodedCreation(texts: StoredTexts, key: KnownSession, { session, state }: ImportedSession): NewChange[] {
+  const { created, encodedCreated } = session;
+  if (encodedCreated !== undefined) return [{ session: key, kind: 'created', seq: 0, data: encodedCreated }];
+  const given = Object.entries(created ?? {}).map(([key, value]) => ({
+    key,
+    json: JSON.stringify(value),
+    eventId: null,
+  }));
+  // Another store's session; what an event has written comes with it. A text as it is stored is no value.
+  const unwritten = state.filter(({ json, eventId }) => eventId === null && !isEncoded(json));
+  return creationChanges(texts, key, byScope(created ? given : unwritten));
+}
+
+/** @returns undefined if the state stays as it is. */
+function encodedOwnState(
+  texts: StoredTexts,
+  key: KnownSession,
+  { session, state: entries }: ImportedSession,
+  { isFirst, stored: raw }: { isFirst: boolean; stored: readonly StateEntry[] },
+): StateWrite | undefined {
+  const set = () => encodedState(texts, key, byScope(entries));
+  const stored = comparableState(texts, key, 'session', raw, entries);
+  // The records explain this state. A change in the log would be taken for one that was made here.
+  if (isFirst && stored.length === 0) return { set: set(), replaces: false, recorded: [] };
+  if (JSON.stringify(stored) === JSON.stringify(entries)) return undefined;
+  const kept = new Set(entries.map((entry) => entry.key));
+  const removed = stored.map((entry) => entry.key).filter((name) => !kept.has(name));
+  const plain = entries.filter(({ json }) => !isEncoded(json));
+  const change = { session: key, seq: session.lastSeq };
+  const recorded = stateChanges(texts, change, byScope(plain), removed);
+  if (plain.length < entries.length) recorded.push({ ...change, kind: 'imported' });
+  return { set: set(), replaces: true, recorded };
+}
+
+/** @returns the state that is here, to be compared with `entries`: of values that are encoded there as it is stored. */
+function comparableState(
+  texts: StoredTexts,
+  owner: KnownSession,
+  scope: Scope,
+  stored: readonly StateEntry[],
+  entries: readonly StateEntry[],
+): StateEntry[] {
+  const encoded = new Set(entries.filter(({ json }) => isEncoded(json)).map(({ key }) => key));
+  return stored.map((entry) => {
+    if (encoded.has(prefixed(scope, entry.key))) return entry;
+    const json = texts.decode(entry.json, () => ofState(owner, scope, entry.key));
+    return { ...entry, json: typeof json === 'string' ? json : '' };
+  });
 }

@@ -75,7 +75,7 @@ export async function memoryPage(
   }));
 }
 
-/** Within `all`. @param isLenient whether what lacks a codec that is required is read, too: to give it that codec. */
+/** @param isLenient whether what lacks a codec that is required is read, too: to give it that codec. */
 export function decodedMemory(
   texts: StoredTexts,
   { key, data, words }: TransferredMemory,
@@ -94,7 +94,7 @@ export function decodedMemory(
   return list instanceof Undecodable ? list : { data: json, words: bytesOf(list) };
 }
 
-/** Within `all`. What is encoded stays as it is. */
+/** What is encoded stays as it is. */
 export function encodedMemory(texts: StoredTexts, key: MemoryKey, { data, words }: MemoryTexts): MemoryTexts {
   const known = { ...key, id: key.memoryId, origin: '' };
   return {
@@ -109,17 +109,14 @@ export function encodedMemory(texts: StoredTexts, key: MemoryKey, { data, words 
  */
 export function transferredMemories(texts: StoredTexts, page: readonly TransferredMemory[]): TransferredMemory[] {
   if (texts === AS_STORED) return [...page];
-  return texts.all(() =>
-    page.map((memory) => {
-      const { memoryId, sessionId } = memory.key;
-      const decoded = decodedMemory(texts, memory);
-      const damage = decoded instanceof Undecodable ? decoded.encoding : 'changed';
-      // Nothing is there while a codec is waited for.
-      if (decoded instanceof Undecodable || (decoded.data !== '' && !isRecord(decode(decoded.data)?.value)))
-        throw new DamagedMemoryError(memoryId, sessionId || undefined, `it is ${damage}`);
-      return { ...memory, ...decoded };
-    }),
-  );
+  return page.map((memory) => {
+    const { memoryId, sessionId } = memory.key;
+    const decoded = decodedMemory(texts, memory);
+    const damage = decoded instanceof Undecodable ? decoded.encoding : 'changed';
+    if (decoded instanceof Undecodable || !isRecord(decode(decoded.data)?.value))
+      throw new DamagedMemoryError(memoryId, sessionId || undefined, `it is ${damage}`);
+    return { ...memory, ...decoded };
+  });
 }
 
 /** Whether both have the same codecs and keys. */
@@ -147,19 +144,18 @@ export async function recodeMemory(sql: Sql, read: TransferredMemory, { data, wo
 }
 
 /**
- * Writes a memory of an export, for a transaction: of two with one key the one that was added later stays.
+ * Writes a memory of an export as it is to be stored, for a transaction: of two with one key the one that was added later stays.
  *
  * @returns false if it is here already, or a later one.
  */
 export async function importMemory(sql: Sql, memory: TransferredMemory): Promise<boolean> {
   const { memories } = sql.tables;
-  const { key, seq, time, createTime, settles, expires } = memory;
+  const { key, seq, time, createTime, settles, expires, data, words } = memory;
   const [here] = await sql.all<Pick<MemoryRow, 'create_time'>>(
     `select create_time from ${memories} where ${WHERE}`,
     valuesOf(key),
   );
   if (here && numberOf(here.create_time) >= createTime) return false;
-  const { data, words } = sql.texts.all(() => encodedMemory(sql.texts, key, memory));
   await sql.dialect.limits?.refuseTooLarge(sql, data);
   await sql.run(
     `insert into ${memories} (${KEY}, ${CONTENT.join(', ')}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

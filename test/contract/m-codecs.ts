@@ -5,6 +5,7 @@ import { compression, encryption, wrappedKeys, type Codec, type KeyFunction } fr
 import {
   DamagedSessionError,
   EventLog,
+  MikroOrmArtifactService,
   MikroOrmSessionService,
   SessionMaintenance,
   adkServices,
@@ -328,35 +329,51 @@ function watched({ orm }: Pick<OwnStore, 'orm'>) {
 
 const reversed = (data: Uint8Array) => Uint8Array.from(data).reverse();
 
+/** A codec that notes how many connections are taken when it works, and can be held up. */
+function gated({ taken }: Pick<ReturnType<typeof watched>, 'taken'>) {
+  const atWork: number[] = [];
+  let gate = Promise.resolve();
+  let asked = () => {};
+  const codec: Codec = {
+    name: 'reversed',
+    async encode(data) {
+      atWork.push(taken.now);
+      asked();
+      await gate;
+      return { data: reversed(data) };
+    },
+    decode({ data }) {
+      atWork.push(taken.now);
+      return reversed(data);
+    },
+  };
+  /** Makes a call, and does something else when that has begun to encode. */
+  const during = async <T>(call: () => Promise<T>, meanwhile: () => Promise<unknown>): Promise<T> => {
+    let open = () => {};
+    gate = new Promise((resolve) => (open = resolve));
+    const isAsked = new Promise<void>((resolve) => (asked = resolve));
+    const done = call();
+    await Promise.race([isAsked, done]);
+    await meanwhile().finally(open);
+    return done;
+  };
+  return { codec, atWork, during };
+}
+
 codecSuite.own(
   'M1',
   'a call that writes has no connection while it encodes, and others write to the session meanwhile',
   async (context) => {
     const { orm, app, another, query } = context;
     const { own, taken } = watched(context);
-    const atWork: number[] = [];
-    let gate = Promise.resolve();
-    let asked = () => {};
-    const codec: Codec = {
-      name: 'reversed',
-      async encode(data) {
-        atWork.push(taken.now);
-        asked();
-        await gate;
-        return { data: reversed(data) };
-      },
-      decode({ data }) {
-        atWork.push(taken.now);
-        return reversed(data);
-      },
-    };
+    const { codec, atWork, during } = gated({ taken });
     const service = new MikroOrmSessionService(own, { codec });
     const memory = new MikroOrmMemoryService(own, { codec });
     const session = await three(service, app, { sessionId: 's' });
     const key = keyOf(session);
     const again = (id: string) =>
       saying(`${SECRET}!`, { id, timestamp: 2, actions: { stateDelta: { again: SECRET } } });
-    const calls = {
+    const calls: Record<string, () => Promise<unknown>> = {
       created: () => service.createSession({ appName: app, userId: 'alice', state: { given: SECRET } }),
       updated: () => service.updateState({ ...key, set: { outside: SECRET, 'user:o': SECRET }, remove: ['given'] }),
       replaced: () => service.appendEvent({ session, event: again('e2') }),
@@ -366,16 +383,11 @@ codecSuite.own(
       remembered: () => memory.addSessionToMemory(session),
     };
     for (const [name, call] of Object.entries(calls)) {
-      let open = () => {};
-      gate = new Promise((resolve) => (open = resolve));
-      const isAsked = new Promise<void>((resolve) => (asked = resolve));
-      const done = call();
-      await isAsked;
-      await another.appendEvent({ session: plain(session), event: saying(name, { id: name }) });
-      // Of the same ORM, which may have one connection.
-      await orm.em.fork().getConnection().execute('select 1');
-      open();
-      await done;
+      await during(call, async () => {
+        await another.appendEvent({ session: plain(session), event: saying(name, { id: name }) });
+        // Of the same ORM, which may have one connection.
+        await orm.em.fork().getConnection().execute('select 1');
+      });
     }
     await service.rewindSession({ ...key, sessionId: 'forked' }, { at: 2 });
     expect(new Set(atWork)).toEqual(new Set([0]));
@@ -390,6 +402,100 @@ codecSuite.own(
     expect(fork.state).not.toHaveProperty('given');
   },
   // Others have another queue, with a connection of their own.
+  ({ hasConnections }) => hasConnections,
+);
+
+codecSuite.own(
+  'M1',
+  'nor has a call of maintenance, an import, an export or an artifact, whatever is written meanwhile',
+  async (context) => {
+    const { orm, app, another, query } = context;
+    const { own, taken } = watched(context);
+    const { codec, atWork, during } = gated({ taken });
+    const atOnce: Codec = { ...codec, encode: (data) => ({ data: reversed(data) }) };
+    const service = new MikroOrmSessionService(own, { codec });
+    const maintenance = new SessionMaintenance(own, { codec });
+    const artifacts = new MikroOrmArtifactService(own, { codec });
+    const session = await three(service, app, { sessionId: 's' });
+    const key = keyOf(session);
+    const append = (id: string) => () =>
+      another.appendEvent({ session: plain(session), event: saying(id, { id, timestamp: 9 }) });
+
+    const calling = (name: string) =>
+      eventOf({
+        ...{ id: 'call', timestamp: 4, longRunningToolIds: ['c1'] },
+        content: { role: 'model', parts: [{ functionCall: { id: 'c1', name, args: {} } }] },
+      });
+    await service.appendEvent({ session, event: calling('ask') });
+    await during(() => service.appendEvent({ session, event: calling('approve') }), append('rewritten'));
+    const { calls } = await service.findOpenCalls({ appName: app });
+    expect(calls.map(({ name }) => name)).toEqual(['approve']);
+
+    const file = (text: string) => ({ ...key, filename: 'file', artifact: { text } });
+    const versions = await during(
+      () => artifacts.saveArtifact(file('second')),
+      () => new MikroOrmArtifactService(orm.em, { codec: atOnce }).saveArtifact(file('first')),
+    );
+    expect(versions).toBe(1);
+    await service.appendEvent({ session, event: eventOf({ id: 'saved', actions: { artifactDelta: { file: 1 } } }) });
+    const fork = await service.forkSession(key, { as: 'fork' });
+    for (const sessionId of ['s', 'fork'])
+      expect(await artifacts.loadArtifact({ ...key, sessionId, filename: 'file' })).toEqual({ text: 'second' });
+    expect(await artifacts.listArtifactVersions({ ...key, filename: 'file' })).toHaveLength(2);
+    expect(textsOf(fork)).toHaveLength(6);
+
+    const records = await read(maintenance.exportSessions({ appName: app }));
+    const moved = records.map((record) => ({ ...record, appName: `${app} 2` }));
+    const imported = await during(
+      () => maintenance.importSessions(moved),
+      () => new SessionMaintenance(orm.em, { codec: atOnce }).importSessions(moved),
+    );
+    expect(imported).toMatchObject({ sessions: 0, events: 0, artifactVersions: 0 });
+    expect(await read(maintenance.exportSessions({ appName: `${app} 2` }))).toEqual(moved);
+
+    const trimmed = await during(() => maintenance.trim({ ...key, keepLast: 4 }), append('trimmed'));
+    expect(trimmed).toMatchObject({ sessions: 1, events: 2, skipped: 0 });
+    expect((await service.forkSession(key, { at: 3, as: 'past' })).state).toMatchObject({ given: SECRET });
+
+    await query(`update adk_events set data = '"damaged"' where ${OF_SESSION} and seq = 6`, valuesOf(session));
+    const repaired = await during(() => maintenance.repair(key), append('repaired'));
+    expect(repaired.events.map(({ seq }) => seq)).toEqual([6]);
+    expect(idsOf((await again(service, session))!)).toEqual([
+      'e3',
+      'call',
+      'rewritten',
+      'saved',
+      'trimmed',
+      'repaired',
+    ]);
+    expect(atWork.length).toBeGreaterThan(50);
+    expect(new Set(atWork)).toEqual(new Set([0]));
+  },
+  ({ hasConnections }) => hasConnections,
+);
+
+codecSuite.own(
+  'M1',
+  'a call whose codec is always slower than the writes of others ends',
+  async (context) => {
+    const { app, another } = context;
+    const session = await three(another, app);
+    let others = 0;
+    const slow: Codec = {
+      name: 'slow',
+      async encode(data) {
+        const event = saying('other', { id: `other ${others++}`, timestamp: 9 });
+        await another.appendEvent({ session: plain(session), event });
+        return { data };
+      },
+      decode: ({ data }) => data,
+    };
+    const service = serviceOf(context, { codec: slow, retry: { forMs: 50 } });
+    const update = service.updateState({ ...keyOf(session), set: { late: 1 } });
+    await expectCode(update, 'ADK_CODEC', 'For 50 ms others have written');
+    expect((await another.getSession(keyOf(session)))!.state).not.toHaveProperty('late');
+    expect(others).toBeGreaterThan(1);
+  },
   ({ hasConnections }) => hasConnections,
 );
 

@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
-import { appendsOf } from '../stores/event-store.js';
-import type { Stores } from '../stores/stores.js';
+import type { Tables } from '../sql/tables.js';
+import { appendBatch, appendsOf } from '../stores/event-store.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
 import { isOwn } from './public-error.js';
@@ -78,7 +78,7 @@ const MOST_LENGTH = 1_000_000;
  * cannot write it, too. A lone batch never waits, so no timer is needed.
  */
 export class AppendQueue {
-  static readonly #all = new WeakMap<Stores, AppendQueue>();
+  static readonly #all = new WeakMap<Tables, AppendQueue>();
 
   /** How the tables were appended to last, and the dialect's: the first connection shows whether they are distributed. */
   #appends: DialectAppends;
@@ -90,15 +90,15 @@ export class AppendQueue {
   /** How many batches have asked for a connection, and wait for it. */
   #asking = 0;
 
-  private constructor({ events, dialect }: Stores) {
-    this.#appends = events.appends;
-    this.#dialect = dialect;
+  private constructor(database: Database) {
+    this.#appends = appendsOf(database);
+    this.#dialect = database.dialect;
   }
 
   /** That of all services on one ORM and schema. */
-  static of(stores: Stores): AppendQueue {
-    const queue = AppendQueue.#all.get(stores) ?? new AppendQueue(stores);
-    AppendQueue.#all.set(stores, queue);
+  static of(database: Database): AppendQueue {
+    const queue = AppendQueue.#all.get(database.tables) ?? new AppendQueue(database);
+    AppendQueue.#all.set(database.tables, queue);
     return queue;
   }
 
@@ -155,7 +155,7 @@ export class AppendQueue {
    * unless `outcome` says otherwise.
    */
   async write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
-    if (database.isJoined) return database.transaction((sql) => database.stores.events.append(sql, batch), options);
+    if (database.isJoined) return database.transaction((sql) => appendBatch(sql, batch), options);
     let isShared = this.#appends.shares(batch);
     let tries: Tries | undefined;
     for (;;) {

@@ -2,7 +2,6 @@ import type { EntityManager } from '@mikro-orm/core';
 import { supportedDialect, type DialectName } from '../../../entities/dialect-name.js';
 import { SchemaError } from '../../model/errors.js';
 import { isUncertain, passingOf, spoilsConnection, type Failure } from '../../model/failures.js';
-import { PLAIN, type StoredTexts } from '../../model/stored-texts.js';
 import type { CommonOptions } from '../../model/options.js';
 import type { Dialect, DistributedTables, Sql } from '../dialects/dialect.js';
 import { resolveDialect } from '../dialects/resolve.js';
@@ -52,7 +51,6 @@ export interface DatabaseOptions extends CommonOptions {
 
 /** How a statement is sent. */
 interface SentWith {
-  texts?: StoredTexts | undefined;
   isInTransaction?: boolean;
   prefix?: string;
   /** See `SqlContext`. */
@@ -141,7 +139,7 @@ export class Connections {
   }
 
   /** The statements on a connection that is in use, or in a host's transaction. */
-  sql(driver: Driver, { texts = PLAIN, isInTransaction = false, prefix = '', refuse }: SentWith): Sql {
+  sql(driver: Driver, { isInTransaction = false, prefix = '', refuse }: SentWith): Sql {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
     const mayPrepare = postgresql?.preparedStatements ?? true;
@@ -150,7 +148,7 @@ export class Connections {
     const dialect = distributed?.dialect ?? this.dialect;
     const tables = distributed ? () => distributedTables(this.#tables()) : this.#tables;
     return sqlOf(this.statements, driver, {
-      ...{ texts, isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, dialect, tables },
+      ...{ isInTransaction, isInProcess, mayPrepare, isForeign, prefix, refuse, dialect, tables },
     });
   }
 

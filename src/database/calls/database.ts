@@ -3,11 +3,9 @@ import { AdkMikroOrmError, CodecError, InsideTransactionError, InvalidArgumentEr
 import type { Failure } from '../../model/failures.js';
 import { TextCodec } from '../../model/codec.js';
 import { callHost } from '../../model/host-callbacks.js';
-import type { MaybePromise } from '../../model/maybe-promise.js';
-import { PLAIN, StoredTexts, TextsAwaited, type Undecoded } from '../../model/stored-texts.js';
+import { PLAIN, StoredTexts, type Undecoded } from '../../model/stored-texts.js';
 import type { ErrorContext } from '../../model/options.js';
-import { onAbort } from '../../model/signals.js';
-import { Aborted, Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
+import { Deadline, type AttemptConnection, type TransactionHooks } from './connection.js';
 import { Connections, type DatabaseOptions } from './connections.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import type { DialectName } from '../../../entities/dialect-name.js';
@@ -15,7 +13,7 @@ import type { Driver } from '../drivers/driver.js';
 import { JoinedTransaction, transactionsAreDisabled } from './joined-transaction.js';
 import { isOpen } from '../orm/host-transaction.js';
 import { refuseOther } from '../orm/orm-connection.js';
-import { Stores } from '../stores/stores.js';
+import { tablesOf, type Tables } from '../sql/tables.js';
 import { isOwn, publicError } from './public-error.js';
 import { Retry, type Attempt, type AttemptOptions } from './retry.js';
 import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
@@ -25,7 +23,7 @@ const MOST_MS = 2 ** 31 - 1;
 
 /** What a `Database` is made within. */
 interface Within {
-  stores?: Stores;
+  tables?: Tables;
   joins?: boolean;
 }
 
@@ -41,7 +39,7 @@ export class Database {
   readonly #em: EntityManager;
   readonly codec: TextCodec;
   /** Undefined in another program's database until it is asked for. */
-  #stores: Stores | undefined;
+  #tables: Tables | undefined;
   readonly #options: DatabaseOptions;
   readonly retry: Retry;
   /** The transaction of the host's that the calls join. */
@@ -51,21 +49,21 @@ export class Database {
   readonly telemetry: Telemetry | undefined;
 
   /**
-   * @param within.stores those of the tables, if they are known.
+   * @param within.tables if they are known.
    * @param within.joins whether the calls join the transaction that `em` is in.
    * @throws SchemaError for a database that is not supported, and when the ORM does not list `adkEntities()`.
    * @throws InvalidArgumentError when `telemetry` needs a package that is not installed.
    */
-  constructor(em: EntityManager, options: DatabaseOptions = {}, { stores, joins = false }: Within = {}) {
+  constructor(em: EntityManager, options: DatabaseOptions = {}, { tables, joins = false }: Within = {}) {
     refuseOther(em);
     this.#em = em;
-    this.connections = new Connections(em, options, () => this.stores.tables);
+    this.connections = new Connections(em, options, () => this.tables);
     this.#options = options;
     this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
     this.isJoined = joins;
     this.joined = joins ? new JoinedTransaction(em, this.connections) : undefined;
     // Now, and not in the first call: the `EntityManager` may have another schema by then.
-    this.#stores = stores ?? (options.isForeign ? undefined : Stores.of(em, this.dialect));
+    this.#tables = tables ?? (options.isForeign ? undefined : tablesOf(em));
     this.telemetry = telemetryOf(options.telemetry);
     this.retry = new Retry(this.connections, options.retry, this.telemetry, joins);
   }
@@ -78,9 +76,8 @@ export class Database {
     return this.connections.system;
   }
 
-  /** The statements on the tables. */
-  get stores(): Stores {
-    return (this.#stores ??= Stores.of(this.#em, this.dialect));
+  get tables(): Tables {
+    return (this.#tables ??= tablesOf(this.#em));
   }
 
   /**
@@ -90,20 +87,20 @@ export class Database {
    */
   join(em: EntityManager): Database {
     refuseOther(em);
-    const { stores } = this;
-    if (Stores.of(em, this.dialect) !== stores) {
+    const { tables } = this;
+    if (tablesOf(em) !== tables) {
       throw new InvalidArgumentError(
         'The EntityManager that withEntityManager was given has other tables than the service: it is of another MikroORM, or of ' +
           'another schema. Nothing was read or written. Make a service with an EntityManager of that schema, ' +
           "new MikroOrmSessionService(orm.em.fork({ schema: '…' })), and join the transaction with that.",
       );
     }
-    return new Database(em, this.#options, { stores, joins: true });
+    return new Database(em, this.#options, { tables, joins: true });
   }
 
   /** The same tables with other options, whatever has become of the `EntityManager`. */
   with(options: DatabaseOptions): Database {
-    return new Database(this.#em, options, { stores: this.stores });
+    return new Database(this.#em, options, { tables: this.tables });
   }
 
   /**
@@ -178,8 +175,7 @@ export class Database {
 
   /** Runs statements that need no transaction around them, on one connection. */
   async run<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
-    const texts = this.#texts();
-    return this.#tried((_, signal) => this.#once(work, texts, signal), options);
+    return this.#tried((_, signal) => this.#once(work, signal), options);
   }
 
   /** Runs statements that read texts, as `run` does. They are decoded when the connection has been given back. @throws CodecError. */
@@ -189,10 +185,9 @@ export class Database {
 
   /** Runs `work` in a transaction: in one of its own, or in a savepoint of the host's, so that its failure leaves the host's whole. */
   async transaction<T>(work: (sql: Sql) => Promise<T>, options?: TransactionOptions): Promise<T> {
-    const texts = this.#texts();
     const { joined, rollbackFailed } = this;
-    if (joined) return this.#tried(() => joined.savepoint(work, rollbackFailed, texts), options);
-    const run = (driver: Driver) => work(this.connections.sql(driver, { texts, isInTransaction: true }));
+    if (joined) return this.#tried(() => joined.savepoint(work, rollbackFailed), options);
+    const run = (driver: Driver) => work(this.connections.sql(driver, { isInTransaction: true }));
     return this.#tried((attempt, signal) => {
       const beforeCommit = () => {
         attempt.isSent = true;
@@ -212,10 +207,9 @@ export class Database {
    * @param work only reads, outside of a host's transaction. It is done again from its beginning.
    */
   async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
-    const texts = this.#texts();
     return this.#tried((_, signal) =>
       this.#onConnection(signal, (connection, prefix) => {
-        const sql = this.connections.sql(connection.driver, { texts, isInTransaction: true });
+        const sql = this.connections.sql(connection.driver, { isInTransaction: true });
         const all: Sql['all'] = async (text, values) => {
           connection.restartDeadline();
           return sql.all(text, values);
@@ -232,48 +226,33 @@ export class Database {
       attempt.isSent = true;
       return work(sql);
     };
-    const texts = this.#texts();
-    return this.#tried((attempt, signal) => this.#once(send(attempt), texts, signal), options);
+    return this.#tried((attempt, signal) => this.#once(send(attempt), signal), options);
   }
 
-  /** Decodes and encodes what needs no statement, at once where the codec need not be waited for. @throws CodecError. */
-  code<T>(work: (texts: StoredTexts) => T, texts = this.#texts()): MaybePromise<T> {
-    try {
-      return texts.all(() => work(texts));
-    } catch (error) {
-      if (!(error instanceof TextsAwaited)) throw error;
-      return this.#within(error.ready).then(() => this.code(work, texts));
-    }
+  /** Decodes or encodes texts: never on a connection, since a codec may have to wait. @throws CodecError. */
+  code<T>(work: (texts: StoredTexts) => T): Promise<T> {
+    const texts = this.codec.isNone ? PLAIN : new StoredTexts(this.codec);
+    return texts.run(work, (ready) => this.#within(ready));
   }
 
-  /** @returns what decodes and encodes in one call, which may have several attempts. */
-  #texts(): StoredTexts {
-    return this.codec.isNone ? PLAIN : new StoredTexts(this.codec);
-  }
-
-  /** Waits for a codec as long as an attempt may take (contract O3). @throws CodecError, Aborted. */
-  async #within(ready: Promise<unknown>, signal?: AbortSignal): Promise<void> {
+  /** Waits for a codec as long as an attempt may take (contract O3). @throws CodecError. */
+  async #within(ready: Promise<unknown>): Promise<void> {
     const { timeoutMs } = this.connections;
-    let end = () => {};
+    let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       const isLate = () => reject(new CodecError(`A codec did not answer within ${timeoutMs} ms.`));
-      const timer = setTimeout(isLate, timeoutMs === 0 ? MOST_MS : timeoutMs);
-      const stop = onAbort(signal, () => reject(new Aborted()));
-      end = () => {
-        clearTimeout(timer);
-        stop();
-      };
+      timer = setTimeout(isLate, timeoutMs === 0 ? MOST_MS : timeoutMs);
     });
     try {
       await Promise.race([ready, late]);
     } finally {
-      end();
+      clearTimeout(timer);
     }
   }
 
-  async #once<T>(work: (sql: Sql) => Promise<T>, texts: StoredTexts, signal: AbortSignal | undefined): Promise<T> {
-    if (this.joined) return this.joined.run(work, texts);
-    return this.#onConnection(signal, ({ driver }, prefix) => work(this.connections.sql(driver, { texts, prefix })));
+  async #once<T>(work: (sql: Sql) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    if (this.joined) return this.joined.run(work);
+    return this.#onConnection(signal, ({ driver }, prefix) => work(this.connections.sql(driver, { prefix })));
   }
 
   #onConnection<T>(
@@ -294,7 +273,7 @@ export class Database {
     return this.connections.failureOf(error);
   }
 
-  /** Runs an attempt, again after failures that may pass, and when texts are there that it has met. */
+  /** Runs an attempt, again after failures that may pass. */
   #tried<T>(
     work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
     options?: AttemptOptions,
@@ -302,15 +281,7 @@ export class Database {
     return this.retry.run(async (attempt, signal) => {
       const preparing = this.connections.prepare(this.isJoined);
       if (preparing) await preparing;
-      for (;;) {
-        try {
-          return await work(attempt, signal);
-        } catch (error) {
-          if (!(error instanceof TextsAwaited)) throw error;
-          attempt.isSent = false;
-          await this.#within(error.ready, signal);
-        }
-      }
+      return work(attempt, signal);
     }, options);
   }
 }

@@ -1,4 +1,8 @@
-import { PLAIN, type StoredTexts } from '../../model/stored-texts.js';
+import { CodecError } from '../../model/errors.js';
+import type { SessionKey } from '../../model/keys.js';
+import { PLAIN, type StoredTexts, type Undecoded } from '../../model/stored-texts.js';
+import type { Sql } from '../dialects/dialect.js';
+import { sessionVersion } from '../stores/session-store.js';
 import type { Database } from './database.js';
 import { Unforeseen } from './public-error.js';
 
@@ -12,9 +16,10 @@ interface Coding<Facts, Texts> {
 /**
  * Runs a transaction whose texts are encoded before it has a connection: a codec may ask a server for its key, and meanwhile
  * neither a connection nor a lock is kept from others. If the lock then shows other facts, the transaction is rolled back, and its texts are
- * encoded anew for these. Each such round means that somebody else has written.
+ * encoded anew for these.
  *
  * @param work takes the lock, and gets the texts for what that shows before it writes.
+ * @throws CodecError when others have written first for `retry.forMs`.
  */
 export async function encodedFirst<Facts extends object, Texts, T>(
   database: Database,
@@ -22,19 +27,84 @@ export async function encodedFirst<Facts extends object, Texts, T>(
   work: (textsFor: (facts: Facts) => Texts) => Promise<T>,
 ): Promise<T> {
   if (database.codec.isNone) return work((facts) => encode(PLAIN, facts));
-  for (let facts: Facts = await foresee(); ;) {
-    const foreseen = facts;
-    let found: Facts | undefined;
-    const texts = await database.code((texts) => encode(texts, foreseen));
+  let found: Facts | undefined;
+  return inRounds(database, async () => {
+    const facts = await foresee(found);
+    found = undefined;
+    const texts = await database.code((texts) => encode(texts, facts));
+    return work((shown) => {
+      if (JSON.stringify(shown) === JSON.stringify(facts)) return texts;
+      found = shown;
+      throw new Unforeseen();
+    });
+  });
+}
+
+/** What is read of a session, and written of what that is. */
+export interface SessionCoding<Head, Read, Texts> {
+  readonly key: SessionKey;
+  /** @param locked the session's row, for the caller that holds its lock. */
+  readonly read: (sql: Sql, locked?: Head) => Promise<Undecoded<Read>>;
+  /** Encodes what is written of what was read and decoded. */
+  readonly encode: (read: Read) => Promise<Texts>;
+  /** More than the session's version that must be the same under the lock. */
+  readonly version?: (sql: Sql) => Promise<string>;
+}
+
+/** What was read, and the texts that are to be written. */
+interface Coded<Read, Texts> {
+  read: Read;
+  texts: Texts;
+}
+
+/** Gives them to the caller that holds the session's lock. */
+export type CodedFor<Head, Read, Texts> = (sql: Sql, locked: Head) => Promise<Coded<Read, Texts>>;
+
+/** Like `encodedFirst`, for texts that come of those of a session: these are read and decoded before, too. */
+export async function decodedFirst<Head, Read, Texts, T>(
+  database: Database,
+  coding: SessionCoding<Head, Read, Texts>,
+  work: (codedFor: CodedFor<Head, Read, Texts>) => Promise<T>,
+): Promise<T> {
+  const { key, read, encode } = coding;
+  const coded = async (reading: Undecoded<Read>) => {
+    const read = await database.code(reading);
+    return { read, texts: await encode(read) };
+  };
+  if (database.codec.isNone) return work(async (sql, locked) => coded(await read(sql, locked)));
+  const versionOf = async (sql: Sql, isLocked: boolean) =>
+    [await sessionVersion(sql, key, { isLocked }), await coding.version?.(sql)].join();
+  return inRounds(database, async () => {
+    // The version comes first: if the lock shows it, too, all that was read after it is as of one moment.
+    const { version, reading } = await database.run(async (sql) => ({
+      version: await versionOf(sql, false),
+      reading: await read(sql),
+    }));
+    const foreseen = await coded(reading);
+    return work(async (sql) => {
+      if ((await versionOf(sql, true)) !== version) throw new Unforeseen();
+      return foreseen;
+    });
+  });
+}
+
+/**
+ * Runs a round, and another one for as long as the lock shows what was not foreseen. Each further round means that somebody else has
+ * committed, so that as many as there are writers are in order, and are not counted. A codec that is always slower than the others' writes
+ * must not keep the caller for ever, though: it ends as an outage does.
+ */
+async function inRounds<T>(database: Database, round: () => Promise<T>): Promise<T> {
+  const began = performance.now();
+  const { forMs } = database.retry;
+  for (;;) {
     try {
-      return await work((shown) => {
-        if (JSON.stringify(shown) === JSON.stringify(foreseen)) return texts;
-        found = shown;
-        throw new Unforeseen();
-      });
+      return await round();
     } catch (error) {
       if (!(error instanceof Unforeseen)) throw error;
+      if (performance.now() - began < forMs) continue;
+      throw new CodecError(
+        `For ${forMs} ms others have written each time before the codec was done. Nothing was written.`,
+      );
     }
-    facts = await foresee(found);
   }
 }

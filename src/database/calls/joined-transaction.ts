@@ -5,7 +5,6 @@ import { InvalidArgumentError, SchemaError } from '../../model/errors.js';
 import { passingOf } from '../../model/failures.js';
 import { Queues } from '../../model/queues.js';
 import type { Driver } from '../drivers/driver.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
 import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm/host-transaction.js';
 import { COMMAND, rolledBack } from './connection.js';
 import type { Connections } from './connections.js';
@@ -81,12 +80,12 @@ export class JoinedTransaction {
   }
 
   /** Runs statements. Their work waits only for them, so it never waits for itself. */
-  run<T>(work: (sql: Sql) => Promise<T>, texts?: StoredTexts): Promise<T> {
-    return this.#run(async (connection) => work(await this.#sql(connection, texts)));
+  run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return this.#run(async (connection) => work(await this.#sql(connection)));
   }
 
-  #sql({ driver, refuseEnded: refuse }: JoinedConnection, texts?: StoredTexts): Promise<Sql> {
-    return this.#connections.checkedSql(driver, { texts, refuse });
+  #sql({ driver, refuseEnded: refuse }: JoinedConnection): Promise<Sql> {
+    return this.#connections.checkedSql(driver, { refuse });
   }
 
   async #run<T>(work: (connection: JoinedConnection) => Promise<T>): Promise<T> {
@@ -148,11 +147,7 @@ export class JoinedTransaction {
    *
    * @param rollbackFailed is called with the error of the rollback: some errors end the whole transaction.
    */
-  savepoint<T>(
-    work: (sql: Sql) => Promise<T>,
-    rollbackFailed: (error: unknown) => void,
-    texts?: StoredTexts,
-  ): Promise<T> {
+  savepoint<T>(work: (sql: Sql) => Promise<T>, rollbackFailed: (error: unknown) => void): Promise<T> {
     return this.#run(async (connection) => {
       const { transaction, driver, refuseEnded } = connection;
       const command = (text: string) => {
@@ -164,7 +159,7 @@ export class JoinedTransaction {
       await command('savepoint adk');
       if (driver.isInTransaction === false) throw rolledBack();
       try {
-        const result = await work(await this.#sql(connection, texts));
+        const result = await work(await this.#sql(connection));
         await command('release savepoint adk');
         return result;
       } catch (error) {

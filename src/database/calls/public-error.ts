@@ -1,4 +1,3 @@
-import { TextsAwaited } from '../../model/stored-texts.js';
 import { AdkMikroOrmError, DatabaseError, EventTooLargeError, SchemaError, driverCodeOf } from '../../model/errors.js';
 import { FAILURES, type Failure } from '../../model/failures.js';
 import { isObject } from '../../model/objects.js';
@@ -19,7 +18,6 @@ export function isOwn(error: unknown): error is Error {
   return (
     error instanceof Aborted ||
     error instanceof FromWork ||
-    error instanceof TextsAwaited ||
     error instanceof Unforeseen ||
     error instanceof AdkMikroOrmError ||
     error instanceof TypeError ||

@@ -9,14 +9,12 @@ import {
 import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/objects.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
 import { numberOf } from '../sql/row-values.js';
 import type { Tables } from '../sql/tables.js';
 
 /** What statements have to know of the call that sends them. */
 interface SqlContext extends Omit<SentContext, 'wants'> {
-  texts: StoredTexts;
   /** What each statement begins with; see `clusterPrefix`. */
   prefix: string;
   dialect: Dialect;
@@ -25,13 +23,12 @@ interface SqlContext extends Omit<SentContext, 'wants'> {
 }
 
 export function sqlOf(statements: Statements, driver: Driver, context: SqlContext): Sql {
-  const { texts, isInTransaction, prefix, refuse, dialect, tables } = context;
+  const { isInTransaction, prefix, refuse, dialect, tables } = context;
   return {
     dialect,
     get tables() {
       return tables();
     },
-    texts,
     isInTransaction,
     isJoined: refuse !== undefined,
     async all<Row extends object>(text: string, values: readonly unknown[] = []) {

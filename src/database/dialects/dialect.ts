@@ -2,7 +2,6 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
-import type { StoredTexts } from '../../model/stored-texts.js';
 import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
 import type { Setting } from './settings.js';
@@ -11,8 +10,6 @@ import type { Setting } from './settings.js';
 export interface Sql {
   readonly dialect: Dialect;
   readonly tables: Tables;
-  /** Decodes and encodes what the statements read and write. */
-  readonly texts: StoredTexts;
   readonly isInTransaction: boolean;
   /** Whether the transaction is a host's, which may have read before. */
   readonly isJoined: boolean;

@@ -1,5 +1,3 @@
-import type { MaybePromise } from '../../model/maybe-promise.js';
-
 /** What a statement is sent with. */
 export interface StatementContext {
   /** Whether rows are asked for, or how many rows were changed. */
@@ -23,11 +21,8 @@ export interface DriverResult {
 
 /** One connection of a driver. Values are bound, whatever the host has set for its driver and the server. */
 export interface Driver {
-  /**
-   * @param text with `?` for each of the values.
-   * @returns the result itself where the database answers at once.
-   */
-  send(text: string, values: readonly unknown[], context: StatementContext): MaybePromise<DriverResult>;
+  /** @param text with `?` for each of the values. */
+  send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult>;
   /** Whether the connection reports how many rows an `update` has changed, and not how many it matched. */
   readonly reportsChangedRows: boolean;
   /**

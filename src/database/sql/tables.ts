@@ -172,8 +172,11 @@ export const insertIntoArtifacts = (artifacts: string) =>
  */
 export const eventRow = (seq = '?') => `(?, ?, ?, ${seq}, ?, ?, ?, ?, ? = 1)`;
 
+const known = new WeakMap<object, Map<string, Tables>>();
+
 /**
- * The tables of an `EntityManager` itself, whatever `RequestContext` it is used in (contract E5).
+ * The tables of an `EntityManager` itself, whatever `RequestContext` it is used in (contract E5): one object for all on the same ORM
+ * and schema.
  *
  * @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`.
  */
@@ -192,8 +195,11 @@ export function tablesOf(em: EntityManager): Tables {
     const properties: Record<string, EntityProperty> = metaOf(entity).properties;
     return properties[column]?.customType?.convertToJSValueSQL?.(column, em.getPlatform()) ?? column;
   };
-  return {
-    sessions: name(ENTITIES.sessions),
+  const all = known.get(em.getMetadata()) ?? new Map<string, Tables>();
+  known.set(em.getMetadata(), all);
+  const sessions = name(ENTITIES.sessions);
+  const tables = all.get(sessions) ?? {
+    sessions,
     events: name(ENTITIES.events),
     eventParts: name(ENTITIES.eventParts),
     openCalls: name(ENTITIES.openCalls),
@@ -219,6 +225,8 @@ export function tablesOf(em: EntityManager): Tables {
       embedding: select(ENTITIES.memories, 'embedding'),
     },
   };
+  all.set(sessions, tables);
+  return tables;
 }
 
 /** The quoted names of all tables. */

@@ -84,7 +84,7 @@ export async function recordChanges(sql: Sql, changes: readonly NewChange[]): Pr
   for (const change of changes) await recordChange(sql, change);
 }
 
-/** @returns the changes of a session that is created with this state. Within `texts.all`. */
+/** @returns the changes of a session that is created with this state. */
 export function creationChanges(texts: StoredTexts, session: KnownSession, entries: StateEntries): NewChange[] {
   return piecesOf(texts.codec, entries).map((piece, i) =>
     i === 0
@@ -94,8 +94,6 @@ export function creationChanges(texts: StoredTexts, session: KnownSession, entri
 }
 
 /**
- * Within `texts.all`.
- *
  * @param removed keys with their prefixes.
  * @returns the changes of state that is set or removed outside of events.
  */
@@ -117,14 +115,13 @@ export async function recordDeletion(sql: Sql, session: SessionKey): Promise<voi
 }
 
 /** What records a trim. */
-interface TrimChanges {
+export interface TrimChanges {
   /** In place of what the session was given when it was created. */
   created: string | null;
   /** The session's own state after the last event that is gone; its past begins with it (contract K4). */
   trimmed: NewChange[];
 }
 
-/** Within `texts.all`. */
 export function trimChanges(
   texts: StoredTexts,
   { session, seq }: Pick<NewChange, 'session' | 'seq'>,
@@ -192,7 +189,7 @@ export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, up
   );
 }
 
-/** @returns the same for a session whose texts are bound to it. Within `texts.all`. */
+/** @returns the same for a session whose texts are bound to it. */
 export function copiedChanges(
   texts: StoredTexts,
   changes: readonly RecordedChange[],
@@ -204,7 +201,7 @@ export function copiedChanges(
   return [...base, ...later].map(({ kind, seq, data }) => encodedChange(texts, { session, kind, seq, data }));
 }
 
-/** Within `texts.all`. @returns data for a change that has nothing in it. */
+/** @returns data for a change that has nothing in it. */
 export function emptyData(
   texts: StoredTexts,
   session: KnownSession,
@@ -297,14 +294,14 @@ function piecesOf(codec: TextCodec, entries: StateEntries, removed: readonly str
 
 const changeText = ({ set, removed }: Piece) => `{"set":${stateJson(set)},"removed":${JSON.stringify(removed)}}`;
 
-/** Within `texts.all`. @returns the change with its data as they are to be stored. */
+/** @returns the change with its data as they are to be stored. */
 export function encodedChange(texts: StoredTexts, change: NewChange): NewChange {
   const { session, kind, data = null } = change;
   if (data === null || !WITH_CONTENT.has(kind)) return change;
   return { ...change, data: texts.encode(data, () => ofChange(session, change)) };
 }
 
-/** Within `texts.all`. @returns the JSON; null if there is none, or it cannot be decoded. */
+/** @returns the JSON; null if there is none, or it cannot be decoded. */
 export function decodedData(
   texts: StoredTexts,
   session: KnownSession,

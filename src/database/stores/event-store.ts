@@ -2,124 +2,101 @@ import { ofEvent, type KnownSession } from '../../model/codec.js';
 import { decode } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
-import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from '../dialects/dialect.js';
+import type { AppendBatch, Sql, StoredEvent } from '../dialects/dialect.js';
 import { deletePartsFrom, readParts, replaceParts, type UnderLock } from '../dialects/event-parts.js';
-import { insertEvents } from '../dialects/session-rows.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import {
-  SESSION_COLUMNS,
-  SESSION_WHERE,
-  isFromNumber,
-  originOfSession,
-  perTables,
-  sessionValues,
-  type Tables,
-} from '../sql/tables.js';
+import { SESSION_COLUMNS, SESSION_WHERE, isFromNumber, originOfSession, perTables, sessionValues } from '../sql/tables.js';
 import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './session-store.js';
 import { encodedState, originIn, type OriginRow } from './state-store.js';
 
 /** How the tables are appended to that statements are for. */
-export const appendsOf = perTables(({ dialect, tables }: Sql) => dialect.operations.appends(tables));
+export const appendsOf = perTables(({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) =>
+  dialect.operations.appends(tables),
+);
 
-/** The statements of a session's events. */
-export class EventStore {
-  readonly appends: DialectAppends;
-  readonly #text: ReturnType<typeof texts>;
+/** Appends one batch as `DialectAppends.write` does, in a transaction or outside of one. */
+export async function appendBatch(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
+  const [lastSeq] = await appendsOf(sql).write(sql, [batch]);
+  return lastSeq;
+}
 
-  constructor(dialect: Dialect, tables: Tables) {
-    this.appends = dialect.operations.appends(tables);
-    this.#text = texts(dialect, tables);
+/** Replaces the content of a stored event, with texts as they are stored; the caller holds the session's lock. */
+export async function replaceEvent(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
+  const { timestamp, json, superseded = null, beginsTurn } = event;
+  const data = await replaceParts(sql, session, seq, json);
+  const content = [timestamp, data, superseded, Number(beginsTurn)];
+  await sql.run(texts(sql).update, [...content, ...sessionValues(session), seq]);
+}
+
+/** Copies a session's events up to a number into a new one of the same user, where nothing is encoded. */
+export async function copyEvents(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): Promise<void> {
+  for (const text of texts(sql).copy) await sql.run(text, [toSessionId, ...sessionValues(from), upTo]);
+}
+
+/** Deletes the events after a number, for the caller that holds the session's lock. */
+export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
+  await sql.run(texts(sql).deleteAfter, [...sessionValues(session), seq]);
+  await deletePartsFrom(sql, session, seq + 1);
+}
+
+/**
+ * @returns the highest number among the session's events, those that were trimmed included, whatever its row says to be
+ *   the last; 0 when there was none.
+ */
+export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
+  const [row] = await sql.all<{ seq: number }>(texts(sql).selectHighestNumber, sessionValues(session));
+  return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
+}
+
+/**
+ * @param options.isLocked whether the caller holds the session's lock.
+ * @returns the number of a stored event, its text as it is stored, and its content.
+ */
+export async function findEvent(
+  sql: Sql,
+  session: SessionKey,
+  eventId: string,
+  options: UnderLock = {},
+): Promise<{ seq: number; text: string | undefined; content: Undecoded<EventContent> } | undefined> {
+  const { selectOne, underLock } = texts(sql);
+  const select = options.isLocked ? selectOne + underLock : selectOne;
+  const key = sessionValues(session);
+  const [row] = await sql.all<EventRow>(select, [...key, ...key, eventId]);
+  if (!row) return undefined;
+  const seq = numberOf(row.seq);
+  const text = optionalTextOf(row.data) ?? (await readParts(sql, session, seq, options)) ?? undefined;
+  const known = { ...session, origin: originIn(row) };
+  return { seq, text, content: (texts) => ({ seq, id: eventId, ...contentOf(texts, known, eventId, text) }) };
+}
+
+/** Whether all of these events are stored, as they are. */
+export async function areStored(
+  sql: Sql,
+  session: SessionKey,
+  events: readonly StoredEvent[],
+  options?: UnderLock,
+): Promise<Undecoded<boolean>> {
+  const found: { json: string; content: Undecoded<EventContent> }[] = [];
+  for (const { id, json } of events) {
+    const stored = await findEvent(sql, session, id, options);
+    if (!stored) return () => false;
+    found.push({ json, content: stored.content });
   }
+  return (texts) => found.every(({ json, content }) => content(texts).json === json);
+}
 
-  /** Appends one batch as `DialectAppends.write` does, in a transaction or outside of one. */
-  async append(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
-    const [lastSeq] = await appendsOf(sql).write(sql, [batch]);
-    return lastSeq;
-  }
-
-  /** Replaces the content of a stored event, with texts as they are stored; the caller holds the session's lock. */
-  async replace(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
-    const { timestamp, json, superseded = null, beginsTurn } = event;
-    const data = await replaceParts(sql, session, seq, json);
-    const content = [timestamp, data, superseded, Number(beginsTurn)];
-    await sql.run(this.#text.update, [...content, ...sessionValues(session), seq]);
-  }
-
-  /** Copies a session's events up to a number into a new one of the same user, where nothing is encoded. */
-  async copy(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): Promise<void> {
-    for (const text of this.#text.copy) await sql.run(text, [toSessionId, ...sessionValues(from), upTo]);
-  }
-
-  /** Deletes the events after a number, for the caller that holds the session's lock. */
-  async deleteAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
-    await sql.run(this.#text.deleteAfter, [...sessionValues(session), seq]);
-    await deletePartsFrom(sql, session, seq + 1);
-  }
-
-  /**
-   * @returns the highest number among the session's events, those that were trimmed included, whatever its row says to be
-   *   the last; 0 when there was none.
-   */
-  async highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
-    const [row] = await sql.all<{ seq: number }>(this.#text.selectHighestNumber, sessionValues(session));
-    return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
-  }
-
-  /**
-   * @param options.isLocked whether the caller holds the session's lock.
-   * @returns the number of a stored event, its text as it is stored, and its content.
-   */
-  async find(
-    sql: Sql,
-    session: SessionKey,
-    eventId: string,
-    options: UnderLock = {},
-  ): Promise<{ seq: number; text: string | undefined; content: Undecoded<EventContent> } | undefined> {
-    const { selectOne, underLock } = this.#text;
-    const select = options.isLocked ? selectOne + underLock : selectOne;
-    const key = sessionValues(session);
-    const [row] = await sql.all<EventRow>(select, [...key, ...key, eventId]);
-    if (!row) return undefined;
-    const seq = numberOf(row.seq);
-    const text = optionalTextOf(row.data) ?? (await readParts(sql, session, seq, options)) ?? undefined;
-    const known = { ...session, origin: originIn(row) };
-    return { seq, text, content: (texts) => ({ seq, id: eventId, ...contentOf(texts, known, eventId, text) }) };
-  }
-
-  /** Whether all of these events are stored, as they are. */
-  async hasAll(
-    sql: Sql,
-    session: SessionKey,
-    events: readonly StoredEvent[],
-    options?: UnderLock,
-  ): Promise<Undecoded<boolean>> {
-    const found: { json: string; content: Undecoded<EventContent> }[] = [];
-    for (const { id, json } of events) {
-      const stored = await this.find(sql, session, id, options);
-      if (!stored) return () => false;
-      found.push({ json, content: stored.content });
-    }
-    return (texts) => found.every(({ json, content }) => content(texts).json === json);
-  }
-
-  /** @returns the keys of events' deltas that lost to earlier events (contract A8), by the numbers of the events. */
-  async superseded(
-    sql: Sql,
-    session: SessionKey,
-    { from, upTo }: { from: number; upTo: number },
-  ): Promise<Map<number, readonly string[]>> {
-    const rows = await sql.all<{ seq: number; superseded: string }>(this.#text.selectSuperseded, [
-      ...sessionValues(session),
-      ...[upTo, from, session.sessionId, from],
-    ]);
-    return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
-  }
-
-  /** Inserts events from a number on, as they are stored, for the caller that holds the session's lock. */
-  async insert(sql: Sql, session: SessionKey, firstSeq: number, events: readonly StoredEvent[]): Promise<void> {
-    await insertEvents(sql, session, firstSeq, events);
-  }
+/** @returns the keys of events' deltas that lost to earlier events (contract A8), by the numbers of the events. */
+export async function supersededKeys(
+  sql: Sql,
+  session: SessionKey,
+  { from, upTo }: { from: number; upTo: number },
+): Promise<Map<number, readonly string[]>> {
+  const rows = await sql.all<{ seq: number; superseded: string }>(texts(sql).selectSuperseded, [
+    ...sessionValues(session),
+    ...[upTo, from, session.sessionId, from],
+  ]);
+  return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
 }
 
 /** What somebody else has stored there counts for nothing. */
@@ -128,7 +105,6 @@ export function keysIn(superseded: string): string[] {
   return Array.isArray(keys) ? keys.filter((key) => typeof key === 'string') : [];
 }
 
-/** Within `texts.all`. */
 export function encodedEvent<Event extends StoredEvent>(
   texts: StoredTexts,
   session: KnownSession,
@@ -138,20 +114,15 @@ export function encodedEvent<Event extends StoredEvent>(
   return { ...event, json: texts.encode(event.json, () => ofEvent(session, event.id)) };
 }
 
-/**
- * A batch as it is stored in the session that it expects.
- *
- * @param origin the session's.
- * @throws TextsAwaited when some of the texts are not there yet.
- */
+/** A batch as it is stored in the session that it expects. @param origin the session's. */
 export function encodedBatch(texts: StoredTexts, batch: AppendBatch, origin: string): AppendBatch {
   if (texts.codec.isNone) return batch;
   const session = { ...batch.session, origin };
-  return texts.all(() => ({
+  return {
     ...batch,
     events: batch.events.map((event) => encodedEvent(texts, session, event)),
     state: encodedState(texts, session, batch.state),
-  }));
+  };
 }
 
 interface EventRow extends OriginRow {
@@ -160,7 +131,7 @@ interface EventRow extends OriginRow {
   data: string | null;
 }
 
-function texts({ sql }: Dialect, tables: Tables) {
+const texts = perTables(({ dialect: { sql }, tables }: Sql) => {
   const { events, eventParts, select } = tables;
   const copy = (table: string, columns: string) =>
     `insert into ${table} (${SESSION_COLUMNS}, ${columns})
@@ -179,4 +150,4 @@ function texts({ sql }: Dialect, tables: Tables) {
     deleteAfter: `${sql.deleteThrough(events, 'primary')} where ${SESSION_WHERE} and seq > ?`,
     update: `update ${events} set timestamp = ?, data = ?, superseded = ?, begins_turn = ? = 1 where ${SESSION_WHERE} and seq = ?`,
   };
-}
+});

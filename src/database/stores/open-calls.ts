@@ -1,5 +1,5 @@
-import { callsIn, type WaitingCall } from '../../conversation/open-calls.js';
-import { decode, decodeEvent } from '../../model/event-codec.js';
+import type { WaitingCall } from '../../conversation/open-calls.js';
+import { decode } from '../../model/event-codec.js';
 import { CALL_NAME_LENGTH, type SessionKey } from '../../model/keys.js';
 import { isRecord } from '../../model/objects.js';
 import { MAX_SEQ } from '../../model/seq-ranges.js';
@@ -20,7 +20,7 @@ import {
   sessionValues,
   type SessionKeyRow,
 } from '../sql/tables.js';
-import { contentOf, readSession } from './session-reader.js';
+import { contentOf } from './session-reader.js';
 
 /** Which calls to find; all conditions given must hold. */
 interface OpenCallFilter {
@@ -99,16 +99,6 @@ export async function openCallsOf(
 export async function firstOpenCall(sql: Sql, session: SessionKey): Promise<number | undefined> {
   const [row] = await sql.all<{ seq: number }>(texts(sql).selectFirst, sessionValues(session));
   return row && numberOf(row.seq);
-}
-
-/** Gives a session the calls of all of its events, for the caller that holds its lock. */
-export async function recountOpenCalls(sql: Sql, session: SessionKey): Promise<void> {
-  const read = sql.texts.decoded(await readSession(sql, session));
-  const events = (read?.events ?? []).flatMap(({ seq, json }) => {
-    const event = decodeEvent(json);
-    return event ? [{ seq, event }] : [];
-  });
-  await setOpenCalls(sql, session, callsIn(events));
 }
 
 /** Forgets calls of events before a number, for the caller that holds the session's lock. */

@@ -1,12 +1,14 @@
+import { writtenState } from './state-store.js';
+import { supersededKeys } from './event-store.js';
 import { decode, decodeEvent } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import { pastState, type PastEvent } from '../../model/past-state.js';
 import type { StateEntry } from '../../model/state.js';
+import type { Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
 import { pastChangeOf, recordedChanges } from './change-store.js';
-import { loggedEventsOf, loggedEventsOfSession } from './logged-events.js';
+import { loggedEventOf, loggedEventsOfSession, type StoredLogEvent } from './logged-events.js';
 import type { SessionHead } from './session-store.js';
-import type { Stores } from './stores.js';
 
 /** How many events are read at a time. */
 const PAGE = 1_000;
@@ -27,25 +29,31 @@ type PastSession = Pick<SessionHead, 'incarnation' | 'firstSeq' | 'lastSeq'> & {
  *
  * @param seq from the number before the first event that is kept.
  */
-export async function stateThen(sql: Sql, stores: Stores, session: PastSession, seq: number): Promise<StateThen> {
+export async function stateThen(sql: Sql, session: PastSession, seq: number): Promise<Undecoded<StateThen>> {
   const { key, incarnation, firstSeq, lastSeq } = session;
   if (seq >= lastSeq) {
-    const stored = sql.texts.decoded(await stores.state.written(sql, key, 'session'));
-    const state = stored.filter(({ json }) => decode(json));
-    return { state, isWhole: state.length === stored.length };
+    const written = await writtenState(sql, key, 'session');
+    return (texts) => {
+      const stored = written(texts);
+      const state = stored.filter(({ json }) => decode(json));
+      return { state, isWhole: state.length === stored.length };
+    };
   }
-  const events: PastEvent[] = [];
+  const stored: StoredLogEvent[] = [];
   for (let after = firstSeq - 1; after < seq; after += PAGE) {
     const upTo = Math.min(after + PAGE, seq);
-    const superseded = await stores.events.superseded(sql, key, { from: after + 1, upTo });
-    const page = await loggedEventsOfSession(sql, key, { incarnation, after, upTo, limit: PAGE });
-    for (const { seq, json } of sql.texts.decoded(loggedEventsOf(page))) {
-      const event = decodeEvent(json ?? undefined);
-      if (event) events.push({ seq, event, superseded: superseded.get(seq) });
-    }
+    stored.push(...(await loggedEventsOfSession(sql, key, { incarnation, after, upTo, limit: PAGE })));
   }
-  const recorded = sql.texts.decoded(await recordedChanges(sql, key));
-  const changes = recorded.flatMap((change) => pastChangeOf(change) ?? []);
-  const isWhole = events.length === seq - firstSeq + 1 && changes.length === recorded.length;
-  return { state: pastState(changes, events, seq), isWhole };
+  const superseded = await supersededKeys(sql, key, { from: firstSeq, upTo: seq });
+  const recorded = await recordedChanges(sql, key);
+  return (texts) => {
+    const events = stored.flatMap((each): PastEvent[] => {
+      const event = decodeEvent(loggedEventOf(texts, each).json ?? undefined);
+      return event ? [{ seq: each.seq, event, superseded: superseded.get(each.seq) }] : [];
+    });
+    const all = recorded(texts);
+    const changes = all.flatMap((change) => pastChangeOf(change) ?? []);
+    const isWhole = events.length === seq - firstSeq + 1 && changes.length === all.length;
+    return { state: pastState(changes, events, seq), isWhole };
+  };
 }

@@ -195,7 +195,7 @@ function sorted(rows: readonly Row[]): Found | undefined {
   return { head, state, events: events.sort((a, b) => a.seq - b.seq) };
 }
 
-/** Within `texts.all`. @param text undefined if there is none. */
+/** @param text undefined if there is none. */
 export function contentOf(
   texts: StoredTexts,
   session: KnownSession,

@@ -112,7 +112,7 @@ export async function sessionVersion(
   session: SessionKey,
   { isLocked = false }: UnderLock = {},
 ): Promise<string> {
-  const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${IS_THERE}`;
+  const text = `select incarnation, first_seq, last_seq, last_change from ${sql.tables.sessions} where ${SESSION_WHERE}`;
   const end = isLocked ? sql.dialect.sql.underLock : '';
   const [row] = await sql.all<VersionRow>(text + end, sessionValues(session));
   return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';

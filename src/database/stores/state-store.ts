@@ -2,8 +2,8 @@ import { ofState, type KnownSession, type Undecodable } from '../../model/codec.
 import type { SessionKey } from '../../model/keys.js';
 import { SCOPES, perScope, type Scope, type StateEntries, type StateEntry } from '../../model/state.js';
 import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
-import type { Dialect, Sql } from '../dialects/dialect.js';
-import { MOST_ROWS, packets, setState } from '../dialects/session-rows.js';
+import type { Sql } from '../dialects/dialect.js';
+import { MOST_ROWS, packets } from '../dialects/session-rows.js';
 import { optionalTextOf, textOf } from '../sql/row-values.js';
 import {
   STATE_KEYS,
@@ -11,12 +11,12 @@ import {
   originOfSession,
   ownerValues,
   ownerWhere,
+  perTables,
   placeholders,
   sessionKeyOf,
   sessionValues,
   stateTable,
   type SessionKeyRow,
-  type Tables,
 } from '../sql/tables.js';
 
 export interface StateValue {
@@ -39,145 +39,129 @@ export interface StateRow {
   value: string;
 }
 
-/** The statements of state: one row for each key, in a table for each scope. */
-export class StateStore {
-  readonly #dialect: Dialect;
-  readonly #tables: Tables;
-  readonly #text: ReturnType<typeof texts>;
+/** @returns the state of one scope, without that of the others. */
+export async function stateOfScope(
+  sql: Sql,
+  session: SessionKey,
+  scope: 'user' | 'app',
+): Promise<Undecoded<StateValue[]>> {
+  const rows = await sql.all<StateRow>(texts(sql).select[scope], ownerValues(session, scope));
+  return (texts) => rows.map((row) => stateValueOf(texts, { ...session, origin: '' }, row));
+}
 
-  constructor(dialect: Dialect, tables: Tables) {
-    this.#dialect = dialect;
-    this.#tables = tables;
-    this.#text = texts(tables);
-  }
+/**
+ * The state of listed sessions, of their users and of their app, by `ownerKey`.
+ *
+ * @param all whether these are all the sessions there are, which spares naming them.
+ */
+export async function stateOfSessions(
+  sql: Sql,
+  { appName, userId }: { appName: string; userId: string | undefined },
+  sessions: readonly { userId: string; id: string; origin: string }[],
+  all: boolean,
+): Promise<Undecoded<Map<string, StateValue[]>>> {
+  if (sessions.length === 0) return () => new Map();
+  // What else is found is left out by `ownerKey`.
+  const namesNone = all || sessions.length > MOST_ROWS;
 
-  /** @returns the state of one scope, without that of the others. */
-  async read(sql: Sql, session: SessionKey, scope: 'user' | 'app'): Promise<Undecoded<StateValue[]>> {
-    const rows = await sql.all<StateRow>(this.#text.select[scope], ownerValues(session, scope));
-    return (texts) => rows.map((row) => stateValueOf(texts, { ...session, origin: '' }, row));
-  }
-
-  /**
-   * The state of listed sessions, of their users and of their app, by `ownerKey`.
-   *
-   * @param all whether these are all the sessions there are, which spares naming them.
-   */
-  async ofSessions(
-    sql: Sql,
-    { appName, userId }: { appName: string; userId: string | undefined },
-    sessions: readonly { userId: string; id: string; origin: string }[],
-    all: boolean,
-  ): Promise<Undecoded<Map<string, StateValue[]>>> {
-    if (sessions.length === 0) return () => new Map();
-    // What else is found is left out by `ownerKey`.
-    const namesNone = all || sessions.length > MOST_ROWS;
-
-    const owner = userId === undefined ? [appName] : [appName, userId];
-    const users = namesNone || userId !== undefined ? [] : [...new Set(sessions.map((session) => session.userId))];
-    const ids = namesNone ? [] : sessions.map((session) => session.id);
-    const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
-    const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
-    // May also find a session with the same id of another user of the page; `ownerKey` distinguishes them.
-    const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
-    const { value } = this.#tables.select;
-    const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
-      `select 'session' as kind, user_id, session_id, state_key, ${value} as value
-         from ${this.#tables.sessionStates} where ${ofSessions}
-       union all select 'user', user_id, '', state_key, ${value} from ${this.#tables.userStates} where ${ofUsers}
-       union all select 'app', '', '', state_key, ${value} from ${this.#tables.appStates} where app_name = ?`,
-      [...owner, ...users, ...ids, ...owner, ...users, appName],
-    );
-    const origins = new Map(sessions.map(({ userId, id, origin }) => [ownerKey(userId, id), origin]));
-    return (texts) => {
-      const states = new Map<string, StateValue[]>();
-      for (const row of rows) {
-        const [user, sessionId] = [textOf(row.user_id), textOf(row.session_id)];
-        const key = ownerKey(user, sessionId);
-        const origin = origins.get(key);
-        // Of a session that is not listed.
-        if (row.kind === 'session' && origin === undefined) continue;
-        const owner = { appName, userId: user, sessionId, origin: origin ?? '' };
-        const value = stateValueOf(texts, owner, row);
-        const values = states.get(key);
-        if (values) values.push(value);
-        else states.set(key, [value]);
-      }
-      return states;
-    };
-  }
-
-  /**
-   * The state of sessions, of their users and of their apps. An empty session id asks for the user's and the app's alone, an
-   * empty user id for the app's.
-   *
-   * @returns each value with its owner, named the same way.
-   */
-  async ofOwners(sql: Sql, owners: readonly SessionKey[]): Promise<Undecoded<OwnedValue[]>> {
-    if (owners.length === 0) return () => [];
-    const { value } = this.#tables.select;
-    const selects: string[] = [];
-    const values: unknown[] = [];
-    for (const scope of SCOPES) {
-      const columns = STATE_KEYS[scope].length - 1;
-      // The condition names what every owner has: an app has state whoever the entry is of.
-      const distinct = new Map(
-        owners
-          .map((owner) => ownerValues(owner, scope))
-          .filter((owner) => !owner.includes(''))
-          .map((owner) => [JSON.stringify(owner), owner]),
-      );
-      if (distinct.size === 0) continue;
-      const named = ['app_name', 'user_id', 'session_id'].map((column, i) =>
-        i < columns ? column : `'' as ${column}`,
-      );
-      const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
-      // What is encoded is bound to the origin of its session.
-      const origin = scope === 'session' ? originOf(this.#tables, 'state') : "''";
-      selects.push(
-        `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${origin} as origin from ${stateTable(this.#tables, scope)} as state where ${where}`,
-      );
-      values.push(...[...distinct.values()].flat());
+  const owner = userId === undefined ? [appName] : [appName, userId];
+  const users = namesNone || userId !== undefined ? [] : [...new Set(sessions.map((session) => session.userId))];
+  const ids = namesNone ? [] : sessions.map((session) => session.id);
+  const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
+  const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
+  // May also find a session with the same id of another user of the page; `ownerKey` distinguishes them.
+  const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
+  const { value } = sql.tables.select;
+  const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
+    `select 'session' as kind, user_id, session_id, state_key, ${value} as value
+       from ${sql.tables.sessionStates} where ${ofSessions}
+     union all select 'user', user_id, '', state_key, ${value} from ${sql.tables.userStates} where ${ofUsers}
+     union all select 'app', '', '', state_key, ${value} from ${sql.tables.appStates} where app_name = ?`,
+    [...owner, ...users, ...ids, ...owner, ...users, appName],
+  );
+  const origins = new Map(sessions.map(({ userId, id, origin }) => [ownerKey(userId, id), origin]));
+  return (texts) => {
+    const states = new Map<string, StateValue[]>();
+    for (const row of rows) {
+      const [user, sessionId] = [textOf(row.user_id), textOf(row.session_id)];
+      const key = ownerKey(user, sessionId);
+      const origin = origins.get(key);
+      // Of a session that is not listed.
+      if (row.kind === 'session' && origin === undefined) continue;
+      const owner = { appName, userId: user, sessionId, origin: origin ?? '' };
+      const value = stateValueOf(texts, owner, row);
+      const values = states.get(key);
+      if (values) values.push(value);
+      else states.set(key, [value]);
     }
-    const rows = await sql.all<StateRow & SessionKeyRow & OriginRow>(selects.join(' union all '), values);
-    return (texts) =>
-      rows.map((row) => {
-        const owner = sessionKeyOf(row);
-        return { ...stateValueOf(texts, { ...owner, origin: originIn(row) }, row), owner };
-      });
-  }
+    return states;
+  };
+}
 
-  /** @returns the state of one scope by key, each value with the event that wrote it. */
-  async written(sql: Sql, session: SessionKey, scope: Scope): Promise<Undecoded<StateEntry[]>> {
-    const owner = ownerValues(session, scope);
-    const values = scope === 'session' ? [...owner, ...owner] : owner;
-    const text = this.#text.selectWritten[scope];
-    const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, values);
-    return (texts) =>
-      rows.map((row) => {
-        const { key, json } = stateValueOf(texts, { ...session, origin: originIn(row) }, row);
-        return { key, json, eventId: optionalTextOf(row.event_id) };
-      });
+/**
+ * The state of sessions, of their users and of their apps. An empty session id asks for the user's and the app's alone, an
+ * empty user id for the app's.
+ *
+ * @returns each value with its owner, named the same way.
+ */
+export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Promise<Undecoded<OwnedValue[]>> {
+  if (owners.length === 0) return () => [];
+  const { value } = sql.tables.select;
+  const selects: string[] = [];
+  const values: unknown[] = [];
+  for (const scope of SCOPES) {
+    const columns = STATE_KEYS[scope].length - 1;
+    // The condition names what every owner has: an app has state whoever the entry is of.
+    const distinct = new Map(
+      owners
+        .map((owner) => ownerValues(owner, scope))
+        .filter((owner) => !owner.includes(''))
+        .map((owner) => [JSON.stringify(owner), owner]),
+    );
+    if (distinct.size === 0) continue;
+    const named = ['app_name', 'user_id', 'session_id'].map((column, i) => (i < columns ? column : `'' as ${column}`));
+    const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
+    // What is encoded is bound to the origin of its session.
+    const origin = scope === 'session' ? originOf(sql.tables, 'state') : "''";
+    selects.push(
+      `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${origin} as origin from ${stateTable(sql.tables, scope)} as state where ${where}`,
+    );
+    values.push(...[...distinct.values()].flat());
   }
+  const rows = await sql.all<StateRow & SessionKeyRow & OriginRow>(selects.join(' union all '), values);
+  return (texts) =>
+    rows.map((row) => {
+      const owner = sessionKeyOf(row);
+      return { ...stateValueOf(texts, { ...owner, origin: originIn(row) }, row), owner };
+    });
+}
 
-  /** Deletes the session's own state. */
-  async clear(sql: Sql, session: SessionKey): Promise<void> {
-    await sql.run(this.#text.clear, sessionValues(session));
-  }
+/** @returns the state of one scope by key, each value with the event that wrote it. */
+export async function writtenState(sql: Sql, session: SessionKey, scope: Scope): Promise<Undecoded<StateEntry[]>> {
+  const owner = ownerValues(session, scope);
+  const values = scope === 'session' ? [...owner, ...owner] : owner;
+  const text = texts(sql).selectWritten[scope];
+  const rows = await sql.all<StateRow & OriginRow & { event_id: string | null }>(text, values);
+  return (texts) =>
+    rows.map((row) => {
+      const { key, json } = stateValueOf(texts, { ...session, origin: originIn(row) }, row);
+      return { key, json, eventId: optionalTextOf(row.event_id) };
+    });
+}
 
-  /** Sets state, with texts as they are stored. @param options.ownOnly overwrite only what the same event wrote. */
-  async set(sql: Sql, session: SessionKey, state: StateEntries, options?: { ownOnly?: boolean }): Promise<void> {
-    await setState(sql, session, state, options);
-  }
+/** Deletes the session's own state. */
+export async function clearState(sql: Sql, session: SessionKey): Promise<void> {
+  await sql.run(texts(sql).clear, sessionValues(session));
+}
 
-  async remove(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
-    for (const scope of SCOPES) {
-      for (const packet of packets(this.#dialect, session, state[scope])) {
-        const keys = packet.map(({ key }) => key);
-        await sql.run(`${this.#text.delete[scope]} (${placeholders(keys.length)})`, [
-          ...ownerValues(session, scope),
-          ...keys,
-        ]);
-      }
+export async function removeState(sql: Sql, session: SessionKey, state: StateEntries): Promise<void> {
+  for (const scope of SCOPES) {
+    for (const packet of packets(sql.dialect, session, state[scope])) {
+      const keys = packet.map(({ key }) => key);
+      await sql.run(`${texts(sql).delete[scope]} (${placeholders(keys.length)})`, [
+        ...ownerValues(session, scope),
+        ...keys,
+      ]);
     }
   }
 }
@@ -201,16 +185,13 @@ export function stateValueOf(
   return typeof json === 'string' ? { scope, key, json } : { scope, key, json: '', undecodable: json };
 }
 
-/** @throws TextsAwaited when some of the texts are not there yet. */
 export function encodedState(texts: StoredTexts, owner: KnownSession, state: StateEntries): StateEntries {
   if (texts.codec.isNone) return state;
-  return texts.all(() =>
-    perScope((scope) =>
-      state[scope].map((entry) => ({
-        ...entry,
-        json: texts.encode(entry.json, () => ofState(owner, scope, entry.key)),
-      })),
-    ),
+  return perScope((scope) =>
+    state[scope].map((entry) => ({
+      ...entry,
+      json: texts.encode(entry.json, () => ofState(owner, scope, entry.key)),
+    })),
   );
 }
 
@@ -221,7 +202,7 @@ export interface OriginRow {
 /** Empty where the session is gone, or none is meant. */
 export const originIn = (row: OriginRow): string => optionalTextOf(row.origin) ?? '';
 
-function texts(tables: Tables) {
+const texts = perTables(({ tables }: Sql) => {
   const value = `${tables.select.value} as value`;
   return {
     select: perScope(
@@ -237,4 +218,4 @@ function texts(tables: Tables) {
     clear: `delete from ${tables.sessionStates} where ${ownerWhere('session')}`,
     delete: perScope((scope) => `delete from ${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key in`),
   };
-}
+});

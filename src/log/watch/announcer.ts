@@ -1,9 +1,21 @@
 import type { Database } from '../../database/calls/database.js';
+import type { Tables } from '../../database/sql/tables.js';
 import { notifyListeners } from '../log-head.js';
+
+const wakers = new WeakMap<Tables, Set<() => void>>();
+
+/** What is called after a write to sessions of these tables was committed in this process. */
+export function wakersOf(tables: Tables): Set<() => void> {
+  const known = wakers.get(tables) ?? new Set();
+  wakers.set(tables, known);
+  return known;
+}
 
 /** Notifies watchers of the event log that events were written. */
 export class Announcer {
   readonly #database: Database;
+  /** Those in this process. */
+  readonly wakers: ReadonlySet<() => void>;
   /** Whether watchers in other processes are notified. */
   readonly notifies: boolean;
   #sending: Promise<void> | undefined;
@@ -12,6 +24,7 @@ export class Announcer {
   /** @param notifies whether watchers in other processes are notified, too, if the database can. */
   constructor(database: Database, notifies: boolean) {
     this.#database = database;
+    this.wakers = wakersOf(database.tables);
     this.notifies = notifies;
   }
 
@@ -22,7 +35,7 @@ export class Announcer {
       if (this.notifies) await this.#database.run(notifyListeners);
       return;
     }
-    for (const wake of this.#database.stores.onCommit) wake();
+    for (const wake of this.wakers) wake();
     if (this.notifies) await this.#send();
   }
 

@@ -16,7 +16,7 @@ export class Heads {
   /** @param listen makes the client of a listener, if the database notifies of commits. */
   constructor(database: Database, pollIntervalMs: number, listen: (() => NotificationClient) | undefined) {
     this.#poller = LogPoller.of(database, pollIntervalMs);
-    const channel = database.dialect.push?.channel(database.stores.tables);
+    const channel = database.dialect.push?.channel(database.tables);
     if (!listen || !channel) return;
     this.#listener = new LogListener(
       listen,

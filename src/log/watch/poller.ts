@@ -1,12 +1,13 @@
 import { Aborted } from '../../database/calls/connection.js';
 import type { Database } from '../../database/calls/database.js';
 import type { SessionHead } from '../../database/stores/session-store.js';
-import type { Stores } from '../../database/stores/stores.js';
+import type { Tables } from '../../database/sql/tables.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';
 import { detached } from '../../telemetry/telemetry.js';
 import { changeCounter } from '../log-head.js';
 import { Positions, type Report } from '../positions.js';
+import { wakersOf } from './announcer.js';
 import { Waiters } from './waiters.js';
 import { WatchedSessions } from './watched-sessions.js';
 
@@ -39,9 +40,9 @@ export interface Watch<Head> {
  * or not at all costs no event (contract G2).
  */
 export class LogPoller {
-  static readonly #pollers = new WeakMap<Stores, Map<number, LogPoller>>();
+  static readonly #pollers = new WeakMap<Tables, Map<number, LogPoller>>();
 
-  readonly #stores: Stores;
+  readonly #wakers: Set<() => void>;
   readonly #database: Database;
   readonly #intervalMs: number;
   readonly #positions: Positions;
@@ -61,16 +62,16 @@ export class LogPoller {
 
   /** The poller of a database and interval. */
   static of(database: Database, intervalMs: number): LogPoller {
-    const { stores } = database;
-    const pollers = LogPoller.#pollers.get(stores) ?? new Map<number, LogPoller>();
-    LogPoller.#pollers.set(stores, pollers);
+    const { tables } = database;
+    const pollers = LogPoller.#pollers.get(tables) ?? new Map<number, LogPoller>();
+    LogPoller.#pollers.set(tables, pollers);
     const poller = pollers.get(intervalMs) ?? new LogPoller(database, intervalMs);
     pollers.set(intervalMs, poller);
     return poller;
   }
 
   private constructor(database: Database, intervalMs: number) {
-    this.#stores = database.stores;
+    this.#wakers = wakersOf(database.tables);
     this.#database = database;
     this.#intervalMs = intervalMs;
     this.#positions = new Positions(database);
@@ -111,7 +112,7 @@ export class LogPoller {
   #watch<Head>(report: Report, head: () => Head, forget: () => void): Watch<Head> {
     const watcher = { report };
     this.#watchers.add(watcher);
-    this.#stores.onCommit.add(this.wake);
+    this.#wakers.add(this.wake);
     return {
       get head() {
         return head();
@@ -133,7 +134,7 @@ export class LogPoller {
         forget();
         this.#watchers.delete(watcher);
         if (this.#watchers.size > 0) return;
-        this.#stores.onCommit.delete(this.wake);
+        this.#wakers.delete(this.wake);
         await this.#stop();
       },
     };
