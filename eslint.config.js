@@ -16,7 +16,7 @@ const ROOMS = [
   ['src/transfer'],
   ['src/artifacts'],
   ['src/database/calls'],
-  ['src/database/stores'],
+  ['src/database/statements'],
   ['src/database/dialects'],
   ['src/database/sql', 'src/database/orm'],
   ['src/database/drivers'],

@@ -1,5 +1,5 @@
-import { sessionHead } from '../database/stores/session-store.js';
-import { currentLease, nextToken, releaseLease, renewLease, takeLease } from '../database/stores/leases.js';
+import { sessionHead } from '../database/statements/sessions.js';
+import { currentLease, nextToken, releaseLease, renewLease, takeLease } from '../database/statements/leases.js';
 import type { EntityManager } from '@mikro-orm/core';
 import { setTimeout } from 'node:timers/promises';
 import { Database } from '../database/calls/database.js';

@@ -6,8 +6,8 @@ import {
   type LogColumns,
   type LoggedEvent,
   type StoredLogEvent,
-} from '../database/stores/logged-events.js';
-import { stateOfOwners } from '../database/stores/state-store.js';
+} from '../database/statements/logged-events.js';
+import { stateOfOwners } from '../database/statements/state.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { LogBoundary } from '../model/log-history.js';

@@ -1,5 +1,5 @@
 import type { Event } from '@google/adk';
-import type { LoggedEvent } from '../database/stores/logged-events.js';
+import type { LoggedEvent } from '../database/statements/logged-events.js';
 import { aString, aTime, aWholeNumber, anything, condition, object, someText, type Known } from '../model/arguments.js';
 import { DamagedEventError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';

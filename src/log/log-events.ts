@@ -1,4 +1,4 @@
-import { loggedEvents, loggedEventsOf } from '../database/stores/logged-events.js';
+import { loggedEvents, loggedEventsOf } from '../database/statements/logged-events.js';
 import type { LogWentBackError } from '../model/errors.js';
 import type { CompleteLogPosition, LogPosition } from '../model/log-history.js';
 import { cursorAt, type ReaderCursor } from './cursors.js';

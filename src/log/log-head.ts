@@ -1,7 +1,7 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
 import { perTables, type Tables } from '../database/sql/tables.js';
-import { afterPrefix } from '../database/stores/logged-events.js';
+import { afterPrefix } from '../database/statements/logged-events.js';
 import {
   historyText,
   inHistoryOrder,

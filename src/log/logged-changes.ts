@@ -8,9 +8,9 @@ import {
   sessionKeyOf,
   type SessionKeyRow,
 } from '../database/sql/tables.js';
-import { decodedData, type ChangeKind } from '../database/stores/change-store.js';
-import { conditions, type LogColumns, type LogRange } from '../database/stores/logged-events.js';
-import { originIn, type OriginRow } from '../database/stores/state-store.js';
+import { decodedData, type ChangeKind } from '../database/statements/changes.js';
+import { conditions, type LogColumns, type LogRange } from '../database/statements/logged-events.js';
+import { originIn, type OriginRow } from '../database/statements/state.js';
 import type { SessionKey } from '../model/keys.js';
 import type { StoredTexts } from '../model/stored-texts.js';
 

@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { loggedEventOf, loggedEventsOfSession, type LoggedEvent } from '../database/stores/logged-events.js';
-import { sessionHead, type SessionHead } from '../database/stores/session-store.js';
+import { loggedEventOf, loggedEventsOfSession, type LoggedEvent } from '../database/statements/logged-events.js';
+import { sessionHead, type SessionHead } from '../database/statements/sessions.js';
 import { DamagedEventError, LogWentBackError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import { gapsIn, notBefore, type SeqRange } from '../model/seq-ranges.js';

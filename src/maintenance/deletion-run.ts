@@ -9,7 +9,7 @@ import {
   type AppTable,
   type KeptSession,
   type Walk,
-} from '../database/stores/walk.js';
+} from '../database/statements/walk.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
 import { Batches } from './batches.js';
 import { deletionBatchSize, type BatchOptions } from './options.js';

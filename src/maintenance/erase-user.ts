@@ -2,7 +2,7 @@ import { ArtifactStore } from '../artifacts/artifact-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
 import { ownerWhere, placeholders } from '../database/sql/tables.js';
-import { forgetChangesOfUser, recordChange } from '../database/stores/change-store.js';
+import { forgetChangesOfUser, recordChange } from '../database/statements/changes.js';
 import { UserNotErasedError } from '../model/errors.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';

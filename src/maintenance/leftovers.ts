@@ -10,8 +10,8 @@ import {
   sessionValues,
   type SessionKeyRow,
 } from '../database/sql/tables.js';
-import { deleteChanges, recordDeletion, type ChangeKeyRow } from '../database/stores/change-store.js';
-import { insertSession } from '../database/stores/session-store.js';
+import { deleteChanges, recordDeletion, type ChangeKeyRow } from '../database/statements/changes.js';
+import { insertSession } from '../database/statements/sessions.js';
 import { DatabaseError } from '../model/errors.js';
 import { FAILURES } from '../model/failures.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';

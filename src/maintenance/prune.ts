@@ -1,5 +1,5 @@
-import { databaseTime } from '../database/stores/clock.js';
-import type { KeptSession, Walk } from '../database/stores/walk.js';
+import { databaseTime } from '../database/statements/clock.js';
+import type { KeptSession, Walk } from '../database/statements/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { DeletionRun } from './deletion-run.js';
 import { removeLeftovers } from './leftovers.js';

@@ -3,7 +3,7 @@ import { readParts, replaceParts } from '../database/dialects/event-parts.js';
 import { keysetAfter } from '../database/sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import { STATE_KEYS, originOf, stateTable } from '../database/sql/tables.js';
-import { WITH_CONTENT, type ChangeKind } from '../database/stores/change-store.js';
+import { WITH_CONTENT, type ChangeKind } from '../database/statements/changes.js';
 import { namesKey, ofChange, ofCredential, ofEvent, ofState, type CodecContext } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';

@@ -2,7 +2,7 @@ import { ArtifactStore, Damaged, type RecodedVersion, type VersionKey } from '..
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { nextApp } from '../database/stores/walk.js';
+import { nextApp } from '../database/statements/walk.js';
 import { Undecodable, encodingOf, namesKey } from '../model/codec.js';
 import { givenKey } from '../model/keys.js';
 import type { MaintenanceResult } from '../model/results.js';

@@ -19,13 +19,13 @@ import {
   type NewChange,
   type RecordedChange,
   type TrimChanges,
-} from '../database/stores/change-store.js';
-import { encodedEvent, replaceEvent, supersededKeys } from '../database/stores/event-store.js';
-import { currentLease } from '../database/stores/leases.js';
-import { setOpenCalls } from '../database/stores/open-calls.js';
-import { readSession } from '../database/stores/session-reader.js';
-import { lockSession, type SessionHead } from '../database/stores/session-store.js';
-import { stateOfOwners, type StateValue } from '../database/stores/state-store.js';
+} from '../database/statements/changes.js';
+import { encodedEvent, replaceEvent, supersededKeys } from '../database/statements/events.js';
+import { currentLease } from '../database/statements/leases.js';
+import { setOpenCalls } from '../database/statements/open-calls.js';
+import { readSession } from '../database/statements/session-reader.js';
+import { lockSession, type SessionHead } from '../database/statements/sessions.js';
+import { stateOfOwners, type StateValue } from '../database/statements/state.js';
 import { isEncoded, type KnownSession, type Undecodable } from '../model/codec.js';
 import { CodecError, LeaseHeldError, SessionNotFoundError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';

@@ -2,11 +2,11 @@ import { decodedFirst, type CodedFor, type SessionCoding } from '../database/cal
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { numberOf } from '../database/sql/row-values.js';
 import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
-import { recordTrim, trimChanges, type TrimChanges } from '../database/stores/change-store.js';
-import { databaseTime } from '../database/stores/clock.js';
-import { firstOpenCall, forgetCallsBefore } from '../database/stores/open-calls.js';
-import { stateThen } from '../database/stores/past.js';
-import { keptSession, type KeptSession } from '../database/stores/walk.js';
+import { recordTrim, trimChanges, type TrimChanges } from '../database/statements/changes.js';
+import { databaseTime } from '../database/statements/clock.js';
+import { firstOpenCall, forgetCallsBefore } from '../database/statements/open-calls.js';
+import { stateThen } from '../database/statements/past.js';
+import { keptSession, type KeptSession } from '../database/statements/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
 import type { StateEntry } from '../model/state.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';

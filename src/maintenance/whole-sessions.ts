@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { beginDeletion, deleteSessionRow } from '../database/stores/session-store.js';
-import type { KeptSession } from '../database/stores/walk.js';
+import { beginDeletion, deleteSessionRow } from '../database/statements/sessions.js';
+import type { KeptSession } from '../database/statements/walk.js';
 import { NOTHING_DONE, type Deletion, type DeletionRun, type Done, type Task } from './deletion-run.js';
 import { dropFirst, numbersBefore } from './first-events.js';
 

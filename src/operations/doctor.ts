@@ -4,7 +4,7 @@ import { migrationStatus } from '../../migrations/status.js';
 import { layoutOf } from '../database/dialects/citus-layout.js';
 import type { Dialect, Run } from '../database/dialects/dialect.js';
 import type { ServerSetting } from '../database/dialects/server-settings.js';
-import { databaseTime } from '../database/stores/clock.js';
+import { databaseTime } from '../database/statements/clock.js';
 import { incompleteVersions } from '../artifacts/incomplete.js';
 import { countAbandoned } from '../artifacts/uploads.js';
 import { countLeftovers } from '../maintenance/leftovers.js';

@@ -1,7 +1,7 @@
 import type { Event } from '@google/adk';
-import { pastChangeOf, type RecordedChange } from '../database/stores/change-store.js';
-import type { ReadEvents } from '../database/stores/session-reader.js';
-import type { StateValue } from '../database/stores/state-store.js';
+import { pastChangeOf, type RecordedChange } from '../database/statements/changes.js';
+import type { ReadEvents } from '../database/statements/session-reader.js';
+import type { StateValue } from '../database/statements/state.js';
 import type { Tables } from '../database/sql/tables.js';
 import type { Undecodable } from '../model/codec.js';
 import { DamagedSessionError, type Damage, type DamagedEvents } from '../model/errors.js';

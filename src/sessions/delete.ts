@@ -4,7 +4,7 @@ import {
   restoreRow,
   sessionHead,
   softDeleteRow,
-} from '../database/stores/session-store.js';
+} from '../database/statements/sessions.js';
 import { confirm } from '../database/calls/confirm.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql } from '../database/dialects/dialect.js';

@@ -1,6 +1,6 @@
 import { createSession, type Event, type Session } from '@google/adk';
 import type { StoredEvent } from '../database/dialects/dialect.js';
-import type { SessionHead } from '../database/stores/session-store.js';
+import type { SessionHead } from '../database/statements/sessions.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { SessionKey } from '../model/keys.js';
 import { isTemporary, setOwn } from '../model/state.js';

@@ -17,10 +17,10 @@ import {
   stateChanges,
   type NewChange,
   type RecordedChange,
-} from '../database/stores/change-store.js';
-import { copyEvents, deleteEventsAfter, encodedEvent, supersededKeys } from '../database/stores/event-store.js';
-import { replaceOpenCalls, setOpenCalls } from '../database/stores/open-calls.js';
-import { readSession } from '../database/stores/session-reader.js';
+} from '../database/statements/changes.js';
+import { copyEvents, deleteEventsAfter, encodedEvent, supersededKeys } from '../database/statements/events.js';
+import { replaceOpenCalls, setOpenCalls } from '../database/statements/open-calls.js';
+import { readSession } from '../database/statements/session-reader.js';
 import {
   deleteSoftDeleted,
   insertSession,
@@ -28,8 +28,8 @@ import {
   sessionHead,
   setRewound,
   type SessionHead,
-} from '../database/stores/session-store.js';
-import { clearState, encodedState, writtenState } from '../database/stores/state-store.js';
+} from '../database/statements/sessions.js';
+import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { KnownSession } from '../model/codec.js';
 import { InvalidArgumentError, SessionExistsError, SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';

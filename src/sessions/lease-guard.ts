@@ -1,5 +1,5 @@
 import type { LeaseRule, Sql } from '../database/dialects/dialect.js';
-import { currentLease } from '../database/stores/leases.js';
+import { currentLease } from '../database/statements/leases.js';
 import { InvalidArgumentError, LeaseHeldError, LeaseLostError } from '../model/errors.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';

@@ -1,7 +1,7 @@
 import type { ListSessionsRequest, ListSessionsResponse } from '@google/adk';
 import type { Sql } from '../database/dialects/dialect.js';
-import { countSessions, listedSessions, type ListedSession } from '../database/stores/session-store.js';
-import { ownerKey, stateOfSessions, type StateValue } from '../database/stores/state-store.js';
+import { countSessions, listedSessions, type ListedSession } from '../database/statements/sessions.js';
+import { ownerKey, stateOfSessions, type StateValue } from '../database/statements/state.js';
 import { aWholeNumber } from '../model/arguments.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { checkKeys } from '../model/keys.js';

@@ -5,7 +5,7 @@ import { Unforeseen } from '../database/calls/public-error.js';
 import type { Outcome } from '../database/calls/retry.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
 import type { UnderLock } from '../database/dialects/event-parts.js';
-import { recordChange } from '../database/stores/change-store.js';
+import { recordChange } from '../database/statements/changes.js';
 import {
   appendBatch,
   encodedEvent,
@@ -14,17 +14,17 @@ import {
   keysIn,
   replaceEvent,
   supersededKeys,
-} from '../database/stores/event-store.js';
-import { openCallsOf, replaceOpenCalls, setOpenCalls } from '../database/stores/open-calls.js';
-import { contentOf, readSession, type EventContent, type ReadEvents } from '../database/stores/session-reader.js';
+} from '../database/statements/events.js';
+import { openCallsOf, replaceOpenCalls, setOpenCalls } from '../database/statements/open-calls.js';
+import { contentOf, readSession, type EventContent, type ReadEvents } from '../database/statements/session-reader.js';
 import {
   lockSession,
   sessionVersion,
   setLastSeq,
   setLastUpdateTime,
   type SessionHead,
-} from '../database/stores/session-store.js';
-import { encodedState } from '../database/stores/state-store.js';
+} from '../database/statements/sessions.js';
+import { encodedState } from '../database/statements/state.js';
 import {
   CallAnsweredError,
   EventConflictError,

@@ -1,4 +1,4 @@
-import { findOpenCalls as find, type FoundCall, type OpenCallCursor } from '../database/stores/open-calls.js';
+import { findOpenCalls as find, type FoundCall, type OpenCallCursor } from '../database/statements/open-calls.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { checkKeys, isKey, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';

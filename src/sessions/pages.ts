@@ -1,8 +1,8 @@
 import type { EventPage } from '../conversation/messages.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { loggedEventOf, loggedEventsOfSession } from '../database/stores/logged-events.js';
-import type { EventContent } from '../database/stores/session-reader.js';
-import { sessionHead } from '../database/stores/session-store.js';
+import { loggedEventOf, loggedEventsOfSession } from '../database/statements/logged-events.js';
+import type { EventContent } from '../database/statements/session-reader.js';
+import { sessionHead } from '../database/statements/sessions.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { decodeEvent } from '../model/event-codec.js';
 import { checkedSessionKey, type SessionKey } from '../model/keys.js';

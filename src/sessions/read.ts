@@ -1,6 +1,6 @@
 import type { GetSessionRequest, Session } from '@google/adk';
-import { stateOfScope } from '../database/stores/state-store.js';
-import { readSession, readSince, readTurns } from '../database/stores/session-reader.js';
+import { stateOfScope } from '../database/statements/state.js';
+import { readSession, readSince, readTurns } from '../database/statements/session-reader.js';
 import { SessionNotFoundError } from '../model/errors.js';
 import { checkKeys, isIncomplete, type SessionKey } from '../model/keys.js';
 import { readEvents, readState } from './damage.js';

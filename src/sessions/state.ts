@@ -1,9 +1,9 @@
 import { setState } from '../database/dialects/session-rows.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
-import { lockSession, sessionHead, type SessionHead } from '../database/stores/session-store.js';
-import { encodedState, removeState } from '../database/stores/state-store.js';
+import { lockSession, sessionHead, type SessionHead } from '../database/statements/sessions.js';
+import { encodedState, removeState } from '../database/statements/state.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { recordChanges, stateChanges } from '../database/stores/change-store.js';
+import { recordChanges, stateChanges } from '../database/statements/changes.js';
 import { InvalidKeyError, SessionNotFoundError, UnserializableValueError } from '../model/errors.js';
 import { encode as encodeJson } from '../model/event-codec.js';
 import { givenKey, type SessionKey } from '../model/keys.js';

@@ -12,8 +12,8 @@ import {
   sessionValues,
   type SessionKeyRow,
 } from '../database/sql/tables.js';
-import { decodedData, type ChangeKind } from '../database/stores/change-store.js';
-import { contentOf } from '../database/stores/session-reader.js';
+import { decodedData, type ChangeKind } from '../database/statements/changes.js';
+import { contentOf } from '../database/statements/session-reader.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 import type { Undecoded } from '../model/stored-texts.js';

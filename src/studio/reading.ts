@@ -1,13 +1,13 @@
 import type { Event } from '@google/adk';
-import { writtenState } from '../database/stores/state-store.js';
+import { writtenState } from '../database/statements/state.js';
 import { NO_TOKENS, addTokens, tokensOf, type TokenCounts } from '../conversation/tokens.js';
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
-import { currentLease, type StoredLease } from '../database/stores/leases.js';
-import { loggedEvent, loggedEventOf } from '../database/stores/logged-events.js';
-import { stateThen } from '../database/stores/past.js';
-import { nextApp } from '../database/stores/walk.js';
+import { currentLease, type StoredLease } from '../database/statements/leases.js';
+import { loggedEvent, loggedEventOf } from '../database/statements/logged-events.js';
+import { stateThen } from '../database/statements/past.js';
+import { nextApp } from '../database/statements/walk.js';
 import { EventLog, MikroOrmArtifactService } from '../index.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';

@@ -1,20 +1,20 @@
 import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
-import { writtenState } from '../database/stores/state-store.js';
-import { supersededKeys } from '../database/stores/event-store.js';
+import { writtenState } from '../database/statements/state.js';
+import { supersededKeys } from '../database/statements/events.js';
 import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
 import type { WaitingCall } from '../conversation/open-calls.js';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
-import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/stores/change-store.js';
+import { pastChangeOf, recordedChanges, type RecordedChange } from '../database/statements/changes.js';
 import {
   loggedEventsOf,
   loggedEventsOfSession,
   type LoggedEvent,
   type StoredLogEvent,
-} from '../database/stores/logged-events.js';
-import { openCallsOf } from '../database/stores/open-calls.js';
-import { walkedSessions, type KeptSession } from '../database/stores/walk.js';
+} from '../database/statements/logged-events.js';
+import { openCallsOf } from '../database/statements/open-calls.js';
+import { walkedSessions, type KeptSession } from '../database/statements/walk.js';
 import { isEncoded, isWhole } from '../model/codec.js';
 import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';

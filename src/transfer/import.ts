@@ -12,11 +12,11 @@ import {
   recordChanges,
   stateChanges,
   type NewChange,
-} from '../database/stores/change-store.js';
-import { encodedEvent } from '../database/stores/event-store.js';
-import { openCallsOf, replaceOpenCalls } from '../database/stores/open-calls.js';
-import { deleteSoftDeleted, insertSession } from '../database/stores/session-store.js';
-import { clearState, encodedState, writtenState } from '../database/stores/state-store.js';
+} from '../database/statements/changes.js';
+import { encodedEvent } from '../database/statements/events.js';
+import { openCallsOf, replaceOpenCalls } from '../database/statements/open-calls.js';
+import { deleteSoftDeleted, insertSession } from '../database/statements/sessions.js';
+import { clearState, encodedState, writtenState } from '../database/statements/state.js';
 import type { CallInParts } from '../database/calls/call-in-parts.js';
 import { isEncoded, ofState, type KnownSession } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';

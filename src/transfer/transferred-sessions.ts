@@ -6,7 +6,7 @@ import {
   storedSessionOf,
   type StoredSession,
   type StoredSessionRow,
-} from '../database/stores/stored-session.js';
+} from '../database/statements/stored-session.js';
 import type { SessionKey } from '../model/keys.js';
 
 /** A session's row, as it is exported. */

@@ -1,11 +1,11 @@
-import { keptSession, lockKeptSession } from '../../src/database/stores/walk.js';
+import { keptSession, lockKeptSession } from '../../src/database/statements/walk.js';
 import { lockTransferred } from '../../src/transfer/transferred-sessions.js';
 import { randomUUID } from 'node:crypto';
 import type { Session } from '@google/adk';
 import { DeadlockException, LockMode } from '@mikro-orm/core';
 import { AdkSession } from '../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SessionMaintenance } from '../../src/index.js';
-import { insertSession, lockSession, restoreRow } from '../../src/database/stores/session-store.js';
+import { insertSession, lockSession, restoreRow } from '../../src/database/statements/sessions.js';
 import { Database } from '../../src/database/calls/database.js';
 import { CONCURRENCY_RULES } from '../../packages/session-contract/src/concurrency-rules.js';
 import { keyOf } from '../support/harnesses/harness.js';

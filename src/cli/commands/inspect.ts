@@ -11,7 +11,7 @@ import { given } from '../../model/objects.js';
 import { revisionOf } from '../../sessions/handle.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import { changeLine, eventLines } from '../conversation.js';
-import { nextApp } from '../../database/stores/walk.js';
+import { nextApp } from '../../database/statements/walk.js';
 import { readerOf } from '../../operations/reader.js';
 import type { Context, SessionWork, Work } from '../run.js';
 import { UsageError } from '../usage-error.js';

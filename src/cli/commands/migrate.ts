@@ -5,7 +5,7 @@ import { supportedDialect } from '../../../entities/dialect-name.js';
 import { passingOf } from '../../model/failures.js';
 import { migrate } from '../../../migrations/migrate.js';
 import { migrationStatus, statementsOf } from '../../../migrations/status.js';
-import { databaseTime } from '../../database/stores/clock.js';
+import { databaseTime } from '../../database/statements/clock.js';
 import { readerOf } from '../../operations/reader.js';
 import { printableLines } from '../../operations/words.js';
 import type { Work } from '../run.js';

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 import type { AppendBatch, Dialect, DialectAppends, StoredEvent } from '../dialects/dialect.js';
 import type { Tables } from '../sql/tables.js';
-import { appendBatch, appendsOf } from '../stores/event-store.js';
+import { appendBatch, appendsOf } from '../statements/events.js';
 import { Deadline, type AttemptConnection } from './connection.js';
 import type { Database } from './database.js';
 import { isOwn } from './public-error.js';

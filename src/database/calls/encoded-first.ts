@@ -2,7 +2,7 @@ import { CodecError } from '../../model/errors.js';
 import type { SessionKey } from '../../model/keys.js';
 import { PLAIN, type StoredTexts, type Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
-import { sessionVersion } from '../stores/session-store.js';
+import { sessionVersion } from '../statements/sessions.js';
 import type { Database } from './database.js';
 import { Unforeseen } from './public-error.js';
 

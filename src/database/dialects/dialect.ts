@@ -55,7 +55,7 @@ export interface AppendBatch {
 }
 
 /**
- * What differs from database to database, in groups. `stores/` has the statements that all databases share. The
+ * What differs from database to database, in groups. `statements/` has those that all databases share. The
  * docstring of an optional member says what happens where it is left out.
  */
 export interface Dialect {

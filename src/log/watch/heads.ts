@@ -1,6 +1,6 @@
 import { Aborted } from '../../database/calls/connection.js';
 import type { Database } from '../../database/calls/database.js';
-import { sessionHead, type SessionHead } from '../../database/stores/session-store.js';
+import { sessionHead, type SessionHead } from '../../database/statements/sessions.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { CompleteLogPosition } from '../../model/log-history.js';
 import type { NotificationClient } from '../../model/options.js';

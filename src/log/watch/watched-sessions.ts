@@ -1,4 +1,4 @@
-import { sessionHeads, type SessionHead } from '../../database/stores/session-store.js';
+import { sessionHeads, type SessionHead } from '../../database/statements/sessions.js';
 import type { Database } from '../../database/calls/database.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 

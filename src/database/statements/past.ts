@@ -1,14 +1,14 @@
-import { writtenState } from './state-store.js';
-import { supersededKeys } from './event-store.js';
+import { writtenState } from './state.js';
+import { supersededKeys } from './events.js';
 import { decode, decodeEvent } from '../../model/event-codec.js';
 import type { SessionKey } from '../../model/keys.js';
 import { pastState, type PastEvent } from '../../model/past-state.js';
 import type { StateEntry } from '../../model/state.js';
 import type { Undecoded } from '../../model/stored-texts.js';
 import type { Sql } from '../dialects/dialect.js';
-import { pastChangeOf, recordedChanges } from './change-store.js';
+import { pastChangeOf, recordedChanges } from './changes.js';
 import { loggedEventOf, loggedEventsOfSession, type StoredLogEvent } from './logged-events.js';
-import type { SessionHead } from './session-store.js';
+import type { SessionHead } from './sessions.js';
 
 /** How many events are read at a time. */
 const PAGE = 1_000;

@@ -1,7 +1,7 @@
 import type { SessionKey } from '../../model/keys.js';
 import { SESSION_COLUMNS, sessionKeyOf, type SessionKeyRow } from '../sql/tables.js';
 import { numberOf, optionalNumberOf, textOf } from '../sql/row-values.js';
-import type { SessionHead } from './session-store.js';
+import type { SessionHead } from './sessions.js';
 
 /**
  * Soft-deleted sessions are `deleted`, and `ending` once a deletion for good has begun that takes several transactions: they lack

@@ -5,10 +5,17 @@ import type { StoredTexts, Undecoded } from '../../model/stored-texts.js';
 import type { AppendBatch, Sql, StoredEvent } from '../dialects/dialect.js';
 import { deletePartsFrom, readParts, replaceParts, type UnderLock } from '../dialects/event-parts.js';
 import { numberOf, optionalTextOf, textOf } from '../sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, isFromNumber, originOfSession, perTables, sessionValues } from '../sql/tables.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  isFromNumber,
+  originOfSession,
+  perTables,
+  sessionValues,
+} from '../sql/tables.js';
 import { contentOf, type EventContent } from './session-reader.js';
-import type { SessionHead } from './session-store.js';
-import { encodedState, originIn, type OriginRow } from './state-store.js';
+import type { SessionHead } from './sessions.js';
+import { encodedState, originIn, type OriginRow } from './state.js';
 
 /** How the tables are appended to that statements are for. */
 export const appendsOf = perTables(({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) =>

@@ -15,8 +15,8 @@ import {
   whereSession,
   type Tables,
 } from '../sql/tables.js';
-import type { SessionHead } from './session-store.js';
-import { stateValueOf, type StateRow, type StateValue } from './state-store.js';
+import type { SessionHead } from './sessions.js';
+import { stateValueOf, type StateRow, type StateValue } from './state.js';
 
 /** A stored event. */
 export interface EventContent {

@@ -4,7 +4,7 @@ import type { Sql } from '../dialects/dialect.js';
 import type { UnderLock } from '../dialects/event-parts.js';
 import { SESSION_COLUMNS, SESSION_WHERE, sessionKeyOf, sessionValues, type SessionKeyRow } from '../sql/tables.js';
 import { numberOf, textOf } from '../sql/row-values.js';
-import { recordChange, recordDeletion } from './change-store.js';
+import { recordChange, recordDeletion } from './changes.js';
 import {
   STORED_SESSION_COLUMNS,
   storedSessionOf,
