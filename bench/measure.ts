@@ -136,7 +136,7 @@ class CaseRun {
     }
   }
 
-  /** @returns milliseconds, and microseconds of CPU; undefined where the contender fails. */
+  /** @returns milliseconds, and microseconds of CPU; undefined if the contender fails. */
   async #time(name: ContenderName, count: number): Promise<{ ms: number; cpu: number } | undefined> {
     const lane = this.measured.case.lanes[name];
     if (!lane || this.measured.failures[name] !== undefined) return undefined;

@@ -56,7 +56,7 @@ export function printHeading(text: string): void {
   line(text);
 }
 
-/** One line that overwrites itself; nothing where output isn't a terminal. */
+/** One line that overwrites itself; nothing if output isn't a terminal. */
 export function showProgress(text: string): void {
   if (!process.stderr.isTTY) return;
   const width = process.stderr.columns;

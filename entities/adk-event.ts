@@ -26,7 +26,7 @@ export const adkEvent = ({ named, table }: Naming) =>
         timestamp: time('timestamp'),
         /** Whether a turn begins with it, see `beginsTurn`. In front of `data`, behind which SQLite would read through all of that. */
         beginsTurn: p.boolean().fieldName('begins_turn').default(false),
-        /** The event as ADK has it; null where it is kept in parts, see `AdkEventPart`. */
+        /** The event as ADK has it; null if it is kept in parts, see `AdkEventPart`. */
         data: optionalJson('data'),
         /** JSON: the keys of its delta that lost to an earlier event, which was written later (contract A8); null for nearly all. */
         superseded: text('superseded').nullable(),

@@ -26,7 +26,7 @@ export interface Contender<Handle = unknown> {
 
   create(key: SessionKey, state: Record<string, unknown>): Promise<unknown>;
   append(handle: Handle, event: Event): Promise<unknown>;
-  /** Left out where events can only be appended one by one. */
+  /** Left out if events can only be appended one by one. */
   appendAll?(handle: Handle, events: readonly Event[]): Promise<unknown>;
   /** @returns how many events were read. */
   read(key: SessionKey, newest?: number): Promise<number>;

@@ -16,7 +16,7 @@ export interface ArtifactInfo {
   artifact: Part;
   customMetadata?: Record<string, unknown>;
   mimeType?: string;
-  /** Absent where the artifact is a reference and has no content. */
+  /** Absent if the artifact is a reference and has no content. */
   content?: {
     of: 'text' | 'inlineData';
     /** Whether the bytes are the JSON of the text: UTF-8, or base64, would not give back the same one. */
@@ -37,9 +37,9 @@ export interface NewVersion {
 }
 
 /**
- * @throws InvalidArgumentError where the Part has no content.
- * @throws UnserializableValueError where JSON cannot carry a value of it, or of the metadata.
- * @throws ArtifactTooLargeError where the content has more than `maxBytes`.
+ * @throws InvalidArgumentError if the Part has no content.
+ * @throws UnserializableValueError if JSON cannot carry a value of it, or of the metadata.
+ * @throws ArtifactTooLargeError if the content has more than `maxBytes`.
  */
 export function newVersion(
   given: Pick<SaveArtifactRequest, 'artifact' | 'customMetadata'>,
@@ -59,7 +59,7 @@ export function newVersion(
 
 /**
  * @returns what gives the JSON of `ArtifactInfo` when the content of a stream is known.
- * @throws UnserializableValueError where JSON cannot carry the metadata.
+ * @throws UnserializableValueError if JSON cannot carry the metadata.
  */
 export function infoOfStream(
   { mimeType, customMetadata }: { mimeType: string; customMetadata?: Record<string, unknown> | undefined },
@@ -153,7 +153,7 @@ export function isWhole({ info: { content }, parts }: { info: ArtifactInfo; part
 /** Base64 has four characters for three bytes. */
 const MOST_IN_PART = Math.floor(constants.MAX_STRING_LENGTH / 4) * 3;
 
-/** @throws ArtifactTooLargeError where the base64 text would be longer than JavaScript allows: it was saved from a stream. */
+/** @throws ArtifactTooLargeError if the base64 text would be longer than JavaScript allows: it was saved from a stream. */
 export function refuseLong({ content }: ArtifactInfo): void {
   if (content?.of === 'inlineData' && content.size > MOST_IN_PART)
     throw new ArtifactTooLargeError(content.size, `the ${MOST_IN_PART} that a Part can have: use read()`);

@@ -409,7 +409,7 @@ function keyOf({ filename, ...given }: DeleteArtifactRequest): ArtifactKey {
 
 const sessionOf = ({ appName, userId, sessionId }: SessionKey): SessionKey => ({ appName, userId, sessionId });
 
-/** @throws DamagedArtifactError where it could not be read. */
+/** @throws DamagedArtifactError if it could not be read. */
 function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T | Damaged): T {
   if (found instanceof Damaged) throw new DamagedArtifactError(filename, version, found.what);
   return found;

@@ -228,7 +228,7 @@ export class ArtifactStore {
   /**
    * Encodes versions for another session, to which a codec binds them. All of them are in memory.
    *
-   * @throws DamagedArtifactError where one cannot be decoded.
+   * @throws DamagedArtifactError if one cannot be decoded.
    */
   async encodedCopies(
     database: Database,
@@ -255,7 +255,7 @@ export class ArtifactStore {
   /**
    * @param version undefined for the newest.
    * @returns undefined when there is none.
-   * @throws ArtifactTooLargeError where a Part cannot have its content.
+   * @throws ArtifactTooLargeError if a Part cannot have its content.
    */
   async load(
     database: Database,
@@ -353,7 +353,7 @@ export class ArtifactStore {
 
   /**
    * @returns the version without its encoding, or with `AS_STORED` as it is; undefined if there is none.
-   * @throws DamagedArtifactError where it cannot be read.
+   * @throws DamagedArtifactError if it cannot be read.
    */
   async transferred(sql: Sql, key: VersionKey): Promise<Undecoded<TransferredVersion | undefined>> {
     const { version } = key;
@@ -377,7 +377,7 @@ export class ArtifactStore {
 
   /**
    * @returns a version of an export as it is to be stored.
-   * @throws InvalidArgumentError where its content is not the one that its hash is of.
+   * @throws InvalidArgumentError if its content is not the one that its hash is of.
    */
   encodedImport(
     texts: StoredTexts,
@@ -401,7 +401,7 @@ export class ArtifactStore {
    * Writes a version of an export, for a transaction.
    *
    * @returns false if it is stored already.
-   * @throws InvalidArgumentError where another one is here.
+   * @throws InvalidArgumentError if another one is here.
    */
   async import(sql: Sql, key: VersionKey, createTime: number, encoded: EncodedVersion): Promise<boolean> {
     const { version } = key;
@@ -423,7 +423,7 @@ export class ArtifactStore {
 
   /**
    * @param isLenient whether what lacks a codec that is required gets it.
-   * @returns undefined where the version is stored as the codecs store it now, or is gone.
+   * @returns undefined if the version is stored as the codecs store it now, or is gone.
    */
   async recoded(
     database: Database,

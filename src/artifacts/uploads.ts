@@ -49,7 +49,7 @@ export async function beginUpload(sql: Sql, upload: Upload): Promise<void> {
  * Adds parts as they are stored, for a transaction.
  *
  * @param first the number of the first of them.
- * @throws ArtifactDeletedError where the upload is gone.
+ * @throws ArtifactDeletedError if the upload is gone.
  */
 export async function addToUpload(
   sql: Sql,
@@ -66,7 +66,7 @@ export async function addToUpload(
  * Makes a version of an upload that has all of its parts, for a transaction.
  *
  * @returns the version's number.
- * @throws ArtifactDeletedError where the upload is gone.
+ * @throws ArtifactDeletedError if the upload is gone.
  */
 export async function endUpload(sql: Sql, store: ArtifactStore, upload: Upload, textsFor: EncodedFor): Promise<number> {
   // The artifact's row first, as a deletion does.

@@ -76,7 +76,7 @@ export async function notifyListeners(sql: Sql): Promise<void> {
   if (push) await sql.all(push.notify, [push.channel(sql.tables)]);
 }
 
-/** Changes when anything was written; undefined where the database has no cheaper sign than the head. */
+/** Changes when anything was written; undefined if the database has no cheaper sign than the head. */
 export async function changeCounter(sql: Sql): Promise<string | undefined> {
   const { changeCounter } = sql.dialect.sql;
   if (changeCounter === undefined) return undefined;

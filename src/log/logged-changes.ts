@@ -21,12 +21,12 @@ export interface LoggedChange extends StoredLogChange {
 
 /** The same as it is stored. */
 export interface StoredLogChange {
-  /** Ids are empty where the change is not of one session. */
+  /** Ids are empty if the change is not of one session. */
   session: SessionKey;
   kind: ChangeKind;
   seq: number;
   eventSeq: number | null;
-  /** The number of the session's oldest event, as it is now; null where the session is gone. */
+  /** The number of the session's oldest event, as it is now; null if the session is gone. */
   firstSeq: number | null;
   /** The position of the event that it follows. */
   position: number;

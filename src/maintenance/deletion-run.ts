@@ -139,7 +139,7 @@ export class DeletionRun extends CallInParts {
   /**
    * Locks a session. It is left as it is, and counts as skipped, if somebody else has locked it or holds its lease.
    *
-   * @returns no session where it is skipped, or gone.
+   * @returns no session if it is skipped, or gone.
    */
   async lock(sql: Sql, { key }: KeptSession): Promise<{ locked?: KeptSession; skipped: number }> {
     const locked = await lockKeptSession(sql, key);

@@ -10,7 +10,7 @@ interface RawEvent {
   seq: number;
   eventId: string;
   timestamp: number;
-  /** Null where the row has none. */
+  /** Null if the row has none. */
   content: Buffer | null;
   /** The event's text in `adk_event_parts`. */
   parts: { part: number; content: Buffer }[];

@@ -24,7 +24,7 @@ export interface StoredText {
   table: RecodedTable;
   /** Its primary key. */
   key: readonly (string | number)[];
-  /** Undefined where the row has lost a part of it. */
+  /** Undefined if the row has lost a part of it. */
   text: string | undefined;
   context: CodecContext;
 }

@@ -22,7 +22,7 @@ export interface NewMemory extends MemoryOwner {
   words: Buffer;
   /** JSON of `MemoryData`. */
   data: string;
-  /** The number of its event, where a projection adds it. */
+  /** The number of its event, if a projection adds it. */
   seq?: number;
   ttlMs: number | undefined;
 }
@@ -47,7 +47,7 @@ export function newMemory(
   return { ...rest, words: wordList(words), data: encode(data, 'memory').json };
 }
 
-/** @returns undefined where an event has nothing to remember. */
+/** @returns undefined if an event has nothing to remember. */
 export async function memoryOfEvent(
   event: Event,
   { customMetadata, ...rest }: Omit<NewMemory, 'id' | 'time' | 'words' | 'data'> & Pick<MemoryData, 'customMetadata'>,

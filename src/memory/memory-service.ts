@@ -442,7 +442,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 }
 
-/** @throws InvalidKeyError where it cannot be a row's key on every database. */
+/** @throws InvalidKeyError if it cannot be a row's key on every database. */
 function checkMemoryKey({ appName, userId, sessionId, id: memoryId }: MemoryOwner & Omit<Ranked, 'time'>): void {
   checkKeys({ appName, ...(userId && { userId }), ...(sessionId && { sessionId }), memoryId });
 }

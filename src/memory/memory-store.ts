@@ -19,7 +19,7 @@ interface MemoryScope {
   since?: number | undefined;
 }
 
-/** Which memories to delete; all of them where nothing is given. */
+/** Which memories to delete; all of them if nothing is given. */
 interface Forgotten {
   memoryId?: string | undefined;
   sessionId?: string | undefined;

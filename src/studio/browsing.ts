@@ -21,7 +21,7 @@ import type { Undecoded } from '../model/stored-texts.js';
 /** An app or a user. */
 export interface NamedUpdate {
   name: string;
-  /** Of the session that was updated last; undefined where all are soft-deleted. */
+  /** Of the session that was updated last; undefined if all are soft-deleted. */
   lastUpdateTime: number | undefined;
 }
 
@@ -53,7 +53,7 @@ export interface WritingEvent {
   id: string;
   seq: number;
   timestamp: number;
-  /** Null where it is large. */
+  /** Null if it is large. */
   json: string | null;
 }
 

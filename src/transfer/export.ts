@@ -240,7 +240,7 @@ const packed = (json: string) => deflate(json, { level: constants.Z_BEST_SPEED }
 
 const unpacked = async <T>(batch: Buffer): Promise<T> => JSON.parse((await inflate(batch)).toString()) as T;
 
-/** @throws DamagedSessionError where an event is missing, or one that needs no codec cannot be read. */
+/** @throws DamagedSessionError if an event is missing, or one that needs no codec cannot be read. */
 async function readSession(
   sql: Sql,
   { areAsStored, isCoded }: Reading,

@@ -32,7 +32,7 @@ import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.j
 /** A value of the state. Its key has no prefix: the record says whose it is. */
 export interface StateRecord {
   key: string;
-  /** Absent where it is encoded. */
+  /** Absent if it is encoded. */
   value?: unknown;
   /** The value as a codec has stored it. */
   encoded?: string;
@@ -42,7 +42,7 @@ export interface StateRecord {
 
 /**
  * What the past of a session's state is made of beside its events: `state` was set outside a run, after the event `seq`; `trimmed` is
- * the state before the first event that is kept. `set` is absent where it is in `encoded`, as a codec has stored it.
+ * the state before the first event that is kept. `set` is absent if it is in `encoded`, as a codec has stored it.
  */
 export interface StateChangeRecord {
   kind: 'state' | 'trimmed';

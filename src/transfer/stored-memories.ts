@@ -105,7 +105,7 @@ export function encodedMemory(texts: StoredTexts, key: MemoryKey, { data, words 
 
 /**
  * @returns memories without their encoding, or with `AS_STORED` as they are.
- * @throws DamagedMemoryError where one cannot be read.
+ * @throws DamagedMemoryError if one cannot be read.
  */
 export function transferredMemories(texts: StoredTexts, page: readonly TransferredMemory[]): TransferredMemory[] {
   if (texts === AS_STORED) return [...page];

@@ -12,7 +12,7 @@ const DAY = 24 * 3_600_000;
 
 const E = (from: number, to: number) => upTo(to - from + 1).map((n) => `e${from + n - 1}`);
 
-/** The ids of a session's events in the tables, and whether anybody can read it; undefined where no row is left. */
+/** The ids of a session's events in the tables, and whether anybody can read it; undefined if no row is left. */
 async function left({ query, service }: OwnContext, key: SessionKey) {
   const values = Object.values(key);
   const sessions = await query(`select 1 from adk_sessions where ${OF_SESSION}`, values);

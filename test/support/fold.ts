@@ -121,7 +121,7 @@ interface TableRow {
   status: string;
   event_id: string;
   seq: number;
-  /** Null where it is in parts. */
+  /** Null if it is in parts. */
   data: string | null;
   part: number;
   text: string;

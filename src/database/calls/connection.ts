@@ -18,7 +18,7 @@ interface AttemptLimits {
 
 /** An attempt took longer than `timeoutMs`. */
 export class TimedOut extends Error {
-  /** @param hadConnection false where the time was over before the pool gave a connection. */
+  /** @param hadConnection false if the time was over before the pool gave a connection. */
   constructor(readonly hadConnection: boolean) {
     super('The attempt took longer than timeoutMs');
   }

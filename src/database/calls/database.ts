@@ -45,7 +45,7 @@ export class Database {
   /** The transaction of the host's that the calls join. */
   readonly joined: JoinedTransaction | undefined;
   readonly isJoined: boolean;
-  /** Undefined where the host has not asked for it. */
+  /** Undefined if the host has not asked for it. */
   readonly telemetry: Telemetry | undefined;
 
   /**

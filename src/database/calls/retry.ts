@@ -38,7 +38,7 @@ export interface AttemptOptions {
 export interface Attempt {
   /** Whether the statement has been sent that makes its writes last. */
   isSent: boolean;
-  /** Ends a wait for a lock, where calls are observed. */
+  /** Ends a wait for a lock, if calls are observed. */
   readonly waited: (() => void) | undefined;
 }
 

@@ -56,7 +56,7 @@ export interface AppendBatch {
 
 /**
  * What differs from database to database, in groups. `statements/` has those that all databases share. The
- * docstring of an optional member says what happens where it is left out.
+ * docstring of an optional member says what happens if it is left out.
  */
 export interface Dialect {
   readonly connections: DialectConnections;
@@ -85,7 +85,7 @@ export interface DistributedTables {
 /** How connections must be set up. */
 interface DialectConnections {
   /**
-   * Sets up the ORM's connection, before the first attempt outside a host's transaction. Left out where connections need no
+   * Sets up the ORM's connection, before the first attempt outside a host's transaction. Left out if connections need no
    * set-up.
    *
    * @throws SchemaError when the host's config does not allow it; the message says what to change in the config.
@@ -96,20 +96,20 @@ interface DialectConnections {
    * Called with what `version()` returns, by the first call on an ORM and by migrations. Left out where the database is in
    * the process.
    *
-   * @returns why the server is refused, and what to use; undefined where it is the right one.
+   * @returns why the server is refused, and what to use; undefined if it is the right one.
    */
   readonly wrongServer?: (version: string) => string | undefined;
 
   /**
    * Asks the server, once for an ORM, what has to come before each statement outside a transaction and before each `begin`,
-   * so that they see what was committed through another server. Left out where one server takes all writes.
+   * so that they see what was committed through another server. Left out if one server takes all writes.
    */
   clusterPrefix?(sql: Sql): Promise<string>;
 
   /** The settings of a connection that are refused. */
   readonly settings: readonly Setting[];
 
-  /** How many connections MikroORM opens at most where its config has no `pool.max`. */
+  /** How many connections MikroORM opens at most if its config has no `pool.max`. */
   readonly defaultPoolMax: number;
 
   /** What `doctor` of the command line checks. The first one is the server's version. */
@@ -118,7 +118,7 @@ interface DialectConnections {
 
 /** What a driver's error means. */
 interface DialectErrors {
-  /** What went wrong, by the code of the driver's error; undefined where the code does not show it. */
+  /** What went wrong, by the code of the driver's error; undefined if the code does not show it. */
   failureOf(error: unknown): Failure | undefined;
 
   /** Whether the server has sent this error, and not the driver: a statement that the server refuses has no effect. */
@@ -137,20 +137,20 @@ export interface DialectSql {
   readonly underLock: '' | ' for update';
 
   /**
-   * The end of a `select` that locks its rows and skips those that other transactions have locked. Left out where a write
+   * The end of a `select` that locks its rows and skips those that other transactions have locked. Left out if a write
    * locks the whole database: there the transaction has written first.
    */
   readonly skipLocked?: string;
 
   /**
    * How long to leave the database alone between two transactions of maintenance, in ms, so that a writer that waits for its
-   * lock gets it. Left out where those who wait are woken.
+   * lock gets it. Left out if those who wait are woken.
    */
   readonly turnMs?: number;
 
   /**
    * A statement before the `begin` of a transaction that is to lock rows and not the gaps between them, into which other
-   * transactions insert. Left out where no transaction locks gaps.
+   * transactions insert. Left out if no transaction locks gaps.
    */
   readonly lockRowsOnly?: string;
 
@@ -161,14 +161,14 @@ export interface DialectSql {
   readonly checkOpen?: string;
 
   /**
-   * Statements between which the server stores nothing but by a `commit`, also after it has rolled back. Left out where it then accepts
+   * Statements between which the server stores nothing but by a `commit`, also after it has rolled back. Left out if it then accepts
    * nothing but a `rollback`.
    */
   readonly explicitCommit?: { on: string; off: string };
 
   /**
    * What makes a transaction see all rows as they are at its first statement: a statement before its `begin`, or the `begin`
-   * itself. Left out where each transaction does.
+   * itself. Left out if each transaction does.
    */
   readonly snapshot?: { setting?: string; begin?: string };
 
@@ -197,7 +197,7 @@ export interface DialectSql {
   contains(column: string): string;
 
   /**
-   * Whether `select distinct` of a column of an index skips to its next value. Left out where it reads all rows: a recursive
+   * Whether `select distinct` of a column of an index skips to its next value. Left out if it reads all rows: a recursive
    * query searches the index for each, which MySQL and MariaDB cannot by a value of another row.
    */
   readonly skipsToNextName?: boolean;
@@ -263,7 +263,7 @@ export interface DialectSql {
 
   /**
    * Selects a `counter` that changes with every write of any connection; readers of the log query the tables when it has
-   * changed. Left out where it costs as much as querying the tables: they are queried each time.
+   * changed. Left out if it costs as much as querying the tables: they are queried each time.
    */
   readonly changeCounter?: string;
 }
@@ -339,7 +339,7 @@ export interface DialectAppends {
 /** Pieces of the statements that `doctor` prints, with which a host restores indexes, keys and collations. All names are quoted. */
 export interface DialectRepairs {
   dropIndex(index: IndexName): string;
-  /** Left out where a table that exists gets no keys, and columns have no collation of their own. */
+  /** Left out if a table that exists gets no keys, and columns have no collation of their own. */
   readonly alterations?: {
     /** What follows `alter table …` to restore a column; `type` includes its collation. */
     column(name: string, type: string, isNullable: boolean): string;

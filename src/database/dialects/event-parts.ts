@@ -27,7 +27,7 @@ export function needsParts(sql: Sql, json: string): boolean {
   return json.length > maxLength(sql);
 }
 
-/** Also where an event that somebody has deleted by a statement of their own had this number, and has left its parts. */
+/** Also if an event that somebody has deleted by a statement of their own had this number, and has left its parts. */
 export async function insertParts(sql: Sql, session: SessionKey, seq: number, json: string): Promise<void> {
   await deleteParts(sql, session, seq);
   for (let start = 0, part = 0; start < json.length; part++) {
@@ -69,7 +69,7 @@ export async function deletePartsFrom(sql: Sql, session: SessionKey, first: numb
  * Reads an event's row again, with its parts: the event may have been replaced or deleted since the first read.
  *
  * @param options.isLocked whether the caller holds the session's lock.
- * @returns null where the row has lost its content or a part of it; undefined where the row is gone.
+ * @returns null if the row has lost its content or a part of it; undefined if the row is gone.
  */
 export async function readParts(
   sql: Sql,

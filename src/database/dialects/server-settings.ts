@@ -10,7 +10,7 @@ export interface ServerSetting {
   isRequired: boolean;
   /**
    * @param poolMax how many connections the host's pool has at most.
-   * @returns what a value costs and what to do; undefined where it is as it should be.
+   * @returns what a value costs and what to do; undefined if it is as it should be.
    */
   advice(value: string, poolMax: number): string | undefined;
 }

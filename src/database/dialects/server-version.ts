@@ -15,7 +15,7 @@ const OTHER_ENGINES: readonly { name: string; version: RegExp; because: string }
 
 /**
  * @param version what `version()` returns.
- * @returns why the server is refused, and what to use; undefined where it is the one that the driver is for.
+ * @returns why the server is refused, and what to use; undefined if it is the one that the driver is for.
  */
 export function wrongServer(version: string, driver: 'postgresql' | 'mysql' | 'mariadb'): string | undefined {
   const engine = OTHER_ENGINES.find((other) => other.version.test(version));

@@ -11,7 +11,7 @@ export interface StatementContext {
 }
 
 export interface DriverResult {
-  /** Empty where a change was asked for. */
+  /** Empty if a change was asked for. */
   rows: object[];
   /** How many rows matched; 0 where rows were asked for. */
   affectedRows: unknown;
@@ -27,7 +27,7 @@ export interface Driver {
   readonly reportsChangedRows: boolean;
   /**
    * Whether the last answer to `send` said that a transaction is open that can be committed. The answer with an error does not
-   * say so on MySQL and MariaDB. Undefined where the driver does not show it.
+   * say so on MySQL and MariaDB. Undefined if the driver does not show it.
    */
   readonly isInTransaction?: boolean | undefined;
 }

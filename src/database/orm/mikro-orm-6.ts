@@ -46,7 +46,7 @@ export class KnexOrmConnection implements OrmConnection {
 
   constructor(em: EntityManager, connection: KnexConnection) {
     this.#connection = connection;
-    // better-sqlite3 gives a TypeError where it cannot open the file; it is no mistake of the caller's.
+    // better-sqlite3 gives a TypeError if it cannot open the file; it is no mistake of the caller's.
     this.#rethrow = (error) => {
       throw error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
     };

@@ -21,7 +21,7 @@ export interface OrmConnection {
   /**
    * Comes before each piece of work. It also keeps the pool from printing statements (contract O8).
    *
-   * @returns undefined where there is nothing to wait for.
+   * @returns undefined if there is nothing to wait for.
    * @throws Error when the ORM was closed: MikroORM 7 would open it again, and in memory a new database with it.
    */
   open(): Promise<void> | undefined;

@@ -323,7 +323,7 @@ export interface RecordedChange {
   undecodable?: Undecodable;
 }
 
-/** @returns what a change did to the state; undefined where that cannot be read. */
+/** @returns what a change did to the state; undefined if that cannot be read. */
 export function pastChangeOf({ kind, seq, data }: RecordedChange): PastChange | undefined {
   const recorded = data === null ? undefined : decode(data)?.value;
   const { set, removed } = kind === 'state' && isRecord(recorded) ? recorded : { set: recorded, removed: [] };

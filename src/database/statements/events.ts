@@ -134,7 +134,7 @@ export function encodedBatch(texts: StoredTexts, batch: AppendBatch, origin: str
 
 interface EventRow extends OriginRow {
   seq: number;
-  /** Null where the event is in parts. */
+  /** Null if the event is in parts. */
   data: string | null;
 }
 

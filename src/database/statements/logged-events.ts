@@ -24,7 +24,7 @@ export interface LoggedEvent {
   seq: number;
   /** Null until the event has one. */
   position: number | null;
-  /** Null where the row has lost its content; undefined where the event was deleted while it was read, or its session is soft-deleted. */
+  /** Null if the row has lost its content; undefined if the event was deleted while it was read, or its session is soft-deleted. */
   json: string | null | undefined;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
@@ -188,7 +188,7 @@ interface EventRow extends SessionKeyRow {
   position: number | string | null;
   data: string | null;
   event_id: string;
-  /** What is encoded is bound to it. Null where the session is gone. */
+  /** What is encoded is bound to it. Null if the session is gone. */
   origin: string | null;
 }
 

@@ -95,7 +95,7 @@ export async function openCallsOf(
   return (await sql.all<CallRow>(text, sessionValues(session))).map(callOf);
 }
 
-/** @returns the number of the first event with an open call; undefined where none is open. */
+/** @returns the number of the first event with an open call; undefined if none is open. */
 export async function firstOpenCall(sql: Sql, session: SessionKey): Promise<number | undefined> {
   const [row] = await sql.all<{ seq: number }>(texts(sql).selectFirst, sessionValues(session));
   return row && numberOf(row.seq);
@@ -115,7 +115,7 @@ export async function setOpenCalls(sql: Sql, session: SessionKey, calls: readonl
  * As `setOpenCalls`.
  *
  * @param before the calls that are stored.
- * @returns false where one of those that go, or get an answer, was changed already.
+ * @returns false if one of those that go, or get an answer, was changed already.
  */
 export async function replaceOpenCalls(
   sql: Sql,

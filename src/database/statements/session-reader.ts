@@ -21,7 +21,7 @@ import { stateValueOf, type StateRow, type StateValue } from './state.js';
 /** A stored event. */
 export interface EventContent {
   seq: number;
-  /** Undefined where the row has lost its content, or it cannot be decoded. */
+  /** Undefined if the row has lost its content, or it cannot be decoded. */
   json: string | undefined;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
@@ -118,7 +118,7 @@ interface EventRow {
   kind: 'event';
   /** The id of the event. */
   state_key: string;
-  /** Null where the event is in parts, is not asked for, or has lost its content. */
+  /** Null if the event is in parts, is not asked for, or has lost its content. */
   value: string | null;
   /** The first number that was asked for, if it is not known before; otherwise 0. */
   first_seq: number | string;
@@ -207,7 +207,7 @@ export function contentOf(
   return typeof json === 'string' ? { json } : { json: undefined, undecodable: json };
 }
 
-/** @returns undefined where a part is missing; a missing last part is noticed when the JSON is parsed. */
+/** @returns undefined if a part is missing; a missing last part is noticed when the JSON is parsed. */
 function joined(parts: readonly string[] | undefined): string | undefined {
   return parts && Object.keys(parts).length === parts.length ? parts.join('') : undefined;
 }
@@ -221,7 +221,7 @@ function withGaps({ head, state, events }: Found, first: number): Asked {
   return { head, state, events: counted, missing, uncounted: events.slice(counted.length) };
 }
 
-/** @returns undefined where more rows are needed to know what is missing, or what an event has in it. */
+/** @returns undefined if more rows are needed to know what is missing, or what an event has in it. */
 function sinceTime({ head, state, events }: Found, newest: number | undefined): Asked | undefined {
   const { firstSeq, lastSeq } = head;
   // The last event may be there twice, for its time and for its number.
@@ -235,7 +235,7 @@ function sinceTime({ head, state, events }: Found, newest: number | undefined): 
 }
 
 /**
- * A missing event has no time; it counts as one of the time of the event after it, and as one that is asked for where none
+ * A missing event has no time; it counts as one of the time of the event after it, and as one that is asked for if none
  * comes after it.
  *
  * @param found with all of the session's rows.

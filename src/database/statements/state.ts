@@ -22,7 +22,7 @@ import {
 export interface StateValue {
   scope: Scope;
   key: string;
-  /** No JSON where it cannot be decoded. */
+  /** No JSON if it cannot be decoded. */
   json: string;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
@@ -199,7 +199,7 @@ export interface OriginRow {
   origin: string | null;
 }
 
-/** Empty where the session is gone, or none is meant. */
+/** Empty if the session is gone, or none is meant. */
 export const originIn = (row: OriginRow): string => optionalTextOf(row.origin) ?? '';
 
 const texts = perTables(({ tables }: Sql) => {

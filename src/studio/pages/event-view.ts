@@ -101,7 +101,7 @@ function tokensOfTurns(entries: readonly Entry[], { isNewest }: Surroundings): M
   return turns;
 }
 
-/** @returns nothing where no tokens were counted. */
+/** @returns nothing if no tokens were counted. */
 export function tokensText({ inputTokens, cachedTokens, outputTokens, thoughtsTokens }: TokenCounts): string {
   if (inputTokens + outputTokens + thoughtsTokens === 0) return '';
   const cached = cachedTokens > 0 ? ` (${number(cachedTokens)} cached)` : '';

@@ -11,7 +11,7 @@ const KILLS = process.env['ADK_TEST_LONG'] ? 20 : 5;
 
 const { opened, openedChild } = openDatabases();
 
-/** The ids of all versions, by their numbers. @throws DamagedArtifactError where one is not whole. */
+/** The ids of all versions, by their numbers. @throws DamagedArtifactError if one is not whole. */
 async function idsOf(orm: MikroORM, filename: string): Promise<string[]> {
   const service = new MikroOrmArtifactService(orm.em);
   const file = { ...keyOf('files'), filename };

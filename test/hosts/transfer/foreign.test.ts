@@ -513,7 +513,7 @@ describe.each(availableDatabases())('a store of adk-python on %s', (name) => {
       created,
       created,
     ]);
-  /** @param event its JSON; null where the column is. */
+  /** @param event its JSON; null if the column is. */
   const addEvent = (em: EntityManager, sessionId: string, id: string, event: object | null) =>
     // The naive time of a host in another zone.
     execute(em, 'insert into events values (?, ?, ?, ?, ?, ?, ?)', [

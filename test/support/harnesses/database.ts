@@ -77,7 +77,7 @@ interface Columns {
   json(column: string): string;
   /** Whether a column of JSON refuses text that is none. */
   refuseOtherThanJson: boolean;
-  /** Makes a column of JSON take any text; undefined where it does. */
+  /** Makes a column of JSON take any text; undefined if it does. */
   takeAnyText?(table: string, column: string): string;
   /** Selects a double, as a number or as its text: mysql2 does not parse every one exactly. */
   double(column: string): string;
@@ -135,7 +135,7 @@ interface Schema {
   /** The last statement that has it. */
   migrationUnlock: RegExp;
   dropIndex(index: string, table: string): string;
-  /** Drop a foreign key and a primary key, and change a collation; none where that means a new table. */
+  /** Drop a foreign key and a primary key, and change a collation; none if that means a new table. */
   damageKeys: readonly string[];
   /** Begins the numbers of `adk_changes` anew, where emptying the table does not. */
   restartChanges?: string;
@@ -147,7 +147,7 @@ interface Plan {
   analyze: string;
   /** The tables, or the lines that name them, that a statement reads from end to end; not the few rows of the counters. */
   scans(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
-  /** The tables whose rows a statement sorts, and so reads all that match, whatever its limit; left out where plans have no names. */
+  /** The tables whose rows a statement sorts, and so reads all that match, whatever its limit; left out if plans have no names. */
   sorts?(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;
   /** The lines that say that all events of a session are read by the index of their ids, of which the statement names none. */
   wholeSessions(explain: (prefix: string) => Promise<object[]>): Promise<string[]>;

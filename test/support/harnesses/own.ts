@@ -83,7 +83,7 @@ export const pgliteInMemory: OwnHarness = {
 };
 
 interface StoreOptions {
-  /** Takes the database away; undefined where it goes with its only connection. */
+  /** Takes the database away; undefined if it goes with its only connection. */
   drop?: () => Promise<void>;
   /** Makes the tables of this package, where the database does not have them. */
   fill?: (orm: MikroORM) => Promise<void>;
