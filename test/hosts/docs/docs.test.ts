@@ -137,7 +137,7 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(await load({ credentialKey: 'k' }, context)).toEqual(exchangedAuthCredential);
   },
   'docs/memory.md Memory': (_given, { memories, answer }) => {
-    expect(memories).toEqual([]);
+    expect(memories).toMatchObject([{ id: 'diet' }]);
     expect(answer).toMatchObject({ memories: [{ id: 'diet', score: expect.any(Number) as number }] });
   },
   'docs/memory.md Remember by itself': async ({ orm, service, session }, { projection }) => {
