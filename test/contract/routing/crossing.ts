@@ -52,6 +52,10 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     /^select user_id, session_id, filename, version from adk_artifact_versions where version >= 0 and app_name/,
     'the same, of artifacts',
   ],
+  [
+    /^select user_id, session_id, memory_id, seq, .* from adk_memories where app_name = \?/,
+    'reencode and exports walk through the memories of an app',
+  ],
   [/from adk_memories where app_name = \? and expires <=/, 'prune looks for memories of an app that have expired'],
   [/^delete from adk_memories where seq is not null and app_name = \?/, 'a projection begins anew for an app'],
   [/^select app_name, .* group by app_name/, 'stats of an app, or of all'],
