@@ -45,10 +45,14 @@ export class ReaderCall {
   }
 
   /** Gives entries until the signal fires. */
-  async *untilAborted<Entry>(entries: AsyncIterable<Entry>): AsyncGenerator<Entry> {
+  untilAborted<Entry>(entries: AsyncGenerator<Entry>): AsyncGenerator<Entry> {
+    return this.signal ? this.#until(this.signal, entries) : entries;
+  }
+
+  async *#until<Entry>(signal: AbortSignal, entries: AsyncGenerator<Entry>): AsyncGenerator<Entry> {
     try {
       for await (const entry of entries) {
-        if (this.signal?.aborted) return;
+        if (signal.aborted) return;
         yield entry;
       }
     } catch (error) {
