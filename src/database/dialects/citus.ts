@@ -5,12 +5,19 @@ import type { Dialect, DistributedTables, Sql } from './dialect.js';
 import { appendsByRows } from './session-rows.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
-/**
- * Whether Citus could not find out if a node has committed, since it lost the connection during its `commit`. The error has the
- * code of any internal error.
- */
-export function hasLostCommit(error: unknown): boolean {
-  return driverCodeOf(error) === 'XX000' && driverMessageOf(error).includes('could not commit transaction for shard');
+/** Of errors that have the code of any internal error: the first of Citus, the others of the library that it connects by. */
+const LOST_NODE = [
+  'could not commit transaction for shard',
+  'server closed the connection unexpectedly',
+  'could not receive data from server',
+  'could not send data to server',
+  'connection not open',
+];
+
+/** Whether the connection of Citus to a node was lost, also during the node's `commit`: then nobody knows if it was done. */
+export function hasLostNode(error: unknown): boolean {
+  const message = driverMessageOf(error);
+  return driverCodeOf(error) === 'XX000' && LOST_NODE.some((text) => message.includes(text));
 }
 
 export const HAS_CITUS = `to_regclass('pg_dist_partition') is not null`;

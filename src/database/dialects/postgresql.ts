@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { placeholders } from '../sql/tables.js';
-import { hasLostCommit, onCitus } from './citus.js';
+import { hasLostNode, onCitus } from './citus.js';
 import { lockBySelect } from './session-row.js';
 import type { Dialect } from './dialect.js';
 import { postgresqlAppends } from './postgresql-append.js';
@@ -142,7 +142,7 @@ const onOneServer: Dialect = {
   errors: {
     failureOf(error) {
       const failure = FAILURES_BY_CODE[driverCodeOf(error) ?? ''];
-      return isCrash(error, failure) || hasLostCommit(error) ? 'lostConnection' : failure;
+      return isCrash(error, failure) || hasLostNode(error) ? 'lostConnection' : failure;
     },
 
     // A SQLSTATE has a digit; the codes of Node.js have none.

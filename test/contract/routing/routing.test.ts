@@ -172,9 +172,11 @@ describe('on distributed tables', () => {
     expect(crossing.filter(({ text }) => / as [sck]\b/.test(text) && /\(select 1/.test(text))).toEqual([]);
   });
 
-  test('O1 an append whose commit a node did not answer is tried again, and is stored once', async () => {
+  test.each([
+    'could not commit transaction for shard 102020 on at least one active node',
+    'server closed the connection unexpectedly',
+  ])('O1 an append whose commit a node did not answer is tried again, and is stored once: %s', async (message) => {
     const session = await service.createSession({ appName: 'lost', userId: 'ada' });
-    const message = 'could not commit transaction for shard 102020 on at least one active node';
     await store.query('create sequence commits');
     // Only the first commit fails: a sequence does not go back.
     await store.query(`create function fail_once() returns trigger language plpgsql as $$ begin
@@ -184,5 +186,7 @@ describe('on distributed tables', () => {
     await service.appendEvent({ session, event: saying('once', { a: 1 }) });
     expect(await store.stored(keyOf(session))).toMatchObject({ state: { a: 1 }, events: { length: 1 } });
     expect(await store.query<{ n: number }>('select last_value::int as n from commits')).toEqual([{ n: 2 }]);
+    await store.query('drop function fail_once cascade');
+    await store.query('drop sequence commits');
   });
 });
