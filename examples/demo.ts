@@ -15,7 +15,6 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { databaseOptions } from '../mikro-orm.config.js';
 import { adkEntities, adkServices, migrate } from '../src/index.js';
-import { MikroOrmMemoryService } from '../src/memory/index.js';
 import * as print from './print.js';
 import type { Content } from './scripted-model.js';
 import { travelAgent } from './travel-agent.js';
@@ -38,8 +37,7 @@ async function openRunner() {
 
   // Step 3. The services, and a Runner on them. Nothing else of an ADK program changes.
   // Of two answers to one question, the second is refused, so that the agent runs once.
-  const memoryService = new MikroOrmMemoryService(orm.em);
-  const services = { ...adkServices(orm.em, { onAnsweredCall: 'reject' }), memoryService };
+  const services = adkServices(orm.em, { onAnsweredCall: 'reject' });
   const shown: Content[][] = [];
   const agent = travelAgent(({ contents }: LlmRequest) => shown.push(structuredClone(contents)));
   const runner = new Runner({ appName: APP.appName, agent, ...services });

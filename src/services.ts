@@ -8,6 +8,7 @@ import { MikroOrmCredentialService } from './credentials/credential-service.js';
 import { LEASES_OPTIONS, SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
 import { EventLog, LOG_OPTIONS, type EventLogOptions } from './log/event-log.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
+import { MikroOrmMemoryService } from './memory/memory-service.js';
 import { object } from './model/arguments.js';
 import { MikroOrmSessionService } from './sessions/session-service.js';
 
@@ -27,6 +28,8 @@ const checkOptions = object<AdkServicesOptions>({ ...LEASES_OPTIONS, ...LOG_OPTI
 export interface AdkServices {
   sessionService: MikroOrmSessionService;
   artifactService: MikroOrmArtifactService;
+  /** With the common options alone; for its own make a `MikroOrmMemoryService`. */
+  memoryService: MikroOrmMemoryService;
   /** With a codec alone: credentials are always encrypted. */
   credentialService?: MikroOrmCredentialService;
   leases: SessionLeases;
@@ -59,6 +62,7 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
   return {
     sessionService: new MikroOrmSessionService(em, ofService),
     artifactService: new MikroOrmArtifactService(em, { ...common, canonicalUri, maxBytes }),
+    memoryService: new MikroOrmMemoryService(em, common),
     ...(isEmpty ? {} : { credentialService: new MikroOrmCredentialService(em, common) }),
     leases: new SessionLeases(em, { ...ofService, ttlMs }),
     log: new EventLog(em, { ...common, pollIntervalMs }),

@@ -1,5 +1,5 @@
 /**
- * What agents remember, in the host's own database. `import 'adk-mikro-orm'` does not load it.
+ * What agents remember, in the host's own database. `adkServices` of `adk-mikro-orm` has the service, too.
  *
  * @module adk-mikro-orm/memory
  */
