@@ -519,7 +519,7 @@ failureSuite.own(
     const key = { ...KEY, appName: `late ${randomBytes(4).toString('hex')}` };
     const session = await service.createSession(key);
     await query(limit, [], em.fork());
-    await expectFailure(slowed.getSession(keyOf(session)), 'ServerException', code, /its time was up/);
+    await expectFailure(slowed.getSession(keyOf(session)), 'ServerException', code, /ran out of time/);
     expect(reported.operations).toEqual(['getSession']);
   },
   onServers,

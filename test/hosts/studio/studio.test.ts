@@ -542,7 +542,7 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect((await rows())[2]?.data).toMatchObject({ author: 'user', content: { parts: [answer] } });
     const second = await send(path, '{"answer":"no"}');
     expect(second.status).toBe(409);
-    expect(shown(second)).toContain('it has one already');
+    expect(shown(second)).toContain('has an answer to this call already');
     expect(await rows()).toHaveLength(3);
     expect(shown(await changing.get(query('/waiting', { app })))).not.toContain('ask_user');
   });
