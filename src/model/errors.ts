@@ -270,7 +270,8 @@ export class LogWentBackError extends AdkMikroOrmError {
 
 /**
  * A codec could not encode or decode: its key function has failed, it did not answer in time, or the call needs a text whose codec is
- * not in the `codec` option. The text may be whole. The transaction that needed it has written nothing.
+ * not in the `codec` option; or others have always written first while it encoded. Stored texts may be whole. The transaction that
+ * needed it has written nothing.
  */
 export class CodecError extends AdkMikroOrmError {
   readonly code = 'ADK_CODEC';

@@ -492,9 +492,9 @@ codecSuite.own(
     };
     const service = serviceOf(context, { codec: slow, retry: { forMs: 50 } });
     const update = service.updateState({ ...keyOf(session), set: { late: 1 } });
-    await expectCode(update, 'ADK_CODEC', 'For 50 ms others have written');
+    await expectCode(update, 'ADK_CODEC', /Others have written \d\d+ times/);
     expect((await another.getSession(keyOf(session)))!.state).not.toHaveProperty('late');
-    expect(others).toBeGreaterThan(1);
+    expect(others).toBeGreaterThanOrEqual(10);
   },
   ({ hasConnections }) => hasConnections,
 );

@@ -6,6 +6,9 @@ import { sessionVersion } from '../statements/sessions.js';
 import type { Database } from './database.js';
 import { Unforeseen } from './public-error.js';
 
+/** As many as a conflict has attempts by default. */
+const LEAST_ROUNDS = 10;
+
 /** How a transaction's texts are encoded, and what for: a codec binds them to facts that only the session's lock shows for sure. */
 interface Coding<Facts, Texts> {
   /** Reads the facts before the lock is taken. @param found what the lock has shown instead of the facts before. */
@@ -19,7 +22,7 @@ interface Coding<Facts, Texts> {
  * encoded anew for these.
  *
  * @param work takes the lock, and gets the texts for what that shows before it writes.
- * @throws CodecError when others have written first for `retry.forMs`.
+ * @throws CodecError when others have always written first for `retry.forMs`, and ten times at least.
  */
 export async function encodedFirst<Facts extends object, Texts, T>(
   database: Database,
@@ -89,21 +92,21 @@ export async function decodedFirst<Head, Read, Texts, T>(
 }
 
 /**
- * Runs a round, and another one for as long as the lock shows what was not foreseen. Each further round means that somebody else has
- * committed, so that as many as there are writers are in order, and are not counted. A codec that is always slower than the others' writes
- * must not keep the caller for ever, though: it ends as an outage does.
+ * Runs rounds until the lock shows what was foreseen. Each further round means that somebody else has committed, so there may be as
+ * many as there are writers. A codec that is always slower than the others' writes must not keep the caller for ever, though: it
+ * ends as an outage does, but not before a few rounds, however short the host retries outages.
  */
 async function inRounds<T>(database: Database, round: () => Promise<T>): Promise<T> {
   const began = performance.now();
   const { forMs } = database.retry;
-  for (;;) {
+  for (let rounds = 1; ; rounds++) {
     try {
       return await round();
     } catch (error) {
       if (!(error instanceof Unforeseen)) throw error;
-      if (performance.now() - began < forMs) continue;
+      if (rounds < LEAST_ROUNDS || performance.now() - began < forMs) continue;
       throw new CodecError(
-        `For ${forMs} ms others have written each time before the codec was done. Nothing was written.`,
+        `Others have written ${rounds} times while the codec encoded. Nothing was written. Try again, or make the codec faster.`,
       );
     }
   }
