@@ -44,35 +44,35 @@ export interface ArtifactAddress extends SessionKey {
 
 export interface MikroOrmArtifactServiceOptions extends CommonOptions {
   /**
-   * Gives the address under which the host serves a version, as `canonicalUri` of its metadata. An address of `https:` or `gs:` may reach
-   * a model. By default, and where it returns undefined, the address begins with `artifact:`, which reaches none.
+   * Gives the address at which the host serves a version, for `canonicalUri` of its metadata. An address of `https:` or `gs:` may
+   * reach a model. By default, and if it returns undefined, the address begins with `artifact:` and never reaches a model.
    */
   canonicalUri?: (artifact: ArtifactAddress) => string | undefined | Promise<string | undefined>;
-  /** The most bytes that an artifact may have; 104,857,600 (100 MB) by default. A larger one is refused with `ArtifactTooLargeError`. */
+  /** The most bytes of an artifact; 104,857,600 (100 MB) by default. A larger one is refused with `ArtifactTooLargeError`. */
   maxBytes?: number;
 }
 
-/** What is known of a version without reading its content. */
+/** The metadata of a version: no content is read for them. */
 export interface StoredArtifactVersion extends ArtifactVersion {
   canonicalUri: string;
-  /** The bytes of the content; undefined for a reference, which has none. */
+  /** The size of the content, in bytes; undefined for a reference, which has no content. */
   size?: number;
-  /** SHA-256 of the content, as hexadecimal digits. */
+  /** SHA-256 of the content, in hexadecimal digits. */
   sha256?: string;
   /** When it was saved, in ms since 1970, by the database's clock. */
   createTime: number;
 }
 
-/** What to save from a stream. */
+/** A stream to save as a version of an artifact. */
 export interface SaveStreamRequest {
   appName: string;
   userId: string;
   sessionId: string;
   /** Begins with `user:` for a file of the user. */
   filename: string;
-  /** The type of the content, as `image/png`. */
+  /** The type of the content, such as `image/png`. */
   mimeType: string;
-  /** The bytes: a Node.js `Readable`, a web `ReadableStream`, or any other async iterable of them. It is read once, and not ahead. */
+  /** The bytes: a Node.js `Readable`, a web `ReadableStream`, or any other async iterable. It is read once, without reading ahead. */
   content: AsyncIterable<Uint8Array>;
   /** Any JSON. */
   customMetadata?: Record<string, unknown>;
@@ -84,10 +84,10 @@ export interface ArtifactContent extends StoredArtifactVersion {
   size: number;
   sha256: string;
   /**
-   * Reads the bytes from `start` to before `end`, by default all; each part is a query of its own. Whether all are those that were saved
-   * is known behind the last.
+   * Reads the bytes from `start` up to but not including `end`, by default all. Each part is one query. The hash of the whole
+   * content is checked after the last part.
    *
-   * @throws DamagedArtifactError from the loop, when a part is missing or is not what was saved, also when it was deleted meanwhile.
+   * @throws DamagedArtifactError from the loop, when a part is missing or is not what was saved, also if it was deleted meanwhile.
    */
   bytes(range?: { start?: number; end?: number }): AsyncIterable<Uint8Array>;
 }
@@ -96,11 +96,11 @@ export interface ArtifactContent extends StoredArtifactVersion {
 export interface ListArtifactsRequest {
   appName: string;
   userId: string;
-  /** Leaves out those of other sessions. */
+  /** Leaves out artifacts of other sessions. */
   sessionId?: string;
-  /** How many at most; 100 by default, and never more than 1,000. */
+  /** The most artifacts of a page; 100 by default, at most 1,000. */
   limit?: number;
-  /** The last artifact of the page before. */
+  /** The last artifact of the previous page. */
   after?: Pick<ListedArtifact, 'sessionId' | 'filename'>;
 }
 
@@ -202,8 +202,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    *
    * @param request `artifact`: a Part with `inlineData`, `text` or `fileData`, which comes back equal. `customMetadata`: any JSON.
    * @returns the version's number: 0, 1, 2 …
-   * @throws UnserializableValueError when JSON cannot carry a value of the artifact or the metadata.
-   * @throws ArtifactTooLargeError when the content is larger than `maxBytes`.
+   * @throws UnserializableValueError if JSON cannot carry a value of the artifact or the metadata.
+   * @throws ArtifactTooLargeError if the content is larger than `maxBytes`.
    */
   async saveArtifact(request: SaveArtifactRequest): Promise<number> {
     const { artifact, customMetadata, ...names } = checkRequest.saveArtifact(request, 'The request of saveArtifact');
@@ -220,15 +220,15 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * Saves a new version from a stream, of any size in some MB of memory. It is written while it comes in, in transactions of 2 MB, and
-   * nobody sees it before the last one. A save that is killed leaves nothing but parts that nobody sees, and `prune` removes them after
-   * a day. `loadArtifact` gives it as `inlineData`.
+   * Saves a new version from a stream of any size, with some MB of memory. It is written while it arrives, in transactions of 2 MB,
+   * and nobody sees it before the last one. A save that is killed leaves only invisible parts, which `prune` removes after a day.
+   * `loadArtifact` gives the version as `inlineData`.
    *
    * @returns the version's number: 0, 1, 2 …
-   * @throws UnserializableValueError when JSON cannot carry a value of the metadata.
-   * @throws ArtifactTooLargeError when the stream gives more than `maxBytes`; nothing of it stays.
-   * @throws ArtifactDeletedError when the artifact was deleted meanwhile.
-   * @throws any error of the stream; nothing of it stays.
+   * @throws UnserializableValueError if JSON cannot carry a value of the metadata.
+   * @throws ArtifactTooLargeError if the stream gives more than `maxBytes`; nothing is kept.
+   * @throws ArtifactDeletedError if the artifact was deleted meanwhile.
+   * @throws any error of the stream; nothing is kept.
    */
   async save(request: SaveStreamRequest): Promise<number> {
     const { mimeType, content, customMetadata, ...names } = checkRequest.save(request, 'The request of save');
@@ -253,9 +253,9 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   /**
    * Loads a version, by default the newest.
    *
-   * @returns undefined when there is no such artifact or version. A failure of the database is an error.
-   * @throws ArtifactTooLargeError when it was saved from a stream and is larger than a Part can be, about 400 MB.
-   * @throws DamagedArtifactError when the version cannot be read as it was saved.
+   * @returns undefined if there is no such artifact or version. A failure of the database throws.
+   * @throws ArtifactTooLargeError if it was saved from a stream and does not fit into a Part, which holds about 400 MB: use `read`.
+   * @throws DamagedArtifactError if the version cannot be read as it was saved.
    */
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of loadArtifact');
@@ -273,7 +273,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return [...ofSession, ...ofUser.map(nameOfUsers)];
   }
 
-  /** Deletes all versions of an artifact. One that is not there is no error. */
+  /** Deletes all versions of an artifact. Does nothing if there is no such artifact. */
   async deleteArtifact(request: DeleteArtifactRequest): Promise<void> {
     const key = keyOf(checkRequest.file(request, 'The request of deleteArtifact'));
     await this.#write('deleteArtifact', key, (sql) => this.#store.delete(sql, key));
@@ -286,8 +286,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * @returns what is known of each version, in order. No content is read.
-   * @throws DamagedArtifactError when it cannot be read of one of them.
+   * @returns the metadata of each version, in order. No content is read.
+   * @throws DamagedArtifactError if the metadata of one of them cannot be read.
    */
   async listArtifactVersions(request: ListVersionsRequest): Promise<StoredArtifactVersion[]> {
     const names = checkRequest.file(request, 'The request of listArtifactVersions');
@@ -297,8 +297,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * @returns what is known of a version, by default of the newest; undefined when it is not there. No content is read.
-   * @throws DamagedArtifactError when it cannot be read.
+   * @returns the metadata of a version, by default of the newest; undefined if there is no such version. No content is read.
+   * @throws DamagedArtifactError if they cannot be read.
    */
   async getArtifactVersion(request: LoadArtifactRequest): Promise<StoredArtifactVersion | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of getArtifactVersion');
@@ -310,10 +310,10 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * Opens a version, by default the newest, to be read a part at a time: a file of any size takes the memory of one part.
+   * Opens a version, by default the newest, to read it a part at a time: a file of any size takes the memory of one part.
    *
-   * @returns what is known of it, and `bytes`; undefined when it is not there, and for a reference, which has no content.
-   * @throws DamagedArtifactError when it cannot be read.
+   * @returns its metadata, and `bytes`; undefined if there is no such version, and for a reference, which has no content.
+   * @throws DamagedArtifactError if its metadata cannot be read.
    */
   async read(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of read');
@@ -356,8 +356,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 
   /**
-   * Lists the artifacts of a user by their newest versions: the user's own, then by session, each in the order of the bytes of their
-   * names. One query, which reads no content. Of a version whose row is damaged only number and time are listed.
+   * Lists the artifacts of a user by their newest versions: the user's own, then session by session, in the order of the bytes of
+   * their names. It is one query, which reads no content. If the row of a version is damaged, only its number and time are listed.
    */
   async list(request: ListArtifactsRequest): Promise<ListedArtifact[]> {
     const { limit = 100, after, ...owner } = checkRequest.list(request, 'The request of list');
@@ -415,13 +415,13 @@ function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T
   return found;
 }
 
-/** Of the whole item of a page only the names count. */
+/** Callers may pass the whole item of a page; only the names count. */
 function lastOf({ sessionId, filename }: NonNullable<ListArtifactsRequest['after']>) {
   const last = checkRequest.after({ filename, ...(sessionId !== undefined && { sessionId }) }, 'after');
   return { sessionId: last.sessionId ?? '', filename: storedName(last.filename) };
 }
 
-/** What `read` gives the bytes of. */
+/** A version that `read` has opened. */
 interface Source {
   names: DeleteArtifactRequest;
   key: ArtifactKey;
@@ -436,7 +436,7 @@ const aboutOf = ({ customMetadata, mimeType, content }: ArtifactInfo) => ({
   ...(content && { size: content.size, sha256: content.sha256 }),
 });
 
-/** Reaches no model: it is an address within this database alone (contract P13). */
+/** Never reaches a model: it is an address within this database (contract P13). */
 function uriOf({ appName, userId, sessionId, filename, version }: ArtifactAddress): string {
   const owner = ['apps', appName, 'users', userId, ...(isOfUser(filename) ? [] : ['sessions', sessionId])];
   return `artifact://${[...owner, 'artifacts', storedName(filename), 'versions', String(version)].map(encodeURIComponent).join('/')}`;

@@ -48,33 +48,33 @@ import { memoryProjection, type MemoryProjectionOptions } from './memory-project
 import { Ranking, type Ranked } from './ranking.js';
 
 export interface MikroOrmMemoryServiceOptions extends CommonOptions {
-  /** The most memories that a search gives; 10 by default. ADK puts all of them into the model's instructions. */
+  /** The most memories of a search; 10 by default. ADK puts all of them into the model's instructions. */
   limit?: number;
-  /** The most characters that the texts of a search's memories have together; no limit by default. */
+  /** The most characters of all texts of a search together; no limit by default. */
   maxCharacters?: number;
   /** How long a memory can be found, in ms; for ever by default. */
   ttlMs?: number;
   /**
-   * What is remembered of an event; undefined for nothing. By default its texts, without thoughts, calls, responses and files. A
-   * projection calls it in its transaction, so it must not take long there.
+   * Gives the text to remember of an event; undefined for nothing. By default the event's texts, without thoughts, calls, responses
+   * and files. A projection calls it inside its transaction, so it must be fast there.
    */
   text?: TextOfEvent;
-  /** Called with a memory that a search could not read, and left out. By default the process emits a warning. */
+  /** Called with a damaged memory that a search has left out. By default the process emits a warning. */
   onDamage?: (error: DamagedMemoryError) => void;
 }
 
 /** A memory, as it is stored. */
 export interface StoredMemory extends MemoryEntry {
-  /** The id of its event, or the one that it was given. */
+  /** The id of its event, or the id that it was added with. */
   id: string;
-  /** Absent if it is of no session. */
+  /** Absent if it belongs to no session. */
   sessionId?: string;
   customMetadata?: Record<string, unknown>;
 }
 
 /** A memory that a search has found. */
 export interface FoundMemory extends StoredMemory {
-  /** How well it matches, compared with others of the same search. */
+  /** How well it matches, comparable within one search. */
   score: number;
 }
 
@@ -82,16 +82,16 @@ export interface AddEventsToMemoryRequest extends Pick<SessionKey, 'appName' | '
   sessionId?: string;
   events: readonly Event[];
   customMetadata?: Record<string, unknown>;
-  /** How long they can be found, in ms; as the option of the service by default. */
+  /** How long they can be found, in ms; by default the service's option. */
   ttlMs?: number;
 }
 
 export interface AddMemoryRequest {
   appName: string;
-  /** Left out for what all users of the app share. */
+  /** Leave it out for a memory that all users of the app share. */
   userId?: string;
   sessionId?: string;
-  /** Each with an `id` to replace it by, if you like; without one it gets a new one. */
+  /** Each may have an `id`, by which it can be replaced; otherwise it gets a new one. */
   memories: readonly (MemoryEntry & Partial<Pick<StoredMemory, 'id' | 'customMetadata'>>)[];
   customMetadata?: Record<string, unknown>;
   ttlMs?: number;
@@ -100,13 +100,13 @@ export interface AddMemoryRequest {
 export interface SearchMemoriesRequest extends SearchMemoryRequest {
   limit?: number;
   maxCharacters?: number;
-  /** Memories of this session alone. */
+  /** Only memories of this session. */
   sessionId?: string;
-  /** Memories from this time on, in ms since 1970. */
+  /** Only memories from this time on, in ms since 1970. */
   since?: number;
-  /** Memories that have these values in their `customMetadata`. */
+  /** Only memories that have these values in their `customMetadata`. */
   metadata?: Record<string, unknown>;
-  /** Whether those of the app are searched as well; true by default. */
+  /** Whether to search the memories of the app, too; true by default. */
   includeApp?: boolean;
 }
 
@@ -192,18 +192,18 @@ const checkRequest = {
   ),
 };
 
-/** How many memories' words one statement reads. */
+/** How many memories one statement reads the words of. */
 const PAGE = 5_000;
 
-/** How many memories one statement of a search reads at least: with conditions on metadata many may be passed over. */
+/** The least memories that one statement of a search reads: conditions on metadata may discard many. */
 const LEAST_READ = 20;
 
 /**
- * The memory of ADK in the host's own database. What was said is found by its words, in any script, the best match first; the
- * process ranks it, so that every database gives the same memories in the same order.
+ * ADK's memory in the host's own database. Memories are found by their words, in any script, best match first. The process ranks
+ * them, so every database gives the same memories in the same order.
  *
  * ```ts
- * const memoryService = new MikroOrmMemoryService(orm.em);
+ * const memoryService = new MikroOrmMemoryService(orm.em, { maxCharacters: 4_000 });
  * const runner = new Runner({ appName: 'support', agent, ...adkServices(orm.em), memoryService });
  * ```
  *

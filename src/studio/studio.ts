@@ -47,9 +47,8 @@ export interface StudioOptions extends CodecOptions {
    */
   hosts?: readonly string[];
   /**
-   * Whether a visitor may change what is stored: title and labels, delete (softly) and restore, fork, rewind, answer
-   * a call that waits for a person, forget memories. False by
-   * default. Each is asked for again, and takes a form of the studio's own (contract H5, K3, K4, K6).
+   * Whether a visitor may change what is stored; false by default: title and labels, delete (softly) and restore, fork, rewind,
+   * answer a call that waits for a person, forget memories. Each is confirmed in a form of the studio (contract H5, K3, K4, K6).
    */
   allowChanges?: boolean;
   /** The readers of the event log whose positions are shown, by name: where each of them is. */
