@@ -8,7 +8,6 @@ export const ENTRIES = {
   'adk-mikro-orm/import': 'src/import.ts',
   'adk-mikro-orm/testing': 'src/testing/index.ts',
   'adk-mikro-orm/studio': 'src/studio/index.ts',
-  'adk-mikro-orm/memory': 'src/memory/index.ts',
   'adk-mikro-orm/codecs': 'src/codecs/index.ts',
   'adk-mikro-orm/entities': 'entities/index.ts',
   'adk-mikro-orm/migrations': 'migrations/index.ts',

@@ -76,6 +76,7 @@ export { SessionMaintenance } from './maintenance/session-maintenance.js';
 export type { AppStats, SessionStats } from './maintenance/stats.js';
 export type { Usage, UsageRow } from './maintenance/usage.js';
 export type { TokenCounts } from './conversation/tokens.js';
+export type { Placement } from './database/dialects/citus-layout.js';
 export { distribute, type DistributeOptions, type DistributeResult } from '../migrations/distribute.js';
 export { migrate } from '../migrations/migrate.js';
 export type { Codec, CodecContext, CodecData, DecodedData } from './model/codec.js';
@@ -132,6 +133,19 @@ export {
   type ArtifactHandlerOptions,
   type RequestedArtifact,
 } from './artifacts/artifact-handler.js';
+export {
+  MikroOrmMemoryService,
+  type AddEventsToMemoryRequest,
+  type AddMemoryRequest,
+  type ForgetRequest,
+  type FoundMemory,
+  type ListMemoriesRequest,
+  type MikroOrmMemoryServiceOptions,
+  type SearchMemoriesRequest,
+  type StoredMemory,
+} from './memory/memory-service.js';
+export type { TextOfEvent } from './memory/memory-content.js';
+export type { MemoryProjectionOptions } from './memory/memory-projection.js';
 export { MikroOrmCredentialService, type CredentialAddress } from './credentials/credential-service.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';

@@ -1,6 +1,6 @@
 import { InMemoryMemoryService, createEvent } from '@google/adk';
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
-import { MikroOrmMemoryService } from '../../src/memory/index.js';
+import { MikroOrmMemoryService } from '../../src/memory/memory-service.js';
 import { wordsOf } from '../../src/memory/words.js';
 import type { DatabaseName } from '../../test/support/servers.js';
 import type { LabelledSet } from './labelled-set.js';

@@ -2,7 +2,7 @@ import { createEvent } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { performance } from 'node:perf_hooks';
 import { encryption } from '../../src/codecs/index.js';
-import { MikroOrmMemoryService } from '../../src/memory/index.js';
+import { MikroOrmMemoryService } from '../../src/memory/memory-service.js';
 import type { DatabaseName } from '../../test/support/servers.js';
 import { duration, number, printHeading, printTable, showProgress } from '../report.js';
 

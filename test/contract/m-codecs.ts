@@ -11,7 +11,7 @@ import {
   adkServices,
   type MikroOrmSessionServiceOptions,
 } from '../../src/index.js';
-import { MikroOrmMemoryService } from '../../src/memory/index.js';
+import { MikroOrmMemoryService } from '../../src/memory/memory-service.js';
 import { ormConnectionOf } from '../../src/database/orm/orm-connection.js';
 import { Backup } from '../support/backup.js';
 import { expectSame, folded as foldOf } from '../support/fold.js';

@@ -12,10 +12,10 @@ import {
 } from '../../src/index.js';
 import {
   MikroOrmMemoryService,
-  type MemoryProjectionOptions,
   type MikroOrmMemoryServiceOptions,
   type SearchMemoriesRequest,
-} from '../../src/memory/index.js';
+} from '../../src/memory/memory-service.js';
+import type { MemoryProjectionOptions } from '../../src/memory/memory-projection.js';
 import { largestMemories } from '../../src/operations/health.js';
 import { readerOf } from '../../src/operations/reader.js';
 import { scriptedModel } from '../../src/testing/index.js';

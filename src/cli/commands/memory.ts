@@ -1,5 +1,5 @@
 import { SessionProjection } from '../../log/session-projection.js';
-import { MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from '../../memory/index.js';
+import { MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from '../../memory/memory-service.js';
 import { textOf } from '../../memory/memory-content.js';
 import { countProjected, type MemoryProjectionOptions } from '../../memory/memory-projection.js';
 import { aPlainObject, condition, object } from '../../model/arguments.js';

@@ -1,4 +1,4 @@
-import { MikroOrmMemoryService, type FoundMemory, type StoredMemory } from '../../memory/index.js';
+import { MikroOrmMemoryService, type FoundMemory, type StoredMemory } from '../../memory/memory-service.js';
 import { textOf } from '../../memory/memory-content.js';
 import type { DamagedMemoryError } from '../../model/errors.js';
 import { given } from '../../model/objects.js';

@@ -15,7 +15,7 @@ import {
   SessionLeases,
   migrate,
 } from '../../../src/index.js';
-import { MikroOrmMemoryService } from '../../../src/memory/index.js';
+import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { DATABASES } from '../../support/harnesses/databases.js';
 import {
   availableServers,

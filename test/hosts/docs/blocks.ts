@@ -11,7 +11,6 @@ const OWN_MODULES: Record<string, string> = {
   'adk-mikro-orm/testing': 'src/testing/index',
   'adk-session-contract': 'packages/session-contract/src/index',
   'adk-mikro-orm/studio': 'src/studio/index',
-  'adk-mikro-orm/memory': 'src/memory/index',
   'adk-mikro-orm/codecs': 'src/codecs/index',
   'adk-mikro-orm/entities': 'entities/index',
   'adk-mikro-orm/migrations': 'migrations/index',

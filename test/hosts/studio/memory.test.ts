@@ -1,5 +1,5 @@
 import { AdkMemory } from '../../../entities/index.js';
-import { MikroOrmMemoryService } from '../../../src/memory/index.js';
+import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { availableDatabases } from '../../support/servers.js';
 import { Served, linksOf, query, shown } from './served.js';
 

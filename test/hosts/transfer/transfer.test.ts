@@ -19,7 +19,7 @@ import {
   type SessionRecord,
   type TransferRecord,
 } from '../../../src/index.js';
-import { MikroOrmMemoryService } from '../../../src/memory/index.js';
+import { MikroOrmMemoryService } from '../../../src/memory/memory-service.js';
 import { pastState } from '../../../src/model/past-state.js';
 import { faulty } from '../../contract/tools.js';
 import { expectSame, folded, resultOf, tablesOf } from '../../support/fold.js';
