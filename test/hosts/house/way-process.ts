@@ -52,7 +52,7 @@ for (const { prototype } of [NodePostgres, SynchronousDriver]) {
   prototype.send = function (...args: never) {
     // Only an inspector sees the stack through a promise that is not awaited where it was made.
     if (isTraced) inspected.trace();
-    return Reflect.apply(send, this, args) as never;
+    return Reflect.apply(send, this, args);
   };
 }
 
