@@ -38,6 +38,7 @@ export async function withAccount(
 
 /** The tables, without their prefix, in an order in which they can be dropped. */
 export const TABLES = [
+  'credentials',
   'memories',
   'artifact_parts',
   'artifact_versions',
