@@ -13,6 +13,7 @@ import { isCheck } from '../support/harnesses/statement-log.js';
 export const LONG_LEASE = { ttlMs: 600_000 };
 
 export { remember } from '../../packages/session-contract/src/checks.js';
+export { TABLES } from '../support/harnesses/tables.js';
 
 /** Gives `work` an ORM whose account has these rights on the tables, and no others. */
 export async function withAccount(
@@ -35,25 +36,6 @@ export async function withAccount(
     for (const statement of drop) await store.query(statement);
   }
 }
-
-/** The tables, without their prefix, in an order in which they can be dropped. */
-export const TABLES = [
-  'credentials',
-  'memories',
-  'artifact_parts',
-  'artifact_versions',
-  'artifacts',
-  'changes',
-  'counters',
-  'projections',
-  'event_parts',
-  'open_calls',
-  'events',
-  'session_states',
-  'user_states',
-  'app_states',
-  'sessions',
-];
 
 /** JSON of as many objects, one in the other. */
 export const nestedText = (levels: number) => '{"v":'.repeat(levels - 1) + '{}' + '}'.repeat(levels - 1);

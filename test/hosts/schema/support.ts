@@ -9,25 +9,11 @@ import type { DialectName } from '../../../entities/dialect-name.js';
 import { adkMigrations } from '../../../migrations/index.js';
 import type { migrate } from '../../../migrations/migrate.js';
 import { DATABASES, type DatabaseName } from '../../support/harnesses/databases.js';
+import { TABLES as ALL_TABLES } from '../../support/harnesses/tables.js';
 import { createDatabase, type TestDatabase } from '../../support/servers.js';
 
-export const TABLES = [
-  'app_states',
-  'artifact_parts',
-  'artifact_versions',
-  'artifacts',
-  'changes',
-  'counters',
-  'credentials',
-  'event_parts',
-  'events',
-  'memories',
-  'open_calls',
-  'projections',
-  'session_states',
-  'sessions',
-  'user_states',
-];
+/** In the order in which databases list them. */
+export const TABLES = [...ALL_TABLES].sort();
 
 const cleanUps: (() => Promise<unknown>)[] = [];
 

@@ -4,7 +4,7 @@ import { isMikroOrm7 } from '../mikro-orm.js';
 import { isChosen, serverUrl } from '../run.js';
 import type { DriverSetting, Query, RefusedSetting, ServerDatabase } from './database.js';
 import { createOn, unreachableServer } from './on-server.js';
-import { TABLES } from './tables.js';
+import { TABLE_LIST } from './tables.js';
 
 /** A column as mysql2 and mariadb give it to a `typeCast`. */
 interface Field {
@@ -183,7 +183,7 @@ export const mysql: ServerDatabase = {
     restartChanges: 'alter table adk_changes auto_increment = 1',
   },
   plan: {
-    analyze: `analyze table ${TABLES}`,
+    analyze: `analyze table ${TABLE_LIST}`,
     async scans(explain) {
       // Without the format MySQL 9 answers with a tree, in another column.
       const rows = (await explain('explain format=traditional')) as { table: string | null; type: string | null }[];

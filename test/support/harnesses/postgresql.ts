@@ -1,7 +1,7 @@
 import { isChosen, serverUrl } from '../run.js';
 import type { DriverSetting, ServerDatabase } from './database.js';
 import { createOn, unreachableServer } from './on-server.js';
-import { TABLES } from './tables.js';
+import { TABLE_LIST } from './tables.js';
 
 /** The numbers of types. */
 export const TYPES = { bool: 16, int8: 20, int4: 23, text: 25, json: 114, float8: 701, varchar: 1043, numeric: 1700 };
@@ -133,7 +133,7 @@ export const postgresql: ServerDatabase = {
     ],
   },
   plan: {
-    analyze: `analyze ${TABLES}`,
+    analyze: `analyze ${TABLE_LIST}`,
     async scans(explain) {
       const rows = (await explain('explain')) as { 'QUERY PLAN': string }[];
       return rows.map((row) => row['QUERY PLAN']).filter((line) => /Seq Scan on adk_(?!counters)/.test(line));

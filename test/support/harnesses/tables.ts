@@ -1,20 +1,21 @@
-/** Our tables, as a list in a statement. */
+/** The tables, without their prefix, in an order in which they can be dropped. */
 export const TABLES = [
-  'artifacts',
-  'artifact_versions',
-  'artifact_parts',
-  'memories',
   'credentials',
+  'memories',
+  'artifact_parts',
+  'artifact_versions',
+  'artifacts',
   'changes',
   'counters',
   'projections',
-  'sessions',
-  'events',
   'event_parts',
   'open_calls',
+  'events',
   'session_states',
   'user_states',
   'app_states',
-]
-  .map((table) => `adk_${table}`)
-  .join(', ');
+  'sessions',
+];
+
+/** The same as a list in a statement. */
+export const TABLE_LIST = TABLES.map((table) => `adk_${table}`).join(', ');
