@@ -196,7 +196,7 @@ export class ArtifactStore {
    * Copies versions of a session's artifacts into a new session of the same user, where they keep their numbers.
    *
    * @param named the versions of each artifact; those that are not there are left out.
-   * @param copies the same for the new session, where there is a codec.
+   * @param copies those versions, encoded for the new session; undefined without a codec.
    */
   async copy(
     sql: Sql,

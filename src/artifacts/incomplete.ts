@@ -12,8 +12,8 @@ import type { VersionKey } from './artifact-store.js';
 const PAGE = 1_000;
 
 /**
- * Finds versions that lack parts, by the keys of the parts alone. Of what a codec has encoded the size is not known: of that a part
- * at the end may be missing.
+ * Finds versions that lack parts, by the keys of the parts alone. The size of encoded content is not known, so a missing part at its end is
+ * not found.
  *
  * @returns their keys, at most `limit`.
  */

@@ -80,7 +80,8 @@ export class MikroOrmCredentialService implements BaseCredentialService {
   }
 
   /**
-   * Saves what a tool has exchanged, in place of what was there. Does nothing without `exchangedAuthCredential`, as ADK's own services.
+   * Saves the credential that a tool has exchanged, and replaces the one before. Without `exchangedAuthCredential` it does nothing, like
+   * ADK's own services.
    *
    * @throws CodecError also when no codec has encrypted it. Nothing was written.
    */

@@ -99,8 +99,7 @@ export async function* limited<Entry>(
 }
 
 /**
- * The entries of the events that match the filter. An event that cannot be read is always given: nobody can tell whether it
- * would match (contract G4).
+ * The entries of the events that match the filter, and of all events that cannot be read: they might match (contract G4).
  */
 export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
   for (const { session, seq, position, json, undecodable } of events) {

@@ -293,7 +293,7 @@ async function takenOut(
 ): Promise<RepairedSession> {
   const events: TakenEvent[] = [];
   for (const { seq } of rows) {
-    // What can be read is taken out as well where it is in front of a wide gap.
+    // Events before a wide gap are taken out even if they can be read.
     const isTaken = seq < books.firstSeq || unreadable.has(seq);
     const raw = isTaken ? await rawEvent(sql, session, seq) : undefined;
     if (raw) events.push(raw);

@@ -38,7 +38,7 @@ export class StoredTexts {
     }
   }
 
-  /** @param of what the text is; called where it is needed alone. */
+  /** @param of gives the text's context; called only if it is needed. */
   decode(text: string, of: () => CodecContext): Decoded {
     if (this.codec.isNone && (this.#areAsStored || !isEncoded(text))) return text;
     const context = of();

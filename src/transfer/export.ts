@@ -198,7 +198,7 @@ interface StoredSession {
   state: Undecoded<StateEntry[]>;
   history: Undecoded<RecordedChange[]>;
   openCalls: readonly WaitingCall[];
-  /** JSON of its events, in their order, compressed: `EventContent`, or a `StoredPage` if they have to be decoded. */
+  /** Its events in order, as compressed JSON: `EventContent`, or a `StoredPage` if they must be decoded. */
   batches: Buffer[];
 }
 

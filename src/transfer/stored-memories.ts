@@ -126,7 +126,7 @@ export const areEncodedAlike = (one: MemoryTexts, other: MemoryTexts): boolean =
 const encodingOfWords = ({ words }: MemoryTexts) => (isFramed(words) ? encodingOfBytes(words) : '');
 
 /**
- * Replaces what a codec has encoded of a memory, for a transaction.
+ * Replaces the encoded columns of a memory, for a transaction.
  *
  * @param read as it was read.
  * @returns false if it changed since, or another transaction has locked its row.

@@ -89,7 +89,7 @@ interface RebuildOptions {
   projection?: MemoryProjectionOptions;
 }
 
-/** What is in them is checked where it is used. */
+/** The service and the projection check their own options. */
 const checkOptions = object<RebuildOptions>({ service: condition(aPlainObject), projection: condition(aPlainObject) });
 
 export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, dryRun, yes }) => {
