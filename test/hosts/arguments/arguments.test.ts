@@ -280,7 +280,7 @@ test("null is nothing in a request where it is to ADK's own services", async () 
   expect(await service.createSession({ ...ADA, sessionId: null, state: null } as never)).toHaveProperty('id');
 });
 
-describe('D9 what is not understood never widens', () => {
+describe('D9 what is not understood is refused', () => {
   /** Nothing can be read of it: a call that gets as far as the database fails in another way. */
   let empty: MikroORM;
   beforeAll(async () => {
