@@ -10,7 +10,7 @@ import type {
 import type { EntityManager } from '@mikro-orm/core';
 import { createHash } from 'node:crypto';
 import { Database } from '../database/calls/database.js';
-import { Once, once } from '../database/calls/once.js';
+import { once } from '../database/calls/once.js';
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import {
   aCount,
@@ -214,7 +214,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const context = { operation: 'saveArtifact', key: sessionOf(key) };
     return this.#database.call(context, () =>
       this.#store.saving(this.#database, key, { given }, (textsFor) =>
-        once(this.#database, context, (sql) => this.#store.save(sql, key, textsFor)),
+        once(this.#database, (sql) => this.#store.save(sql, key, textsFor)),
       ),
     );
   }
@@ -238,16 +238,11 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     // Before the stream is begun.
     this.#database.refuseTransaction();
     const context = { operation: 'save', key: sessionOf(key) };
-    const once = new Once(this.#database, context);
     // A call for each transaction: a stream may come from calls of the same service, which wait for the one before in a host's transaction.
-    const write: Run = (work) => this.#database.call(context, () => once.run(work));
+    const write: Run = (work) => this.#database.call(context, () => once(this.#database, work));
     const encoding = <T>(work: () => Promise<T>) => this.#database.unobserved(context, work);
     const saving = { database: this.#database, write, encoding, store: this.#store, key, maxBytes, infoOf };
-    try {
-      return await saveStream(saving, content);
-    } finally {
-      await once.end();
-    }
+    return saveStream(saving, content);
   }
 
   /**
@@ -395,7 +390,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   #write<T>(operation: string, key: SessionKey, work: (sql: Sql) => Promise<T>): Promise<T> {
     const context = { operation, key: sessionOf(key) };
-    return this.#database.call(context, () => once(this.#database, context, work));
+    return this.#database.call(context, () => once(this.#database, work));
   }
 }
 

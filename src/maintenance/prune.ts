@@ -1,3 +1,4 @@
+import { oldTokens, removeTokens } from '../database/calls/retry-tokens.js';
 import { databaseTime } from '../database/statements/clock.js';
 import type { KeptSession, Walk } from '../database/statements/walk.js';
 import type { MaintenanceResult } from '../model/results.js';
@@ -31,6 +32,8 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
         await deleteMemories(run, app, { userId, areExpired: true });
       for await (const app of run.apps(appName, 'artifacts')) await removeUploads(run, app, userId, now);
       for await (const app of run.apps(appName, 'changes')) await removeLeftovers(run, app, userId);
+      const tokens = run.batches.isDryRun ? [] : await run.read(oldTokens);
+      if (tokens.length > 0) await run.write((sql) => removeTokens(sql, tokens));
     },
   );
 }

@@ -137,7 +137,7 @@ export class SessionMaintenance {
     const checked = checkRepair(options, 'The options of repair');
     const call: ErrorContext = { operation: 'repair', key };
     const database = this.#database;
-    const write: Run = (work) => (checked.dryRun ? database.transaction(work) : this.#once(call, work));
+    const write: Run = (work) => (checked.dryRun ? database.transaction(work) : this.#once(work));
     return database.call(call, () => repair(database, key, checked, write));
   }
 
@@ -241,7 +241,7 @@ export class SessionMaintenance {
    */
   beginLogEpoch(): Promise<Pick<LogCursor, 'position' | 'epoch'>> {
     const call = { operation: 'beginLogEpoch', key: {} };
-    return this.#database.call(call, () => this.#once(call, beginEpoch));
+    return this.#database.call(call, () => this.#once(beginEpoch));
   }
 
   #read<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -249,7 +249,7 @@ export class SessionMaintenance {
   }
 
   /** Runs one transaction, once (contract O1). */
-  #once<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return once(this.#database, call, work, { locksRowsOnly: true });
+  #once<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return once(this.#database, work, { locksRowsOnly: true });
   }
 }

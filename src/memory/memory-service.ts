@@ -24,7 +24,7 @@ import { Undecodable } from '../model/codec.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys, type SessionKey } from '../model/keys.js';
-import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
+import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import {
   memoryOfEvent,
   newMemory,
@@ -301,7 +301,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const context = { operation, key: owner };
     await this.#database.call(context, async () => {
       const encoded = await this.#database.code((texts) => memories.map((memory) => encodedMemory(texts, memory)));
-      await this.#once(context, (sql) => addMemories(sql, encoded));
+      await this.#once((sql) => addMemories(sql, encoded));
     });
   }
 
@@ -408,7 +408,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     return this.#database.call(context, () =>
       dryRun
         ? this.#database.run((sql) => countMemories(sql, owner, which))
-        : this.#once(context, (sql) => deleteMemories(sql, owner, which)),
+        : this.#once((sql) => deleteMemories(sql, owner, which)),
     );
   }
 
@@ -437,8 +437,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     }
   }
 
-  #once<T>(context: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return once(this.#database, context, work, { locksRowsOnly: true });
+  #once<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return once(this.#database, work, { locksRowsOnly: true });
   }
 }
 

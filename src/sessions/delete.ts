@@ -31,7 +31,7 @@ export async function deleteSession(calls: SessionCalls, { appName, userId, sess
       await (isSoftDeletion ? softDeleteRow(sql, key, locked) : deleteSessionRow(sql, key, locked.incarnation));
     };
     // A session that somebody has restored since is the same one.
-    if (isSoftDeletion) return calls.once(DELETE, deleteUnderLock);
+    if (isSoftDeletion) return calls.once(deleteUnderLock);
     const outcome: Outcome = {};
     const isGuarded = !found || leases.ruleFor(key) !== undefined;
     const work = isGuarded ? deleteUnderLock : (sql: Sql) => deleteSessionRow(sql, key, found.incarnation);
@@ -44,7 +44,7 @@ export async function restoreSession(calls: SessionCalls, session: SessionKey): 
   const key = checkedSessionKey(session);
   const operation = 'restoreSession';
   await calls.write(operation, key, () =>
-    calls.once(operation, async (sql) => {
+    calls.once(async (sql) => {
       if (!(await restoreRow(sql, key))) throw new SessionNotFoundError(key.sessionId);
     }),
   );

@@ -90,7 +90,7 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
   return calls.database.observe({ operation, key }, async () => {
     await calls.write(operation, key, async () => {
       try {
-        await writePast(calls, operation, { key: source, point }, work);
+        await writePast(calls, { key: source, point }, work);
       } catch (error) {
         if (error instanceof UniqueConstraintViolationException) throw new SessionExistsError(sessionId);
         throw error;
@@ -119,7 +119,7 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
   };
   return calls.database.observe({ operation, key }, async () => {
     await calls.write(operation, key, async () => {
-      await writePast(calls, operation, { key, point }, work);
+      await writePast(calls, { key, point }, work);
       await calls.announcer.announce();
     });
     return reread(calls, key, operation);
@@ -136,7 +136,6 @@ interface PastWrite<Texts> {
 /** Reads the past of a session, and writes what becomes of it in a transaction that locks the session. */
 async function writePast<Texts>(
   calls: SessionCalls,
-  operation: string,
   { key, point }: { key: SessionKey; point: HistoryPoint },
   { encode, write }: PastWrite<Texts>,
 ): Promise<void> {
@@ -149,7 +148,6 @@ async function writePast<Texts>(
     readPast(sql, { key, head: found(locked ?? (await sessionHead(sql, key))), point });
   await decodedFirst(database, { key, read, encode }, (codedFor) =>
     calls.once(
-      operation,
       async (sql) => {
         const { read: past, texts } = await codedFor(sql, found(await lockSessionAsRead(sql, key)));
         await write(sql, past, texts);

@@ -62,8 +62,8 @@ export class SessionCalls {
   }
 
   /** Runs a transaction of a call that must not be done again when the answer to its commit was lost. */
-  once(operation: string, work: (sql: Sql) => Promise<void>, options?: { locksRowsOnly?: boolean }): Promise<void> {
-    return once(this.database, { operation, key: {} }, work, options);
+  once(work: (sql: Sql) => Promise<void>, options?: { locksRowsOnly?: boolean }): Promise<void> {
+    return once(this.database, work, options);
   }
 
   /** @throws DamagedSessionError unless the damage is to be skipped. */

@@ -58,7 +58,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
     await recordChanges(sql, changes);
   };
   const change = () =>
-    encodedFirst(database, { foresee, encode }, (textsFor) => calls.once(operation, (sql) => work(sql, textsFor)));
+    encodedFirst(database, { foresee, encode }, (textsFor) => calls.once((sql) => work(sql, textsFor)));
   if (isOfSession) await calls.write(operation, key, change);
   else await database.call({ operation, key: givenKey(request) }, change);
 }

@@ -94,7 +94,7 @@ export async function describeSession(
   const texts = { title, labels: labels ? JSON.stringify(labels) : labels };
   const operation = 'describeSession';
   await calls.write(operation, key, () =>
-    calls.once(operation, async (sql) => {
+    calls.once(async (sql) => {
       if (!(await describeStored(sql, key, texts))) throw new SessionNotFoundError(key.sessionId);
     }),
   );

@@ -4,19 +4,17 @@ import type { ErrorContext } from '../../model/options.js';
 import type { ImportResult, MaintenanceResult } from '../../model/results.js';
 import type { Run } from '../dialects/dialect.js';
 import type { Database } from './database.js';
-import { Once } from './once.js';
+import { once } from './once.js';
 
 /** A call that works in several transactions. If it fails, its error says what those before have done (contract O1). */
 export class CallInParts {
   readonly database: Database;
   readonly #call: ErrorContext;
-  readonly #once: Once;
   #isStored = false;
 
   constructor(database: Database, call: ErrorContext) {
     this.database = database;
     this.#call = call;
-    this.#once = new Once(database, call);
   }
 
   /** Runs statements that only read. */
@@ -24,7 +22,7 @@ export class CallInParts {
 
   /** Runs its work in a transaction, once. */
   readonly write: Run = async (work) => {
-    const attempt = () => this.#once.run(work, { locksRowsOnly: true });
+    const attempt = () => once(this.database, work, { locksRowsOnly: true });
     const result = await this.database.call(this.#call, () =>
       attempt().catch((error: unknown) => {
         // Somebody has inserted a row that was not there when the work looked for it. The next attempt finds it.
@@ -47,24 +45,16 @@ export class CallInParts {
    * @returns what has been done in all.
    */
   run<Done extends MaintenanceResult | ImportResult>(done: () => Done, work: () => Promise<void>): Promise<Done> {
-    return this.database.observe(this.#call, () => this.#run(done, work));
-  }
-
-  async #run<Done extends MaintenanceResult | ImportResult>(
-    done: () => Done,
-    work: () => Promise<void>,
-  ): Promise<Done> {
-    try {
-      await work();
-    } catch (error) {
-      // If the database has failed this is left out: the caller would wait for it once more.
-      if (!(error instanceof DatabaseError)) await this.#once.end();
-      if (!this.#isStored || !(error instanceof AdkMikroOrmError)) throw error;
-      if (error instanceof DatabaseError) throw error.after(done());
-      error.done = done();
-      throw error;
-    }
-    await this.#once.end();
-    return done();
+    return this.database.observe(this.#call, async () => {
+      try {
+        await work();
+      } catch (error) {
+        if (!this.#isStored || !(error instanceof AdkMikroOrmError)) throw error;
+        if (error instanceof DatabaseError) throw error.after(done());
+        error.done = done();
+        throw error;
+      }
+      return done();
+    });
   }
 }

@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto';
+import type { Sql } from '../dialects/dialect.js';
 import type { Database } from './database.js';
 import type { Outcome } from './retry.js';
-import { removeRetryToken, setRetryToken } from './retry-tokens.js';
+import { RetryToken } from './retry-tokens.js';
 
 /**
  * For a call that finds its work done by a try whose answer was lost: waits until that is where an acknowledged commit has
@@ -10,12 +10,12 @@ import { removeRetryToken, setRetryToken } from './retry-tokens.js';
  */
 export async function confirm(database: Database, outcome: Outcome): Promise<void> {
   if (outcome.lostAnswer === undefined) return;
-  const token = randomBytes(16).toString('base64url');
-  await database.transaction(
-    async (sql) => {
-      await setRetryToken(sql, token);
-      await removeRetryToken(sql, token);
-    },
-    { outcome },
-  );
+  // One for each try: nothing is repeated that a lost answer could have done already.
+  const write = async (sql: Sql) => {
+    const token = new RetryToken(database.tables);
+    await token.set(sql);
+    return token;
+  };
+  const token = await database.transaction(write, { outcome });
+  token.end({ isCommitted: true });
 }

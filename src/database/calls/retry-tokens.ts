@@ -1,15 +1,63 @@
+import { randomBytes } from 'node:crypto';
 import type { Sql } from '../dialects/dialect.js';
+import { textOf } from '../sql/row-values.js';
+import type { Tables } from '../sql/tables.js';
 
-// Retry tokens are rows in `adk_counters`. Each stays until the caller of its transaction has learned of the commit.
+// A retry token is a row in `adk_counters`, by which a try learns that the one before was committed. A token whose call has
+// ended is renamed by the next transaction of the process: to remove it would be one more commit. So a process leaves as many
+// rows as it had such calls at once, and `prune` removes those of processes that have ended.
 
-/** Fails with the database's unique violation when a transaction has left this token before. */
-export async function setRetryToken(sql: Sql, token: string): Promise<void> {
-  await sql.run(`insert into ${sql.tables.counters} (name, value) values (?, 1)`, [nameOf(token)]);
+const NAME = 'applied ';
+
+/** After this a token is of a process that has ended, or does not need it. */
+const KEPT_MS = 24 * 60 * 60 * 1000;
+
+/** The tokens whose calls have ended. */
+const ended = new WeakMap<Tables, string[]>();
+
+/** The token of one transaction, whatever number of tries it needs. */
+export class RetryToken {
+  readonly #name = `${NAME}${randomBytes(16).toString('base64url')}`;
+  readonly #ended: string[];
+  readonly #renamed: string | undefined;
+
+  constructor(tables: Tables) {
+    let all = ended.get(tables);
+    if (!all) ended.set(tables, (all = []));
+    this.#ended = all;
+    this.#renamed = all.pop();
+  }
+
+  /** Fails with the database's unique violation when a try before was committed. */
+  async set(sql: Sql): Promise<void> {
+    const { counters } = sql.tables;
+    const values = [this.#name, Date.now()];
+    if (this.#renamed !== undefined) {
+      // Nothing is found if a try before was committed, or somebody has removed the row.
+      const update = `update ${counters} set name = ?, value = ? where name = ?`;
+      if ((await sql.run(update, [...values, this.#renamed])).affectedRows === 1) return;
+    }
+    await sql.run(`insert into ${counters} (name, value) values (?, ?)`, values);
+  }
+
+  /** For a call that knows whether its transaction was committed. */
+  end({ isCommitted }: { isCommitted: boolean }): void {
+    const left = isCommitted ? this.#name : this.#renamed;
+    if (left !== undefined) this.#ended.push(left);
+  }
 }
 
-export async function removeRetryToken(sql: Sql, token: string): Promise<void> {
-  await sql.run(`delete from ${sql.tables.counters} where name = ?`, [nameOf(token)]);
+/** @returns the tokens of processes that have ended, some of them if there are many. */
+export async function oldTokens(sql: Sql): Promise<string[]> {
+  // Ordered, or SQLite may read the whole table. The exclamation mark comes after the space.
+  const isToken = `name >= '${NAME}' and name < '${NAME.replace(' ', '!')}'`;
+  const rows = await sql.all<{ name: string }>(
+    `select name from ${sql.tables.counters} where ${isToken} and value < ? order by name limit 1000`,
+    [Date.now() - KEPT_MS],
+  );
+  return rows.map(({ name }) => textOf(name));
 }
 
-/** 32 characters at most, of which a token may have 22. */
-const nameOf = (token: string) => `applied ${token}`;
+export async function removeTokens(sql: Sql, names: readonly string[]): Promise<void> {
+  for (const name of names) await sql.run(`delete from ${sql.tables.counters} where name = ?`, [name]);
+}

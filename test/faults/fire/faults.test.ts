@@ -1,6 +1,6 @@
 import { createEvent, type Event, type Session } from '@google/adk';
 import { MikroORM, type EntityManager, type Options } from '@mikro-orm/core';
-import { AdkCounter, adkEntities } from '../../../entities/index.js';
+import { adkEntities } from '../../../entities/index.js';
 import { EventLog, MikroOrmSessionService, SessionLeases, SessionMaintenance, migrate } from '../../../src/index.js';
 import { keyOf } from '../processes/protocol.js';
 import { readTables, upTo } from '../processes/tables.js';
@@ -159,8 +159,6 @@ const COMMIT = /commit\0?$/;
         await service.updateState({ ...key, set: { a: 1, 'user:a': 1, 'app:a': 1 }, remove: ['gone'] });
         await lost;
         expect(await state()).toMatchObject({ a: 'newer', 'user:a': 'newer', 'app:a': 'newer', gone: 'again' });
-        const counters = await direct.em.fork().find(AdkCounter, {});
-        expect(counters.filter(({ name }) => name.startsWith('applied'))).toEqual([]);
       });
 
       test('an update of state that did not reach the server is done again', async () => {
@@ -192,12 +190,11 @@ const COMMIT = /commit\0?$/;
         await new MikroOrmSessionService(em).createSession(key);
         const lost = proxy.loseAnswer(COMMIT);
         let isWritten = false;
-        const written = proxy.loseAnswer(/delete from \S*adk_counters/).then(() => (isWritten = true));
+        const written = proxy.loseAnswer(/(update|insert into) \S*adk_counters/).then(() => (isWritten = true));
         await remove(em);
         await lost;
         expect(isWritten).toBe(true);
         await written;
-        expect(await direct.em.fork().find(AdkCounter, { name: { $like: 'applied%' } })).toEqual([]);
       });
 
       test('a title that somebody else has set since is not overwritten', async () => {
