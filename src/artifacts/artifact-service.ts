@@ -32,8 +32,22 @@ import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
 import type { Undecoded } from '../model/stored-texts.js';
 import { PART_BYTES, infoOfStream, newVersion, sha256, type ArtifactInfo } from './artifact-content.js';
 import { isOfUser, nameOfUsers, storedName } from './artifact-name.js';
-import { ArtifactStore, Damaged, type ArtifactKey, type OpenedVersion, type StoredVersion } from './artifact-store.js';
+import {
+  allVersions,
+  artifactNames,
+  deleteArtifact,
+  findVersion,
+  listArtifacts,
+  loadVersion,
+  openVersion,
+  readPart,
+  saveVersion,
+  savingVersion,
+  versionNumbers,
+  type OpenedVersion,
+} from './artifact-store.js';
 import { saveStream } from './saved-stream.js';
+import { Damaged, type ArtifactKey, type StoredVersion } from './stored-version.js';
 
 /** One version of an artifact, as its session has it. */
 export interface ArtifactAddress extends SessionKey {
@@ -168,7 +182,6 @@ const MAX_LISTED = 1_000;
  */
 export class MikroOrmArtifactService implements BaseArtifactService {
   readonly #database: Database;
-  readonly #store: ArtifactStore;
   readonly #options: MikroOrmArtifactServiceOptions;
 
   /**
@@ -183,7 +196,6 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   constructor(em: EntityManager, options: MikroOrmArtifactServiceOptions = {}, database?: Database) {
     this.#options = checkOptions(options, 'The options of MikroOrmArtifactService');
     this.#database = database ?? new Database(em, this.#options);
-    this.#store = ArtifactStore.of(this.#database);
   }
 
   /**
@@ -213,8 +225,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const given = newVersion({ artifact, customMetadata }, { maxBytes, isEncoded: !this.#database.codec.isNone });
     const context = { operation: 'saveArtifact', key: sessionOf(key) };
     return this.#database.call(context, () =>
-      this.#store.saving(this.#database, key, { given }, (textsFor) =>
-        once(this.#database, (sql) => this.#store.save(sql, key, textsFor)),
+      savingVersion(this.#database, key, { given }, (textsFor) =>
+        once(this.#database, (sql) => saveVersion(sql, key, textsFor)),
       ),
     );
   }
@@ -241,7 +253,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     // A call for each transaction: a stream may come from calls of the same service, which wait for the one before in a host's transaction.
     const write: Run = (work) => this.#database.call(context, () => once(this.#database, work));
     const encoding = <T>(work: () => Promise<T>) => this.#database.unobserved(context, work);
-    const saving = { database: this.#database, write, encoding, store: this.#store, key, maxBytes, infoOf };
+    const saving = { database: this.#database, write, encoding, key, maxBytes, infoOf };
     return saveStream(saving, content);
   }
 
@@ -256,7 +268,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const { version, ...names } = checkRequest.version(request, 'The request of loadArtifact');
     const key = keyOf(names);
     const found = await this.#database.call({ operation: 'loadArtifact', key: sessionOf(key) }, () =>
-      this.#store.load(this.#database, key, version ?? undefined),
+      loadVersion(this.#database, key, version ?? undefined),
     );
     return found && whole(names, found.version, found.part);
   }
@@ -264,20 +276,20 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   /** @returns the names of the session's artifacts and, with `user:`, of the user's, each in the order of their bytes. No content is read. */
   async listArtifactKeys(request: ListArtifactKeysRequest): Promise<string[]> {
     const key = checkedSessionKey(checkRequest.session(request, 'The request of listArtifactKeys'));
-    const { ofSession, ofUser } = await this.#read('listArtifactKeys', key, (sql) => this.#store.names(sql, key));
+    const { ofSession, ofUser } = await this.#read('listArtifactKeys', key, (sql) => artifactNames(sql, key));
     return [...ofSession, ...ofUser.map(nameOfUsers)];
   }
 
   /** Deletes all versions of an artifact. Does nothing if there is no such artifact. */
   async deleteArtifact(request: DeleteArtifactRequest): Promise<void> {
     const key = keyOf(checkRequest.file(request, 'The request of deleteArtifact'));
-    await this.#write('deleteArtifact', key, (sql) => this.#store.delete(sql, key));
+    await this.#write('deleteArtifact', key, (sql) => deleteArtifact(sql, key));
   }
 
   /** @returns the numbers of the versions, in order. */
   async listVersions(request: ListVersionsRequest): Promise<number[]> {
     const key = keyOf(checkRequest.file(request, 'The request of listVersions'));
-    return this.#read('listVersions', key, (sql) => this.#store.numbers(sql, key));
+    return this.#read('listVersions', key, (sql) => versionNumbers(sql, key));
   }
 
   /**
@@ -287,7 +299,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async listArtifactVersions(request: ListVersionsRequest): Promise<StoredArtifactVersion[]> {
     const names = checkRequest.file(request, 'The request of listArtifactVersions');
     const key = keyOf(names);
-    const found = await this.#readTexts('listArtifactVersions', key, (sql) => this.#store.versions(sql, key));
+    const found = await this.#readTexts('listArtifactVersions', key, (sql) => allVersions(sql, key));
     return Promise.all(found.map((version) => this.#shown(names, version)));
   }
 
@@ -299,7 +311,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const { version, ...names } = checkRequest.version(request, 'The request of getArtifactVersion');
     const key = keyOf(names);
     const found = await this.#readTexts('getArtifactVersion', key, (sql) =>
-      this.#store.find(sql, key, version ?? undefined),
+      findVersion(sql, key, version ?? undefined),
     );
     return found && this.#shown(names, found);
   }
@@ -313,7 +325,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   async read(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of read');
     const key = keyOf(names);
-    const opened = await this.#readTexts('read', key, (sql) => this.#store.open(sql, key, version ?? undefined));
+    const opened = await this.#readTexts('read', key, (sql) => openVersion(sql, key, version ?? undefined));
     if (!opened) return undefined;
     const info = whole(names, opened.version, opened.info);
     if (!info.content) return undefined;
@@ -339,8 +351,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const hash = start === 0 && upTo === size ? createHash('sha256') : undefined;
     for (let part = Math.floor(start / PART_BYTES); part * PART_BYTES < upTo; part++) {
       const from = part * PART_BYTES;
-      const bytes =
-        opened.only ?? (await this.#readTexts('read', key, (sql) => this.#store.part(sql, key, opened, part)));
+      const bytes = opened.only ?? (await this.#readTexts('read', key, (sql) => readPart(sql, key, opened, part)));
       const expected = opened.only ? size : Math.min(PART_BYTES, size - from);
       if (bytes?.length !== expected) throw damaged(`part ${part} of its content is missing, or was changed`);
       hash?.update(bytes);
@@ -360,7 +371,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const { appName, userId, sessionId } = owner;
     const last = after && lastOf(after);
     const found = await this.#readTexts('list', { appName, userId, sessionId: sessionId ?? '' }, (sql) =>
-      this.#store.list(sql, { appName, userId, sessionId }, last, Math.min(limit, MAX_LISTED)),
+      listArtifacts(sql, { appName, userId, sessionId }, last, Math.min(limit, MAX_LISTED)),
     );
     return found.map(({ sessionId, filename, version, info, createTime }) => ({
       ...(sessionId === '' ? { filename: nameOfUsers(filename) } : { sessionId, filename }),

@@ -6,7 +6,7 @@ import { isEncoded } from '../model/codec.js';
 import { parse } from '../model/event-codec.js';
 import { isRecord } from '../model/objects.js';
 import { PART_BYTES } from './artifact-content.js';
-import type { VersionKey } from './artifact-store.js';
+import type { VersionKey } from './stored-version.js';
 
 /** How many versions one query reads. */
 const PAGE = 1_000;

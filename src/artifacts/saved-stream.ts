@@ -3,7 +3,8 @@ import type { Database } from '../database/calls/database.js';
 import type { Run } from '../database/dialects/dialect.js';
 import { DatabaseError, InvalidArgumentError } from '../model/errors.js';
 import { PART_BYTES, tooLarge, type ArtifactInfo } from './artifact-content.js';
-import { encodedParts, type ArtifactKey, type ArtifactStore } from './artifact-store.js';
+import { saveVersion, savingVersion } from './artifact-store.js';
+import { encodedParts, type ArtifactKey } from './stored-version.js';
 import { addToUpload, beginUpload, dropUpload, endUpload, newUpload, type Upload } from './uploads.js';
 
 /** How many parts are in memory, and are written by one transaction: 2 MB. */
@@ -16,7 +17,6 @@ interface Saving {
   write: Run;
   /** Runs what encodes before it writes. */
   encoding: <T>(work: () => Promise<T>) => Promise<T>;
-  store: ArtifactStore;
   key: ArtifactKey;
   maxBytes: number;
   /** @returns the JSON of `ArtifactInfo`. */
@@ -79,16 +79,16 @@ class SavedStream {
   }
 
   async end(): Promise<number> {
-    const { database, write, encoding, store, key, infoOf } = this.#saving;
+    const { database, write, encoding, key, infoOf } = this.#saving;
     const info = infoOf({ size: this.#size, sha256: this.#hash.digest('hex') });
     if (this.#upload && this.#filled > 0) await this.#flush();
     const upload = this.#upload;
     this.#isEnding = true;
     const parts = upload ? [] : this.#size === 0 ? [Buffer.alloc(0)] : this.#full();
     return encoding(() =>
-      store.saving(database, key, { given: { info, parts }, upload: upload?.number }, (textsFor) =>
+      savingVersion(database, key, { given: { info, parts }, upload: upload?.number }, (textsFor) =>
         // By itself, since it locks the row of the artifact.
-        write((sql) => (upload ? endUpload(sql, store, upload, textsFor) : store.save(sql, key, textsFor))),
+        write((sql) => (upload ? endUpload(sql, upload, textsFor) : saveVersion(sql, key, textsFor))),
       ),
     );
   }
@@ -105,7 +105,7 @@ class SavedStream {
   }
 
   async #flush(): Promise<void> {
-    const { database, write, encoding, store, key } = this.#saving;
+    const { database, write, encoding, key } = this.#saving;
     const isNew = !this.#upload;
     const upload = (this.#upload ??= newUpload(key));
     const full = this.#full();
@@ -114,7 +114,7 @@ class SavedStream {
     );
     await write(async (sql) => {
       if (isNew) await beginUpload(sql, upload);
-      await addToUpload(sql, store, upload, this.#written, parts);
+      await addToUpload(sql, upload, this.#written, parts);
     });
     this.#written += parts.length;
     this.#filled = 0;

@@ -11,7 +11,8 @@ import {
 } from '../database/sql/tables.js';
 import { ArtifactDeletedError } from '../model/errors.js';
 import { nameOfUsers } from './artifact-name.js';
-import { valuesOf, type ArtifactKey, type ArtifactStore, type EncodedFor } from './artifact-store.js';
+import { insertParts, saveVersion, valuesOf, type EncodedFor } from './artifact-store.js';
+import type { ArtifactKey } from './stored-version.js';
 
 // Content that comes as a stream is written in several transactions, and nobody may see it before the last of them. Its parts are under
 // an upload: a row of `artifact_versions` with a negative number. The last transaction inserts the version, which names the upload.
@@ -53,13 +54,12 @@ export async function beginUpload(sql: Sql, upload: Upload): Promise<void> {
  */
 export async function addToUpload(
   sql: Sql,
-  store: ArtifactStore,
   upload: Upload,
   first: number,
   parts: readonly Uint8Array[],
 ): Promise<void> {
   await touch(sql, upload, stateOf(first + parts.length));
-  await store.insertParts(sql, idOf(upload), first, parts);
+  await insertParts(sql, idOf(upload), first, parts);
 }
 
 /**
@@ -68,9 +68,9 @@ export async function addToUpload(
  * @returns the version's number.
  * @throws ArtifactDeletedError if the upload is gone.
  */
-export async function endUpload(sql: Sql, store: ArtifactStore, upload: Upload, textsFor: EncodedFor): Promise<number> {
+export async function endUpload(sql: Sql, upload: Upload, textsFor: EncodedFor): Promise<number> {
   // The artifact's row first, as a deletion does.
-  const version = await store.save(sql, upload.key, textsFor);
+  const version = await saveVersion(sql, upload.key, textsFor);
   await touch(sql, upload, '{"isWhole":true}');
   return version;
 }

@@ -1,4 +1,4 @@
-import { ArtifactStore } from '../artifacts/artifact-store.js';
+import { deleteArtifact } from '../artifacts/artifact-store.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
 import { ownerWhere, placeholders } from '../database/sql/tables.js';
@@ -31,11 +31,14 @@ export async function eraseUser(run: DeletionRun, { appName, userId }: EraseUser
   return result;
 }
 
-/** The rows of a user that are erased one batch at a time. */
-interface ErasedRows<Key> {
-  count(sql: Sql): Promise<number>;
-  some(sql: Sql, limit: number): Promise<readonly Key[]>;
-  delete(sql: Sql, keys: readonly Key[]): Promise<void>;
+/** The rows that a user has in a table are erased one batch at a time. */
+interface ErasedRows {
+  table: 'artifacts' | 'userStates' | 'credentials';
+  /** What their keys have after app and user. */
+  columns: readonly string[];
+  counted: 'artifacts' | 'stateKeys' | 'credentials';
+  /** By default all of them in one statement, by the only column. */
+  delete?(sql: Sql, keys: readonly string[][]): Promise<void>;
 }
 
 /** Erases what a user has besides sessions. */
@@ -49,54 +52,46 @@ class Erasure {
   }
 
   async eraseArtifacts(appName: string): Promise<void> {
-    const store = ArtifactStore.of(this.#run.database);
-    await this.#erase('artifacts', {
-      count: (sql) => store.countOfUser(sql, appName, this.#userId),
-      some: (sql, limit) => store.ofUser(sql, appName, this.#userId, limit),
-      delete: async (sql, keys) => {
-        for (const key of keys) await store.delete(sql, key);
+    const owner = { appName, userId: this.#userId };
+    await this.#erase(appName, {
+      ...{ table: 'artifacts', columns: ['session_id', 'filename'], counted: 'artifacts' },
+      async delete(sql, keys) {
+        for (const [sessionId = '', filename = ''] of keys)
+          await deleteArtifact(sql, { ...owner, sessionId, filename });
       },
     });
   }
 
   async eraseState(appName: string): Promise<void> {
-    await this.#erase('stateKeys', this.#keys(appName, 'userStates', 'state_key'));
+    await this.#erase(appName, { table: 'userStates', columns: ['state_key'], counted: 'stateKeys' });
   }
 
   async eraseCredentials(appName: string): Promise<void> {
-    await this.#erase('credentials', this.#keys(appName, 'credentials', 'credential_key'));
+    await this.#erase(appName, { table: 'credentials', columns: ['credential_key'], counted: 'credentials' });
   }
 
-  /** The rows of a table that has one for each key of the user. */
-  #keys(appName: string, table: 'userStates' | 'credentials', column: string): ErasedRows<string> {
+  async #erase(appName: string, { table, columns, counted, ...rows }: ErasedRows): Promise<void> {
+    const { read, write, batches } = this.#run;
     const owner = [appName, this.#userId];
     const of = ({ tables }: Sql) => `from ${tables[table]} where ${ownerWhere('user')}`;
-    return {
-      async count(sql) {
-        const [row] = await sql.all<{ total: number | string }>(`select count(*) as total ${of(sql)}`, owner);
-        return numberOf(row?.total);
-      },
-      async some(sql, limit) {
-        const text = `select ${column} as name ${of(sql)} order by ${column} limit ?`;
-        const rows = await sql.all<{ name: string }>(text, [...owner, limit]);
-        return rows.map((row) => textOf(row.name));
-      },
-      async delete(sql, keys) {
-        await sql.run(`delete ${of(sql)} and ${column} in (${placeholders(keys.length)})`, [...owner, ...keys]);
-      },
-    };
-  }
-
-  async #erase<Key>(counted: 'artifacts' | 'stateKeys' | 'credentials', rows: ErasedRows<Key>): Promise<void> {
-    const { read, write, batches } = this.#run;
     if (batches.isDryRun) {
-      batches.count({ [counted]: await read((sql) => rows.count(sql)) });
+      const text = (sql: Sql) => `select count(*) as total ${of(sql)}`;
+      const [row] = await read((sql) => sql.all<{ total: number | string }>(text(sql), owner));
+      batches.count({ [counted]: numberOf(row?.total) });
       return;
     }
+    const names = columns.join(', ');
+    const deleteAll = async (sql: Sql, keys: readonly string[][]) => {
+      await sql.run(`delete ${of(sql)} and ${names} in (${placeholders(keys.length)})`, [...owner, ...keys.flat()]);
+    };
     for (;;) {
-      const keys = await read((sql) => rows.some(sql, batches.size));
+      const keys = await read(async (sql) => {
+        const text = `select ${names} ${of(sql)} order by ${names} limit ?`;
+        const found = await sql.all<Record<string, unknown>>(text, [...owner, batches.size]);
+        return found.map((row) => columns.map((column) => textOf(row[column])));
+      });
       if (keys.length === 0 || !(await batches.mayBegin())) return;
-      await write((sql) => rows.delete(sql, keys));
+      await write((sql) => (rows.delete ?? deleteAll)(sql, keys));
       batches.add({ [counted]: keys.length });
     }
   }

@@ -1,4 +1,5 @@
-import { ArtifactStore, Damaged, type RecodedVersion, type VersionKey } from '../artifacts/artifact-store.js';
+import { versionPage } from '../artifacts/artifact-store.js';
+import { Damaged, type VersionKey } from '../artifacts/stored-version.js';
 import { CallInParts } from '../database/calls/call-in-parts.js';
 import type { Database } from '../database/calls/database.js';
 import type { Sql } from '../database/dialects/dialect.js';
@@ -17,6 +18,7 @@ import {
 import { nextAppWithState } from '../transfer/transferred-sessions.js';
 import { Batches } from './batches.js';
 import { reencodeBatchSize, type ReencodeOptions } from './options.js';
+import { recodedVersion, replaceVersion, type RecodedVersion } from './recoded-artifacts.js';
 import { RECODED_TABLES, recode, recodedPage, type RecodedTable, type StoredText } from './recoded-texts.js';
 
 /** A text and what it is to be replaced by. */
@@ -83,16 +85,15 @@ class ReencodeRun {
 
   /** @returns false when the work has to end. */
   async #artifacts(call: CallInParts, appName: string): Promise<boolean> {
-    const store = ArtifactStore.of(this.#database);
     const owner = { appName, userId: this.#options.userId };
     const isLenient = this.#options.adoptPlain ?? false;
     let after: VersionKey | undefined;
     for (;;) {
       if (!(await this.batches.mayBegin())) return false;
-      const page = await call.read((sql) => store.page(sql, owner, after, this.batches.size));
+      const page = await call.read((sql) => versionPage(sql, owner, after, this.batches.size));
       let group: RecodedVersion[] = [];
       for (const key of page) {
-        const recoded = await call.encoding(() => store.recoded(this.#database, key, isLenient));
+        const recoded = await call.encoding(() => recodedVersion(this.#database, key, isLenient));
         if (!recoded) continue;
         if (recoded instanceof Damaged) this.batches.count({ unreadable: 1 });
         else group.push(recoded);
@@ -132,8 +133,7 @@ class ReencodeRun {
   }
 
   async #replace(call: CallInParts, versions: readonly RecodedVersion[]): Promise<void> {
-    const store = ArtifactStore.of(this.#database);
-    await this.#write(call, versions, (sql, version) => store.replace(sql, version));
+    await this.#write(call, versions, replaceVersion);
   }
 
   /** One transaction. @param replace returns false if it changed nothing. */

@@ -1,4 +1,4 @@
-import type { ArtifactKey } from '../artifacts/artifact-store.js';
+import type { ArtifactKey } from '../artifacts/stored-version.js';
 import { ABANDONED_MS, abandonedUploads, dropUpload } from '../artifacts/uploads.js';
 import type { DeletionRun } from './deletion-run.js';
 

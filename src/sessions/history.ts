@@ -2,7 +2,7 @@ import type { Event, Session } from '@google/adk';
 import { UniqueConstraintViolationException } from '@mikro-orm/core';
 import { randomUUID } from 'node:crypto';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
-import { ArtifactStore, versionsNamedBy, type EncodedCopy } from '../artifacts/artifact-store.js';
+import { copyVersions, encodedCopies, versionsNamedBy, type EncodedCopy } from '../artifacts/copies.js';
 import { callsIn } from '../conversation/open-calls.js';
 import { decodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
@@ -82,7 +82,7 @@ export async function forkSession(calls: SessionCalls, session: SessionKey, poin
       const { database } = calls;
       const texts = await database.code((texts) => forkTexts(texts, target, past));
       if (texts.areCopied) return texts;
-      const artifacts = await ArtifactStore.of(database).encodedCopies(database, source, key, versionsNamedIn(past));
+      const artifacts = await encodedCopies(database, source, key, versionsNamedIn(past));
       return { ...texts, artifacts };
     },
     write: (sql, past, texts) => fork(sql, { source, target, past, texts }),
@@ -212,7 +212,7 @@ async function fork(
   await insertSession(sql, key, row);
   if (texts.areCopied) await copyEvents(sql, source, key.sessionId, seq);
   else await insertEvents(sql, key, firstSeq, texts.events);
-  await ArtifactStore.of(sql).copy(sql, source, key, versionsNamedIn(past), texts.artifacts);
+  await copyVersions(sql, source, key, versionsNamedIn(past), texts.artifacts);
   await replaceOpenCalls(sql, key, [], callsIn(events));
   await setState(sql, key, texts.state);
   await recordChange(sql, texts.creation);

@@ -2,7 +2,8 @@ import { promisify } from 'node:util';
 import { constants, deflateRaw, inflateRaw, type ZlibOptions } from 'node:zlib';
 import { writtenState } from '../database/statements/state.js';
 import { supersededKeys } from '../database/statements/events.js';
-import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
+import { versionPage } from '../artifacts/artifact-store.js';
+import type { VersionKey } from '../artifacts/stored-version.js';
 import type { WaitingCall } from '../conversation/open-calls.js';
 import type { Database } from '../database/calls/database.js';
 import type { Run, Sql, StoredEvent } from '../database/dialects/dialect.js';
@@ -35,6 +36,7 @@ import type {
   StateRecord,
   TransferRecord,
 } from './records.js';
+import { transferredVersion } from './stored-artifacts.js';
 import { memoryPage, transferredMemories, type MemoryKey } from './stored-memories.js';
 import {
   eventHeads,
@@ -49,7 +51,6 @@ interface Reading {
   readonly run: Run;
   /** The same as of one moment. */
   readonly snapshot: Run;
-  readonly artifacts: ArtifactStore;
   readonly areAsStored: boolean;
   /** Whether what is read has to be decoded by a codec. */
   readonly isCoded: boolean;
@@ -88,7 +89,6 @@ export async function* exportRecords(
   const reading: Reading = {
     run: (work) => database.call(call, () => database.run(work)),
     snapshot: (work) => database.call(call, () => database.snapshot(work)),
-    artifacts: ArtifactStore.of(database),
     areAsStored,
     isCoded: !areAsStored && !database.codec.isNone,
     decoded: async (read) => (areAsStored ? read(AS_STORED) : database.unobserved(call, () => database.code(read))),
@@ -170,12 +170,12 @@ async function* exportArtifacts(
   appName: string,
   userId: string | undefined,
 ): AsyncGenerator<ArtifactRecord | ArtifactPartRecord> {
-  const { run, snapshot, decoded, artifacts } = reading;
+  const { run, snapshot, decoded } = reading;
   let after: VersionKey | undefined;
   for (;;) {
-    const page = await run((sql) => artifacts.page(sql, { appName, userId }, after, PAGE));
+    const page = await run((sql) => versionPage(sql, { appName, userId }, after, PAGE));
     for (const key of page) {
-      const found = await decoded(await snapshot((sql) => artifacts.transferred(sql, key)));
+      const found = await decoded(await snapshot((sql) => transferredVersion(sql, key)));
       // Deleted since the page was read.
       if (!found) continue;
       const { info, parts, createTime, upload } = found;

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { insertEvents, setState } from '../database/dialects/session-rows.js';
-import { ArtifactStore, type VersionKey } from '../artifacts/artifact-store.js';
+import type { VersionKey } from '../artifacts/stored-version.js';
 import { WaitingCalls } from '../conversation/open-calls.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql, StoredEvent } from '../database/dialects/dialect.js';
@@ -27,6 +27,7 @@ import { byScope, prefixed, type Scope, type StateEntries, type StateEntry } fro
 import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
 import { ImportPlanner, type ImportPlan, type SessionBatch } from './import-plan.js';
 import { refusePlain, storableRecord, type AcceptedTexts, type NumberedEvent, type StorableRecord } from './records.js';
+import { encodedImport, importVersion } from './stored-artifacts.js';
 import { encodedMemory, importMemory, type TransferredMemory } from './stored-memories.js';
 import {
   describeTransferred,
@@ -143,10 +144,9 @@ export class Import {
     this.drop();
     if (this.#mode.isDryRun) return;
     const { database, write } = this.#call;
-    const artifacts = ArtifactStore.of(database);
-    const encode = (texts: StoredTexts) => artifacts.encodedImport(texts, owner, version);
+    const encode = (texts: StoredTexts) => encodedImport(texts, owner, version);
     const encoded = await this.#call.encoding(() => database.code(encode));
-    if (await write((sql) => artifacts.import(sql, owner, createTime, encoded))) this.#done.artifactVersions++;
+    if (await write((sql) => importVersion(sql, owner, createTime, encoded))) this.#done.artifactVersions++;
   }
 
   /** Adds all records, until the signal fires. */

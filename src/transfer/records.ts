@@ -25,7 +25,7 @@ import { MAX_SEQ } from '../model/seq-ranges.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
 import { isRecord } from '../model/objects.js';
-import type { VersionKey } from '../artifacts/artifact-store.js';
+import type { VersionKey } from '../artifacts/stored-version.js';
 import type { TransferredMemory } from './stored-memories.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 

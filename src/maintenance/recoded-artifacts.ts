@@ -1,0 +1,72 @@
+import { isWhole } from '../artifacts/artifact-content.js';
+import { inRow, readContent, valuesOf } from '../artifacts/artifact-store.js';
+import {
+  CHANGED,
+  Damaged,
+  encodedVersion,
+  withEncoding,
+  type EncodedVersion,
+  type VersionKey,
+} from '../artifacts/stored-version.js';
+import type { Database } from '../database/calls/database.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { textOf } from '../database/sql/row-values.js';
+import { ARTIFACT_WHERE } from '../database/sql/tables.js';
+import { encodingOf, encodingOfBytes } from '../model/codec.js';
+
+/** A version in the encoding that the codecs have now. */
+export interface RecodedVersion {
+  key: VersionKey;
+  /** What is stored of it without its content. It has the hash of that, so that an equal one has equal content. */
+  read: string;
+  encoded: EncodedVersion;
+  /** In bytes. */
+  size: number;
+}
+
+/**
+ * @param isLenient whether what lacks a codec that is required gets it.
+ * @returns undefined if the version is stored as the codecs store it now, or is gone.
+ */
+export async function recodedVersion(
+  database: Database,
+  key: VersionKey,
+  isLenient: boolean,
+): Promise<RecodedVersion | Damaged | undefined> {
+  const found = await readContent(database, key, key.version, { isLenient });
+  if (!found) return undefined;
+  const { content, row, parts, upload } = found;
+  if (content instanceof Damaged) return content;
+  if (!isWhole(content)) return CHANGED;
+  const isFramed = !database.codec.isNone;
+  const asNow = withEncoding(content, isFramed);
+  const encoded = await database.code((texts) => encodedVersion(texts, key, asNow, upload));
+  const read = textOf(row.info);
+  const { info } = content;
+  const isSame =
+    encodingOf(encoded.info) === encodingOf(read) &&
+    (info.content?.isEncoded ?? isFramed) === isFramed &&
+    (!isFramed || parts.every((each, i) => encodingOfBytes(each) === encodingOfBytes(encoded.parts[i])));
+  return isSame ? undefined : { key, read, encoded, size: info.content?.size ?? 0 };
+}
+
+/**
+ * Replaces a version by the same in another encoding, for a transaction.
+ *
+ * @returns false if it changed since it was read, or another transaction has locked its row.
+ */
+export async function replaceVersion(sql: Sql, { key, read, encoded }: RecodedVersion): Promise<boolean> {
+  const { artifactVersions, artifactParts, select } = sql.tables;
+  const { skipLocked = '' } = sql.dialect.sql;
+  const { info, parts, upload } = encoded;
+  const where = `${ARTIFACT_WHERE} and version = ?`;
+  const id = [...valuesOf(key), key.version];
+  const lock = `select ${select.info} as info from ${artifactVersions} where ${where}${skipLocked}`;
+  const [row] = await sql.all<{ info: string }>(lock, id);
+  if (row?.info !== read) return false;
+  await sql.run(`update ${artifactVersions} set info = ?, data = ? where ${where}`, [info, inRow(parts), ...id]);
+  const updatePart = `update ${artifactParts} set data = ? where ${where} and part = ?`;
+  const ofParts = [...valuesOf(key), upload ?? key.version];
+  if (parts.length > 1) for (const [part, data] of parts.entries()) await sql.run(updatePart, [data, ...ofParts, part]);
+  return true;
+}

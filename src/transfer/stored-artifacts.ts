@@ -1,0 +1,115 @@
+import type { Sql } from '../database/dialects/dialect.js';
+import { isWhole } from '../artifacts/artifact-content.js';
+import { nameOfUsers } from '../artifacts/artifact-name.js';
+import { insertVersion, lastVersion, partsOf, valuesOf, versionRow } from '../artifacts/artifact-store.js';
+import {
+  CHANGED,
+  Damaged,
+  decodedContent,
+  encodedVersion,
+  infoOf,
+  storedVersion,
+  withEncoding,
+  type EncodedVersion,
+  type VersionKey,
+} from '../artifacts/stored-version.js';
+import { numberOf, textOf } from '../database/sql/row-values.js';
+import { ARTIFACT_WHERE, insertIntoArtifacts } from '../database/sql/tables.js';
+import { isEncoded, ofArtifact } from '../model/codec.js';
+import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
+import { AS_STORED, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
+
+/** A version as it is exported and imported. */
+interface TransferredVersion {
+  /** JSON of `ArtifactInfo`, or that as a codec has stored it. */
+  info: string;
+  parts: readonly Buffer[];
+  createTime: number;
+  /** The upload that has its parts, to which a codec has bound them. */
+  upload?: number | undefined;
+}
+
+/** What the row of an upload has of a version. */
+const NO_CONTENT: EncodedVersion = { info: '{}', parts: [] };
+
+const nameOf = ({ filename, version }: VersionKey) => `Version ${version} of artifact ${filename}`;
+
+/**
+ * @returns the version without its encoding, or with `AS_STORED` as it is; undefined if there is none.
+ * @throws DamagedArtifactError if it cannot be read.
+ */
+export async function transferredVersion(
+  sql: Sql,
+  { version, ...key }: VersionKey,
+): Promise<Undecoded<TransferredVersion | undefined>> {
+  const row = await versionRow(sql, key, version, { withData: true });
+  if (!row) return () => undefined;
+  const parts = await partsOf(sql, key, row);
+  return (texts) => {
+    const stored = storedVersion(texts, key, row);
+    const { info, createTime, upload } = stored;
+    if (texts === AS_STORED) {
+      const isBound = isEncoded(textOf(row.info)) || (!(info instanceof Damaged) && info.content?.isEncoded);
+      return { info: textOf(row.info), parts, createTime, upload: isBound ? upload : undefined };
+    }
+    const content = decodedContent(texts, key, stored, parts);
+    if (!(content instanceof Damaged) && isWhole(content))
+      return { info: withEncoding(content, false).info, parts: content.parts, createTime };
+    const filename = key.sessionId === '' ? nameOfUsers(key.filename) : key.filename;
+    throw new DamagedArtifactError(filename, version, (content instanceof Damaged ? content : CHANGED).what);
+  };
+}
+
+/**
+ * @returns a version of an export as it is to be stored.
+ * @throws InvalidArgumentError if its content is not the one that its hash is of.
+ */
+export function encodedImport(
+  texts: StoredTexts,
+  key: VersionKey,
+  { info: text, parts, upload }: TransferredVersion,
+): EncodedVersion {
+  // What is encoded is not looked into.
+  const info = isEncoded(text) ? undefined : infoOf(text);
+  if (info instanceof Damaged) throw new InvalidArgumentError(`${nameOf(key)} has no info of an artifact.`);
+  if (info === undefined || info.content?.isEncoded === true) {
+    const of = () => ofArtifact({ ...key, origin: '' }, key.version, 'info', upload);
+    return { info: texts.encode(text, of), parts, upload };
+  }
+  if (!isWhole({ info, parts })) throw new InvalidArgumentError(`${nameOf(key)} has other content than its info says.`);
+  return encodedVersion(texts, key, withEncoding({ info, parts }, !texts.codec.isNone));
+}
+
+/**
+ * Writes a version of an export, for a transaction.
+ *
+ * @returns false if it is stored already.
+ * @throws InvalidArgumentError if another one is here.
+ */
+export async function importVersion(
+  sql: Sql,
+  key: VersionKey,
+  createTime: number,
+  encoded: EncodedVersion,
+): Promise<boolean> {
+  const { version } = key;
+  const here = await versionRow(sql, key, version);
+  if (here && numberOf(here.create_time) !== createTime)
+    throw new InvalidArgumentError(`${nameOf(key)} is here, saved at another time.`);
+  if (here) return false;
+  await sql.dialect.limits?.refuseTooLarge(sql, encoded.info);
+  const { artifacts } = sql.tables;
+  const values = valuesOf(key);
+  const last = await lastVersion(sql, key);
+  if (last === undefined)
+    await sql.run(`${insertIntoArtifacts(artifacts)} values (?, ?, ?, ?, ?, ?)`, [...values, version, createTime]);
+  else if (last < version)
+    await sql.run(
+      `update ${artifacts} set last_version = ?, update_time = ? where ${ARTIFACT_WHERE} and last_version < ?`,
+      [version, createTime, ...values, version],
+    );
+  const { upload } = encoded;
+  if (upload !== undefined) await insertVersion(sql, { ...key, version: upload }, NO_CONTENT, createTime);
+  await insertVersion(sql, key, encoded, createTime);
+  return true;
+}
