@@ -145,7 +145,9 @@ export {
   type StoredMemory,
 } from './memory/memory-service.js';
 export type { TextOfEvent } from './memory/memory-content.js';
+export type { MemoryEmbedding } from './memory/embedding.js';
 export type { MemoryProjectionOptions } from './memory/memory-projection.js';
+export type { RebuildVectorsRequest } from './memory/rebuild-vectors.js';
 export { MikroOrmCredentialService, type CredentialAddress } from './credentials/credential-service.js';
 export { MikroOrmSessionService } from './sessions/session-service.js';
 export { deriveSessionId } from './model/session-tree.js';

@@ -241,6 +241,7 @@ function memory(memory: Command): void {
     .command('rebuild')
     .description('forgets what a projection has remembered, and remembers it again from the log')
     .option('--options <file>', 'a JavaScript module whose default export is { service, projection }: your options')
+    .option('--vectors', 'forgets nothing: only gives memories the vectors of embed that they lack')
     .option('--dry-run', 'only count')
     .option('--yes', 'do not ask')
     .action(action(rebuild));

@@ -48,6 +48,8 @@ export interface SessionProjectionOptions<Em extends EntityManager = EntityManag
   clear(this: void, tx: Em): Promise<void>;
 }
 
+type Prepare = (entries: readonly CompleteLogEntry[]) => Promise<void>;
+
 /** How far a projection has read. */
 export interface ProjectionStatus {
   name: string;
@@ -86,6 +88,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   readonly #filter: ProjectionFilter;
   readonly #database: Database;
   readonly #heads: Heads;
+  readonly #prepare: Prepare | undefined;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`; its tables are in the same database.
@@ -93,7 +96,11 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
    * @throws InvalidKeyError when the name, or a name or an id of the filter, cannot be a key.
    * @throws SchemaError as `EventLog`.
    */
-  constructor(em: Em, options: SessionProjectionOptions<Em>) {
+  constructor(em: Em, options: SessionProjectionOptions<Em>);
+  /** @internal @param prepare is called with the entries of `apply` before its transaction, for what must not hold up others. */
+  // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
+  constructor(em: Em, options: SessionProjectionOptions<Em>, prepare: Prepare);
+  constructor(em: Em, options: SessionProjectionOptions<Em>, prepare?: Prepare) {
     this.#options = checkOptions(options, 'The options of SessionProjection');
     const { name, filter = {} } = this.#options;
     checkKeys({ projectionName: name });
@@ -101,6 +108,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     this.#filter = checkConditionsOf(filter);
     this.#database = new Database(em, this.#options);
     this.#heads = headsOf(this.#database, this.#options);
+    this.#prepare = prepare;
   }
 
   /**
@@ -176,6 +184,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
       const content = new CompleteLog(call, this.#heads, readerCursorOf(cursorOf(stored.cursor)), this.#filter);
       try {
         for await (const { entries, cursor } of read(new LogReader(call, this.#heads, content.pages))) {
+          if (entries.length > 0) await this.#prepare?.(entries);
           stored = await this.#write(context, stored, JSON.stringify(cursor), async (tx) => {
             if (entries.length > 0) await this.#options.apply(entries, tx);
           });

@@ -1,6 +1,8 @@
 import type { Event, MemoryEntry } from '@google/adk';
 import { decode, encode } from '../model/event-codec.js';
+import type { SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
+import type { MemoryKey, MemoryTexts } from '../transfer/stored-memories.js';
 import { wordList, wordsOf } from './words.js';
 
 /** What an event says that is to be remembered, if anything. */
@@ -12,16 +14,14 @@ export interface MemoryOwner {
   userId: string;
 }
 
-/** A memory as it is added. */
-export interface NewMemory extends MemoryOwner {
-  sessionId: string;
-  id: string;
+/** A memory as it is added: its words are a `wordList`, its data JSON of `MemoryData`. */
+export interface NewMemory extends MemoryKey, MemoryTexts {
+  /** What it is found by. */
+  text: string;
   /** In ms since 1970. */
   time: number;
-  /** See `wordList`. */
-  words: Buffer;
-  /** JSON of `MemoryData`. */
-  data: string;
+  /** What has made `embedding`. */
+  model?: string;
   /** The number of its event, if a projection adds it. */
   seq?: number;
   ttlMs: number | undefined;
@@ -35,29 +35,30 @@ export interface MemoryData extends Pick<MemoryEntry, 'content' | 'author'> {
 /** @returns undefined for what says nothing that could be found. @throws UnserializableValueError. */
 export function newMemory(
   { content, author, customMetadata }: MemoryData,
-  rest: Omit<NewMemory, 'words' | 'data'>,
+  rest: Omit<NewMemory, 'text' | 'words' | 'data'>,
 ): NewMemory | undefined {
-  const words = wordsOf(textOf(content));
+  const text = textOf(content);
+  const words = wordsOf(text);
   if (words.length === 0) return undefined;
   const data: MemoryData = {
     content,
     ...(author !== undefined && { author }),
     ...(customMetadata && { customMetadata }),
   };
-  return { ...rest, words: wordList(words), data: encode(data, 'memory').json };
+  return { ...rest, text, words: wordList(words), data: encode(data, 'memory').json };
 }
 
 /** @returns undefined if an event has nothing to remember. */
 export async function memoryOfEvent(
   event: Event,
-  { customMetadata, ...rest }: Omit<NewMemory, 'id' | 'time' | 'words' | 'data'> & Pick<MemoryData, 'customMetadata'>,
+  { customMetadata, ...rest }: Pick<NewMemory & MemoryData, keyof SessionKey | 'seq' | 'ttlMs' | 'customMetadata'>,
   text?: TextOfEvent,
 ): Promise<NewMemory | undefined> {
   const content = await contentOf(event, text);
   if (!content) return undefined;
   const { author } = event;
   const data: MemoryData = { content, ...(author && { author }), ...(customMetadata && { customMetadata }) };
-  return newMemory(data, { ...rest, id: event.id, time: timeOf(event.timestamp) });
+  return newMemory(data, { ...rest, memoryId: event.id, time: timeOf(event.timestamp) });
 }
 
 /** The latest time that a date has. */

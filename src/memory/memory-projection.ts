@@ -6,9 +6,10 @@ import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
 import type { CompleteLogEntry } from '../log/entries.js';
 import type { SessionProjectionOptions } from '../log/session-projection.js';
 import { aWait, anything, condition, object, oneOf } from '../model/arguments.js';
-import { isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
+import { givenKey, isKey, sessionIdentity, type SessionKey } from '../model/keys.js';
+import type { ErrorContext } from '../model/options.js';
 import { memoryOfEvent, type NewMemory, type TextOfEvent } from './memory-content.js';
-import { addMemories, encodedMemory } from './memory-store.js';
+import { addMemories } from './memory-store.js';
 
 export interface MemoryProjectionOptions {
   /** What its cursor is kept under; `memory` by default. */
@@ -40,39 +41,56 @@ const checkOptions = object<MemoryProjectionOptions>({
 /** When a memory settles whose session is soft-deleted. */
 const NEVER = 1e300;
 
-/** What has a `SessionProjection` keep memories in step with the log (contract Q11). */
+/** Gives memories as they are stored. */
+type Prepared = (memories: readonly NewMemory[], context: ErrorContext) => Promise<NewMemory[]>;
+
+/** Keeps memories in step with the log (contract Q11). */
 export function memoryProjection<Em extends EntityManager>(
   database: Database,
   given: MemoryProjectionOptions,
-  { text, ttlMs }: { text?: TextOfEvent | undefined; ttlMs?: number | undefined },
-): Pick<SessionProjectionOptions<Em>, 'name' | 'filter' | 'apply' | 'clear'> {
-  const options = checkOptions(given, 'The options of projection');
-  const { name = 'memory', filter = {}, settleMs = 600_000, whenDeleted = 'forget' } = options;
+  { text, ttlMs, prepared }: { text?: TextOfEvent | undefined; ttlMs?: number | undefined; prepared: Prepared },
+) {
+  const {
+    name = 'memory',
+    filter = {},
+    settleMs = 600_000,
+    whenDeleted = 'forget',
+  } = checkOptions(given, 'The options of projection');
+  const memories = new WeakMap<CompleteLogEntry, NewMemory>();
 
-  /** What an entry adds. An event that another program has stored may have any id. */
-  const memoryOf = async (entry: CompleteLogEntry): Promise<NewMemory | undefined> => {
-    const { appName, userId, sessionId } = entry;
-    const event = 'event' in entry ? entry.event : undefined;
-    if (!event || !isKey('memoryId', event.id)) return undefined;
-    const seq = entry.change === 'replaced' ? entry.eventSeq : entry.seq;
-    return memoryOfEvent(event, { appName, userId, sessionId, ...(seq !== undefined && { seq }), ttlMs }, text);
+  /** Makes what entries add: no transaction waits for `text`, `embed` and the codec. */
+  const prepare = async (entries: readonly CompleteLogEntry[]): Promise<void> => {
+    const context = { operation: 'catchUp', key: givenKey(filter) };
+    const adding: CompleteLogEntry[] = [];
+    const added: NewMemory[] = [];
+    for (const entry of entries) {
+      const { appName, userId, sessionId } = entry;
+      const event = 'event' in entry ? entry.event : undefined;
+      // An event that another program has stored may have any id.
+      if (!event || !isKey('memoryId', event.id)) continue;
+      const seq = entry.change === 'replaced' ? entry.eventSeq : entry.seq;
+      const rest = { appName, userId, sessionId, ...(seq !== undefined && { seq }), ttlMs };
+      const memory = await memoryOfEvent(event, rest, text);
+      if (!memory) continue;
+      adding.push(entry);
+      added.push(memory);
+    }
+    const stored = await database.unobserved(context, () => prepared(added, context));
+    for (const [i, entry] of adding.entries()) if (stored[i]) memories.set(entry, stored[i]);
   };
 
-  return {
+  const options: Pick<SessionProjectionOptions<Em>, 'name' | 'filter' | 'apply' | 'clear'> = {
     name,
     filter,
     async apply(entries, tx) {
-      const added: (NewMemory | undefined)[] = [];
-      for (const entry of entries) added.push(await memoryOf(entry));
-      const encoded = await database.code((texts) => added.map((memory) => memory && encodedMemory(texts, memory)));
       await database.join(tx).transaction(async (sql) => {
         const pending = new Pending(sql, settleMs);
-        for (const [i, entry] of entries.entries()) {
-          const memory = encoded[i];
+        for (const entry of entries) {
           if (entry.change) {
             await pending.writeBefore(entry);
             await change(sql, entry, whenDeleted === 'keep');
           }
+          const memory = memories.get(entry);
           if (memory) pending.add(memory);
         }
         await pending.write();
@@ -85,6 +103,7 @@ export function memoryProjection<Em extends EntityManager>(
         .transaction((sql) => sql.run(`delete from ${sql.tables.memories} where ${where}`, values));
     },
   };
+  return { options, prepare };
 }
 
 /** Which memories a projection has added. */

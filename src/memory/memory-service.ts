@@ -13,6 +13,7 @@ import {
   aString,
   aTime,
   aWait,
+  anAbortSignal,
   anything,
   condition,
   nullable,
@@ -23,8 +24,10 @@ import { SessionProjection } from '../log/session-projection.js';
 import { Undecodable } from '../model/codec.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
-import { checkKeys, type SessionKey } from '../model/keys.js';
-import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
+import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
+import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
+import { encodedMemory, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
+import { Embedder, anEmbedding, type MemoryEmbedding } from './embedding.js';
 import {
   memoryOfEvent,
   newMemory,
@@ -38,14 +41,15 @@ import {
   addMemories,
   countMemories,
   deleteMemories,
-  encodedMemory,
   listMemories,
+  readCompared,
   readMemories,
-  readWords,
   type Read,
 } from './memory-store.js';
 import { memoryProjection, type MemoryProjectionOptions } from './memory-projection.js';
 import { Ranking, type Ranked } from './ranking.js';
+import { rebuildVectors, type RebuildVectorsRequest } from './rebuild-vectors.js';
+import { cosine } from './vectors.js';
 
 export interface MikroOrmMemoryServiceOptions extends CommonOptions {
   /** The most memories of a search; 10 by default. ADK puts all of them into the model's instructions. */
@@ -56,9 +60,15 @@ export interface MikroOrmMemoryServiceOptions extends CommonOptions {
   ttlMs?: number;
   /**
    * Gives the text to remember of an event; undefined for nothing. By default the event's texts, without thoughts, calls, responses
-   * and files. A projection calls it inside its transaction, so it must be fast there.
+   * and files.
    */
   text?: TextOfEvent;
+  /**
+   * Finds memories by their meaning, too; by default by their words alone. All processes that add memories need it. When it fails,
+   * memories are stored and found all the same, by their words, and the error goes to `onError`; without that the process emits a
+   * warning. `rebuildVectors` makes up for it.
+   */
+  embed?: MemoryEmbedding;
   /** Called with a damaged memory that a search has left out. By default the process emits a warning. */
   onDamage?: (error: DamagedMemoryError) => void;
 }
@@ -140,6 +150,7 @@ const checkOptions = object<MikroOrmMemoryServiceOptions>({
   maxCharacters: aCount,
   ttlMs: aWait,
   text: aFunction,
+  embed: anEmbedding,
   onDamage: aFunction,
 });
 
@@ -186,6 +197,9 @@ const checkRequest = {
     ...{ memoryId: condition(anything), sessionId: condition(anything), before: condition(aTime) },
     ...{ all: aBoolean, dryRun: aBoolean },
   }),
+  rebuildVectors: object<RebuildVectorsRequest>({
+    ...{ appName: condition(anything), userId: condition(anything), dryRun: aBoolean, signal: anAbortSignal },
+  }),
   list: object<ListMemoriesRequest>(
     { ...owner, sessionId: condition(anything), after: anything, limit: aCount },
     'limit',
@@ -214,6 +228,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   readonly #em: EntityManager;
   readonly #database: Database;
   readonly #options: MikroOrmMemoryServiceOptions;
+  readonly #embedder: Embedder | undefined;
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
@@ -228,6 +243,9 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     this.#em = em;
     this.#options = checkOptions(options, 'The options of MikroOrmMemoryService');
     this.#database = database ?? new Database(em, this.#options);
+    const { embed } = this.#options;
+    this.#embedder =
+      embed && new Embedder(embed, this.#database, (error, context) => this.#embedFailed(error, context));
   }
 
   /**
@@ -258,7 +276,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     checkKeys({ userId: rest.userId });
     const memories: NewMemory[] = [];
     for (const event of events) {
-      checkMemoryKey({ ...owner, sessionId, id: event.id });
+      checkMemoryKey({ ...owner, sessionId, memoryId: event.id });
       const rest = { ...owner, sessionId, ttlMs, ...(customMetadata && { customMetadata }) };
       const memory = await memoryOfEvent(event, rest, this.#options.text);
       if (memory) memories.push(memory);
@@ -279,8 +297,8 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const added = memories.map((entry, i): NewMemory => {
       const name = `memories[${i}]`;
       const checked = checkRequest.entry(entry, name);
-      const { content, author, timestamp, id = randomUUID(), customMetadata: own } = checked;
-      checkMemoryKey({ ...owner, sessionId, id });
+      const { content, author, timestamp, id: memoryId = randomUUID(), customMetadata: own } = checked;
+      checkMemoryKey({ ...owner, sessionId, memoryId });
       const time = timestamp ? Date.parse(timestamp) : Date.now();
       if (Number.isNaN(time)) throw new InvalidArgumentError(`${name}.timestamp must be a date, as in ISO 8601.`);
       const data: MemoryData = {
@@ -288,47 +306,67 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         ...(author && { author }),
         ...((customMetadata ?? own) && { customMetadata: { ...customMetadata, ...own } }),
       };
-      const memory = newMemory(data, { ...owner, sessionId, id, time, ttlMs });
+      const memory = newMemory(data, { ...owner, sessionId, memoryId, time, ttlMs });
       if (!memory) throw new InvalidArgumentError(`${name} has no word to be found by. Nothing was written.`);
       return memory;
     });
     await this.#add('addMemory', owner, added);
-    return added.map(({ id }) => id);
+    return added.map(({ memoryId }) => memoryId);
   }
 
   async #add(operation: string, owner: MemoryOwner, memories: readonly NewMemory[]): Promise<void> {
     if (memories.length === 0) return;
     const context = { operation, key: owner };
     await this.#database.call(context, async () => {
-      const encoded = await this.#database.code((texts) => memories.map((memory) => encodedMemory(texts, memory)));
-      await this.#once((sql) => addMemories(sql, encoded));
+      const stored = await this.#prepared(memories, context);
+      await this.#once((sql) => addMemories(sql, stored));
     });
   }
 
+  /** @returns memories as they are stored. */
+  async #prepared(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
+    const embedded = (await this.#embedder?.embedded(memories, context)) ?? memories;
+    return this.#database.code((texts) =>
+      embedded.map((memory) => ({ ...memory, ...encodedMemory(texts, memory, memory) })),
+    );
+  }
+
+  #embedFailed(error: unknown, context: ErrorContext): void {
+    const { onError } = this.#options;
+    if (onError) callHost(onError, error, context);
+    else process.emitWarning('embed has failed, so memories are found by their words alone. onError gets the reason.');
+  }
+
   /**
-   * Finds memories of a user, and of the app, that have words of the question: the best match first, rare words before frequent ones;
-   * of equal matches the newer. What only repeats the question is left out: with a projection the question itself is a memory, too.
+   * Finds memories of a user, and of the app, that have words of the question, or with `embed` mean something like it: the best match
+   * first, rare words before frequent ones; of equal matches the newer. What only repeats the question is left out: with a projection
+   * the question itself is a memory, too.
    */
   async searchMemory(request: SearchMemoriesRequest): Promise<{ memories: FoundMemory[] }> {
     const checked = checkRequest.search(request, 'The request of searchMemory');
     const { appName, userId, query, sessionId, since, includeApp = true } = checked;
     checkKeys({ appName, userId, ...(sessionId !== undefined && { sessionId }) });
-    const ranking = new Ranking<Ranked & { userId: string }>(query);
+    const ranking = new Ranking<Ranked>(query);
     if (ranking.isEmpty) return { memories: [] };
-    return this.#database.call({ operation: 'searchMemory', key: { appName, userId } }, async () => {
-      for (const owner of includeApp ? [userId, ''] : [userId]) {
-        const whose = { appName, userId: owner };
-        for await (const { value: list, ...memory } of this.#words(whose, { sessionId, since }))
-          ranking.add({ ...memory, userId: owner }, list);
-      }
+    const context = { operation: 'searchMemory', key: { appName, userId } };
+    return this.#database.call(context, async () => {
+      const unit = await this.#embedder?.question(query, context);
+      const scope = { sessionId, since, model: unit && this.#embedder?.model };
+      const { leastCosine = 0 } = this.#options.embed ?? {};
+      for (const owner of includeApp ? [userId, ''] : [userId])
+        for await (const { value, ...memory } of this.#compared({ appName, userId: owner }, scope)) {
+          const similarity = unit && value.vector && cosine(unit, value.vector);
+          const isSimilar = similarity !== undefined && similarity > leastCosine;
+          ranking.add(memory, value.words, isSimilar ? similarity : undefined);
+        }
       return { memories: await this.#best(ranking.ranked(), checked) };
     });
   }
 
-  async *#words(owner: MemoryOwner, scope: Parameters<typeof readWords>[2]) {
+  async *#compared(owner: MemoryOwner, scope: Parameters<typeof readCompared>[2]) {
     let after: Ranked | undefined;
     for (;;) {
-      const page = await this.#database.read((sql) => readWords(sql, owner, scope, after, PAGE));
+      const page = await this.#database.read((sql) => readCompared(sql, owner, scope, after, PAGE));
       yield* this.#readable(page);
       if (page.length < PAGE) return;
       after = page.at(-1);
@@ -336,10 +374,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /** The contents of the best ones that meet the conditions. */
-  async #best(
-    ranked: readonly (Ranked & { userId: string; score: number })[],
-    { appName, ...request }: SearchMemoriesRequest,
-  ): Promise<FoundMemory[]> {
+  async #best(ranked: readonly (Ranked & { score: number })[], request: SearchMemoriesRequest): Promise<FoundMemory[]> {
     const { limit = this.#options.limit ?? 10, maxCharacters = this.#options.maxCharacters ?? Infinity } = request;
     const wanted = Object.entries(request.metadata ?? {}).map(
       ([name, value]) => [name, JSON.stringify(value)] as const,
@@ -350,13 +385,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     for (let start = 0; start < ranked.length && found.length < limit; start += size) {
       const part = ranked.slice(start, start + size);
       const contents = new Map<string, MemoryData>();
-      for (const userId of new Set(part.map((each) => each.userId))) {
-        const keys = part.filter((each) => each.userId === userId);
-        const read = await this.#database.read((sql) => readMemories(sql, { appName, userId }, keys));
-        for (const { value, ...key } of this.#readable(read)) contents.set(identityOf({ ...key, userId }), value);
-      }
+      const read = await this.#database.read((sql) => readMemories(sql, part));
+      for (const { value, ...key } of this.#readable(read)) contents.set(memoryIdentity(key), value);
       for (const { score, ...memory } of part) {
-        const data = contents.get(identityOf(memory));
+        const data = contents.get(memoryIdentity(memory));
         if (!data || found.length === limit) continue;
         const length = textOf(data.content).length;
         const isMeant = wanted.every(([name, value]) => JSON.stringify(data.customMetadata?.[name]) === value);
@@ -375,7 +407,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const { limit, after } = checked;
     return this.#database.call({ operation: 'listMemories', key: owner }, async () => {
       const found: StoredMemory[] = [];
-      let last = after && { sessionId: after.sessionId ?? '', id: after.id };
+      let last: MemoryKey | undefined = after && { ...owner, sessionId: after.sessionId ?? '', memoryId: after.id };
       // Only the last page may be shorter, also if there are memories that cannot be read.
       for (;;) {
         const size = limit - found.length;
@@ -413,6 +445,20 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   }
 
   /**
+   * Gives memories the vectors that they lack, since `embed` had failed, or had another model. It calls `embed` for 100 of them at a time,
+   * and ends with what that throws; what it did until then stays.
+   *
+   * @returns how many got a vector, or would with `dryRun`.
+   * @throws InvalidArgumentError also without the option `embed`, and when its vectors are none.
+   */
+  async rebuildVectors(request: RebuildVectorsRequest = {}): Promise<number> {
+    const checked = checkRequest.rebuildVectors(request, 'The request of rebuildVectors');
+    checkKeys(givenKey(checked));
+    if (!this.#embedder) throw new InvalidArgumentError('rebuildVectors needs the option embed. Nothing was written.');
+    return rebuildVectors(this.#database, this.#embedder, checked);
+  }
+
+  /**
    * Remembers what is said by itself: in the background, each event once, with its place in the log kept in the same transaction. Run
    * `watch` of what it returns in one process or several.
    *
@@ -421,17 +467,18 @@ export class MikroOrmMemoryService implements BaseMemoryService {
   projection(options: MemoryProjectionOptions = {}): SessionProjection {
     const { text, ttlMs, onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql } = this.#options;
     const common = { onError, telemetry, codec, maxDecodedBytes, retry, timeoutMs, postgresql };
-    const what = memoryProjection(this.#database, options, { text, ttlMs });
-    return new SessionProjection(this.#em, { ...common, ...what });
+    const prepared = this.#prepared.bind(this);
+    const projection = memoryProjection(this.#database, options, { text, ttlMs, prepared });
+    return new SessionProjection(this.#em, { ...common, ...projection.options }, projection.prepare);
   }
 
-  *#readable<T>(memories: readonly Read<T>[]): Generator<Omit<Read<T>, 'value'> & { value: T }> {
+  *#readable<T>(memories: readonly Read<T>[]): Generator<Ranked & { value: T }> {
     for (const { value, ...memory } of memories) {
       if (!(value instanceof Undecodable)) {
         yield { ...memory, value };
         continue;
       }
-      const error = new DamagedMemoryError(memory.id, memory.sessionId || undefined, `it is ${value.encoding}`);
+      const error = new DamagedMemoryError(memory.memoryId, memory.sessionId || undefined, `it is ${value.encoding}`);
       if (this.#options.onDamage) callHost(this.#options.onDamage, error);
       else process.emitWarning(error);
     }
@@ -443,7 +490,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
 }
 
 /** @throws InvalidKeyError if it cannot be a row's key on every database. */
-function checkMemoryKey({ appName, userId, sessionId, id: memoryId }: MemoryOwner & Omit<Ranked, 'time'>): void {
+function checkMemoryKey({ appName, userId, sessionId, memoryId }: MemoryKey): void {
   checkKeys({ appName, ...(userId && { userId }), ...(sessionId && { sessionId }), memoryId });
 }
 
@@ -453,14 +500,11 @@ function scopeOf({ appName, userId, sessionId }: Pick<ForgetRequest, 'appName' |
   return { owner: { appName, userId: userId ?? '' }, sessionId };
 }
 
-const identityOf = ({ userId, sessionId, id }: Omit<Ranked, 'time'> & { userId: string }) =>
-  [userId, sessionId, id].join('\0');
-
 const storedMemory = (
-  { id, sessionId, time }: Ranked,
+  { memoryId, sessionId, time }: Ranked,
   { content, author, customMetadata }: MemoryData,
 ): StoredMemory => ({
-  id,
+  id: memoryId,
   ...(sessionId && { sessionId }),
   content,
   ...(author !== undefined && { author }),

@@ -1,16 +1,22 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE } from '../database/sql/tables.js';
 import { Undecodable, ofMemory } from '../model/codec.js';
-import { sessionIdentity } from '../model/keys.js';
 import type { StoredTexts, Undecoded } from '../model/stored-texts.js';
+import {
+  MEMORY_COLUMNS,
+  MEMORY_WHERE,
+  decodedBytes,
+  memoryIdentity,
+  memoryKeyOf,
+  memoryValues,
+  type MemoryKey,
+  type MemoryKeyRow,
+} from '../transfer/stored-memories.js';
 import { memoryDataOf, type MemoryData, type MemoryOwner, type NewMemory } from './memory-content.js';
 import type { Ranked } from './ranking.js';
+import { isVector } from './vectors.js';
 import { isWordList } from './words.js';
-
-/** Names a memory of an owner. */
-type MemoryKey = Pick<Ranked, 'id' | 'sessionId'>;
 
 /** What a search looks at. */
 interface MemoryScope {
@@ -29,7 +35,13 @@ interface Forgotten {
 /** What a memory's row has, or why it cannot be read. */
 export type Read<T> = Ranked & { value: T | Undecodable };
 
-const KEY = `${SESSION_COLUMNS}, memory_id`;
+/** What a search compares. */
+interface Compared {
+  words: Buffer;
+  /** Only if it is of the model that was asked for. */
+  vector: Buffer | undefined;
+}
+
 const CONTENT = ['time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 const WHERE_OWNER = 'app_name = ? and user_id = ?';
 
@@ -45,19 +57,19 @@ const MOST_CHARACTERS = 500_000;
 export async function addMemories(sql: Sql, memories: readonly NewMemory[], settleMs?: number): Promise<void> {
   const { now } = sql.dialect.sql;
   // In one order, so that two who add the same do not wait for each other; and none twice in one statement.
-  const each = [...new Map(memories.map((memory) => [sessionIdentity(memory) + '\0' + memory.id, memory])).entries()]
+  const each = [...new Map(memories.map((memory) => [memoryIdentity(memory), memory])).entries()]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([, memory]) => memory);
-  const end = sql.dialect.sql.onSameKey(KEY, settleMs === undefined ? CONTENT : ['seq', ...CONTENT]);
+  const end = sql.dialect.sql.onSameKey(MEMORY_COLUMNS, settleMs === undefined ? CONTENT : ['seq', ...CONTENT]);
   const row = `(?, ?, ?, ?, ?, ?, ${now}, ${now} + ?, ${now} + ?, ?, ?, ?, ?)`;
   for (const batch of batchesOf(each)) {
     for (const { data } of batch) await sql.dialect.limits?.refuseTooLarge(sql, data);
     await sql.run(
-      `insert into ${sql.tables.memories} (${KEY}, seq, time, create_time, settles, expires, words, model, embedding, data)
+      `insert into ${sql.tables.memories} (${MEMORY_COLUMNS}, seq, time, create_time, settles, expires, words, model, embedding, data)
         values ${batch.map(() => row).join(', ')} ${end}`,
-      batch.flatMap(({ appName, userId, sessionId, id, seq, time, ttlMs, words, data }) => [
-        ...[appName, userId, sessionId, id, seq ?? null, time, settleMs || null, ttlMs ?? null],
-        ...[words, null, null, data],
+      batch.flatMap(({ seq, time, ttlMs, words, model, embedding, data, ...key }) => [
+        ...[...memoryValues(key), seq ?? null, time, settleMs || null, ttlMs ?? null],
+        ...[words, model ?? null, embedding ?? null, data],
       ]),
     );
   }
@@ -77,24 +89,17 @@ function* batchesOf(memories: readonly NewMemory[]): Generator<NewMemory[]> {
   if (batch.length > 0) yield batch;
 }
 
-export function encodedMemory(texts: StoredTexts, memory: NewMemory): NewMemory {
-  if (texts.codec.isNone) return memory;
-  const known = { ...memory, origin: '' };
-  return {
-    ...memory,
-    data: texts.encode(memory.data, () => ofMemory(known, 'data')),
-    words: Buffer.from(texts.encodeBytes(memory.words, ofMemory(known, 'words'))),
-  };
-}
-
-/** @returns the words of the next memories that can be found now, in the order of their keys. */
-export async function readWords(
+/**
+ * @param model of the vectors that are read, too.
+ * @returns the words of the next memories that can be found now, in the order of their keys.
+ */
+export async function readCompared(
   sql: Sql,
   owner: MemoryOwner,
-  { sessionId, since }: MemoryScope,
+  { sessionId, since, model }: MemoryScope & { model?: string | undefined },
   after: MemoryKey | undefined,
   limit: number,
-): Promise<Undecoded<Read<Buffer>[]>> {
+): Promise<Undecoded<Read<Compared>[]>> {
   const { memories, select } = sql.tables;
   const { now } = sql.dialect.sql;
   const conditions = [
@@ -103,28 +108,34 @@ export async function readWords(
     `(expires is null or expires > ${now}) and (settles is null or settles <= ${now})`,
   ];
   const given = [sessionId, since].filter((value) => value !== undefined);
-  const rows = await readPage<WordsRow>(sql, owner, { conditions, values: given }, after, limit, {
-    columns: `time, ${select.words} as words`,
+  const vectors = model === undefined ? '' : `, model, ${select.embedding} as embedding`;
+  const rows = await readPage<ComparedRow>(sql, owner, { conditions, values: given }, after, limit, {
+    columns: `time, ${select.words} as words${vectors}`,
     table: memories,
   });
   return (texts) =>
     rows.map((row) => {
-      const key = keyOf(row);
-      const words = bytesOf(row.words);
-      return { ...key, time: numberOf(row.time), value: wordsOf(texts, { ...owner, ...key, origin: '' }, words) };
+      const key = memoryKeyOf({ app_name: owner.appName, user_id: owner.userId, ...row });
+      return { ...key, time: numberOf(row.time), value: comparedOf(texts, key, row, model) };
     });
 }
 
 const CHANGED = new Undecodable('changed, or of a later version of this package', false);
 
-function wordsOf(texts: StoredTexts, known: Parameters<typeof ofMemory>[0], stored: Buffer): Buffer | Undecodable {
-  const isPlain = isWordList(stored);
-  const { required } = texts.codec;
-  if (isPlain && required.length > 0) return new Undecodable(`not encoded with ${required.join(', ')}`, false);
-  const words = isPlain ? stored : texts.decodeBytes(stored, ofMemory(known, 'words'));
+function comparedOf(
+  texts: StoredTexts,
+  key: MemoryKey,
+  row: ComparedRow,
+  model: string | undefined,
+): Compared | Undecodable {
+  const words = decodedBytes(texts, key, 'words', bytesOf(row.words));
   if (words instanceof Undecodable) return words;
+  const isOfModel = model !== undefined && row.model === model && row.embedding !== null;
+  const vector = isOfModel ? decodedBytes(texts, key, 'embedding', bytesOf(row.embedding)) : undefined;
+  if (vector instanceof Undecodable) return vector;
   // Nothing is there while a codec is waited for.
-  return words.length === 0 || isWordList(words) ? bytesOf(words) : CHANGED;
+  const areOurs = (words.length === 0 || isWordList(words)) && (!vector?.length || isVector(vector));
+  return areOurs ? { words, vector } : CHANGED;
 }
 
 /** @returns the next memories of an owner, of any time, in the order of their keys. */
@@ -142,10 +153,10 @@ export async function listMemories(
     columns: `time, ${select.data} as data`,
     table: memories,
   });
-  return (texts) => rows.map((row) => dataOf(texts, owner, row));
+  return (texts) => rows.map((row) => dataOf(texts, { app_name: owner.appName, user_id: owner.userId, ...row }));
 }
 
-async function readPage<Row extends KeyRow>(
+async function readPage<Row extends object>(
   sql: Sql,
   { appName, userId }: MemoryOwner,
   { conditions, values }: { conditions: readonly string[]; values: readonly unknown[] },
@@ -153,7 +164,7 @@ async function readPage<Row extends KeyRow>(
   limit: number,
   { columns, table }: { columns: string; table: string },
 ): Promise<Row[]> {
-  const keyset = after && keysetAfter(['session_id', 'memory_id'], [after.sessionId, after.id]);
+  const keyset = after && keysetAfter(['session_id', 'memory_id'], [after.sessionId, after.memoryId]);
   const where = [WHERE_OWNER, ...conditions, ...(keyset ? [keyset.where] : [])].join(' and ');
   return sql.all<Row>(
     `select session_id, memory_id, ${columns} from ${table} where ${where} order by session_id, memory_id limit ?`,
@@ -162,23 +173,19 @@ async function readPage<Row extends KeyRow>(
 }
 
 /** @returns those of the memories that are still there, in no order. */
-export async function readMemories(
-  sql: Sql,
-  owner: MemoryOwner,
-  keys: readonly MemoryKey[],
-): Promise<Undecoded<Read<MemoryData>[]>> {
+export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promise<Undecoded<Read<MemoryData>[]>> {
   const { memories, select } = sql.tables;
-  const rows = await sql.all<DataRow>(
-    `select session_id, memory_id, time, ${select.data} as data from ${memories}
-      where ${keys.map(() => `(${SESSION_WHERE} and memory_id = ?)`).join(' or ')}`,
-    keys.flatMap(({ sessionId, id }) => [owner.appName, owner.userId, sessionId, id]),
+  const rows = await sql.all<DataRow & MemoryKeyRow>(
+    `select ${MEMORY_COLUMNS}, time, ${select.data} as data from ${memories}
+      where ${keys.map(() => `(${MEMORY_WHERE})`).join(' or ')}`,
+    keys.flatMap(memoryValues),
   );
-  return (texts) => rows.map((row) => dataOf(texts, owner, row));
+  return (texts) => rows.map((row) => dataOf(texts, row));
 }
 
-function dataOf(texts: StoredTexts, owner: MemoryOwner, row: DataRow): Read<MemoryData> {
-  const key = keyOf(row);
-  const json = texts.decode(textOf(row.data), () => ofMemory({ ...owner, ...key, origin: '' }, 'data'));
+function dataOf(texts: StoredTexts, row: DataRow & MemoryKeyRow): Read<MemoryData> {
+  const key = memoryKeyOf(row);
+  const json = texts.decode(textOf(row.data), () => ofMemory(key, 'data'));
   const value = json instanceof Undecodable ? json : (memoryDataOf(json) ?? CHANGED);
   return { ...key, time: numberOf(row.time), value };
 }
@@ -208,18 +215,15 @@ function whereForgotten({ appName, userId }: MemoryOwner, { memoryId, sessionId,
   return { where: [WHERE_OWNER, ...conditions].join(' and '), values: [appName, userId, ...given] };
 }
 
-interface KeyRow {
-  session_id: string;
-  memory_id: string;
-  time: number | string;
-}
+/** Without the owner, who is known. */
+type KeyRow = Pick<MemoryKeyRow, 'session_id' | 'memory_id'> & { time: number | string };
 
-interface WordsRow extends KeyRow {
+interface ComparedRow extends KeyRow {
   words: unknown;
+  model?: string | null;
+  embedding?: unknown;
 }
 
 interface DataRow extends KeyRow {
   data: string;
 }
-
-const keyOf = (row: KeyRow): MemoryKey => ({ sessionId: textOf(row.session_id), id: textOf(row.memory_id) });

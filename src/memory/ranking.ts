@@ -1,3 +1,4 @@
+import { memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
 import { countsIn, lengthOf, questionOf, wordsOf, type Question } from './words.js';
 
 /** The usual constants of BM25: how soon more of a word counts no more, and how much long texts lose. */
@@ -5,9 +6,7 @@ const K1 = 1.2;
 const B = 0.75;
 
 /** What decides between memories of one score. */
-export interface Ranked {
-  id: string;
-  sessionId: string;
+export interface Ranked extends MemoryKey {
   time: number;
 }
 
@@ -19,13 +18,17 @@ interface Match<Memory> {
   length: number;
 }
 
+/** How much less the first places of two orders count than their difference: the usual constant of reciprocal rank fusion. */
+const FUSION = 60;
+
 /**
  * The rank of memories for a question, by BM25 over those that it is given and no others (contract Q6). Each word counts twice: by
- * itself, and by its stem.
+ * itself, and by its stem. If vectors are compared, their order and that of the words are fused.
  */
 export class Ranking<Memory extends Ranked> {
   readonly #question: Question;
   readonly #matches: Match<Memory>[] = [];
+  readonly #similar: (Memory & { score: number })[] = [];
   /** How many memories have each word, and each stem. */
   readonly #having: Uint32Array;
   #memories = 0;
@@ -41,10 +44,11 @@ export class Ranking<Memory extends Ranked> {
     return this.#question.words.length === 0;
   }
 
-  /** @param list the words of the memory. */
-  add(memory: Memory, list: Buffer): void {
+  /** @param list the words of the memory. @param cosine of its vector and the question's, if that is to count. */
+  add(memory: Memory, list: Buffer, cosine?: number): void {
     // It is the question itself, or as good as that (contract Q7).
     if (list.equals(this.#question.list)) return;
+    if (cosine !== undefined) this.#similar.push({ ...memory, score: cosine });
     const length = lengthOf(list);
     this.#memories++;
     this.#words += length;
@@ -54,7 +58,7 @@ export class Ranking<Memory extends Ranked> {
     for (const [i, count] of counts.entries()) if (count > 0) this.#having[i] = (this.#having[i] ?? 0) + 1;
   }
 
-  /** @returns those that have a word of the question, the best first; of equal scores the newer, then by id. */
+  /** @returns those that have a word of the question, or a vector like its own, the best first; of equal scores the newer, then by id. */
   ranked(): (Memory & { score: number })[] {
     const average = this.#words / this.#memories;
     const rarity = Array.from(this.#having, (having) => Math.log(1 + (this.#memories - having + 0.5) / (having + 0.5)));
@@ -64,14 +68,30 @@ export class Ranking<Memory extends Ranked> {
       for (const [i, count] of counts.entries()) score += ((rarity[i] ?? 0) * count * (K1 + 1)) / (count + share);
       return score;
     };
-    return this.#matches
-      .map((match) => ({ ...match.memory, score: scoreOf(match) }))
-      .sort((a, b) => b.score - a.score || inOrder(a, b));
+    const byWords = inOrder(this.#matches.map((match) => ({ ...match.memory, score: scoreOf(match) })));
+    return this.#similar.length === 0 ? byWords : fused([byWords, inOrder(this.#similar)]);
   }
 }
 
-function inOrder(a: Ranked, b: Ranked): number {
-  return b.time - a.time || compared(a.id, b.id) || compared(a.sessionId, b.sessionId);
+type Scored = Ranked & { score: number };
+
+/** By reciprocal ranks, since scores of words and cosines cannot be compared. */
+function fused<Memory extends Scored>(orders: readonly (readonly Memory[])[]): Memory[] {
+  const all = new Map<string, Memory>();
+  for (const order of orders)
+    for (const [i, memory] of order.entries()) {
+      const identity = memoryIdentity(memory);
+      const score = (all.get(identity)?.score ?? 0) + 1 / (FUSION + i + 1);
+      all.set(identity, { ...memory, score });
+    }
+  return inOrder([...all.values()]);
+}
+
+const inOrder = <Memory extends Scored>(memories: Memory[]) =>
+  memories.sort((a, b) => b.score - a.score || byAge(a, b));
+
+function byAge(a: Ranked, b: Ranked): number {
+  return b.time - a.time || compared(a.memoryId, b.memoryId) || compared(a.sessionId, b.sessionId);
 }
 
 const compared = (a: string, b: string) => (a < b ? -1 : Number(a > b));

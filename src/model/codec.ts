@@ -323,9 +323,9 @@ export const ofArtifact = (
 
 /** @param column of the memory's row. */
 export const ofMemory = (
-  { id, ...session }: KnownSession & { id: string },
+  { memoryId, ...session }: SessionKey & { memoryId: string },
   column: 'data' | 'words' | 'embedding',
-): CodecContext => contextOf(session, 'memory', `${column} ${id}`);
+): CodecContext => contextOf({ ...session, origin: '' }, 'memory', `${column} ${memoryId}`);
 
 export const ofCredential = (
   { appName, userId }: Pick<SessionKey, 'appName' | 'userId'>,

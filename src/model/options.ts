@@ -47,7 +47,7 @@ export interface ErrorContext {
 
 export interface ReportingOptions {
   /**
-   * Called with the driver's own error, or the codec's, for the host's log. It holds SQL and stored values, which the errors
+   * Called with the driver's own error, or that of the codec or of `embed`, for the host's log. It holds SQL and stored values, which the errors
    * that calls throw leave out. Called once for each failure of the database that reaches a caller, and for each that no caller
    * gets; not for attempts that are retried, nor for errors that are not the database's: those are complete as thrown. What it
    * throws or returns is ignored.

@@ -146,7 +146,7 @@ async function* exportMemories(
   for (;;) {
     const page = await reading.run((sql) => memoryPage(sql, { appName, userId }, after, PAGE));
     const read = await reading.decoded((texts) => transferredMemories(texts, page));
-    for (const { key, seq, time, createTime, settles, expires, words, data } of read)
+    for (const { key, seq, time, createTime, settles, expires, words, model, embedding, data } of read)
       yield {
         type: 'memory',
         ...key,
@@ -157,6 +157,7 @@ async function* exportMemories(
         ...(expires !== undefined && { expires }),
         ...boundIn(reading, key),
         words: words.toString('base64'),
+        ...(embedding && model !== undefined && { model, embedding: embedding.toString('base64') }),
         ...(isWhole(data) ? { encoded: data } : { data: decode(data)?.value as Record<string, unknown> }),
       };
     if (page.length < PAGE) return;

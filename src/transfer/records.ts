@@ -169,6 +169,9 @@ export interface MemoryRecord extends SessionKey {
   bound?: TextBinding;
   /** What a search compares, in base64. */
   words: string;
+  /** Its vector, in base64, and what has made it. */
+  embedding?: string;
+  model?: string;
   /** Content, author and metadata. Absent if it is encoded. */
   data?: Record<string, unknown>;
   /** The same as a codec has stored it. */
@@ -279,7 +282,8 @@ const CHECKS = {
   memory: object<MemoryRecord>(
     {
       ...{ type: anything, ...session, memoryId: anything, seq: seqFrom(1), time: aTime, createTime: aTime },
-      ...{ settles: aNumber, expires: aNumber, bound, words: aString, data: aRecord, encoded },
+      ...{ settles: aNumber, expires: aNumber, bound, words: aString, embedding: aString, model: aString },
+      ...{ data: aRecord, encoded },
     },
     'time',
     'createTime',
@@ -370,7 +374,8 @@ type OwnRecord = AppRecord | UserRecord | SessionRecord | ArtifactRecord | Memor
 function textsOf(record: OwnRecord): readonly { encoded?: string | undefined }[] {
   if (record.type === 'artifact')
     return [{ encoded: record.encoded ?? (hasEncodedContent(record.info) ? '' : undefined) }];
-  if (record.type === 'memory') return [{ encoded: record.encoded ?? (isFramed(wordsIn(record)) ? '' : undefined) }];
+  if (record.type === 'memory')
+    return [{ encoded: record.encoded ?? (bytesIn(record).some(isFramed) ? '' : undefined) }];
   if (record.type !== 'session') return record.state;
   return [...record.state, { encoded: record.encodedCreated }, ...(record.changes ?? [])];
 }
@@ -378,14 +383,15 @@ function textsOf(record: OwnRecord): readonly { encoded?: string | undefined }[]
 /** Whether some content of a record is not encoded. */
 function hasPlain(record: OwnRecord): boolean {
   if (record.type === 'artifact') return record.encoded === undefined;
-  if (record.type === 'memory') return record.encoded === undefined || !isFramed(wordsIn(record));
+  if (record.type === 'memory') return record.encoded === undefined || !bytesIn(record).every(isFramed);
   if (record.state.some((each) => each.encoded === undefined)) return true;
   if (record.type !== 'session') return false;
   const { created, changes = [] } = record;
   return created !== undefined || changes.some(({ set }) => set !== undefined);
 }
 
-const wordsIn = ({ words }: MemoryRecord) => Buffer.from(words, 'base64');
+const bytesIn = ({ words, embedding }: MemoryRecord) =>
+  [words, embedding].flatMap((bytes) => (bytes === undefined ? [] : [Buffer.from(bytes, 'base64')]));
 
 /** Of a codec that has left the rest as it is. */
 const hasEncodedContent = (info: ArtifactRecord['info']) =>
@@ -462,15 +468,18 @@ function storable(record: TransferRecord): StorableRecord {
 
 /** @throws InvalidKeyError, InvalidArgumentError. */
 function storableMemory(record: MemoryRecord): TransferredMemory {
-  const { appName, userId, sessionId, memoryId, data, encoded, time, createTime } = record;
+  const { appName, userId, sessionId, memoryId, data, encoded, time, createTime, model } = record;
   checkKeys({ appName, ...(userId !== '' && { userId }), ...(sessionId !== '' && { sessionId }), memoryId });
   if ((data === undefined) === (encoded === undefined))
     throw new InvalidArgumentError('It must have either data or encoded.');
   if (data && !isRecord(data['content'])) throw new InvalidArgumentError('Its data must have a content.');
+  if ((model === undefined) !== (record.embedding === undefined))
+    throw new InvalidArgumentError('It must have embedding and model, or neither.');
+  const [words = Buffer.alloc(0), embedding] = bytesIn(record);
   return {
     key: { appName, userId, sessionId, memoryId },
     ...{ time, createTime, seq: record.seq, settles: record.settles, expires: record.expires },
-    words: wordsIn(record),
+    ...{ words, model, embedding },
     data: encoded ?? encode(data, 'data', RECORDED_LEVELS).json,
   };
 }

@@ -1,11 +1,17 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
-import { bytesOf, numberOf, optionalNumberOf, textOf } from '../database/sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
+import { bytesOf, numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
+import {
+  SESSION_COLUMNS,
+  SESSION_WHERE,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+} from '../database/sql/tables.js';
 import { Undecodable, encodingOf, encodingOfBytes, isFramed, ofMemory } from '../model/codec.js';
 import { DamagedMemoryError } from '../model/errors.js';
 import { decode } from '../model/event-codec.js';
-import type { SessionKey } from '../model/keys.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
 import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
 
@@ -15,11 +21,13 @@ export interface MemoryKey extends SessionKey {
 }
 
 /** What a codec encodes of a memory. */
-interface MemoryTexts {
+export interface MemoryTexts {
   /** JSON of content, author and metadata. */
   data: string;
   /** As a search reads them. */
   words: Buffer;
+  /** Its vector, if it has one. */
+  embedding?: Buffer | undefined;
 }
 
 /** A memory's row. */
@@ -31,13 +39,26 @@ export interface TransferredMemory extends MemoryTexts {
   createTime: number;
   settles: number | undefined;
   expires: number | undefined;
+  /** What made the vector. */
+  model: string | undefined;
 }
 
-const KEY = `${SESSION_COLUMNS}, memory_id`;
-const WHERE = `${SESSION_WHERE} and memory_id = ?`;
-const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
+export const MEMORY_COLUMNS = `${SESSION_COLUMNS}, memory_id`;
+/** Finds one memory; takes `memoryValues`. */
+export const MEMORY_WHERE = `${SESSION_WHERE} and memory_id = ?`;
+export const memoryValues = (key: MemoryKey): unknown[] => [...sessionValues(key), key.memoryId];
+export const memoryIdentity = (key: MemoryKey): string => `${sessionIdentity(key)}\0${key.memoryId}`;
 
-const valuesOf = (key: MemoryKey) => [...sessionValues(key), key.memoryId];
+export interface MemoryKeyRow extends SessionKeyRow {
+  memory_id: string;
+}
+
+export const memoryKeyOf = (row: MemoryKeyRow): MemoryKey => ({
+  ...sessionKeyOf(row),
+  memoryId: textOf(row.memory_id),
+});
+
+const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 
 /** Reads the next memories of an app, or of one user in it, by their keys, with their texts as they are stored. */
 export async function memoryPage(
@@ -46,60 +67,84 @@ export async function memoryPage(
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<TransferredMemory[]> {
-  const { memories, select } = sql.tables;
   const columns = [...(userId === undefined ? ['user_id'] : []), 'session_id', 'memory_id'];
   const last = after && [...(userId === undefined ? [after.userId] : []), after.sessionId, after.memoryId];
   const keyset = last && keysetAfter(columns, last);
   const owner = userId === undefined ? [appName] : [appName, userId];
   const where = `app_name = ?${userId === undefined ? '' : ' and user_id = ?'}${keyset ? ` and ${keyset.where}` : ''}`;
+  const end = `${where} order by ${columns.join(', ')} limit ?`;
+  return memoriesWhere(sql, end, [...owner, ...(keyset?.values ?? []), limit]);
+}
+
+/** @returns those of some memories that are there, in no order, with their texts as they are stored. */
+export const memoriesOf = (sql: Sql, keys: readonly MemoryKey[]): Promise<TransferredMemory[]> =>
+  memoriesWhere(sql, keys.map(() => `(${MEMORY_WHERE})`).join(' or '), keys.flatMap(memoryValues));
+
+async function memoriesWhere(sql: Sql, where: string, values: readonly unknown[]): Promise<TransferredMemory[]> {
+  const { memories, select } = sql.tables;
   const rows = await sql.all<MemoryRow>(
-    `select user_id, session_id, memory_id, seq, time, create_time, settles, expires,
-        ${select.words} as words, ${select.data} as data
-      from ${memories} where ${where} order by ${columns.join(', ')} limit ?`,
-    [...owner, ...(keyset?.values ?? []), limit],
+    `select ${MEMORY_COLUMNS}, seq, time, create_time, settles, expires, model,
+        ${select.words} as words, ${select.embedding} as embedding, ${select.data} as data
+      from ${memories} where ${where}`,
+    values,
   );
   return rows.map((row) => ({
-    key: {
-      appName,
-      userId: textOf(row.user_id),
-      sessionId: textOf(row.session_id),
-      memoryId: textOf(row.memory_id),
-    },
+    key: memoryKeyOf(row),
     seq: optionalNumberOf(row.seq),
     time: numberOf(row.time),
     createTime: numberOf(row.create_time),
     settles: optionalNumberOf(row.settles),
     expires: optionalNumberOf(row.expires),
+    model: optionalTextOf(row.model) ?? undefined,
     data: textOf(row.data),
     words: bytesOf(row.words),
+    embedding: row.embedding === null ? undefined : bytesOf(row.embedding),
   }));
 }
 
 /** @param isLenient whether what lacks a codec that is required is read, too: to give it that codec. */
 export function decodedMemory(
   texts: StoredTexts,
-  { key, data, words }: TransferredMemory,
+  { key, data, words, embedding }: TransferredMemory,
   isLenient = false,
 ): MemoryTexts | Undecodable {
-  const known = { ...key, id: key.memoryId, origin: '' };
-  const context = ofMemory(known, 'data');
+  const context = ofMemory(key, 'data');
   const json = isLenient ? texts.decodeLeniently(data, context) : texts.decode(data, () => context);
   if (json instanceof Undecodable) return json;
+  const list = decodedBytes(texts, key, 'words', words, isLenient);
+  if (list instanceof Undecodable) return list;
+  const vector = embedding && decodedBytes(texts, key, 'embedding', embedding, isLenient);
+  return vector instanceof Undecodable ? vector : { data: json, words: list, embedding: vector };
+}
+
+/** Decodes the bytes of a column. Nothing is there while a codec is waited for. */
+export function decodedBytes(
+  texts: StoredTexts,
+  key: MemoryKey,
+  column: 'words' | 'embedding',
+  stored: Buffer,
+  isLenient = false,
+): Buffer | Undecodable {
+  if (isFramed(stored)) {
+    const read = texts.decodeBytes(stored, ofMemory(key, column), isLenient);
+    return read instanceof Undecodable ? read : bytesOf(read);
+  }
   const { required } = texts.codec;
-  if (!isFramed(words))
-    return required.length > 0 && !isLenient
-      ? new Undecodable(`not encoded with ${required.join(', ')}`, false)
-      : { data: json, words };
-  const list = texts.decodeBytes(words, ofMemory(known, 'words'), isLenient);
-  return list instanceof Undecodable ? list : { data: json, words: bytesOf(list) };
+  return required.length > 0 && !isLenient ? new Undecodable(`not encoded with ${required.join(', ')}`, false) : stored;
 }
 
 /** What is encoded stays as it is. */
-export function encodedMemory(texts: StoredTexts, key: MemoryKey, { data, words }: MemoryTexts): MemoryTexts {
-  const known = { ...key, id: key.memoryId, origin: '' };
+export function encodedMemory(
+  texts: StoredTexts,
+  key: MemoryKey,
+  { data, words, embedding }: MemoryTexts,
+): MemoryTexts {
+  const encoded = (column: 'words' | 'embedding', bytes: Buffer) =>
+    texts.codec.isNone || isFramed(bytes) ? bytes : bytesOf(texts.encodeBytes(bytes, ofMemory(key, column)));
   return {
-    data: texts.encode(data, () => ofMemory(known, 'data')),
-    words: texts.codec.isNone || isFramed(words) ? words : bytesOf(texts.encodeBytes(words, ofMemory(known, 'words'))),
+    data: texts.encode(data, () => ofMemory(key, 'data')),
+    words: encoded('words', words),
+    embedding: embedding && encoded('embedding', embedding),
   };
 }
 
@@ -121,25 +166,32 @@ export function transferredMemories(texts: StoredTexts, page: readonly Transferr
 
 /** Whether both have the same codecs and keys. */
 export const areEncodedAlike = (one: MemoryTexts, other: MemoryTexts): boolean =>
-  encodingOf(one.data) === encodingOf(other.data) && encodingOfWords(one) === encodingOfWords(other);
+  encodingOf(one.data) === encodingOf(other.data) &&
+  encodingOfColumn(one.words) === encodingOfColumn(other.words) &&
+  encodingOfColumn(one.embedding) === encodingOfColumn(other.embedding);
 
-const encodingOfWords = ({ words }: MemoryTexts) => (isFramed(words) ? encodingOfBytes(words) : '');
+const encodingOfColumn = (bytes: Buffer | undefined) => (bytes && isFramed(bytes) ? encodingOfBytes(bytes) : '');
 
 /**
  * Replaces the encoded columns of a memory, for a transaction.
  *
  * @param read as it was read.
+ * @param model what has made its vector.
  * @returns false if it changed since, or another transaction has locked its row.
  */
-export async function recodeMemory(sql: Sql, read: TransferredMemory, { data, words }: MemoryTexts): Promise<boolean> {
-  const { memories, select } = sql.tables;
-  const key = valuesOf(read.key);
-  const [row] = await sql.all<Pick<MemoryRow, 'data' | 'words'>>(
-    `select ${select.data} as data, ${select.words} as words from ${memories} where ${WHERE}${sql.dialect.sql.skipLocked ?? ''}`,
-    key,
-  );
-  if (!row || textOf(row.data) !== read.data || !bytesOf(row.words).equals(read.words)) return false;
-  await sql.run(`update ${memories} set data = ?, words = ? where ${WHERE}`, [data, words, ...key]);
+export async function recodeMemory(
+  sql: Sql,
+  read: TransferredMemory,
+  { data, words, embedding }: MemoryTexts,
+  model = read.model,
+): Promise<boolean> {
+  const key = memoryValues(read.key);
+  const [row] = await memoriesWhere(sql, `${MEMORY_WHERE}${sql.dialect.sql.skipLocked ?? ''}`, key);
+  const isSame = row?.data === read.data && row.words.equals(read.words);
+  if (!isSame || (row.embedding ? !read.embedding?.equals(row.embedding) : read.embedding)) return false;
+  const values = [data, words, embedding ?? null, model ?? null, ...key];
+  const set = 'data = ?, words = ?, embedding = ?, model = ?';
+  await sql.run(`update ${sql.tables.memories} set ${set} where ${MEMORY_WHERE}`, values);
   return true;
 }
 
@@ -150,30 +202,30 @@ export async function recodeMemory(sql: Sql, read: TransferredMemory, { data, wo
  */
 export async function importMemory(sql: Sql, memory: TransferredMemory): Promise<boolean> {
   const { memories } = sql.tables;
-  const { key, seq, time, createTime, settles, expires, data, words } = memory;
+  const { key, seq, time, createTime, settles, expires, words, model, embedding, data } = memory;
   const [here] = await sql.all<Pick<MemoryRow, 'create_time'>>(
-    `select create_time from ${memories} where ${WHERE}`,
-    valuesOf(key),
+    `select create_time from ${memories} where ${MEMORY_WHERE}`,
+    memoryValues(key),
   );
   if (here && numberOf(here.create_time) >= createTime) return false;
   await sql.dialect.limits?.refuseTooLarge(sql, data);
+  const content = [seq, time, createTime, settles, expires, words, model, embedding, data];
   await sql.run(
-    `insert into ${memories} (${KEY}, ${CONTENT.join(', ')}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-      ${sql.dialect.sql.onSameKey(KEY, CONTENT)}`,
-    [...valuesOf(key), seq ?? null, time, createTime, settles ?? null, expires ?? null, words, null, null, data],
+    `insert into ${memories} (${MEMORY_COLUMNS}, ${CONTENT.join(', ')}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+      ${sql.dialect.sql.onSameKey(MEMORY_COLUMNS, CONTENT)}`,
+    [...memoryValues(key), ...content.map((value) => value ?? null)],
   );
   return true;
 }
 
-interface MemoryRow {
-  user_id: string;
-  session_id: string;
-  memory_id: string;
+interface MemoryRow extends MemoryKeyRow {
   seq: number | string | null;
   time: number | string;
   create_time: number | string;
   settles: number | string | null;
   expires: number | string | null;
   words: unknown;
+  model: string | null;
+  embedding: unknown;
   data: string;
 }

@@ -15,6 +15,7 @@ import {
   type MikroOrmMemoryServiceOptions,
   type SearchMemoriesRequest,
 } from '../../src/memory/memory-service.js';
+import type { MemoryEmbedding } from '../../src/memory/embedding.js';
 import type { MemoryProjectionOptions } from '../../src/memory/memory-projection.js';
 import { largestMemories } from '../../src/operations/health.js';
 import { readerOf } from '../../src/operations/reader.js';
@@ -497,6 +498,204 @@ memorySuite.own('Q2', 'what cannot be stored is refused before anything is writt
   );
   await say('s', 'x');
 });
+
+/** What words mean, for a model that knows no others. */
+const MEANINGS = [/dog|puppy|hound/i, /car|truck|van/i, /tea|coffee|drink/i];
+
+/** A model that says how often a text has words of each meaning; with what it was asked. */
+function embedding(model = 'counting', more: Partial<MemoryEmbedding> = {}) {
+  const asked: { texts: readonly string[]; of: string }[] = [];
+  const vectors: MemoryEmbedding['vectors'] = async (texts, of) => {
+    asked.push({ texts, of });
+    return texts.map((text) => MEANINGS.map((words) => (text.match(new RegExp(words, 'gi')) ?? []).length));
+  };
+  return { asked, embed: { model, vectors, ...more } };
+}
+
+const vectorsOf = async ({ orm, app }: Context) => {
+  const memories = await orm.em.fork().find(AdkMemory, { appName: app }, { orderBy: { id: 'asc' } });
+  return memories.map(({ model, embedding }) => [model, embedding && [...Buffer.from(embedding).subarray(1)]]);
+};
+
+memorySuite.own('Q14', 'a memory is found by its meaning, and by its words before that', async (context) => {
+  const { embed, asked } = embedding();
+  const { service, key, say, search } = memoryOf(context, { embed });
+  await say('s', 'My puppy is called Rex', 'A hound, a hound and a truck', 'The train is late', 'my hound has a van');
+  await service.addMemory({
+    appName: key.appName,
+    memories: [{ content: { parts: [{ text: 'Puppy food: aisle 3' }] } }],
+  });
+  await service.addEventsToMemory({ ...key, userId: 'bob', sessionId: 's', events: [saying('a dog', { id: 'b' })] });
+  expect(await vectorsOf(context)).toEqual(
+    expect.arrayContaining([
+      ['counting', [127, 0, 0]],
+      ['counting', [127, 64, 0]],
+      [null, null],
+      ['counting', [127, 127, 0]],
+    ]),
+  );
+  expect(await search('Which dogs?')).toEqual([
+    'Puppy food: aisle 3',
+    'My puppy is called Rex',
+    'A hound, a hound and a truck',
+    'my hound has a van',
+  ]);
+  // It has the word, and the second place by its meaning.
+  expect(await search('dogs, any truck', { includeApp: false, limit: 2 })).toEqual([
+    'A hound, a hound and a truck',
+    'my hound has a van',
+  ]);
+  expect(asked.at(-1)).toEqual({ texts: ['dogs, any truck'], of: 'question' });
+  expect(await search('any tea')).toEqual([]);
+  expect(await search('which train')).toEqual(['The train is late']);
+  const strict = memoryOf(context, { embed: { ...embed, leastCosine: 0.9 } });
+  expect(await strict.search('Which dogs?', { includeApp: false })).toEqual(['My puppy is called Rex']);
+  expect(await memoryOf(context).search('Which dogs?')).toEqual([]);
+  await context.orm.em.transactional(async (tx) => {
+    const joined = service.withEntityManager(tx);
+    expect((await joined.searchMemory({ ...key, query: 'Which dogs?', limit: 3 })).memories).toHaveLength(3);
+  });
+});
+
+memorySuite.own('Q14', 'embed is called once for a text, and in no transaction', async (context) => {
+  const { embed, asked } = embedding();
+  const plain = memoryOf(context);
+  const vectors: MemoryEmbedding['vectors'] = async (texts, of) => {
+    // Refused in a transaction, and without a connection.
+    await plain.search('a dog');
+    return embed.vectors(texts, of);
+  };
+  const { service, key, say } = memoryOf(context, { embed: { ...embed, vectors } });
+  const texts = [...range(130).map((n) => `dog ${n % 120}`)];
+  await say('s', ...texts);
+  expect(asked.map(({ texts }) => texts.length)).toEqual([100, 20]);
+  await say('s', ...texts, 'a new dog');
+  expect(asked.slice(2)).toEqual([{ texts: ['a new dog'], of: 'memories' }]);
+  await say('s', 'another dog');
+  expect(asked.slice(3)).toEqual([{ texts: ['another dog'], of: 'memories' }]);
+  const session = await context.service.createSession({ ...key, sessionId: 's' });
+  await context.service.appendEvent({ session, event: saying('dog of the log', { id: 'e1' }) });
+  await context.service.appendEvent({ session, event: saying('another dog', { id: 's0', timestamp: 1 }) });
+  const projection = service.projection({ name: context.app, filter: { appName: context.app }, settleMs: 0 });
+  await projection.catchUp();
+  expect(asked.slice(4)).toEqual([{ texts: ['dog of the log'], of: 'memories' }]);
+  expect((await vectorsOf(context)).filter(([model]) => model === 'counting')).toHaveLength(132);
+  await projection.rebuild();
+  await projection.catchUp();
+  expect(asked.slice(5).flatMap(({ texts }) => texts)).toEqual(['dog of the log', 'another dog']);
+});
+
+memorySuite.own('Q12', 'a projection calls text and encodes in no transaction', async (context) => {
+  const plain = memoryOf(context);
+  const called: string[] = [];
+  // Refused in a transaction, and without a connection.
+  const isOutside = async (what: string) => called.push(what, String((await plain.search('fox!')).length));
+  const codec = {
+    name: 'slow',
+    encode: async (data: Uint8Array) => (await isOutside('encode'), { data }),
+    decode: ({ data }: { data: Uint8Array }) => data,
+  };
+  const text = async () => (await isOutside('text'), 'a fox');
+  const { service, key } = memoryOf(context, { codec, text });
+  const session = await context.service.createSession(key);
+  await context.service.appendEvent({ session, event: saying('hello', { id: 'e' }) });
+  await service.projection({ name: context.app, filter: { appName: context.app }, settleMs: 0 }).catchUp();
+  expect(called).toEqual(['text', '0', 'encode', '0', 'encode', '0']);
+  expect((await service.searchMemory({ ...key, query: 'which fox' })).memories).toHaveLength(1);
+});
+
+memorySuite.own('Q14', 'without embed words still find, and rebuildVectors makes up for it', async (context) => {
+  const errors: unknown[] = [];
+  const down = new Error('the model is away');
+  const failing = { model: 'counting', vectors: async () => Promise.reject(down) };
+  const onError = (error: unknown, { operation }: { operation: string }) => errors.push([operation, error]);
+  const { say, search, service } = memoryOf(context, { embed: failing, onError });
+  await say('s', ...range(120).map((n) => `puppy no. ${n}`));
+  expect(await search('119 dogs')).toEqual(['puppy no. 119']);
+  // Once for a call, however many it adds.
+  expect(errors).toEqual([
+    ['addEventsToMemory', down],
+    ['searchMemory', down],
+  ]);
+  for (const bad of [undefined, [], [[]], [[1], [2]], [[NaN]], [['1']], [1]]) {
+    const vectors = async () => bad as number[][];
+    expect(await memoryOf(context, { embed: { model: 'counting', vectors }, onError }).search('119 dogs')).toHaveLength(
+      1,
+    );
+  }
+  expect(errors).toHaveLength(9);
+  expect(await errorOf(service.rebuildVectors())).toBe(down);
+
+  const { embed, asked } = embedding();
+  const working = memoryOf(context, { embed });
+  await working.say('t', 'my hound');
+  const { appName } = working.key;
+  const rebuild = (more = {}) => working.service.rebuildVectors({ appName, ...more });
+  expect(await rebuild({ dryRun: true })).toBe(120);
+  expect(await rebuild({ userId: 'bob' })).toBe(0);
+  expect(await rebuild({ signal: AbortSignal.abort() })).toBe(0);
+  expect((await vectorsOf(context)).filter(([model]) => model === null)).toHaveLength(120);
+  const times = () =>
+    context.query('select memory_id, time, create_time, seq from adk_memories where app_name = ? order by memory_id', [
+      appName,
+    ]);
+  const before = await times();
+  expect(await rebuild()).toBe(120);
+  expect(asked.map(({ texts, of }) => [of, texts.length])).toEqual([
+    ['memories', 1],
+    ['memories', 100],
+    ['memories', 20],
+  ]);
+  expect(await times()).toEqual(before);
+  expect(await rebuild()).toBe(0);
+  expect(await working.search('Which dogs?', { limit: 200 })).toHaveLength(121);
+  await expectCode(memoryOf(context).service.rebuildVectors(), 'ADK_INVALID_ARGUMENT', /embed/);
+});
+
+memorySuite.own('Q14', 'vectors of another model, or of another length, are not compared', async (context) => {
+  const { say, search } = memoryOf(context, { embed: embedding().embed });
+  await say('s', 'my hound', 'my puppy');
+  const long = { model: 'counting', vectors: async (texts: readonly string[]) => texts.map(() => [1, 1, 1, 1]) };
+  expect(await memoryOf(context, { embed: long }).search('Which dogs, puppy?')).toEqual(['my puppy']);
+  const other = memoryOf(context, { embed: embedding('Counting').embed });
+  expect(await other.search('Which dogs, puppy?')).toEqual(['my puppy']);
+  expect(await other.service.rebuildVectors({ appName: context.app })).toBe(2);
+  expect(await other.search('Which dogs?')).toHaveLength(2);
+  expect(await search('Which dogs?')).toEqual([]);
+});
+
+memorySuite.own(
+  'Q14',
+  'codecs hide vectors, bind them to their memory, and reencode rewrites them',
+  async (context) => {
+    const key = async () => Buffer.alloc(32, 7);
+    const first = { codec: encryption({ currentKey: 'k1', key, required: true }) };
+    const second = { codec: encryption({ currentKey: 'k2', key, required: true }) };
+    const { embed } = embedding();
+    const damaged: string[] = [];
+    const onDamage = ({ memoryId }: DamagedMemoryError) => damaged.push(memoryId);
+    const { say, search } = memoryOf(context, { ...first, embed, onDamage });
+    await say('s', 'my hound', 'my puppy');
+    const stored = async () =>
+      (await context.orm.em.fork().find(AdkMemory, { appName: context.app })).map(({ embedding }) =>
+        Buffer.from(embedding ?? []).toString('latin1'),
+      );
+    for (const vector of await stored()) expect(vector).toMatch(/^\[{"codec":"aes-256-gcm","key":"k1"}\]\n/);
+    expect(await search('Which dogs?')).toHaveLength(2);
+    expect(
+      await new SessionMaintenance(context.orm.em, second).reencode({ appName: context.app, userId: 'alice' }),
+    ).toMatchObject({ texts: 2, unreadable: 0 });
+    for (const vector of await stored()) expect(vector).toMatch(/"key":"k2"/);
+    expect(await search('Which dogs?')).toHaveLength(2);
+    await say('s', 'my hound', 'my puppy');
+    const one = await context.orm.em.fork().findOneOrFail(AdkMemory, { appName: context.app, id: 's0' });
+    await context.orm.em
+      .fork()
+      .nativeUpdate(AdkMemory, { appName: context.app, id: 's1' }, { embedding: one.embedding });
+    expect(await search('Which dogs?')).toEqual(['my hound']);
+    expect(damaged).toEqual(['s1']);
+  },
+);
 
 /** A word of each language in a sentence, and how else it may be asked for. */
 const LANGUAGES: Readonly<Record<string, readonly [said: string, ...asked: readonly string[]]>> = {

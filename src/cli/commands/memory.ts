@@ -80,6 +80,7 @@ export const forget: Work<[string, string | undefined, ForgetFlags]> = async (
 
 interface RebuildFlags {
   options?: string;
+  vectors?: true;
   dryRun?: true;
   yes?: true;
 }
@@ -92,11 +93,13 @@ interface RebuildOptions {
 /** The service and the projection check their own options. */
 const checkOptions = object<RebuildOptions>({ service: condition(aPlainObject), projection: condition(aPlainObject) });
 
-export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, dryRun, yes }) => {
+export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, vectors, dryRun, yes }) => {
   const { em, codec, terminal, signal } = context;
   const options = file === undefined ? {} : checkOptions(await defaultExportOf(file), `The default export of ${file}`);
   const { service = {}, projection: what = {} } = options;
-  const projection = new MikroOrmMemoryService(em, { ...codec, ...service }).projection(what);
+  const memory = new MikroOrmMemoryService(em, { ...codec, ...service });
+  if (vectors) return rebuildVectors(context, memory, dryRun);
+  const projection = memory.projection(what);
   const { name = 'memory' } = what;
   const count = () => readerOf(em, 'rebuild').read((sql) => countProjected(sql, what));
   if (!(await SessionProjection.list(em)).some((each) => each.name === name)) {
@@ -117,6 +120,19 @@ export const rebuild: Work<[RebuildFlags]> = async (context, { options: file, dr
   await projection.rebuild();
   return refill(context, { forgotten, fill: () => projection.catchUp({ signal }), count });
 };
+
+async function rebuildVectors(
+  { terminal, signal }: Context,
+  memory: MikroOrmMemoryService,
+  dryRun?: true,
+): Promise<CommandResult> {
+  const rebuilt = await memory.rebuildVectors({ signal, ...(dryRun && { dryRun }) });
+  const amount = counted(rebuilt, 'memory', 'memories');
+  await terminal.result({ vectors: rebuilt }, () => [
+    dryRun ? `${amount} would get a vector.` : `${amount} got a vector.`,
+  ]);
+  return signal.aborted ? 'failed' : undefined;
+}
 
 async function refill(
   { terminal, signal }: Context,

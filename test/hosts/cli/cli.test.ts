@@ -406,6 +406,17 @@ describe.each(databases)('on %s', (name) => {
     const own = path.join(folder, `${name}-memory.mjs`);
     await writeFile(own, `export default { service: { text: () => 'sunny' }, projection: { settleMs: 0 } };`);
     expect(await json([...rebuild, '--options', own, '--yes'])).toEqual({ forgotten: 1, remembered: 3 });
+    expect(await run([...rebuild, '--vectors', '--options', own])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('embed'),
+    });
+    const embed = `{ model: 'one', vectors: async (texts) => texts.map(() => [1]) }`;
+    const withVectors = path.join(folder, `${name}-vectors.mjs`);
+    await writeFile(withVectors, `export default { service: { embed: ${embed} } };`);
+    const rebuildVectors = [...rebuild, '--vectors', '--options', withVectors];
+    expect(await json([...rebuildVectors, '--dry-run'])).toEqual({ vectors: 5 });
+    expect(await json(rebuildVectors)).toEqual({ vectors: 5 });
+    expect((await run(rebuildVectors)).out).toBe('0 memories got a vector.\n');
     const misspelt = path.join(folder, `${name}-misspelt.mjs`);
     await writeFile(misspelt, 'export default { servce: {} };');
     expect(await run([...rebuild, '--options', misspelt, '--yes'])).toMatchObject({ code: 2 });

@@ -140,6 +140,9 @@ const EXPECTED: Record<string, (given: Given, declared: Record<string, unknown>)
     expect(memories).toMatchObject([{ id: 'diet' }]);
     expect(answer).toMatchObject({ memories: [{ id: 'diet', score: expect.any(Number) as number }] });
   },
+  'docs/memory.md Find by meaning': (_given, { memories }) => {
+    expect(memories).toMatchObject([{ content: { parts: [{ text: 'My puppy is called Rex.' }] } }]);
+  },
   'docs/memory.md Remember by itself': async ({ orm, service, session }, { projection }) => {
     await service.appendEvent({
       session,

@@ -58,6 +58,14 @@ export async function given() {
     url: 'postgresql://localhost/agents',
     keys: new Map([['2026-11', Buffer.alloc(32, 1)]]),
     wrapped: new Map<string, Uint8Array>(),
+    // No model: all that it knows are dogs.
+    ai: {
+      models: {
+        embedContent: async ({ contents }: { model: string; contents: string[]; config: object }) => ({
+          embeddings: contents.map((text) => ({ values: /dog|puppy/i.test(text) ? [1, 0] : [0, 1] })),
+        }),
+      },
+    },
     // No KMS: it answers with what it was given.
     kms: { encrypt: async (key: Uint8Array) => key, decrypt: async (key: Uint8Array) => key },
   };

@@ -125,7 +125,8 @@ async function saveArtifacts(em: MikroORM['em'], key: SessionKey, options: Commo
 
 /** Saves four memories. */
 async function saveMemories(em: MikroORM['em'], owner: Omit<SessionKey, 'sessionId'>, options: CommonOptions = {}) {
-  const memory = new MikroOrmMemoryService(em, options);
+  const vectors = async (texts: readonly string[]) => texts.map((text) => [text.length, 3]);
+  const memory = new MikroOrmMemoryService(em, { ...options, embed: { model: 'length', vectors } });
   const said = (text: string, more = {}) => ({ content: { role: 'user', parts: [{ text }] }, ...more });
   const customMetadata = { ['__proto__']: [1e-7] };
   await memory.addMemory({
@@ -157,9 +158,13 @@ test('L1 of two memories under one key, an import leaves the later', async () =>
   await refused({ data: undefined });
   await refused({ data: { author: 'x' } });
   await refused({ words: Buffer.from('[]\n').toString('base64') });
+  await refused({ embedding: Buffer.from('[]\n').toString('base64') });
+  await refused({ embedding: undefined });
   expect(await linesOf(to)).toEqual([]);
   expect(await importInto(to, lines, { batchSize: 3 })).toMatchObject({ memories: 4, records: 4 });
   expect(await linesOf(to)).toEqual(lines);
+  for (const { model, embedding } of await to.em.fork().find(AdkMemory, {}))
+    expect([model, embedding?.length]).toEqual(['length', 3]);
   const memory = new MikroOrmMemoryService(to.em);
   const { memories } = await memory.searchMemory({ ...owner, query: '鸭 hidden fleeting' });
   expect(memories.map(({ author, content }) => [author, content.parts?.[0]?.text])).toEqual([
@@ -187,6 +192,14 @@ test('M4 memories as they are stored need no key, and are read with it', async (
   await expect(linesOf(from)).rejects.toThrow(DamagedMemoryError);
   const lines = await linesOf(from, { texts: 'asStored' });
   expect(lines.join()).not.toMatch(/Ada|parts/);
+  for (const line of lines) {
+    const { embedding } = JSON.parse(line) as { embedding: string };
+    expect(Buffer.from(embedding, 'base64').toString('latin1')).toContain('{"codec":"aes-256-gcm","key":"k"}]\n');
+  }
+  const [first = ''] = lines;
+  const forged = { ...JSON.parse(first), embedding: Buffer.of(1, 2, 3).toString('base64') };
+  const requiring = new SessionMaintenance(to.em, options);
+  await expect(requiring.importSessions([forged], { texts: 'asStored' })).rejects.toThrow(/forged/);
   await expect(importInto(to, lines)).rejects.toThrow(/asStored/);
   const moved = lines.map((line) => line.replace('"userId":"u"', '"userId":"v"'));
   await expect(importInto(to, moved, { texts: 'asStored' })).rejects.toThrow(/under other names/);

@@ -1,0 +1,128 @@
+import type { Database } from '../database/calls/database.js';
+import { aFunction, object, rule, someText } from '../model/arguments.js';
+import { Undecodable } from '../model/codec.js';
+import { InvalidArgumentError } from '../model/errors.js';
+import type { ErrorContext } from '../model/options.js';
+import { decodedMemory, memoriesOf, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
+import type { NewMemory } from './memory-content.js';
+import { storedVector, unitVector } from './vectors.js';
+
+/** A model that turns texts into vectors, so that memories are found by their meaning, too. */
+export interface MemoryEmbedding {
+  /**
+   * Names the model, and whatever else changes its vectors, such as their length. It is stored with each vector: those of another name
+   * are not compared.
+   */
+  model: string;
+  /**
+   * @param texts 100 at most, none twice.
+   * @param of what the texts are: many models want to know.
+   * @returns a vector for each text, in the order of the texts. Only their directions count.
+   */
+  vectors: (texts: readonly string[], of: 'memories' | 'question') => Promise<readonly ArrayLike<number>[]>;
+  /**
+   * Only vectors whose cosine with that of the question is larger count, from -1 to 1; 0 by default. Try your model: many give more than
+   * 0.5 for any two texts, so that every question would find something.
+   */
+  leastCosine?: number;
+}
+
+export const anEmbedding = object<MemoryEmbedding>(
+  {
+    model: someText,
+    vectors: aFunction,
+    leastCosine: rule('a number from -1 to 1', (value) => typeof value === 'number' && Math.abs(value) <= 1),
+  },
+  'model',
+  'vectors',
+);
+
+/** How many texts the host's function gets at once. */
+export const TEXTS_AT_ONCE = 100;
+
+/** Calls the host's function, never twice for what is stored already (contract Q14). */
+export class Embedder {
+  readonly #embedding: MemoryEmbedding;
+  readonly #database: Database;
+  readonly #failed: (error: unknown, context: ErrorContext) => void;
+
+  /** @param failed hears of what the function throws in calls that go on without it. */
+  constructor(embedding: MemoryEmbedding, database: Database, failed: (error: unknown, context: ErrorContext) => void) {
+    this.#embedding = embedding;
+    this.#database = database;
+    this.#failed = failed;
+  }
+
+  get model(): string {
+    return this.#embedding.model;
+  }
+
+  /** @returns undefined if there is none: the words have to do. */
+  async question(text: string, context: ErrorContext): Promise<Float64Array | undefined> {
+    try {
+      const [vector = []] = await this.#vectors([text], 'question');
+      return unitVector(vector);
+    } catch (error) {
+      this.#failed(error, context);
+      return undefined;
+    }
+  }
+
+  /** Gives memories their vectors. Once the function has failed, the rest of them get none. */
+  async embedded(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
+    const known = new Map<string, Buffer>();
+    for (let i = 0; i < memories.length; i += TEXTS_AT_ONCE)
+      for (const [content, vector] of await this.#stored(memories.slice(i, i + TEXTS_AT_ONCE)))
+        known.set(content, vector);
+    const lacking = memories.filter((memory) => !known.has(contentIdentity(memory, memory)));
+    const texts = [...new Set(lacking.map(({ text }) => text))];
+    const made = new Map<string, Buffer>();
+    try {
+      for (let i = 0; i < texts.length; i += TEXTS_AT_ONCE)
+        for (const [text, vector] of await this.vectorsOf(texts.slice(i, i + TEXTS_AT_ONCE))) made.set(text, vector);
+    } catch (error) {
+      this.#failed(error, context);
+    }
+    return memories.map((memory) => {
+      const embedding = known.get(contentIdentity(memory, memory)) ?? made.get(memory.text);
+      return { ...memory, ...(embedding && { embedding, model: this.model }) };
+    });
+  }
+
+  /** @returns stored vectors by their texts. @throws what the host's function throws, and InvalidArgumentError for what it returns. */
+  async vectorsOf(texts: readonly string[]): Promise<Map<string, Buffer>> {
+    const each = [...new Set(texts)];
+    const vectors = each.length === 0 ? [] : await this.#vectors(each, 'memories');
+    return new Map(
+      each.flatMap((text, i) => {
+        const stored = storedVector(vectors[i] ?? []);
+        return stored ? [[text, stored]] : [];
+      }),
+    );
+  }
+
+  /** @returns the vectors that memories have in the tables, if their content is the same. */
+  async #stored(memories: readonly NewMemory[]): Promise<Map<string, Buffer>> {
+    const found = await this.#database.run((sql) => memoriesOf(sql, memories));
+    const own = found.filter(({ model }) => model === this.model);
+    const decoded = await this.#database.code((texts) => own.map((memory) => decodedMemory(texts, memory)));
+    return new Map(
+      decoded.flatMap((memory, i) => {
+        const key = own[i]?.key;
+        if (!key || memory instanceof Undecodable || !memory.embedding) return [];
+        return [[contentIdentity(key, memory), memory.embedding]];
+      }),
+    );
+  }
+
+  async #vectors(texts: readonly string[], of: 'memories' | 'question'): Promise<readonly ArrayLike<number>[]> {
+    const vectors = await this.#embedding.vectors(texts, of);
+    const areVectors =
+      vectors?.length === texts.length &&
+      vectors.every((vector) => vector?.length > 0 && Array.prototype.every.call(vector, Number.isFinite));
+    if (areVectors) return vectors;
+    throw new InvalidArgumentError('The vectors of embed must be one array of finite numbers for each text.');
+  }
+}
+
+const contentIdentity = (key: MemoryKey, { data }: { data: string }) => `${memoryIdentity(key)}\0${data}`;
