@@ -23,10 +23,10 @@ interface AppendWriter<Append> {
   /** Whether an append can be written in one batch with another one before it. */
   canJoin(first: Append, append: Append): boolean;
   /**
-   * Writes appends to one session, whose turn has come.
+   * Writes appends to one session when their turn has come.
    *
-   * @returns by their places the errors of those that are refused.
-   * @throws the error of all of them.
+   * @returns the errors of refused appends, by their places.
+   * @throws if none could be written.
    */
   append(appends: NonEmpty<Append>): Promise<ReadonlyMap<number, unknown>>;
 }
@@ -34,9 +34,9 @@ interface AppendWriter<Append> {
 /** A call that waits for its turn. */
 interface Waiting {
   readonly append?: QueuedAppend;
-  /** What writes the append. */
+  /** The writer of the append. */
   readonly by?: object;
-  /** @param written its result, if another append has written it; otherwise its turn has come. */
+  /** @param written the result, if another append has written this one; otherwise its turn has come. */
   readonly proceed: (written?: { readonly result: Promise<void> }) => void;
 }
 
@@ -50,44 +50,45 @@ interface Member {
   proceed?: () => void;
   /** Done when the batch that includes it has been written. */
   written?: Promise<void>;
-  /** Undefined if it was left out: it has to be written alone, and then gets its own error. */
+  /** Undefined if a shared statement skipped it: it must be written alone, and then gets its own error. */
   result?: { readonly lastSeq: number | undefined } | { readonly error: unknown };
 }
 
 /** How an attempt writes a batch. */
 interface How {
-  /** Whether with others. */
+  /** Whether it is written together with others. */
   isShared: boolean;
   signal: AbortSignal | undefined;
 }
 
 /**
- * The most events, and characters of JSON, that are written together for several calls: a server refuses a packet that is too
- * large, and nothing is acknowledged before all of it is written. On MySQL and MariaDB each number of events is a statement of its
- * own, which a connection keeps prepared.
+ * The most events, and characters of JSON, that are written together for several calls. A server refuses a packet that is too
+ * large, and no call is acknowledged before all events are written. On MySQL and MariaDB each number of events is its own
+ * statement, which a connection keeps prepared.
  */
 const MOST_EVENTS = 64;
 const MOST_LENGTH = 1_000_000;
 
 /**
- * Where the writes of a process wait (contract E9, O6). Those to one session wait for each other in memory: waiting for the lock of
- * its row, each would use a connection. Appends that wait for the same session are one batch, in the order of the calls (contract A9).
+ * Where the writes of a process wait (contract E9, O6). Writes to one session wait for each other in memory: if they waited for the
+ * lock of its row, each would use a connection. Appends that wait for the same session are one batch, in the order of the calls
+ * (contract A9).
  *
- * Batches of several sessions share a statement or a commit if the database can. The batch that gets a
- * connection also writes those that wait for one at that moment. A batch asks for a connection itself only if those already asking
- * cannot write it, too. A lone batch never waits, so no timer is needed.
+ * Batches of several sessions share a statement or a commit if the database can. The batch that gets a connection also writes those
+ * that wait for one at that moment. A batch asks for a connection itself only if those already asking cannot write it, too. A lone
+ * batch never waits, so no timer is needed.
  */
 export class AppendQueue {
   static readonly #all = new WeakMap<Tables, AppendQueue>();
 
-  /** How the tables were appended to last, and the dialect's: the first connection shows whether they are distributed. */
+  /** How the tables are appended to; changes when a connection shows that they are distributed. */
   #appends: DialectAppends;
   #dialect: Dialect;
-  /** The calls that wait, of each session to which a write is under way. */
+  /** The waiting calls, for each session to which a write is under way. */
   readonly #lines = new Map<string, Waiting[]>();
-  /** The batches that another one may write with its own. */
+  /** The batches that may be written together with another one. */
   readonly #waiting = new Set<Member>();
-  /** How many batches have asked for a connection, and wait for it. */
+  /** How many batches have asked for a connection and wait for it. */
   #asking = 0;
 
   private constructor(database: Database) {
@@ -95,14 +96,14 @@ export class AppendQueue {
     this.#dialect = database.dialect;
   }
 
-  /** That of all services on one ORM and schema. */
+  /** All services on one ORM and schema share a queue. */
   static of(database: Database): AppendQueue {
     const queue = AppendQueue.#all.get(database.tables) ?? new AppendQueue(database);
     AppendQueue.#all.set(database.tables, queue);
     return queue;
   }
 
-  /** Runs `work` after the writes to the session that were asked for before, whether they succeed or fail. */
+  /** Runs `work` after all earlier writes to the session, whether they succeed or fail. */
   async run<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
     const identity = sessionIdentity(key);
     const line = this.#lines.get(identity);
@@ -115,7 +116,7 @@ export class AppendQueue {
     }
   }
 
-  /** Writes an append after the writes to the session that were asked for before, or together with those of them that are appends. */
+  /** Writes an append after all earlier writes to the session, or in one batch with earlier appends. */
   async append<Append extends QueuedAppend>(by: AppendWriter<Append>, append: Append): Promise<void> {
     const identity = sessionIdentity(append.key);
     let line = this.#lines.get(identity);
@@ -137,7 +138,7 @@ export class AppendQueue {
       const refused = await written;
       if (refused.size > 0) refuse(refused, 0);
     } finally {
-      // Callers that append again at once are to find their place before the next batch begins.
+      // Gives callers that append again at once the time to join the next batch.
       if (others.length > 0 || line.length > 0) void setImmediate().then(() => this.#next(identity));
       else this.#next(identity);
     }
@@ -146,12 +147,12 @@ export class AppendQueue {
   #next(identity: string): void {
     const next = this.#lines.get(identity)?.shift();
     if (next) next.proceed();
-    // The entry of a session that nobody waits for would stay in memory.
+    // Otherwise the empty line would stay in memory.
     else this.#lines.delete(identity);
   }
 
   /**
-   * Writes a batch as `DialectAppends.write` does, and again after failures that may pass. Nothing of it is stored when it throws,
+   * Writes a batch like `DialectAppends.write`, and retries failures that may pass. If it throws, nothing of the batch is stored,
    * unless `outcome` says otherwise.
    */
   async write(database: Database, batch: AppendBatch, options: AttemptOptions): Promise<number | undefined> {
@@ -172,23 +173,23 @@ export class AppendQueue {
         tries ??= new Tries(database.retry, options);
         await tries.failed(error, attempt);
       }
-      // A statement that has failed is tried alone: one of several may end the connection each time. In a transaction that has failed
-      // each has had a savepoint.
+      // After a failed statement each batch is tried alone, since one of them may end the connection each time. After a failed
+      // transaction that is not needed: each batch had a savepoint.
       if (this.#appends.isStatement(batch)) isShared = false;
     }
   }
 
-  /** Writes a batch, with others that wait for a connection if it is shared, or lets one of them write it. */
+  /** Writes a batch, if it is shared with others that wait for a connection; or waits until one of those has written it. */
   async #attempt(database: Database, member: Member, how: How): Promise<void> {
     const { connections, telemetry } = database;
     const { isShared, signal } = how;
     const deadline = new Deadline({ timeoutMs: connections.timeoutMs, signal });
     const waited = telemetry?.current?.waiting('connection');
     try {
-      // Those that have asked for a connection can write it with theirs.
+      // The batches that have asked for a connection have room for this one.
       if (isShared && this.#waiting.size < this.#asking * (this.#appends.most - 1)) {
         await this.#untilTurn(member, deadline);
-        // What runs in this process always ends, and could not be stopped.
+        // A database in this process always answers, and a statement on it cannot be stopped.
         if (member.written) {
           waited?.();
           await (connections.orm.isInProcess ? member.written : deadline.within(member.written));
@@ -231,12 +232,12 @@ export class AppendQueue {
       await deadline.within(turn);
     } catch (error) {
       this.#waiting.delete(member);
-      // Another batch may have begun to write it just then.
+      // Another batch may have begun to write this one at that moment.
       if (!member.written) throw error;
     }
   }
 
-  /** It has the connection that it has asked for, or has failed to get it. */
+  /** Notes that the member got the connection that it had asked for, or failed to get it. */
   #asked(member: Member): void {
     if (!member.isAsking) return;
     member.isAsking = false;
@@ -262,7 +263,7 @@ export class AppendQueue {
     return members;
   }
 
-  /** Writes batches in one statement or transaction. @throws what would have failed each of them. */
+  /** Writes batches in one statement or transaction. @throws an error that would have failed each of them. */
   async #write(
     database: Database,
     connection: AttemptConnection,
@@ -285,20 +286,20 @@ export class AppendQueue {
       }
       for (const [i, member] of members.entries()) {
         const lastSeq = lastSeqs[i];
-        // A statement of several may have skipped it.
+        // A statement for several batches may have skipped this one.
         if (lastSeq !== undefined || isAlone || !isStatement) member.result = { lastSeq };
       }
     } catch (error) {
       if (!isStatement) await connection.rollback(error, database.rollbackFailed);
       if (isAlone || isOwn(error) || connections.failsAll(error)) throw error;
-      // Nothing is written, because of one of them.
+      // One of them failed, so none is written.
       if (!isStatement) await this.#writeEach(database, connection, members);
     }
   }
 
   /**
-   * Writes batches in one transaction, each in a savepoint, so that only the one that fails is undone: two statements for each are too
-   * much for the first try, which hardly ever fails.
+   * Writes batches in one transaction, each in a savepoint, so that only a batch that fails is undone. This takes two more
+   * statements for each batch, so it is not done on the first attempt, which hardly ever fails.
    */
   async #writeEach(
     { connections, rollbackFailed }: Database,
@@ -323,12 +324,12 @@ export class AppendQueue {
   }
 }
 
-/** The statement is sent that makes their writes last. */
+/** Notes that the statement which makes their writes durable was sent. */
 function noteSent(members: readonly Member[]): void {
   for (const { attempt } of members) attempt.isSent = true;
 }
 
-/** Takes the appends out of a line that can be written together with the one whose turn it is. */
+/** Removes from a line the appends that can be written together with the first one. */
 function takeOthers<Append extends QueuedAppend>(line: Waiting[], by: AppendWriter<Append>, first: Append) {
   const others: { append: Append; proceed: Waiting['proceed'] }[] = [];
   let events = first.pending.length;
@@ -337,7 +338,7 @@ function takeOthers<Append extends QueuedAppend>(line: Waiting[], by: AppendWrit
     if (!append || writer !== by) break;
     events += append.pending.length;
     length += storedLength(append);
-    // Of the same writer, so it is of its type.
+    // It has the same writer, so it has this type.
     const other = append as Append;
     if (events > MOST_EVENTS || length > MOST_LENGTH || !by.canJoin(first, other)) break;
     others.push({ append: other, proceed });
@@ -358,7 +359,7 @@ function jsonLength(texts: readonly { readonly json: string }[]): number {
   return texts.reduce((sum, { json }) => sum + json.length, 0);
 }
 
-/** @throws the error of the append at a place, if it is refused. */
+/** @throws the error of the append at this place, if it is refused. */
 function refuse(refused: ReadonlyMap<number, unknown>, place: number): void {
   if (refused.has(place)) throw refused.get(place);
 }

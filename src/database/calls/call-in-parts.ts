@@ -6,7 +6,7 @@ import type { Run } from '../dialects/dialect.js';
 import type { Database } from './database.js';
 import { once } from './once.js';
 
-/** A call that works in several transactions. If it fails, its error says what those before have done (contract O1). */
+/** A call that works in several transactions. If it fails, its error says what the earlier ones have done (contract O1). */
 export class CallInParts {
   readonly database: Database;
   readonly #call: ErrorContext;
@@ -25,7 +25,7 @@ export class CallInParts {
     const attempt = () => once(this.database, work, { locksRowsOnly: true });
     const result = await this.database.call(this.#call, () =>
       attempt().catch((error: unknown) => {
-        // Somebody has inserted a row that was not there when the work looked for it. The next attempt finds it.
+        // Another call has inserted a row after the work looked for it. The next attempt finds it.
         if (error instanceof UniqueConstraintViolationException) return attempt();
         throw error;
       }),
@@ -34,15 +34,15 @@ export class CallInParts {
     return result;
   };
 
-  /** Runs what encodes before it writes. */
+  /** Runs work that encodes before it writes. */
   encoding<T>(work: () => Promise<T>): Promise<T> {
     return this.database.unobserved(this.#call, work);
   }
 
   /**
-   * @param work all that the call does.
-   * @param done what has been done so far.
-   * @returns what has been done in all.
+   * @param work does everything that the call does.
+   * @param done returns the result so far.
+   * @returns the whole result.
    */
   run<Done extends MaintenanceResult | ImportResult>(done: () => Done, work: () => Promise<void>): Promise<Done> {
     return this.database.observe(this.#call, async () => {

@@ -4,13 +4,13 @@ import type { Outcome } from './retry.js';
 import { RetryToken } from './retry-tokens.js';
 
 /**
- * For a call that finds its work done by a try whose answer was lost: waits until that is where an acknowledged commit has
- * to be (contract O9). With a synchronous standby a server shows a commit that the standby may lack, once the connection is
- * gone that waited for it. A commit waits for all that come before it, if it writes, and not if it changes nothing.
+ * Makes sure that a commit whose answer was lost is as durable as an acknowledged one (contract O9). With a synchronous standby, a
+ * commit becomes visible when the connection that waited for the standby is lost, even if the standby lacks it. A new commit waits
+ * for all earlier ones, but only if it writes.
  */
 export async function confirm(database: Database, outcome: Outcome): Promise<void> {
   if (outcome.lostAnswer === undefined) return;
-  // One for each try: nothing is repeated that a lost answer could have done already.
+  // Each attempt has its own token, so none can meet the row of an attempt whose answer was lost.
   const write = async (sql: Sql) => {
     const token = new RetryToken(database.tables);
     await token.set(sql);

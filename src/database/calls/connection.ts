@@ -5,12 +5,12 @@ import type { Driver, DriverResult, StatementContext } from '../drivers/driver.j
 import type { ReservedConnection } from '../orm/orm-connection.js';
 import type { Statements } from './sql.js';
 
-/** How long an attempt may still take when its signal has fired: a connection that answers is worth keeping. */
+/** How long an attempt may still take after its signal has fired: if the connection answers in time, the pool can keep it. */
 const GRACE_MS = 1_000;
 
-/** What ends an attempt before it has come to its end. */
+/** What ends an attempt early. */
 interface AttemptLimits {
-  /** In ms, the wait for a connection included; 0 for none (contract O3). */
+  /** In ms, including the wait for a connection; 0 for no limit (contract O3). */
   timeoutMs: number;
   /** Gives the attempt a second to end. */
   signal?: AbortSignal | undefined;
@@ -18,28 +18,28 @@ interface AttemptLimits {
 
 /** An attempt took longer than `timeoutMs`. */
 export class TimedOut extends Error {
-  /** @param hadConnection false if the time was over before the pool gave a connection. */
+  /** @param hadConnection false if the pool gave no connection in time. */
   constructor(readonly hadConnection: boolean) {
     super('The attempt took longer than timeoutMs');
   }
 }
 
-/** Whoever asked for the attempt does not want its result any more. */
+/** The caller does not want the result any more. */
 export class Aborted extends Error {
   constructor() {
     super('The attempt was aborted');
   }
 }
 
-/** What an attempt needs to know of its ORM. */
+/** What an attempt needs to know about its ORM. */
 interface ConnectionSource {
   readonly statements: Statements;
-  /** Whether a connection may not be used again after this error. */
+  /** Whether the connection must not be used again after this error. */
   spoils(error: unknown): boolean;
 }
 
 export interface TransactionHooks {
-  /** Until this is called a lost connection makes the server roll back; after it the writes may be stored. */
+  /** Called before the commit. Until then a lost connection makes the server roll back; afterwards the writes may be stored. */
   beforeCommit?: () => void;
   /** Called with the error of the rollback. */
   rollbackFailed?: (error: unknown) => void;
@@ -52,7 +52,7 @@ interface TransactionStart {
   begin?: string | undefined;
 }
 
-/** The server has ended a transaction whose work did not notice: its commit would store nothing. */
+/** For a transaction that the server has ended without its work noticing: its commit would store nothing. */
 export function rolledBack(): DatabaseError {
   const { rolledBack: failure } = FAILURES;
   return new DatabaseError(failure, failure.reason, undefined, 'none');
@@ -86,7 +86,7 @@ export class AttemptConnection {
     return this.#reserved.context();
   }
 
-  /** Begins the attempt's time anew: for work of any length whose statements are answered in time. */
+  /** Restarts the attempt's time limit: for long work whose statements are each answered in time. */
   restartDeadline(): void {
     this.#deadline.restart();
   }
@@ -101,7 +101,7 @@ export class AttemptConnection {
    *
    * @param start.setting a statement that is run before the `begin`.
    * @param start.prefix what the `begin` itself starts with.
-   * @throws the first error, also when the rollback fails.
+   * @throws the first error, even if the rollback fails, too.
    */
   async transaction<T>(
     work: () => Promise<T>,
@@ -130,9 +130,9 @@ export class AttemptConnection {
     await this.#source.statements.send(this.driver, 'commit', [], COMMAND);
   }
 
-  /** @param error why. @param failed is called with the error of the rollback. */
+  /** @param error the reason. @param failed is called with the error of the rollback. */
   async rollback(error: unknown, failed?: (error: unknown) => void): Promise<void> {
-    // A connection that is destroyed is rolled back by the server; a `rollback` on it might never be answered.
+    // The connection is destroyed, so the server rolls back. A `rollback` on it might never be answered.
     if (this.#reserved.destroy && this.#source.spoils(error)) return;
     try {
       await this.command('rollback');
@@ -146,7 +146,7 @@ export class AttemptConnection {
    * Runs `work` in a savepoint of the transaction.
    *
    * @param undone is called with the error of `work`, whose writes are undone.
-   * @throws the error of `work` when its writes cannot be undone alone: some errors end the whole transaction.
+   * @throws the error of `work`, if only the whole transaction can be undone.
    */
   async savepoint(work: () => Promise<void>, undone: (error: unknown) => void): Promise<void> {
     await this.command('savepoint adk');
@@ -163,7 +163,7 @@ export class AttemptConnection {
     await this.command('release adk');
   }
 
-  /** Has the connection closed at the end, instead of going back to the pool. */
+  /** The connection will be closed at the end, instead of going back to the pool. */
   spoil(): void {
     this.#isSpoilt = true;
   }
@@ -181,7 +181,7 @@ export class Deadline {
   readonly #stop: (() => void) | undefined;
   #grace: NodeJS.Timeout | undefined;
   #over: Error | undefined;
-  /** Ends what is waited for. */
+  /** Ends the current wait. */
   #end: ((error: Error) => void) | undefined;
   #hadConnection = false;
 
@@ -217,7 +217,7 @@ export class Deadline {
     }
   }
 
-  /** Begins the time anew. It does nothing after the deadline, when nobody waits any more. */
+  /** Restarts the time. It does nothing after the deadline, when nobody waits any more. */
   restart(): void {
     if (!this.#over) this.#timer?.refresh();
   }

@@ -16,28 +16,28 @@ import { failureOf } from './failure-of.js';
 import { isOwn } from './public-error.js';
 import { sqlOf } from './sql.js';
 
-/** What statements begin with, by the ORM's connection; see `clusterPrefix`. */
+/** The prefix of statements, by the ORM's connection; see `clusterPrefix`. */
 const prefixes = new WeakMap<object, string>();
 
-/** Those whose settings were checked, with what is known of tables on them, by that of sessions: whether they are distributed. */
+/** Connections whose settings were checked, each with what it knows about the distribution of tables. */
 const checked = new WeakMap<Driver, ServerTables>();
 
 interface ServerTables {
   mayBeDistributed: boolean;
   areDistributed: Map<string, boolean>;
-  /** When that was asked. */
+  /** The value of `distributions` at that time. */
   since: number;
 }
 
 /** How often tables were distributed in this process. */
 let distributions = 0;
 
-/** Has each connection of this process ask again which tables are distributed. */
+/** Makes each connection of this process ask again which tables are distributed. */
 export function forgetDistribution(): void {
   distributions++;
 }
 
-/** The ORMs whose connection is set up, and those for which that is under way. */
+/** The ORMs whose connection is set up, and those whose set-up is under way. */
 const prepared = new WeakSet<object>();
 const beingPrepared = new WeakMap<object, Promise<void>>();
 
@@ -45,7 +45,7 @@ const beingPrepared = new WeakMap<object, Promise<void>>();
 const DEFAULT_TIMEOUT_MS = 30_000;
 
 export interface DatabaseOptions extends CommonOptions {
-  /** A database, another program's for example, which is read only: its settings stay as they are. */
+  /** The database belongs to another program, and is only read: its settings are not changed. */
   isForeign?: boolean;
 }
 
@@ -57,7 +57,7 @@ interface SentWith {
   refuse?: () => void;
 }
 
-/** The same names again: the texts of statements are kept by their tables, and differ if these are distributed. */
+/** A copy of the names, since texts of statements are kept by their tables, and are different for distributed ones. */
 function distributedTables(tables: Tables): Tables {
   const known = distributedCopies.get(tables) ?? { ...tables };
   distributedCopies.set(tables, known);
@@ -66,13 +66,13 @@ function distributedTables(tables: Tables): Tables {
 
 const distributedCopies = new WeakMap<Tables, Tables>();
 
-/** The connections of a host's ORM for the attempts of calls: set up and checked before the first statement of ours (contract O7). */
+/** Connections of a host's ORM for the attempts of calls, set up and checked before our first statement (contract O7). */
 export class Connections {
   readonly orm: OrmConnection;
   readonly statements: Statements;
   readonly dialect: Dialect;
   readonly system: DialectName;
-  /** Of an attempt. */
+  /** Limits an attempt. */
   readonly timeoutMs: number;
   readonly #em: EntityManager;
   readonly #options: DatabaseOptions;
@@ -90,8 +90,8 @@ export class Connections {
   }
 
   /**
-   * Runs an attempt on one connection of the host's pool. The connection goes back unless it cannot be trusted: then it is
-   * destroyed, so that the server rolls back, and no later statement finds a transaction that was left open (contract O5).
+   * Runs an attempt on one connection of the host's pool. The connection goes back to the pool, unless its transaction may be open.
+   * Then it is destroyed, so that the server rolls back and no later statement runs in that transaction (contract O5).
    *
    * @param deadline is cleared at the end.
    * @throws TimedOut, Aborted at the deadline.
@@ -109,13 +109,13 @@ export class Connections {
           prefix === undefined
             ? this.#checked(driver).then((found) => work(connection, found))
             : work(connection, prefix);
-        // What runs in this process always ends, and could not be stopped.
+        // A database in this process always answers, and a statement on it cannot be stopped.
         return await (destroy ? deadline.within(working) : working);
       } catch (error) {
         if (error instanceof TimedOut || error instanceof Aborted || this.spoils(error)) connection.spoil();
         throw error;
       } finally {
-        // A statement of `work` that is run after the deadline fails: the connection is destroyed by then.
+        // If `work` sends a statement after the deadline, it fails, since the connection is destroyed by then.
         await connection.end();
       }
     } finally {
@@ -127,7 +127,7 @@ export class Connections {
     return !isOwn(error) && spoilsConnection(this.failureOf(error));
   }
 
-  /** @returns what statements begin with; see `clusterPrefix`. @throws SchemaError for a connection that is refused. */
+  /** @returns the prefix of statements; see `clusterPrefix`. @throws SchemaError for a connection that is refused. */
   async #checked(driver: Driver): Promise<string> {
     const prefix = prefixes.get(this.orm) ?? (await this.#prefix(driver));
     await this.#check(driver, false);
@@ -138,7 +138,7 @@ export class Connections {
     return this.#options.isForeign === true || (since === distributions && areDistributed.has(this.#tables().sessions));
   }
 
-  /** The statements on a connection that is in use, or in a host's transaction. */
+  /** For statements on a connection that is in use, or in a host's transaction. */
   sql(driver: Driver, { isInTransaction = false, prefix = '', refuse }: SentWith): Sql {
     const { postgresql, isForeign = false } = this.#options;
     const { isInProcess } = this.orm;
@@ -152,13 +152,16 @@ export class Connections {
     });
   }
 
-  /** The same on a connection of a host's, whose settings may be unchecked. @throws SchemaError for one that is refused. */
+  /** The same on a host's connection, whose settings are checked first. @throws SchemaError for one that is refused. */
   async checkedSql(driver: Driver, sentWith: SentWith): Promise<Sql> {
     await this.#check(driver, true);
     return this.sql(driver, { ...sentWith, isInTransaction: true });
   }
 
-  /** What statements begin with; the first call checks the driver and the server. Within the time of an attempt, since the server may be silent. */
+  /**
+   * The prefix of statements; the first call checks the driver and the server. Limited by the time of an attempt, since the server
+   * may not answer.
+   */
   async #prefix(driver: Driver): Promise<string> {
     refuseDriver(driver);
     const sql = this.sql(driver, {});
@@ -168,7 +171,7 @@ export class Connections {
     return prefix;
   }
 
-  /** Once for each connection: what a host sets on it later is its own affair. @throws SchemaError. */
+  /** Once for each connection; what a host sets on it later is not checked. @throws SchemaError. */
   async #check(driver: Driver, isInTransaction: boolean): Promise<void> {
     const { connections, distributed } = this.dialect;
     const sql = this.sql(driver, { isInTransaction });
@@ -186,13 +189,13 @@ export class Connections {
     server.areDistributed.set(sessions, found.length > 0);
   }
 
-  /** @returns undefined if the tables are not distributed, as far as is known. */
+  /** @returns undefined if the tables are not known to be distributed. */
   #distributed({ areDistributed }: ServerTables): DistributedTables | undefined {
     const isKnown = !this.#options.isForeign && areDistributed.get(this.#tables().sessions);
     return isKnown ? this.dialect.distributed : undefined;
   }
 
-  /** @throws SchemaError when a setting of the next connection is refused; nothing when it cannot be checked. */
+  /** @throws SchemaError if a setting of the next connection is refused; nothing if it cannot be checked. */
   async refuseSettings(): Promise<void> {
     await this.use(new Deadline(this), () => Promise.resolve()).catch((error: unknown) => {
       if (error instanceof SchemaError) throw error;
@@ -202,7 +205,7 @@ export class Connections {
   /**
    * Opens the ORM's connection and sets it up, each once.
    *
-   * @param isJoined in a host's transaction, which has SQLite's only connection: waiting for another one would never end.
+   * @param isJoined whether a host's transaction has SQLite's only connection: waiting for another one would never end.
    * @returns undefined if there is nothing to wait for.
    */
   prepare(isJoined: boolean): Promise<void> | undefined {
@@ -226,17 +229,17 @@ export class Connections {
     return failureOf(error, this.dialect);
   }
 
-  /** Whether trying again may help. A node that has lost its cluster refuses to wait for it by the error of a lock time-out, and at once. */
+  /** Whether a retry may help. A node of Galera that has lost its cluster fails at once with the error of a lock time-out. */
   passing(failure: Failure): ReturnType<typeof passingOf> {
     return failure === 'lockTimeout' && prefixes.get(this.orm) ? 'outage' : passingOf(failure);
   }
 
-  /** Whether an error is one of this database's that may pass. What another server gives may have the same code. */
+  /** Whether an error comes from this database and may pass. An error of another server may have the same code. */
   isPassing(error: unknown): boolean {
     return this.statements.hasThrown(error) && this.passing(this.failureOf(error)) !== undefined;
   }
 
-  /** Whether the state of the database or of the connection has caused an error, so that every other write would fail as well. */
+  /** Whether the state of the database or the connection has caused an error, so that every other write would fail, too. */
   readonly failsAll = (error: unknown): boolean => {
     const failure = this.failureOf(error);
     return this.passing(failure) !== undefined || isUncertain(failure);

@@ -21,7 +21,7 @@ import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/
 /** The longest delay of a timer. */
 const MOST_MS = 2 ** 31 - 1;
 
-/** What a `Database` is made within. */
+/** What is known when a `Database` is made. */
 interface Within {
   tables?: Tables;
   joins?: boolean;
@@ -29,20 +29,20 @@ interface Within {
 
 /** What a transaction needs of its attempts. */
 export interface TransactionOptions extends AttemptOptions {
-  /** For a transaction that deletes: it does not lock what is between its rows, where others write. */
+  /** For a transaction that deletes: it does not lock the gaps between its rows, where others write. */
   locksRowsOnly?: boolean;
 }
 
-/** The database of a host's ORM: statements and transactions on its connections, with retries (contract E4, E5). */
+/** The database of a host's ORM: runs statements and transactions on its connections, with retries (contract E4, E5). */
 export class Database {
   readonly connections: Connections;
   readonly #em: EntityManager;
   readonly codec: TextCodec;
-  /** Undefined in another program's database until it is asked for. */
+  /** For the database of another program undefined until it is needed. */
   #tables: Tables | undefined;
   readonly #options: DatabaseOptions;
   readonly retry: Retry;
-  /** The transaction of the host's that the calls join. */
+  /** The host's transaction that the calls join. */
   readonly joined: JoinedTransaction | undefined;
   readonly isJoined: boolean;
   /** Undefined if the host has not asked for it. */
@@ -51,8 +51,8 @@ export class Database {
   /**
    * @param within.tables if they are known.
    * @param within.joins whether the calls join the transaction that `em` is in.
-   * @throws SchemaError for a database that is not supported, and when the ORM does not list `adkEntities()`.
-   * @throws InvalidArgumentError when `telemetry` needs a package that is not installed.
+   * @throws SchemaError if the database is not supported, or the ORM does not list `adkEntities()`.
+   * @throws InvalidArgumentError if `telemetry` needs a package that is not installed.
    */
   constructor(em: EntityManager, options: DatabaseOptions = {}, { tables, joins = false }: Within = {}) {
     refuseOther(em);
@@ -62,7 +62,7 @@ export class Database {
     this.codec = new TextCodec([options.codec ?? []].flat(), options.maxDecodedBytes);
     this.isJoined = joins;
     this.joined = joins ? new JoinedTransaction(em, this.connections) : undefined;
-    // Now, and not in the first call: the `EntityManager` may have another schema by then.
+    // Now, not in the first call, when the `EntityManager` may have another schema.
     this.#tables = tables ?? (options.isForeign ? undefined : tablesOf(em));
     this.telemetry = telemetryOf(options.telemetry);
     this.retry = new Retry(this.connections, options.retry, this.telemetry, joins);
@@ -83,7 +83,7 @@ export class Database {
   /**
    * The same tables, in the host's transaction that an `EntityManager` is in.
    *
-   * @throws InvalidArgumentError when that has other tables, of another schema or ORM.
+   * @throws InvalidArgumentError if it has other tables, of another schema or ORM.
    */
   join(em: EntityManager): Database {
     refuseOther(em);
@@ -98,16 +98,17 @@ export class Database {
     return new Database(em, this.#options, { tables, joins: true });
   }
 
-  /** The same tables with other options, whatever has become of the `EntityManager`. */
+  /** The same tables with other options, even if the schema of the `EntityManager` has changed. */
   with(options: DatabaseOptions): Database {
     return new Database(this.#em, options, { tables: this.tables });
   }
 
   /**
-   * Runs a public call's work, observed. What it throws is what the caller may see; the driver's error goes to `onError`.
+   * Runs the work of a public call, with telemetry. Errors become those that the caller may see; the driver's error goes to
+   * `onError`.
    *
-   * @throws InsideTransactionError inside a transaction of the host's that the call does not join.
-   * @throws InvalidArgumentError when the transaction that it joins has ended.
+   * @throws InsideTransactionError inside a host's transaction that the call does not join.
+   * @throws InvalidArgumentError if the transaction that it joins has ended.
    * @throws SchemaError with `disableTransactions` in the config.
    */
   call<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
@@ -115,19 +116,19 @@ export class Database {
     return this.observe(context, () => this.unobserved(context, work));
   }
 
-  /** Observes what may consist of several calls as one. */
+  /** Makes one span of several calls. */
   observe<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
     const joined = this.joined;
     const inTurn = joined ? () => joined.inTurn(work) : work;
     return this.telemetry ? this.telemetry.observe(this.system, context, inTurn) : inTurn();
   }
 
-  /** The call that is under way here, where calls are observed. */
+  /** The call that is under way, if there is telemetry. */
   get observed(): ObservedCall | undefined {
     return this.telemetry?.current;
   }
 
-  /** Does as `call` for what only waits for others' work. */
+  /** Like `call`, but without a span: for work that only waits for another call. */
   async unobserved<T>(context: ErrorContext, work: () => Promise<T>): Promise<T> {
     this.refuseTransaction();
     try {
@@ -140,7 +141,7 @@ export class Database {
     }
   }
 
-  /** @throws InsideTransactionError, InvalidArgumentError, SchemaError as `call`. */
+  /** @throws InsideTransactionError, InvalidArgumentError, SchemaError like `call`. */
   refuseTransaction(): void {
     if (this.#em.config.get('disableTransactions')) throw transactionsAreDisabled();
     if (this.joined) this.joined.refuseEnded();
@@ -161,14 +162,14 @@ export class Database {
   readonly rollbackFailed = (error: unknown): void => this.report(error, { operation: 'rollback', key: {} });
 
   /**
-   * Runs work that begins a transaction of the host's ORM itself, and again after a failure that may pass. It has to find out
-   * whether the transaction before was committed: the answer may have been lost.
+   * Runs work that begins a transaction of the host's ORM itself, and retries it after a failure that may pass. The work must find
+   * out whether the earlier transaction was committed, since the answer may have been lost.
    */
   async retried<T>(work: () => Promise<T>, options?: AttemptOptions): Promise<T> {
     return this.#tried(() => work(), options);
   }
 
-  /** Runs work of a host's in the transaction that is joined, see `JoinedTransaction.whole`. */
+  /** Runs the host's work in the joined transaction: see `JoinedTransaction.whole`. */
   async whole<T>(work: () => Promise<T>): Promise<T> {
     return this.joined ? this.joined.whole(work) : work();
   }
@@ -178,12 +179,12 @@ export class Database {
     return this.#tried((_, signal) => this.#once(work, signal), options);
   }
 
-  /** Runs statements that read texts, as `run` does. They are decoded when the connection has been given back. @throws CodecError. */
+  /** Like `run`, for statements that read texts: decodes them after the connection is given back. @throws CodecError. */
   async read<T>(work: (sql: Sql) => Promise<Undecoded<T>>, options?: AttemptOptions): Promise<T> {
     return this.code(await this.run(work, options));
   }
 
-  /** Runs `work` in a transaction: in one of its own, or in a savepoint of the host's, so that its failure leaves the host's whole. */
+  /** Runs `work` in its own transaction, or in a savepoint of the host's, so that a failure does not end the host's. */
   async transaction<T>(work: (sql: Sql) => Promise<T>, options?: TransactionOptions): Promise<T> {
     const { joined, rollbackFailed } = this;
     if (joined) return this.#tried(() => joined.savepoint(work, rollbackFailed), options);
@@ -201,10 +202,10 @@ export class Database {
   }
 
   /**
-   * Reads rows as of one moment, without locks, so that nobody waits for it where there are several connections. It may take
-   * longer than one attempt: each of its statements has that time.
+   * Reads rows as of one moment, without locks, so that with several connections nobody waits for it. It may take longer than one
+   * attempt: the time limit is for each statement.
    *
-   * @param work only reads, outside of a host's transaction. It is done again from its beginning.
+   * @param work only reads, outside a host's transaction. A retry runs it from the beginning.
    */
   async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#tried((_, signal) =>
@@ -219,7 +220,7 @@ export class Database {
     );
   }
 
-  /** Runs a single statement as `transaction` does; on its own it is a transaction already. */
+  /** Like `transaction`, for a single statement, which is a transaction by itself. */
   async statement<T>(work: (sql: Sql) => Promise<T>, options?: AttemptOptions): Promise<T> {
     if (this.joined) return this.transaction(work);
     const send = (attempt: Attempt) => (sql: Sql) => {
@@ -229,7 +230,7 @@ export class Database {
     return this.#tried((attempt, signal) => this.#once(send(attempt), signal), options);
   }
 
-  /** Decodes or encodes texts: never on a connection, since a codec may have to wait. @throws CodecError. */
+  /** Decodes or encodes texts. Never call it while a connection is held, since a codec may wait. @throws CodecError. */
   code<T>(work: (texts: StoredTexts) => T): Promise<T> {
     const texts = this.codec.isNone ? PLAIN : new StoredTexts(this.codec);
     return texts.run(work, (ready) => this.#within(ready));
@@ -273,7 +274,7 @@ export class Database {
     return this.connections.failureOf(error);
   }
 
-  /** Runs an attempt, again after failures that may pass. */
+  /** Runs attempts until one succeeds or fails for good. */
   #tried<T>(
     work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
     options?: AttemptOptions,
@@ -287,18 +288,18 @@ export class Database {
 }
 
 /**
- * For a call that does not join the transaction around it: what it writes would stay when that transaction is rolled back,
- * and it may wait for a lock, or the only connection, which that transaction keeps until the call has ended.
+ * Refuses a call that does not join the transaction around it. Its writes would stay if that transaction is rolled back, and it
+ * could wait for a lock, or the only connection, that the transaction keeps until the call ends.
  *
- * @throws InsideTransactionError inside `em.transactional` of the same ORM, and after `em.begin()` on the `EntityManager`
- *   that was given, or on that of the request. A transaction of another ORM does not matter.
+ * @throws InsideTransactionError inside `em.transactional` of the same ORM, and after `em.begin()` on this `EntityManager` or on
+ *   that of the request. A transaction of another ORM does not matter.
  */
 export function refuseInside(em: EntityManager): void {
   const around = TransactionContext.currentTransactionContext()?.em;
   const isOurs = around?.getConnection() === em.getConnection();
-  // Through the transaction of another ORM, where MikroORM takes the two for one by their name, nothing can be seen.
+  // If another ORM of the same name has a transaction here, MikroORM confuses the two, and nothing can be found out.
   const asked = isOurs ? around : around?.name === em.name ? undefined : em;
   const transaction = asked?.getTransactionContext<object>();
-  // After `em.transactional` its transaction stays the context of what was begun in it and continues.
+  // Work that was begun inside `em.transactional` and not awaited still has its context after it has ended.
   if (transaction && isOpen(transaction)) throw new InsideTransactionError();
 }

@@ -3,9 +3,9 @@ import type { Dialect, Sql } from '../dialects/dialect.js';
 import type { Driver } from '../drivers/driver.js';
 
 /**
- * Refuses a driver by what a setting of the host's makes it report, before anything is written (contract O7).
+ * Refuses a driver that a setting of the host makes report wrong numbers, before anything is written (contract O7).
  *
- * @throws SchemaError when it reports how many rows a statement has changed.
+ * @throws SchemaError if it reports how many rows a statement has changed, not how many it found.
  */
 export function refuseDriver(driver: Driver): void {
   if (!driver.reportsChangedRows) return;
@@ -23,7 +23,7 @@ export function refuseDriver(driver: Driver): void {
 export async function refuseServer(sql: Sql, { connections }: Dialect): Promise<void> {
   if (!connections.wrongServer) return;
   const [row] = await sql.all<{ version: unknown }>('select version() as version');
-  // After `set names binary` it is a Buffer; the check of the settings names that.
+  // After `set names binary` this is a Buffer; the check of the settings then reports it.
   const wrong = connections.wrongServer(String(row?.version));
   if (wrong !== undefined) throw new SchemaError(wrong);
 }

@@ -6,23 +6,22 @@ import { sessionVersion } from '../statements/sessions.js';
 import type { Database } from './database.js';
 import { Unforeseen } from './public-error.js';
 
-/** As many as a conflict has attempts by default. */
+/** The same number as the default attempts of a conflict. */
 const LEAST_ROUNDS = 10;
 
-/** How a transaction's texts are encoded, and what for: a codec binds them to facts that only the session's lock shows for sure. */
+/** How to encode the texts of a transaction. A codec binds them to facts that are certain only under the session's lock. */
 interface Coding<Facts, Texts> {
-  /** Reads the facts before the lock is taken. @param found what the lock has shown instead of the facts before. */
+  /** Reads the facts before the lock is taken. @param found the facts that the lock has shown, if an earlier round was wrong. */
   readonly foresee: (found?: Facts) => Promise<Facts>;
   readonly encode: (texts: StoredTexts, facts: Facts) => Texts;
 }
 
 /**
- * Runs a transaction whose texts are encoded before it has a connection: a codec may ask a server for its key, and meanwhile
- * neither a connection nor a lock is kept from others. If the lock then shows other facts, the transaction is rolled back, and its texts are
- * encoded anew for these.
+ * Encodes the texts of a transaction before it takes a connection: a codec may ask a server for its key, and meanwhile no
+ * connection or lock is held. If the lock then shows other facts, the transaction is rolled back, and its texts are encoded again.
  *
- * @param work takes the lock, and gets the texts for what that shows before it writes.
- * @throws CodecError when others have always written first for `retry.forMs`, and ten times at least.
+ * @param work takes the lock, and asks for the texts that fit the facts under it before it writes.
+ * @throws CodecError if others have written first each time, for `retry.forMs` and at least ten times.
  */
 export async function encodedFirst<Facts extends object, Texts, T>(
   database: Database,
@@ -43,27 +42,27 @@ export async function encodedFirst<Facts extends object, Texts, T>(
   });
 }
 
-/** What is read of a session, and written of what that is. */
+/** What to read of a session, and how to encode what is written from it. */
 export interface SessionCoding<Head, Read, Texts> {
   readonly key: SessionKey;
   /** @param locked the session's row, for the caller that holds its lock. */
   readonly read: (sql: Sql, locked?: Head) => Promise<Undecoded<Read>>;
-  /** Encodes what is written of what was read and decoded. */
+  /** Makes and encodes the new texts from those that were read and decoded. */
   readonly encode: (read: Read) => Promise<Texts>;
-  /** More than the session's version that must be the same under the lock. */
+  /** Something else that must be unchanged under the lock, besides the session's version. */
   readonly version?: (sql: Sql) => Promise<string>;
 }
 
-/** What was read, and the texts that are to be written. */
+/** What was read, and the texts to write. */
 interface Coded<Read, Texts> {
   read: Read;
   texts: Texts;
 }
 
-/** Gives them to the caller that holds the session's lock. */
+/** Returns them to the caller that holds the session's lock. */
 export type CodedFor<Head, Read, Texts> = (sql: Sql, locked: Head) => Promise<Coded<Read, Texts>>;
 
-/** Like `encodedFirst`, for texts that come of those of a session: these are read and decoded before, too. */
+/** Like `encodedFirst`, for texts that are made from a session's own: it also reads and decodes those before. */
 export async function decodedFirst<Head, Read, Texts, T>(
   database: Database,
   coding: SessionCoding<Head, Read, Texts>,
@@ -78,7 +77,7 @@ export async function decodedFirst<Head, Read, Texts, T>(
   const versionOf = async (sql: Sql, isLocked: boolean) =>
     [await sessionVersion(sql, key, { isLocked }), await coding.version?.(sql)].join();
   return inRounds(database, async () => {
-    // The version comes first: if the lock shows it, too, all that was read after it is as of one moment.
+    // The version comes first: if it is the same under the lock, nothing that was read after it has changed.
     const { version, reading } = await database.run(async (sql) => ({
       version: await versionOf(sql, false),
       reading: await read(sql),
@@ -92,9 +91,9 @@ export async function decodedFirst<Head, Read, Texts, T>(
 }
 
 /**
- * Runs rounds until the lock shows what was foreseen. Each further round means that somebody else has committed, so there may be as
- * many as there are writers. A codec that is always slower than the others' writes must not keep the caller for ever, though: it
- * ends as an outage does, but not before a few rounds, however short the host retries outages.
+ * Runs rounds until the lock shows the expected facts. In each failed round somebody else has committed, so there may be as many as
+ * there are writers. A codec that is always slower than others' writes must not keep the caller waiting for ever, so the rounds end
+ * after `retry.forMs`, like an outage, but not before ten.
  */
 async function inRounds<T>(database: Database, round: () => Promise<T>): Promise<T> {
   const began = performance.now();

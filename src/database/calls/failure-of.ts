@@ -23,7 +23,7 @@ import type { Failure } from '../../model/failures.js';
 import { TimedOut } from './connection.js';
 import type { Dialect } from '../dialects/dialect.js';
 
-/** MikroORM's classes; a class comes after those that extend it. */
+/** MikroORM's classes; subclasses come first. */
 const CLASSES: readonly (readonly [new (previous: Error) => Error, Failure])[] = [
   [UniqueConstraintViolationException, 'duplicate'],
   [ForeignKeyConstraintViolationException, 'foreignKey'],
@@ -59,7 +59,7 @@ const NETWORK: Readonly<Record<string, Failure>> = {
 
 /** Messages of failures for which drivers and their pools give no code. */
 const MESSAGES: readonly (readonly [string, Failure])[] = [
-  // knex, whatever the database, of a host's transaction that has lost its connection.
+  // knex, on any database: a host's transaction has lost its connection.
   ['Transaction query already complete', 'lostConnection'],
   // node-postgres, when the server goes away.
   ['Connection terminated', 'lostConnection'],
@@ -78,9 +78,9 @@ const MESSAGES: readonly (readonly [string, Failure])[] = [
   ['Pool is closed', 'closed'],
   ['The database connection is not open', 'closed'],
   ['SASL: ', 'authentication'],
-  // better-sqlite3, of a folder that is not there.
+  // better-sqlite3: the folder is missing.
   ['Cannot open database', 'fileNotOpened'],
-  // libSQL, likewise.
+  // libSQL: the same.
   ['Unable to open connection to local database', 'fileNotOpened'],
 ];
 
@@ -94,6 +94,6 @@ export function failureOf(error: unknown, dialect: Dialect): Failure {
   const [, byMessage] = MESSAGES.find(([text]) => message.includes(text)) ?? [];
   if (byMessage) return byMessage;
   const [, failure = 'unknown'] = CLASSES.find(([Class]) => error instanceof Class) ?? [];
-  // A server that gave a code has answered, even if its error has no class.
+  // If the error has a server's code, the server has answered, even if MikroORM has no class for the error.
   return failure === 'unknown' && dialect.errors.isAnswer(error) ? 'refused' : failure;
 }

@@ -9,10 +9,10 @@ import { beforeEnd, hasEnded, keepingTo, physicalOf, statementsOf } from '../orm
 import { COMMAND, rolledBack } from './connection.js';
 import type { Connections } from './connections.js';
 
-/** The calls that join one physical transaction. */
+/** The queues of calls, one for each physical transaction. */
 const calls = new Queues<object>();
 
-/** The turn of a call, for what runs inside of it. */
+/** The turn of a call, which calls inside it share. */
 interface Turn {
   readonly physical: object;
   isOver: boolean;
@@ -20,17 +20,20 @@ interface Turn {
 
 const turns = new AsyncLocalStorage<Turn>();
 
-/** One connection while nothing else of ours is sent on it. */
+/** The connection, while no other call sends statements on it. */
 interface JoinedConnection {
   readonly transaction: object;
   readonly driver: Driver;
-  /** Comes before each statement: after the transaction it would be committed alone, or in what somebody else has begun. */
+  /**
+   * Called before each statement: after the end of the transaction it would be committed by itself, or in somebody else's
+   * transaction.
+   */
   readonly refuseEnded: () => void;
 }
 
 /**
- * The transaction of a host's that the calls of a service join (contract E5). However the host starts them, they run one after the
- * other: two that overlap on one connection would undo each other's statements with their savepoints.
+ * A host's transaction that the calls of a service join (contract E5). They always run one after the other: if two overlapped on
+ * one connection, their savepoints would undo each other's statements.
  */
 export class JoinedTransaction {
   readonly #em: EntityManager;
@@ -44,14 +47,14 @@ export class JoinedTransaction {
     this.#wasIn = this.current !== undefined;
   }
 
-  /** As MikroORM knows it; of a nested transaction the savepoint. */
+  /** MikroORM's object for it; for a nested transaction that of the savepoint. */
   get current(): object | undefined {
     return this.#em.getTransactionContext<object>();
   }
 
   /**
-   * @throws InvalidArgumentError when the transaction has been committed or rolled back.
-   * @throws SchemaError when there is none, as with `disableTransactions`.
+   * @throws InvalidArgumentError if the transaction has been committed or rolled back.
+   * @throws SchemaError if there is none, as with `disableTransactions`.
    */
   refuseEnded(): object {
     const { current } = this;
@@ -64,7 +67,7 @@ export class JoinedTransaction {
     return current;
   }
 
-  /** Runs a call after those that joined the transaction before it. A call that is made inside of another one runs at once. */
+  /** Runs a call after those that joined the transaction before it. A call inside another one runs at once. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     const { current } = this;
     if (!current) return work();
@@ -79,7 +82,7 @@ export class JoinedTransaction {
     );
   }
 
-  /** Runs statements. Their work waits only for them, so it never waits for itself. */
+  /** Runs statements. `work` only waits for them, so it cannot wait for itself. */
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#run(async (connection) => work(await this.#sql(connection)));
   }
@@ -101,10 +104,10 @@ export class JoinedTransaction {
   }
 
   /**
-   * Runs work of the host's that is stored as a whole with what was written in the transaction before it, or not at all: also where it
-   * catches the error with which the server has rolled back.
+   * Runs the host's work so that it is stored together with the earlier writes of the transaction, or not at all, even if the work
+   * catches an error with which the server has rolled back.
    *
-   * @throws InsideTransactionError from a transaction that it begins beside this one.
+   * @throws InsideTransactionError if the work begins another transaction.
    */
   async whole<T>(work: () => Promise<T>): Promise<T> {
     const { explicitCommit } = this.#connections.dialect.sql;
@@ -128,7 +131,7 @@ export class JoinedTransaction {
     return keepingTo(transaction, work);
   }
 
-  /** @param check a statement that fails where the server has rolled back the transaction, or whose answer shows it. */
+  /** @param check a statement that fails if the server has rolled back the transaction, or whose answer shows it. */
   async #refuseRolledBack(driver: Driver, check: string): Promise<void> {
     try {
       await this.#send(driver, check);
@@ -143,9 +146,9 @@ export class JoinedTransaction {
   }
 
   /**
-   * Runs statements in a savepoint, so that their failure leaves the host's transaction whole.
+   * Runs statements in a savepoint, so that a failure does not end the host's transaction.
    *
-   * @param rollbackFailed is called with the error of the rollback: some errors end the whole transaction.
+   * @param rollbackFailed is called with the error of the rollback, since some errors end the whole transaction.
    */
   savepoint<T>(work: (sql: Sql) => Promise<T>, rollbackFailed: (error: unknown) => void): Promise<T> {
     return this.#run(async (connection) => {

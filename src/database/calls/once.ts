@@ -6,25 +6,24 @@ import type { Outcome } from './retry.js';
 import { RetryToken } from './retry-tokens.js';
 
 /**
- * Runs a transaction whose work must not be done again when the answer to its commit was lost: by then somebody else may have
- * written the same (contract O1). It leaves a retry token in the tables, by which the next try learns that the one before was
- * committed.
+ * Runs a transaction that must not be repeated if the answer to its commit was lost, since somebody else may have written since
+ * (contract O1). It leaves a retry token in the tables, from which a retry learns that the earlier attempt was committed.
  *
- * @returns what the try returned that was committed.
+ * @returns the result of the attempt that was committed.
  */
 export async function once<T>(
   database: Database,
   work: (sql: Sql) => Promise<T>,
   options: Pick<TransactionOptions, 'locksRowsOnly'> = {},
 ): Promise<T> {
-  // In the host's transaction there is one try.
+  // In the host's transaction there is one attempt.
   if (database.isJoined) return database.transaction(work);
   const outcome: Outcome = {};
   const token = new RetryToken(database.tables);
   let isSettingToken = false;
   let done: { result: T } | undefined;
   const workWithToken = async (sql: Sql) => {
-    // The token comes first: it waits for the try before, whose commit the server may still be at work on.
+    // The token comes first: if the server is still committing the earlier attempt, setting the token waits for it.
     isSettingToken = true;
     await token.set(sql);
     isSettingToken = false;
@@ -36,7 +35,7 @@ export async function once<T>(
   try {
     result = await database.transaction(workWithToken, { ...options, outcome });
   } catch (error) {
-    // The token is there, so the try before was committed.
+    // The token is there, so the earlier attempt was committed.
     const isDone =
       isSettingToken && outcome.lostAnswer !== undefined && error instanceof UniqueConstraintViolationException;
     if (!isDone || !done) {

@@ -10,10 +10,10 @@ export class FromWork extends Error {
   }
 }
 
-/** Thrown under a lock that shows what was not foreseen; see `encodedFirst`. It rolls back. */
+/** Thrown under a lock that shows other facts than expected, to roll back; see `encodedFirst`. */
 export class Unforeseen extends Error {}
 
-/** A mistake in the program, the caller's or ours, or an answer of ours; the database has no part in it. */
+/** Whether an error is a mistake in the caller's or our code, or one of our own errors, and not one of the database. */
 export function isOwn(error: unknown): error is Error {
   return (
     error instanceof Aborted ||
@@ -25,7 +25,7 @@ export function isOwn(error: unknown): error is Error {
   );
 }
 
-/** Errors of writes that may be stored all the same: the answer to one of the tries was lost (contract O1). */
+/** Errors of writes that may be stored all the same, since the answer to an attempt was lost (contract O1). */
 const uncertain = new WeakSet<object>();
 
 export function noteUncertain(error: unknown): void {
@@ -33,8 +33,8 @@ export function noteUncertain(error: unknown): void {
 }
 
 /**
- * The error that a caller gets for a driver's error, without the SQL and the values that its message holds (contract A12); of
- * missing tables with the command that makes them (contract F5).
+ * Makes the error that a caller gets from a driver's error, without the SQL and the values in its message (contract A12). If tables
+ * are missing, it names the command that creates them (contract F5).
  */
 export function publicError(error: unknown, failure: Failure): AdkMikroOrmError {
   if (failure === 'missingTable' || failure === 'missingColumn') {

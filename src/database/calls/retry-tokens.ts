@@ -3,19 +3,19 @@ import type { Sql } from '../dialects/dialect.js';
 import { textOf } from '../sql/row-values.js';
 import type { Tables } from '../sql/tables.js';
 
-// A retry token is a row in `adk_counters`, by which a try learns that the one before was committed. A token whose call has
-// ended is renamed by the next transaction of the process: to remove it would be one more commit. So a process leaves as many
-// rows as it had such calls at once, and `prune` removes those of processes that have ended.
+// A retry token is a row in `adk_counters`, from which a retry learns that an earlier attempt was committed. The next transaction
+// of the process renames the token of a call that has ended, since removing it would take one more commit. So a process leaves as
+// many rows as it had such calls at once, and `prune` removes those of processes that have ended.
 
 const NAME = 'applied ';
 
-/** After this a token is of a process that has ended, or does not need it. */
+/** A token that is older than this is not needed any more. */
 const KEPT_MS = 24 * 60 * 60 * 1000;
 
 /** The tokens whose calls have ended. */
 const ended = new WeakMap<Tables, string[]>();
 
-/** The token of one transaction, whatever number of tries it needs. */
+/** The token of one transaction, for all of its attempts. */
 export class RetryToken {
   readonly #name = `${NAME}${randomBytes(16).toString('base64url')}`;
   readonly #ended: string[];
@@ -28,12 +28,12 @@ export class RetryToken {
     this.#renamed = all.pop();
   }
 
-  /** Fails with the database's unique violation when a try before was committed. */
+  /** Fails with the database's unique violation if an earlier attempt was committed. */
   async set(sql: Sql): Promise<void> {
     const { counters } = sql.tables;
     const values = [this.#name, Date.now()];
     if (this.#renamed !== undefined) {
-      // Nothing is found if a try before was committed, or somebody has removed the row.
+      // Finds nothing if an earlier attempt was committed, or somebody has removed the row.
       const update = `update ${counters} set name = ?, value = ? where name = ?`;
       if ((await sql.run(update, [...values, this.#renamed])).affectedRows === 1) return;
     }
@@ -47,7 +47,7 @@ export class RetryToken {
   }
 }
 
-/** @returns the tokens of processes that have ended, some of them if there are many. */
+/** @returns old tokens; only some if there are many. */
 export async function oldTokens(sql: Sql): Promise<string[]> {
   // Ordered, or SQLite may read the whole table. The exclamation mark comes after the space.
   const isToken = `name >= '${NAME}' and name < '${NAME.replace(' ', '!')}'`;

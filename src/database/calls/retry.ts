@@ -9,18 +9,18 @@ import { isOwn, noteUncertain } from './public-error.js';
 /** See `retry.forMs` of the options. */
 const DEFAULT_RETRY_MS = 30_000;
 
-/** How long a try waits for a lock of SQLite if the driver does not; if it does, `BUSY_TIMEOUT_MS` counts. */
+/** How long to wait for a lock of SQLite if the driver does not wait; if it does, it waits for `BUSY_TIMEOUT_MS`. */
 const LOCK_TIMEOUT_MS = 10_000;
 
 /** The longest pause between two checks whether the lock is free; each is of random length. */
 const LOCK_PAUSE_MS = 10;
 
-/** How many tries deadlocks and lock time-outs get where the host's options have no number. */
+/** The default number of attempts after deadlocks and lock time-outs. */
 const ATTEMPTS = 10;
 
-/** What is known of the writes of one call (contract O1). */
+/** What is known about the writes of one call (contract O1). */
 export interface Outcome {
-  /** The error in whose place the answer to a write should have come: the write may be stored all the same. */
+  /** The error that came instead of the answer to a write: the write may be stored all the same. */
   lostAnswer?: unknown;
 }
 
@@ -28,21 +28,21 @@ export interface Outcome {
 export interface AttemptOptions {
   /** Shared by the writes of one call. */
   outcome?: Outcome;
-  /** Whether a failure that may pass is tried again; all of them by default. */
+  /** Whether to retry a failure that may pass; by default all are retried. */
   retries?: (failure: Failure) => boolean;
-  /** Ends what is under way within a second, with the connection if need be. @throws Aborted from the call. */
+  /** Ends the attempt within a second, if necessary by closing the connection. The call throws Aborted. */
   signal?: AbortSignal | undefined;
 }
 
-/** What is known of an attempt while it runs. */
+/** What is known about an attempt while it runs. */
 export interface Attempt {
-  /** Whether the statement has been sent that makes its writes last. */
+  /** Whether the statement that makes its writes durable has been sent. */
   isSent: boolean;
-  /** Ends a wait for a lock, if calls are observed. */
+  /** Ends a measured wait for a lock, if there is telemetry. */
   readonly waited: (() => void) | undefined;
 }
 
-/** Runs work again after failures that may pass (contract E4, O4). */
+/** Retries work after failures that may pass (contract E4, O4). */
 export class Retry {
   readonly connections: Connections;
   readonly telemetry: Telemetry | undefined;
@@ -52,7 +52,7 @@ export class Retry {
   readonly baseDelayMs: number;
   readonly maxDelayMs: number;
 
-  /** @param isJoined whether the work is in a host's transaction, which the host tries again as a whole. */
+  /** @param isJoined whether the work is in a host's transaction, which only the host can retry as a whole. */
   constructor(
     connections: Connections,
     { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 }: RetryOptions = {},
@@ -85,7 +85,7 @@ export class Retry {
   }
 }
 
-/** The tries of one piece of work. */
+/** The attempts at one piece of work. */
 export class Tries {
   readonly #retry: Retry;
   readonly #options: AttemptOptions;
@@ -101,7 +101,7 @@ export class Tries {
     this.#outcome = options.outcome ?? {};
   }
 
-  /** Waits until the next try is due. @throws the error if there is none. */
+  /** Waits until the next attempt is due. @throws the error if there is none. */
   async failed(error: unknown, { isSent, waited }: Attempt): Promise<void> {
     if (isOwn(error)) throw error;
     const { connections, telemetry, isJoined, baseDelayMs, maxDelayMs } = this.#retry;
@@ -109,7 +109,7 @@ export class Tries {
     const outcome = this.#outcome;
     const failure = connections.failureOf(error);
     if (failure === 'lockTimeout' && !isJoined) {
-      // A driver that waited for a lock of SQLite would stop the process, so the attempt is made again until the lock is free.
+      // If the driver waited for a lock of SQLite it would block the process, so the attempt is repeated until the lock is free.
       this.#lockBegan ??= performance.now();
       const isWaitedFor = connections.orm.mustWaitForLocks && performance.now() - this.#lockBegan < LOCK_TIMEOUT_MS;
       if (isWaitedFor) await pause(Math.random() * LOCK_PAUSE_MS);
@@ -133,7 +133,7 @@ export class Tries {
     if (!isRetried) throw error;
     const longest = Math.min(maxDelayMs, baseDelayMs * 2 ** (this.#count - 1));
     this.#count++;
-    // The pause is random, or transactions that met once meet again.
+    // The pause is random, or transactions that collided once would collide again.
     await pause(Math.random() * longest, signal);
     if (signal?.aborted) throw new Aborted();
   }

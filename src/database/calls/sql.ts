@@ -13,12 +13,12 @@ import type { Dialect, Sql } from '../dialects/dialect.js';
 import { numberOf } from '../sql/row-values.js';
 import type { Tables } from '../sql/tables.js';
 
-/** What statements have to know of the call that sends them. */
+/** What statements need to know about the call that sends them. */
 interface SqlContext extends Omit<SentContext, 'wants'> {
-  /** What each statement begins with; see `clusterPrefix`. */
+  /** The prefix of each statement; see `clusterPrefix`. */
   prefix: string;
   dialect: Dialect;
-  /** Asked for when a statement needs them: another program's database has none. */
+  /** Called when a statement needs the tables; another program's database has none. */
   tables: () => Tables;
 }
 
@@ -51,7 +51,7 @@ function wholeNumber(value: unknown): number {
   return number;
 }
 
-/** The members of a connection of MikroORM that are used. They are protected in its types. */
+/** The members of MikroORM's connection that are used. They are protected in its types. */
 interface LoggingConnection {
   /** Runs a statement, and calls `logQuery` after it. */
   executeQuery(...args: unknown[]): Promise<unknown>;
@@ -84,15 +84,15 @@ interface SentContext extends StatementContext {
   refuse?: (() => void) | undefined;
 }
 
-/** How long statements may keep the event loop from its other work, in ms. */
+/** How long statements may keep the event loop from other work, in ms. */
 const MOST_MS = 8;
 
 let lastTurn = 0;
 let turning: Promise<void> | undefined;
 
 /**
- * Gives the event loop a turn. A driver that runs in the process answers at once, so that calls one after another would let no
- * timer run: no lease would be renewed, and no abort signal would fire.
+ * Gives the event loop a turn. A driver in the process answers at once, so a loop of calls would let no timer run: no lease would
+ * be renewed, and no abort signal would fire.
  */
 async function turn(): Promise<void> {
   await setImmediate();
@@ -100,7 +100,7 @@ async function turn(): Promise<void> {
   turning = undefined;
 }
 
-/** Sends statements to a driver's connection as MikroORM does: with the host's `onQuery`, its log, and errors of its classes. */
+/** Sends statements to a driver's connection like MikroORM: with the host's `onQuery`, its log, and its classes of errors. */
 export class Statements {
   readonly #config: Configuration;
   readonly #connection: LoggingConnection;
@@ -136,19 +136,19 @@ export class Statements {
   #log(query: string, params: readonly unknown[], start: number, what: Outcome): void {
     const logger = this.#config.getLogger() as Logger & WritingLogger;
     const { writer } = logger;
-    // MikroORM drops what it returns, so that a promise which rejects would end the process.
+    // MikroORM ignores its result, so a promise that rejects would end the process.
     if (writer) logger.writer = (message) => callHost(writer, message);
     try {
       const shown = logger.isEnabled('query-params') ? this.#format(query, params) : query;
       this.#connection.logQuery(shown, { query, params, took: Date.now() - start, ...what });
     } catch {
-      // An error of the host's log is not an error of the statement.
+      // An error of the host's log must not fail the statement.
     } finally {
       if (writer) logger.writer = writer;
     }
   }
 
-  /** Whether this is an error of a statement on this database, of ours or of the host's. */
+  /** Whether a statement on this database, ours or the host's, has thrown this error. */
   hasThrown(error: unknown): boolean {
     return isObject(error) && this.#errors.has(error);
   }
@@ -164,7 +164,7 @@ export class Statements {
 
 const noted = new WeakMap<object, WeakSet<object>>();
 
-/** The errors of an ORM's statements: those of another database may have the same classes and codes. */
+/** The errors of an ORM's statements, since errors of another database may have the same classes and codes. */
 function errorsOf(connection: LoggingConnection, converter: ExceptionConverter): WeakSet<object> {
   const known = noted.get(connection);
   if (known) return known;
@@ -172,13 +172,13 @@ function errorsOf(connection: LoggingConnection, converter: ExceptionConverter):
   noted.set(connection, errors);
   const convert = converter.convertException.bind(converter);
   converter.convertException = (error) => {
-    // MikroORM's exceptions read it, and the errors of sqlite3's native code have none on Bun.
+    // MikroORM's exceptions read the stack, which errors of sqlite3's native code lack on Bun.
     error.stack ??= '';
     const converted = convert(error);
     errors.add(converted);
     return converted;
   };
-  // Not converted is what the connection itself is asked for.
+  // Statements that are sent on the connection itself, without MikroORM's driver, are not converted.
   const execute = connection.executeQuery.bind(connection);
   connection.executeQuery = async (...args) => {
     try {
@@ -191,7 +191,7 @@ function errorsOf(connection: LoggingConnection, converter: ExceptionConverter):
   return errors;
 }
 
-/** `instanceof` does not do: an error of native code is none under jest. */
+/** Without `instanceof`, which is false for errors of native code under jest. */
 function isError(error: unknown): error is Error {
   return isObject(error) && 'message' in error;
 }
