@@ -1,6 +1,8 @@
 import type { AuthConfig, AuthCredential, BaseCredentialService, Context } from '@google/adk';
 import type { EntityManager } from '@mikro-orm/core';
 import { Database } from '../database/calls/database.js';
+import { once } from '../database/calls/once.js';
+import type { Sql } from '../database/dialects/dialect.js';
 import { textOf } from '../database/sql/row-values.js';
 import { anything, object } from '../model/arguments.js';
 import { Undecodable, namesKey, ofCredential } from '../model/codec.js';
@@ -95,7 +97,7 @@ export class MikroOrmCredentialService implements BaseCredentialService {
       const data = await this.#database.code((texts) => texts.encode(json, of));
       if (!namesKey(data))
         throw new CodecError('No codec has encrypted a credential: it would name the key. Nothing was written.');
-      await this.#database.statement(async (sql) => {
+      await this.#once(async (sql) => {
         await sql.dialect.limits?.refuseTooLarge(sql, data);
         const end = sql.dialect.sql.onSameKey(KEY, ['update_time', 'data']);
         await sql.run(
@@ -117,11 +119,15 @@ export class MikroOrmCredentialService implements BaseCredentialService {
     const address = checkAddress(credential, 'The request of deleteCredential');
     checkKeys(address);
     return this.#database.call({ operation: 'deleteCredential', key: ownerOf(address) }, () =>
-      this.#database.statement(async (sql) => {
+      this.#once(async (sql) => {
         const text = `delete from ${sql.tables.credentials} where ${WHERE_KEY}`;
         return (await sql.run(text, valuesOf(address))).affectedRows > 0;
       }),
     );
+  }
+
+  #once<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    return once(this.#database, work, { locksRowsOnly: true });
   }
 }
 

@@ -2,8 +2,8 @@ import { AuthCredentialTypes, FunctionTool, LlmAgent, Runner, type AuthConfig, t
 import { compression, encryption } from '../../src/codecs/index.js';
 import { MikroOrmCredentialService, SessionMaintenance, adkServices, type Codec } from '../../src/index.js';
 import { scriptedModel } from '../../src/testing/index.js';
-import { Suite, type OwnContext } from './rule.js';
-import { expectCode } from './tools.js';
+import { Suite, withConnections, type OwnContext } from './rule.js';
+import { expectCode, faulty } from './tools.js';
 
 /** Of section S: credentials. */
 export const credentialSuite = new Suite();
@@ -79,6 +79,44 @@ credentialSuite.own('S1', 'each user of each app has the credential that was sav
   expect(await rowsOf(context)).toHaveLength(keys.length + 1);
   for (const key of ['', 'k\0', 'k'.repeat(256)]) await expectCode(load(key), 'ADK_INVALID_KEY', 'credential key');
 });
+
+credentialSuite.own(
+  'O1',
+  'a save and a deletion whose answers were lost undo nothing that was saved since',
+  async (context) => {
+    const { orm, peer, app } = context;
+    const codec = codecOf();
+    const others = new MikroOrmCredentialService(peer.em, { codec });
+    const token = async () => (await others.loadCredential(configOf('k'), toolOf(app)))?.http?.credentials.token;
+    const calls = {
+      save: (service: MikroOrmCredentialService) => service.saveCredential(configOf('k', 'old'), toolOf(app)),
+      delete: (service: MikroOrmCredentialService) =>
+        service.deleteCredential({ appName: app, userId: 'alice', credentialKey: 'k' }),
+    };
+    for (const [name, result] of [
+      ['save', undefined],
+      ['delete', true],
+    ] as const) {
+      let isLost = false;
+      const faults = {
+        commit: true,
+        answer: (text: string) => /^(insert into|delete from) \S*adk_credentials/.test(text),
+        error: () => {
+          isLost = true;
+          return Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+        },
+        before: async () => {
+          if (!isLost) return;
+          isLost = false;
+          await others.saveCredential(configOf('k', `new after ${name}`), toolOf(app));
+        },
+      };
+      expect(await calls[name](new MikroOrmCredentialService(faulty(orm.em, faults), { codec }))).toBe(result);
+      expect(await token()).toBe(`new after ${name}`);
+    }
+  },
+  withConnections,
+);
 
 credentialSuite.own('S2', 'nothing is stored that is not encrypted, and nothing else is read', async (context) => {
   const { orm, app, query } = context;
