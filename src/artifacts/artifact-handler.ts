@@ -3,6 +3,7 @@ import { fileHeaders } from '../http/file.js';
 import { NOTHING_TO_SHOW, listenerOf } from '../http/listener.js';
 import { aFunction, object } from '../model/arguments.js';
 import { AdkMikroOrmError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
+import { callHost } from '../model/host-callbacks.js';
 import { storedName } from './artifact-name.js';
 import type { ArtifactContent, MikroOrmArtifactService } from './artifact-service.js';
 import type { SessionKey } from '../model/keys.js';
@@ -48,7 +49,7 @@ export function createArtifactHandler(
   options: ArtifactHandlerOptions,
 ): ArtifactHandler {
   const { authorize, onError } = checkOptions(options, 'The options of createArtifactHandler');
-  const report = (error: unknown) => onError?.(error);
+  const report = (error: unknown) => callHost(onError, error);
   const answer = async (request: Request): Promise<Response> => {
     if (request.method !== 'GET' && request.method !== 'HEAD') return refusal(405, { allow: 'GET, HEAD' });
     const artifact = artifactOf(new URL(request.url).searchParams);

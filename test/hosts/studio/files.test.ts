@@ -97,7 +97,10 @@ describe.each(availableDatabases())('on %s', (name) => {
     const errors: unknown[] = [];
     const handler = createArtifactHandler(artifacts, {
       authorize: () => answer as boolean,
-      onError: (error) => void errors.push(error),
+      onError: (error) => {
+        errors.push(error);
+        throw new Error('what onError throws is its own affair');
+      },
     });
     const site = await served.listen(handler.listener);
     const get = (filename: string, more = {}) => site.get(query('/', { ...KEY, filename, ...more }));
