@@ -25,7 +25,7 @@ import {
   object,
   rule,
 } from '../model/arguments.js';
-import { DamagedArtifactError } from '../model/errors.js';
+import { DamagedArtifactError, InvalidKeyError } from '../model/errors.js';
 import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { isObject } from '../model/objects.js';
 import { COMMON_OPTIONS, type CommonOptions } from '../model/options.js';
@@ -101,10 +101,13 @@ export interface ArtifactContent extends StoredArtifactVersion {
    * Reads the bytes from `start` up to but not including `end`, by default all. Each part is one query. The hash of the whole
    * content is checked after the last part.
    *
+   * @throws InvalidArgumentError when `start` or `end` is not a whole number, 0 or more.
    * @throws DamagedArtifactError from the loop, when a part is missing or is not what was saved, also if it was deleted meanwhile.
    */
   bytes(range?: { start?: number; end?: number }): AsyncIterable<Uint8Array>;
 }
+
+type ByteRange = NonNullable<Parameters<ArtifactContent['bytes']>[0]>;
 
 /** Whose artifacts to list. */
 export interface ListArtifactsRequest {
@@ -162,6 +165,7 @@ const checkRequest = {
     limit: aCount,
     after: condition(aRecord),
   }),
+  range: object<ByteRange>({ start: aWholeNumber, end: aWholeNumber }),
   after: object<NonNullable<ListArtifactsRequest['after']>>(
     { sessionId: condition(aString), filename: aString },
     'filename',
@@ -266,7 +270,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    */
   async loadArtifact(request: LoadArtifactRequest): Promise<SaveArtifactRequest['artifact'] | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of loadArtifact');
-    const key = keyOf(names);
+    const key = keyToRead(names);
+    if (!key) return undefined;
     const found = await this.#database.call({ operation: 'loadArtifact', key: sessionOf(key) }, () =>
       loadVersion(this.#database, key, version ?? undefined),
     );
@@ -288,7 +293,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
 
   /** @returns the numbers of the versions, in order. */
   async listVersions(request: ListVersionsRequest): Promise<number[]> {
-    const key = keyOf(checkRequest.file(request, 'The request of listVersions'));
+    const key = keyToRead(checkRequest.file(request, 'The request of listVersions'));
+    if (!key) return [];
     return this.#read('listVersions', key, (sql) => versionNumbers(sql, key));
   }
 
@@ -298,7 +304,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    */
   async listArtifactVersions(request: ListVersionsRequest): Promise<StoredArtifactVersion[]> {
     const names = checkRequest.file(request, 'The request of listArtifactVersions');
-    const key = keyOf(names);
+    const key = keyToRead(names);
+    if (!key) return [];
     const found = await this.#readTexts('listArtifactVersions', key, (sql) => allVersions(sql, key));
     return Promise.all(found.map((version) => this.#shown(names, version)));
   }
@@ -309,7 +316,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    */
   async getArtifactVersion(request: LoadArtifactRequest): Promise<StoredArtifactVersion | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of getArtifactVersion');
-    const key = keyOf(names);
+    const key = keyToRead(names);
+    if (!key) return undefined;
     const found = await this.#readTexts('getArtifactVersion', key, (sql) =>
       findVersion(sql, key, version ?? undefined),
     );
@@ -324,7 +332,8 @@ export class MikroOrmArtifactService implements BaseArtifactService {
    */
   async read(request: LoadArtifactRequest): Promise<ArtifactContent | undefined> {
     const { version, ...names } = checkRequest.version(request, 'The request of read');
-    const key = keyOf(names);
+    const key = keyToRead(names);
+    if (!key) return undefined;
     const opened = await this.#readTexts('read', key, (sql) => openVersion(sql, key, version ?? undefined));
     if (!opened) return undefined;
     const info = whole(names, opened.version, opened.info);
@@ -335,7 +344,11 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     const { size, sha256 } = content;
     const only = 'bytes' in content ? content.bytes : opened.only;
     const source = { names, key, opened: { ...opened, only }, size, sha256 };
-    return { ...about, size, sha256, bytes: (range = {}) => this.#bytes(source, range) };
+    const bytes: ArtifactContent['bytes'] = (range = {}) => {
+      const { start = 0, end = size } = checkRequest.range(range, 'The range of bytes');
+      return this.#bytes(source, start, end);
+    };
+    return { ...about, size, sha256, bytes };
   }
 
   async #unusual(request: LoadArtifactRequest, version: number) {
@@ -344,13 +357,12 @@ export class MikroOrmArtifactService implements BaseArtifactService {
     return { bytes, size: bytes.length, sha256: sha256(bytes) };
   }
 
-  async *#bytes(source: Source, { start = 0, end = Infinity }: { start?: number; end?: number }) {
-    const { names, key, opened, size } = source;
+  async *#bytes({ names, key, opened, size, sha256 }: Source, start: number, end: number) {
     const damaged = (what: string) => new DamagedArtifactError(names.filename, opened.version, what);
     const upTo = Math.min(end, size);
     const hash = start === 0 && upTo === size ? createHash('sha256') : undefined;
     for (let part = Math.floor(start / PART_BYTES); part * PART_BYTES < upTo; part++) {
-      const from = part * PART_BYTES;
+      const from = opened.only ? 0 : part * PART_BYTES;
       const bytes = opened.only ?? (await this.#readTexts('read', key, (sql) => readPart(sql, key, opened, part)));
       const expected = opened.only ? size : Math.min(PART_BYTES, size - from);
       if (bytes?.length !== expected) throw damaged(`part ${part} of its content is missing, or was changed`);
@@ -358,7 +370,7 @@ export class MikroOrmArtifactService implements BaseArtifactService {
       yield bytes.subarray(Math.max(0, start - from), upTo - from);
       if (opened.only) break;
     }
-    if (hash && hash.digest('hex') !== source.sha256) throw damaged('a part of its content was changed');
+    if (hash && hash.digest('hex') !== sha256) throw damaged('a part of its content was changed');
   }
 
   /**
@@ -405,6 +417,22 @@ export class MikroOrmArtifactService implements BaseArtifactService {
   }
 }
 
+/**
+ * For a call that reads: a model may ask for any name, and an error would end its run.
+ *
+ * @returns undefined for a name that no artifact can have.
+ * @throws InvalidKeyError for an app, a user or a session that nobody can have.
+ */
+function keyToRead(names: DeleteArtifactRequest): ArtifactKey | undefined {
+  checkedSessionKey(names);
+  try {
+    return keyOf(names);
+  } catch (error) {
+    if (error instanceof InvalidKeyError) return undefined;
+    throw error;
+  }
+}
+
 /** @throws InvalidKeyError for names that cannot be a row's key on every database. */
 function keyOf({ filename, ...given }: DeleteArtifactRequest): ArtifactKey {
   const { appName, userId, sessionId } = given;
@@ -421,10 +449,12 @@ function whole<T>({ filename }: DeleteArtifactRequest, version: number, found: T
   return found;
 }
 
-/** Callers may pass the whole item of a page; only the names count. */
+/** Callers may pass the whole item of a page; only the names count. @throws InvalidKeyError. */
 function lastOf({ sessionId, filename }: NonNullable<ListArtifactsRequest['after']>) {
   const last = checkRequest.after({ filename, ...(sessionId !== undefined && { sessionId }) }, 'after');
-  return { sessionId: last.sessionId ?? '', filename: storedName(last.filename) };
+  const names = { ...last, filename: storedName(last.filename) };
+  checkKeys(names);
+  return { sessionId: '', ...names };
 }
 
 /** A version that `read` has opened. */

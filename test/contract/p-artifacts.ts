@@ -15,6 +15,7 @@ import { ARTIFACT_RULES } from '../../packages/session-contract/src/artifact-rul
 import { compression, encryption } from '../../src/codecs/index.js';
 import {
   DatabaseError,
+  InvalidArgumentError,
   MikroOrmArtifactService,
   adkServices,
   type ListedArtifact,
@@ -327,6 +328,22 @@ artifactSuite.own('P6', 'a version that cannot be is not there', async (context)
   expect(await load('f', null as unknown as undefined)).toEqual(text('x'));
 });
 
+artifactSuite.own('P6', 'nor is a name that cannot be, whatever a model asks for', async (context) => {
+  const { service, key, save } = filesOf(context);
+  await save('f', text('x'));
+  const { model, events } = await run(
+    context,
+    [{ name: 'load_artifacts', args: { artifact_names: ['', 'user:', 'a\0', 'x'.repeat(256), 'f'] } }, 'done'],
+    [LOAD_ARTIFACTS],
+  );
+  expect(events.at(-1)?.content?.parts).toEqual([text('done')]);
+  expect(JSON.stringify(model.requests.at(-1)?.contents)).toContain('Artifact f is:');
+  const none = { ...key, filename: '' };
+  expect([await service.getArtifactVersion(none), await service.read(none)]).toEqual([undefined, undefined]);
+  expect([await service.listVersions(none), await service.listArtifactVersions(none)]).toEqual([[], []]);
+  await expectCode(service.loadArtifact({ ...none, userId: '' }), 'ADK_INVALID_KEY', 'user id');
+});
+
 artifactSuite.own('P7', 'size, hash and time are known without the content', async (context) => {
   const { save, about } = filesOf(context);
   const bytes = randomBytes(LARGE);
@@ -415,6 +432,7 @@ artifactSuite.own(
     expect(names(paged)).toEqual([...ofSession, 't a 0']);
     await expectCode(service.list({ appName, userId, limit: 0 }), 'ADK_INVALID_ARGUMENT', /limit/);
     await expectCode(service.list({ appName, userId: '' }), 'ADK_INVALID_KEY');
+    await expectCode(service.list({ appName, userId, after: { filename: 'a\0' } }), 'ADK_INVALID_KEY');
   },
 );
 
@@ -449,6 +467,16 @@ for (const [how, options] of [
     await save('url', { inlineData: { data: Buffer.from([251, 255]).toString('base64url') } });
     const url = await service.read({ ...key, filename: 'url' });
     expect([url!.size, [...(await bytesOf(url!.bytes()))]]).toEqual([2, [251, 255]]);
+    await save('url', { inlineData: { data: `${bytes.toString('base64url')}=` } });
+    const long = await service.read({ ...key, filename: 'url' });
+    for (const [start, end] of [
+      [0, LARGE],
+      [491_519, 491_521],
+      [600_000, 983_041],
+    ])
+      expect((await bytesOf(long!.bytes({ start: start!, end: end! }))).equals(bytes.subarray(start, end))).toBe(true);
+    for (const range of [{ start: -5 }, { start: NaN }, { end: -1 }, { end: 1.5 }])
+      expect(() => file!.bytes(range)).toThrow(InvalidArgumentError);
     await save('ü', text('ü'));
     expect((await bytesOf((await service.read({ ...key, filename: 'ü' }))!.bytes())).toString()).toBe('ü');
     await save('reference', { fileData: { fileUri: 'gs://a/b' } });
