@@ -5,11 +5,44 @@ import type { NewDatabase, ServerDatabase } from './database.js';
 
 type ServerHarness = Pick<ServerDatabase, 'name' | 'driver' | 'server'>;
 
-/** Runs a statement as the server's administrator, outside any test's database. */
-export async function executeOn<Row>({ name, driver, server }: ServerHarness, sql: string): Promise<Row[]> {
+/** On a coordinator of Citus the tables are distributed by this: `user` or `schema`. */
+export const citusLayout = (name: string) => (name === 'postgresql' ? process.env['ADK_TEST_CITUS'] : undefined);
+
+let workers: Promise<{ host: string }[]> | undefined;
+
+/** The hosts and ports of the nodes that a coordinator sends statements to. */
+export async function workersOf(harness: ServerHarness): Promise<string[]> {
+  if (citusLayout(harness.name) === undefined) return [];
+  workers ??= executeAt(
+    harness,
+    databaseUrl(harness.name, harness.server.adminDatabase),
+    `select nodename || ':' || nodeport as host from pg_dist_node where groupid > 0`,
+  );
+  return (await workers).map(({ host }) => host);
+}
+
+/**
+ * Runs a statement as the server's administrator, outside any test's database: with Citus on each node, since it does not create
+ * databases on the others.
+ *
+ * @returns the rows of the server, or of the coordinator.
+ */
+export async function executeOn<Row>(
+  harness: ServerHarness,
+  sql: string,
+  database = harness.server.adminDatabase,
+): Promise<Row[]> {
+  const url = databaseUrl(harness.name, database);
+  const rows = await executeAt<Row>(harness, url, sql);
+  for (const host of await workersOf(harness))
+    await executeAt(harness, Object.assign(new URL(url), { host }).href, sql);
+  return rows;
+}
+
+export async function executeAt<Row>({ driver }: ServerHarness, url: string, sql: string): Promise<Row[]> {
   const orm = await MikroORM.init({
     driver: await driver(),
-    clientUrl: databaseUrl(name, server.adminDatabase),
+    clientUrl: url,
     entities: [],
     discovery: { warnWhenNoEntities: false },
     multipleStatements: true,

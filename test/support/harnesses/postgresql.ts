@@ -1,6 +1,7 @@
 import { isChosen, serverUrl } from '../run.js';
 import type { DriverSetting, ServerDatabase } from './database.js';
-import { createOn, unreachableServer } from './on-server.js';
+import { CITUS_SCHEMA, createOnCitus, distributeTables } from './citus.js';
+import { citusLayout, createOn, unreachableServer } from './on-server.js';
 import { TABLE_LIST } from './tables.js';
 
 /** The numbers of types. */
@@ -57,6 +58,8 @@ function messageOf(type: string, content: string): Buffer {
   return Buffer.concat([Buffer.from(type), length, Buffer.from(content)]);
 }
 
+const ownSchema = citusLayout('postgresql') === 'schema' ? CITUS_SCHEMA : 'public';
+
 export const postgresql: ServerDatabase = {
   name: 'postgresql',
   kind: 'server',
@@ -68,8 +71,13 @@ export const postgresql: ServerDatabase = {
   isAvailable: () => Boolean(serverUrl('postgresql')) && isChosen('postgresql'),
   // A copy by the log takes longer, of the empty database that PostgreSQL copies otherwise as well.
   create: (template) =>
-    createOn(postgresql, () => (template === undefined ? '' : ` template ${template} strategy file_copy`)),
-  template: (orm) => Promise.resolve(orm.config.get('dbName')),
+    citusLayout('postgresql') === undefined
+      ? createOn(postgresql, () => (template === undefined ? '' : ` template ${template} strategy file_copy`))
+      : createOnCitus(postgresql, template),
+  async template(orm) {
+    if (citusLayout('postgresql') !== undefined) await distributeTables(orm);
+    return String(orm.config.get('dbName'));
+  },
   unreachable: unreachableServer('postgresql'),
   columns: {
     // Its driver parses JSON, after which "5" and 5 are alike.
@@ -178,7 +186,9 @@ export const postgresql: ServerDatabase = {
     drop: (database) => `drop database if exists ${database} with (force)`,
     connectTimeout: (ms) => ({ connectionTimeoutMillis: ms }),
     leavesErrorsUnhandled: false,
-    waiting: "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+    // On the nodes, too.
+    waiting: `select 1 from ${citusLayout('postgresql') === undefined ? 'pg' : 'citus'}_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock'`,
     connections: {
       own: 'select pg_backend_pid() as id',
       ids: `select pid as id from pg_stat_activity where backend_type = 'client backend' and datname = ?`,
@@ -192,10 +202,10 @@ export const postgresql: ServerDatabase = {
     },
     refusals: [/^28000$/, '3D000', '42501'],
     slow: ['set statement_timeout = 50', "case when pg_sleep(5) is null then '' else '' end", '57014'],
-    account: ({ name, password, table = 'all tables in schema public', rights = 'select' }) => ({
+    account: ({ name, password, table = `all tables in schema ${ownSchema}`, rights = 'select' }) => ({
       create: [
         `create role ${name} login password '${password}'`,
-        `grant usage on schema public to ${name}`,
+        `grant usage on schema ${ownSchema} to ${name}`,
         `grant ${rights} on ${table} to ${name}`,
       ],
       drop: [`drop owned by ${name}`, `drop role ${name}`],

@@ -6,7 +6,10 @@ export interface RecordedStatement {
 }
 
 /** Whether a statement looks at the server or the connection, which the first call on each does: no count is about it. */
-export const isCheck = (text: string) => text === 'select version() as version' || text.endsWith(' as wrong limit 1');
+export const isCheck = (text: string) =>
+  text === 'select version() as version' ||
+  text.endsWith(' as wrong limit 1') ||
+  text.startsWith('select 1 from pg_dist_partition');
 
 type Listener = (statement: RecordedStatement) => void;
 
