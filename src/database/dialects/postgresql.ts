@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { driverCodeOf } from '../../model/errors.js';
 import type { Failure } from '../../model/failures.js';
 import { placeholders } from '../sql/tables.js';
-import { hasLostNode, onCitus } from './citus.js';
+import { HAS_CITUS, hasLostNode, onCitus } from './citus.js';
 import { lockBySelect } from './session-row.js';
 import type { Dialect } from './dialect.js';
 import { postgresqlAppends } from './postgresql-append.js';
@@ -66,6 +66,12 @@ const SETTINGS: readonly Setting[] = [
     because: 'a deleted session would leave its events behind',
     advice: 'Run: set session_replication_role = origin',
     isWrong: "current_setting('session_replication_role') = 'replica'",
+  },
+  {
+    name: 'standard_conforming_strings',
+    because: 'Citus would double the backslashes in texts that it passes on',
+    advice: 'Run: set standard_conforming_strings = on',
+    isWrong: `${HAS_CITUS} and current_setting('standard_conforming_strings') = 'off'`,
   },
   {
     name: 'extra_float_digits',

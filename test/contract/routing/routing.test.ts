@@ -108,6 +108,16 @@ describe('on distributed tables', () => {
     expect(await store.stored(keyOf(session))).toMatchObject({ state: { a: 1 }, events: [{ author: 'agent' }] });
   });
 
+  test('O7 a connection is refused on which Citus would double backslashes', async () => {
+    const orm = await store.connect({ pool: { min: 0, max: 1 } });
+    await orm.em.getConnection().execute('set standard_conforming_strings = off');
+    const own = new MikroOrmSessionService(orm.em);
+    await expect(own.createSession({ appName: 'app', userId: 'ada' })).rejects.toMatchObject({
+      code: 'ADK_SCHEMA',
+      message: expect.stringMatching(/standard_conforming_strings = on/),
+    });
+  });
+
   test('F7 appends to sessions at once are transactions of their own, also by the first connection', async () => {
     const sessions = await Promise.all(
       Array.from({ length: 64 }, (_, i) => service.createSession({ appName: 'app', userId: `user ${i}` })),
