@@ -89,8 +89,10 @@ export async function appsAfter(sql: Sql, after: string, limit: number): Promise
 
 /** @returns the next users of an app by id that have sessions, in the same way. */
 export async function usersAfter(sql: Sql, appName: string, after: string, limit: number): Promise<NamedUpdate[]> {
-  const values = [after, ...(sql.dialect.sql.skipsToNextName ? [] : [appName]), limit];
-  return (await sql.all<NamedRow>(texts(sql).selectUsers, [appName, appName, ...values])).map(namedUpdateOf);
+  const { pagesAlone, skipsToNextName } = sql.dialect.sql;
+  const owners = pagesAlone ? [appName] : [appName, appName];
+  const values = [...owners, after, ...(pagesAlone || skipsToNextName ? [] : [appName]), limit];
+  return (await sql.all<NamedRow>(texts(sql).selectUsers, values)).map(namedUpdateOf);
 }
 
 /** @param keys sessions of one app. */
@@ -290,6 +292,9 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   // From name to name by the index, in one statement: as statements of their own, each waits for the server.
   const names = (column: string, where: string) => {
     const after = `from ${sessions} where ${where}${column} >`;
+    if (sql.pagesAlone)
+      return `select ${column} as name, max(case when status = 'active' then last_update_time end) as updated
+        ${after} ? group by ${column} order by ${column} limit ?`;
     const found = sql.skipsToNextName
       ? `select distinct ${column} as name ${after} ? order by ${column} limit ?`
       : `with recursive names (name, step) as (

@@ -1,7 +1,8 @@
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import { numberOf } from '../sql/row-values.js';
-import { SESSION_WHERE, perTables, sessionValues } from '../sql/tables.js';
+import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues } from '../sql/tables.js';
 import type { Dialect, DistributedTables, Sql } from './dialect.js';
+import { columns } from './postgresql-append.js';
 import { appendsByRows } from './session-rows.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
@@ -35,6 +36,12 @@ export function onCitus(postgresql: Dialect): DistributedTables {
     now: '(extract(epoch from statement_timestamp()) * 1000)::float8',
 
     pagesAlone: true,
+
+    // Of conditions that are joined by `or` it compares each with each of its shards.
+    amongSessions: (keys) => ({
+      where: `(${SESSION_COLUMNS}) in (select * from unnest(?::text[], ?::text[], ?::text[]))`,
+      values: columns(3, keys),
+    }),
   };
   return {
     isPossible: HAS_CITUS,

@@ -205,6 +205,9 @@ export interface DialectSql {
   /** Whether the rows of a page cannot be looked up in other tables by the same statement. */
   readonly pagesAlone?: boolean;
 
+  /** A condition on rows of several sessions, by their `sessionValues`. Left out for one on each, joined by `or`. */
+  readonly amongSessions?: (keys: readonly (readonly string[])[]) => { where: string; values: readonly unknown[] };
+
   /**
    * The table of sessions, read in the order of its primary key, for a search of all sessions of an app. InnoDB keeps rows in
    * that order: through another index it looks each of them up, which takes five times as long, and the optimizer chooses

@@ -161,7 +161,7 @@ type Element = string | number | boolean | null;
  * @returns an array literal for each column of the rows, so that one statement fits any number of them. Elements are quoted: a state
  *   key can be `NULL`.
  */
-function columns(width: number, rows: readonly (readonly Element[])[]): string[] {
+export function columns(width: number, rows: readonly (readonly Element[])[]): string[] {
   const arrays: string[] = [];
   for (let i = 0; i < width; i++) {
     let elements = '';

@@ -97,7 +97,7 @@ export function sessionStillExists({ sessions }: Tables): string {
 }
 
 /** The values of the columns that name a session. */
-export function sessionValues({ appName, userId, sessionId }: SessionKey): unknown[] {
+export function sessionValues({ appName, userId, sessionId }: SessionKey): [string, string, string] {
   return [appName, userId, sessionId];
 }
 

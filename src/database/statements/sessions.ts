@@ -75,10 +75,15 @@ export async function sessionHeads(
   sql: Sql,
   sessions: readonly SessionKey[],
 ): Promise<{ key: SessionKey; head: SessionHead }[]> {
-  const where = sessions.map(() => `(${SESSION_WHERE})`).join(' or ');
+  const keys = sessions.map(sessionValues);
+  const { amongSessions } = sql.dialect.sql;
+  const { where, values } = amongSessions?.(keys) ?? {
+    where: keys.map(() => `(${SESSION_WHERE})`).join(' or '),
+    values: keys.flat(),
+  };
   const rows = await sql.all<HeadRow & SessionKeyRow>(
     `select ${SESSION_COLUMNS}, ${HEAD} from ${sql.tables.sessions} where status = 'active' and (${where})`,
-    sessions.flatMap(sessionValues),
+    values,
   );
   return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
 }

@@ -61,6 +61,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
   [/^delete from adk_memories where seq is not null and app_name = \?/, 'a projection begins anew for an app'],
   [/^select app_name, .* group by app_name/, 'stats of an app, or of all'],
   [/^select name, \(select last_update_time/, 'the names of all apps'],
+  [/^select (app_name|user_id) as name, max\(/, 'the names of all apps, or of all users of one, on distributed tables'],
   [/^delete from adk_changes where \(/, 'prune deletes what is left of several sessions'],
   [
     /^select user_id, session_id, filename, \(select v\.version/,
