@@ -275,12 +275,13 @@ export class AppendQueue {
     const appends = this.#appends;
     const isAlone = members.length === 1;
     const isStatement = appends.isStatement(first.batch);
-    const sql = connections.sql(connection.driver, isStatement ? { prefix } : { isInTransaction: true });
-    if (!isStatement) await connection.begin({ prefix });
+    const begins = !isStatement && !appends.commits;
+    const sql = connections.sql(connection.driver, begins ? { isInTransaction: true } : { prefix });
+    if (begins) await connection.begin({ prefix });
     try {
-      if (isStatement) noteSent(members);
+      if (!begins) noteSent(members);
       const lastSeqs = await appends.write(sql, isAlone ? [first.batch] : members.map(({ batch }) => batch));
-      if (!isStatement) {
+      if (begins) {
         noteSent(members);
         await connection.commit();
       }

@@ -6,7 +6,7 @@ import {
   type ExceptionConverter,
   type Logger,
 } from '@mikro-orm/core';
-import type { Driver, DriverResult, StatementContext } from '../drivers/driver.js';
+import type { BoundStatement, Driver, DriverResult, StatementContext } from '../drivers/driver.js';
 import { callHost } from '../../model/host-callbacks.js';
 import { isObject } from '../../model/objects.js';
 import type { Dialect, Sql } from '../dialects/dialect.js';
@@ -40,6 +40,10 @@ export function sqlOf(statements: Statements, driver: Driver, context: SqlContex
       const sent = statements.send(driver, prefix + text, values, { ...context, wants: 'change' });
       const { affectedRows, insertId } = await sent;
       return { affectedRows: wholeNumber(affectedRows), insertId: wholeNumber(insertId ?? 0) };
+    },
+    async together(given) {
+      const results = await statements.sendAll(driver, given, { ...context, wants: 'rows' });
+      return results.map(({ rows }) => rows);
     },
   };
 }
@@ -130,6 +134,27 @@ export class Statements {
     } catch (error) {
       this.#log(query, values, start, { level: 'error' });
       throw this.#converted(error, query);
+    }
+  }
+
+  /** Sends statements at once, or one by one where the driver cannot. @returns the results of all. */
+  async sendAll(driver: Driver, given: readonly BoundStatement[], context: SentContext): Promise<DriverResult[]> {
+    if (!driver.sendAll) {
+      const results: DriverResult[] = [];
+      for (const { text, values } of given) results.push(await this.send(driver, text, values, context));
+      return results;
+    }
+    context.refuse?.();
+    const onQuery = this.#config.get('onQuery');
+    const sent = given.map(({ text, values }) => ({ text: onQuery?.(text, [...values]) ?? text, values }));
+    const start = Date.now();
+    try {
+      const results = await driver.sendAll(sent, context);
+      for (const { text, values } of sent) this.#log(text, values, start, {});
+      return results;
+    } catch (error) {
+      for (const { text, values } of sent) this.#log(text, values, start, { level: 'error' });
+      throw this.#converted(error, sent.map(({ text }) => text).join('; '));
     }
   }
 

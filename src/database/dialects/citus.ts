@@ -1,9 +1,10 @@
 import { driverCodeOf, driverMessageOf } from '../../model/errors.js';
 import { numberOf } from '../sql/row-values.js';
-import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues } from '../sql/tables.js';
-import type { Dialect, DistributedTables, Sql } from './dialect.js';
+import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues, type Tables } from '../sql/tables.js';
+import type { BoundStatement } from '../drivers/driver.js';
+import type { AppendBatch, Dialect, DialectAppends, DialectSql, DistributedTables, Sql } from './dialect.js';
 import { columns } from './postgresql-append.js';
-import { appendsByRows } from './session-rows.js';
+import { insertBatch } from './session-rows.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
 /** Of errors that have the code of any internal error: the first of Citus, the others of the library that it connects by. */
@@ -64,21 +65,53 @@ export function onCitus(postgresql: Dialect): DistributedTables {
           return numberOf(row?.last_change);
         },
 
-        // The parts of a `with` may not insert.
-        appends: (tables) =>
-          appendsByRows(async (by, batch) => {
-            const { where, values } = appendCondition(batch, sql);
-            const take = `${addToLastSeq(tables.sessions, where)} returning last_seq`;
-            const [row] = await by.all<{ last_seq: number }>(take, [
-              batch.events.length,
-              batch.lastUpdateTime,
-              ...values,
-            ]);
-            return row && numberOf(row.last_seq);
-          }),
+        appends: (tables) => appendsTogether(tables, sql),
       },
     },
   };
+}
+
+const BEGIN: BoundStatement = { text: 'begin', values: [] };
+const COMMIT: BoundStatement = { text: 'commit', values: [] };
+
+/**
+ * Appends by a transaction of plain statements, since the parts of a `with` may not insert. The client waits for two answers
+ * only: for the number, and for all that comes after it. Citus passes on one statement after another.
+ */
+function appendsTogether(tables: Tables, dialectSql: DialectSql): DialectAppends {
+  return {
+    most: 1,
+    commits: true,
+    shares: () => false,
+    isStatement: () => false,
+    async write(sql, batches) {
+      const lastSeqs: (number | undefined)[] = [];
+      for (const batch of batches) lastSeqs.push(await append(sql, batch, tables, dialectSql));
+      return lastSeqs;
+    },
+  };
+}
+
+async function append(
+  sql: Sql,
+  batch: AppendBatch,
+  tables: Tables,
+  dialectSql: DialectSql,
+): Promise<number | undefined> {
+  const [begin, commit] = sql.isInTransaction ? [[], []] : [[BEGIN], [COMMIT]];
+  const { where, values } = appendCondition(batch, dialectSql);
+  const text = `${addToLastSeq(tables.sessions, where)} returning last_seq`;
+  const take = { text, values: [batch.events.length, batch.lastUpdateTime, ...values] };
+  const row = (await sql.together([...begin, take])).at(-1)?.[0];
+  const lastSeq = row && 'last_seq' in row ? numberOf(row.last_seq) : undefined;
+  const rows: BoundStatement[] = [];
+  const later = (text: string, values: readonly unknown[] = []) => {
+    rows.push({ text, values });
+    return Promise.resolve({ affectedRows: 0, insertId: 0 });
+  };
+  if (lastSeq !== undefined) await insertBatch({ ...sql, run: later }, batch, lastSeq);
+  await sql.together([...rows, ...commit]);
+  return lastSeq;
 }
 
 const changeTexts = perTables(({ tables: { sessions } }: Sql) => ({

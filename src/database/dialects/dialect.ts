@@ -2,6 +2,7 @@ import type { EntityManager } from '@mikro-orm/core';
 import type { Failure } from '../../model/failures.js';
 import type { SessionKey } from '../../model/keys.js';
 import type { StateEntries } from '../../model/state.js';
+import type { BoundStatement } from '../drivers/driver.js';
 import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
 import type { Setting } from './settings.js';
@@ -17,6 +18,8 @@ export interface Sql {
   all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
   /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
+  /** Runs statements at once, if the driver can. After one that fails none is run. @returns the rows of each. */
+  together(statements: readonly BoundStatement[]): Promise<readonly object[][]>;
 }
 
 /** Runs statements, with the retries of the caller. */
@@ -328,6 +331,9 @@ export interface DialectAppends {
 
   /** Whether a batch, or several that share, are one statement, which needs no transaction around it. */
   isStatement(batch: AppendBatch): boolean;
+
+  /** Whether `write` begins a transaction and commits it. The caller rolls back if it throws. */
+  readonly commits?: boolean;
 
   /**
    * Writes batches under their sessions' locks. A statement of several skips the sessions that somebody has locked.

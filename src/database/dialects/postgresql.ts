@@ -38,6 +38,9 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   '53100': 'diskFull',
   '40001': 'deadlock',
   '40P01': 'deadlock',
+  // A statement that another connection behind the pooler has prepared has ended the transaction.
+  '26000': 'deadlock',
+  '42P05': 'deadlock',
   '25P02': 'rolledBack',
   '55P03': 'lockTimeout',
   '57014': 'statementTimeout',

@@ -132,14 +132,17 @@ export function takeByInsertId(dialect: Dialect, tables: Tables): Take {
   };
 }
 
+/** Inserts the events of a batch, and sets its state. @param lastSeq the new one. */
+export async function insertBatch(sql: Sql, { session, events, state }: AppendBatch, lastSeq: number): Promise<void> {
+  await insertEvents(sql, session, lastSeq - events.length + 1, events);
+  await setState(sql, session, state);
+}
+
 /** Appends by several statements in a transaction. */
 export function appendsByRows(take: Take): DialectAppends {
   const append = async (sql: Sql, batch: AppendBatch): Promise<number | undefined> => {
-    const { session, events, state } = batch;
     const lastSeq = await take(sql, batch);
-    if (lastSeq === undefined) return undefined;
-    await insertEvents(sql, session, lastSeq - events.length + 1, events);
-    await setState(sql, session, state);
+    if (lastSeq !== undefined) await insertBatch(sql, batch, lastSeq);
     return lastSeq;
   };
   return {

@@ -19,10 +19,21 @@ export interface DriverResult {
   insertId: unknown;
 }
 
+/** A statement with `?` for each of its values. */
+export interface BoundStatement {
+  readonly text: string;
+  readonly values: readonly unknown[];
+}
+
 /** One connection of a driver. Values are bound, whatever the host has set for its driver and the server. */
 export interface Driver {
   /** @param text with `?` for each of the values. */
   send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult>;
+  /**
+   * Sends statements at once. After one that fails the server runs none of them. Left out where each is sent when the one before
+   * it has been answered.
+   */
+  sendAll?(statements: readonly BoundStatement[], context: StatementContext): Promise<DriverResult[]>;
   /** Whether the connection reports how many rows an `update` has changed, and not how many it matched. */
   readonly reportsChangedRows: boolean;
   /**

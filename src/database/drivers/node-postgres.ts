@@ -1,14 +1,33 @@
 import { createHash } from 'node:crypto';
 import { driverCodeOf } from '../../model/errors.js';
 import { LastUsed } from '../../model/last-used.js';
-import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
+import {
+  KEPT_STATEMENTS,
+  type BoundStatement,
+  type Driver,
+  type DriverResult,
+  type StatementContext,
+} from './driver.js';
 
 /** The members of a client of node-postgres that are used. */
 interface PostgresClient {
   /** Whether results are asked for in binary; it overrides what a query says. */
   binary?: boolean;
   query(query: PostgresQuery, values: undefined, done: (error: Error | null, result: PostgresResult) => void): unknown;
-  readonly connection: { on(event: 'readyForQuery', listener: (message: { status: string }) => void): unknown };
+  query(pipeline: Pipeline): unknown;
+  readonly connection: PostgresConnection;
+}
+
+interface PostgresConnection {
+  on(event: 'readyForQuery', listener: (message: { status: string }) => void): unknown;
+  /** The texts that the server has prepared, by their names. */
+  readonly parsedStatements: Readonly<Record<string, string>>;
+  readonly stream: { cork(): void; uncork(): void };
+  parse(message: { name: string; text: string; types: readonly number[] }): void;
+  bind(message: { portal: string; statement: string; values: readonly (string | null)[] }): void;
+  describe(message: { type: 'P'; name: string }): void;
+  execute(message: { portal: string; rows: number }): void;
+  sync(): void;
 }
 
 interface PostgresQuery {
@@ -93,6 +112,41 @@ export class NodePostgres implements Driver {
     }
   }
 
+  /**
+   * Also prepares statements of a transaction: Citus takes as long to plan one as to run it. Those that are sent for the first time
+   * on the connection are sent one by one.
+   */
+  async sendAll(statements: readonly BoundStatement[], { mayPrepare }: StatementContext): Promise<DriverResult[]> {
+    const { parsedStatements } = this.#client.connection;
+    const isNamed = mayPrepare && this.#forgotten < FORGOTTEN;
+    const sent = statements.map(({ text, values }) => {
+      if (!isNamed || values.length === 0) return { name: '', text: numbered(text), values };
+      return { ...this.#statements.get(text, () => this.#named(text)), values };
+    });
+    try {
+      if (sent.every(({ name }) => name === '' || parsedStatements[name] !== undefined))
+        return await this.#pipeline(sent);
+      const results: DriverResult[] = [];
+      for (const { name, text, values } of sent)
+        results.push(await this.#query({ ...(name !== '' && { name }), text, values, types: TYPES }));
+      return results;
+    } catch (error) {
+      const code = driverCodeOf(error);
+      if (code === NOT_PREPARED || code === PREPARED_ALREADY) {
+        for (const { text } of statements) this.#statements.delete(text);
+        this.#replaced++;
+        this.#forgotten++;
+      }
+      throw error;
+    }
+  }
+
+  #pipeline(sent: readonly (Statement & BoundStatement)[]): Promise<DriverResult[]> {
+    return new Promise((resolve, reject) => {
+      this.#client.query(new Pipeline(sent, (error, results) => (error ? reject(error) : resolve(results))));
+    });
+  }
+
   /** The name has a hash of the text: behind a pooler two versions of this package may share a connection. */
   #named(text: string): Statement {
     const hash = createHash('sha256').update(text).digest('hex').slice(0, 16);
@@ -119,6 +173,65 @@ export class NodePostgres implements Driver {
     });
   }
 }
+
+/** What node-postgres runs as one query: statements that are prepared or have no values. It calls the members whose names it has given. */
+class Pipeline {
+  readonly #sent: readonly (Statement & BoundStatement)[];
+  readonly #results: DriverResult[] = [];
+  #columns: readonly { name: string; dataTypeID: number }[] = [];
+  #rows: object[] = [];
+  callback: (error: Error | null, results: DriverResult[]) => void;
+
+  constructor(sent: readonly (Statement & BoundStatement)[], callback: Pipeline['callback']) {
+    this.#sent = sent;
+    this.callback = callback;
+  }
+
+  submit(connection: PostgresConnection): void {
+    connection.stream.cork();
+    try {
+      for (const { name, text, values } of this.#sent) {
+        if (name === '') connection.parse({ name, text, types: [] });
+        const texts = values.map((value) => (typeof value === 'string' ? value : asText(value)));
+        connection.bind({ portal: '', statement: name, values: texts });
+        connection.describe({ type: 'P', name: '' });
+        connection.execute({ portal: '', rows: 0 });
+      }
+      connection.sync();
+    } finally {
+      connection.stream.uncork();
+    }
+  }
+
+  handleRowDescription({ fields }: { fields: readonly { name: string; dataTypeID: number }[] }): void {
+    this.#columns = fields;
+  }
+
+  handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {
+    const cells = this.#columns.map(({ name, dataTypeID }, i): [string, unknown] => {
+      const text = fields[i] ?? null;
+      return [name, text === null ? null : TYPES.getTypeParser(dataTypeID)(text)];
+    });
+    this.#rows.push(Object.fromEntries(cells));
+  }
+
+  handleCommandComplete({ text }: { text: string }): void {
+    const rows = this.#rows;
+    this.#rows = [];
+    this.#results.push({ rows, affectedRows: Number(/\d+$/.exec(text)?.[0] ?? 0), insertId: undefined });
+  }
+
+  handleError(error: Error): void {
+    this.callback(error, []);
+  }
+
+  handleReadyForQuery(): void {
+    this.callback(null, this.#results);
+  }
+}
+
+/** Numbers and booleans as JSON are what the server reads. */
+const asText = (value: unknown) => (value === null || value === undefined ? null : JSON.stringify(value));
 
 export function numbered(text: string): string {
   let number = 0;

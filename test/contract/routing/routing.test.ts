@@ -1,4 +1,6 @@
 import { createEvent, type Event } from '@google/adk';
+import pg from 'pg';
+import { driverOf } from '../../../src/database/drivers/driver-of.js';
 import { MikroOrmSessionService, SessionLeases, SessionMaintenance } from '../../../src/index.js';
 import { HARNESSES } from '../../support/harnesses/index.js';
 import { keyOf, type OwnStore } from '../../support/harnesses/harness.js';
@@ -106,6 +108,51 @@ describe('on distributed tables', () => {
       'commit',
     ]);
     expect(await store.stored(keyOf(session))).toMatchObject({ state: { a: 1 }, events: [{ author: 'agent' }] });
+  });
+
+  test('F7 what a connection has sent before goes in one packet, and nothing is run after a statement that fails', async () => {
+    await store.query('create table packets (number int primary key)');
+    const client = new pg.Client(String(store.orm.config.get('clientUrl')));
+    await client.connect();
+    try {
+      const driver = driverOf(client)!;
+      let answers = 0;
+      const connection = Reflect.get(client, 'connection') as NodeJS.EventEmitter;
+      connection.on('readyForQuery', () => answers++);
+      const write = async (...numbers: number[]) => {
+        answers = 0;
+        const inserts = numbers.map((n) => ({ text: 'insert into packets values (?) returning number', values: [n] }));
+        const [begin, commit] = [
+          { text: 'begin', values: [] },
+          { text: 'commit', values: [] },
+        ];
+        const context = { wants: 'rows', isInTransaction: true, mayPrepare: true, isForeign: false } as const;
+        return (await driver.sendAll!([begin, ...inserts, commit], context)).map(({ rows }) => rows);
+      };
+      expect(await write(1)).toEqual([[], [{ number: 1 }], []]);
+      expect(answers).toBe(3);
+      expect(await write(2, 3)).toEqual([[], [{ number: 2 }], [{ number: 3 }], []]);
+      expect(answers).toBe(1);
+      await expect(write(4, 4, 5)).rejects.toMatchObject({ code: '23505' });
+      await client.query('rollback');
+      expect(driver.isInTransaction).toBe(false);
+      expect(await store.query('select number from packets order by number')).toEqual(
+        [1, 2, 3].map((number) => ({ number })),
+      );
+    } finally {
+      await client.end();
+    }
+  });
+
+  test('F7 an append is tried again when a pooler has given it a connection that has not prepared its statements', async () => {
+    const orm = await store.connect({ pool: { min: 0, max: 1 } });
+    const own = new MikroOrmSessionService(orm.em);
+    const session = await own.createSession({ appName: 'pooled', userId: 'ada' });
+    for (const text of ['a', 'b']) await own.appendEvent({ session, event: saying(text) });
+    await orm.em.getConnection().execute('deallocate all');
+    for (const text of ['c', 'd']) await own.appendEvent({ session, event: saying(text) });
+    const stored = await store.stored(keyOf(session));
+    expect(stored?.events.map(({ content }) => content?.parts?.[0]?.text)).toEqual(['a', 'b', 'c', 'd']);
   });
 
   test('O7 a connection is refused on which Citus would double backslashes', async () => {
