@@ -15,7 +15,7 @@ import { isOpen } from '../orm/host-transaction.js';
 import { refuseOther } from '../orm/orm-connection.js';
 import { tablesOf, type Tables } from '../sql/tables.js';
 import { isOwn, publicError } from './public-error.js';
-import { Retry, type Attempt, type AttemptOptions } from './retry.js';
+import { Tries, retryOf, type Attempt, type AttemptOptions, type Retry } from './retry.js';
 import { telemetryOf, type ObservedCall, type Telemetry } from '../../telemetry/telemetry.js';
 
 /** The longest delay of a timer. */
@@ -65,7 +65,8 @@ export class Database {
     // Now, not in the first call, when the `EntityManager` may have another schema.
     this.#tables = tables ?? (options.isForeign ? undefined : tablesOf(em));
     this.telemetry = telemetryOf(options.telemetry);
-    this.retry = new Retry(this.connections, options.retry, this.telemetry, joins);
+    const { connections, telemetry } = this;
+    this.retry = retryOf(options.retry, { connections, telemetry, isJoined: joins });
   }
 
   get dialect(): Dialect {
@@ -275,15 +276,22 @@ export class Database {
   }
 
   /** Runs attempts until one succeeds or fails for good. */
-  #tried<T>(
+  async #tried<T>(
     work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
-    options?: AttemptOptions,
+    options: AttemptOptions = {},
   ): Promise<T> {
-    return this.retry.run(async (attempt, signal) => {
-      const preparing = this.connections.prepare(this.isJoined);
-      if (preparing) await preparing;
-      return work(attempt, signal);
-    }, options);
+    let tries: Tries | undefined;
+    for (;;) {
+      const attempt = { isSent: false, waited: this.observed?.waiting('lock') };
+      try {
+        const preparing = this.connections.prepare(this.isJoined);
+        if (preparing) await preparing;
+        return await work(attempt, options.signal);
+      } catch (error) {
+        tries ??= new Tries(this.retry, options);
+        await tries.failed(error, attempt);
+      }
+    }
   }
 }
 

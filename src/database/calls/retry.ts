@@ -42,50 +42,25 @@ export interface Attempt {
   readonly waited: (() => void) | undefined;
 }
 
-/** Retries work after failures that may pass (contract E4, O4). */
-export class Retry {
+/** How the calls of a service are tried again. */
+export interface Retry {
   readonly connections: Connections;
   readonly telemetry: Telemetry | undefined;
+  /** Whether the work is in a host's transaction, which only the host can retry as a whole. */
   readonly isJoined: boolean;
   readonly attempts: number | undefined;
   readonly forMs: number;
   readonly baseDelayMs: number;
   readonly maxDelayMs: number;
-
-  /** @param isJoined whether the work is in a host's transaction, which only the host can retry as a whole. */
-  constructor(
-    connections: Connections,
-    { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 }: RetryOptions = {},
-    telemetry: Telemetry | undefined,
-    isJoined: boolean,
-  ) {
-    this.connections = connections;
-    this.telemetry = telemetry;
-    this.isJoined = isJoined;
-    this.attempts = attempts;
-    this.forMs = forMs;
-    this.baseDelayMs = baseDelayMs;
-    this.maxDelayMs = maxDelayMs;
-  }
-
-  async run<T>(
-    work: (attempt: Attempt, signal: AbortSignal | undefined) => Promise<T>,
-    options: AttemptOptions = {},
-  ): Promise<T> {
-    let tries: Tries | undefined;
-    for (;;) {
-      const attempt = { isSent: false, waited: this.telemetry?.current?.waiting('lock') };
-      try {
-        return await work(attempt, options.signal);
-      } catch (error) {
-        tries ??= new Tries(this, options);
-        await tries.failed(error, attempt);
-      }
-    }
-  }
 }
 
-/** The attempts at one piece of work. */
+/** With the defaults of `retry` of the options. */
+export const retryOf = (
+  { attempts, forMs = DEFAULT_RETRY_MS, baseDelayMs = 10, maxDelayMs = 1_000 }: RetryOptions = {},
+  service: Pick<Retry, 'connections' | 'telemetry' | 'isJoined'>,
+): Retry => ({ ...service, attempts, forMs, baseDelayMs, maxDelayMs });
+
+/** The tries of one piece of work, again after failures that may pass (contract E4, O4). */
 export class Tries {
   readonly #retry: Retry;
   readonly #options: AttemptOptions;
