@@ -9,6 +9,9 @@ import type { PruneOptions } from './options.js';
 import { removeUploads } from './uploads.js';
 import { WholeSessions } from './whole-sessions.js';
 
+/** How many retry tokens one transaction removes at most. */
+const MOST_TOKENS = 1_000;
+
 /** See `SessionMaintenance.prune`. */
 export async function prune(run: DeletionRun, options: PruneOptions): Promise<MaintenanceResult> {
   const { appName, userId, idleFor, olderThan, deletedFor } = options;
@@ -32,8 +35,18 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
         await deleteMemories(run, app, { userId, areExpired: true });
       for await (const app of run.apps(appName, 'artifacts')) await removeUploads(run, app, userId, now);
       for await (const app of run.apps(appName, 'changes')) await removeLeftovers(run, app, userId);
-      const tokens = run.batches.isDryRun ? [] : await run.read(oldTokens);
-      if (tokens.length > 0) await run.write((sql) => removeTokens(sql, tokens));
+      await removeRetryTokens(run, now);
     },
   );
+}
+
+/** @param now by the database's clock, in ms. */
+async function removeRetryTokens({ read, write, batches }: DeletionRun, now: number): Promise<void> {
+  if (batches.isDryRun) return;
+  for (;;) {
+    const tokens = await read((sql) => oldTokens(sql, now, Math.min(batches.size, MOST_TOKENS)));
+    if (tokens.length === 0 || !(await batches.mayBegin())) return;
+    await write((sql) => removeTokens(sql, tokens));
+    batches.add();
+  }
 }

@@ -5,6 +5,7 @@ import {
   type DatabaseError,
   type ImportResult,
   type MaintenanceResult,
+  type PruneOptions,
 } from '../../src/index.js';
 import { upTo } from './log-tools.js';
 import { Suite, withConnections, type OwnContext } from './rule.js';
@@ -198,3 +199,35 @@ partsSuite.own('O1', 'a call leaves no row behind, but for the one that the next
   expect(kept).not.toContain('applied by an ended process');
   expect(kept.length).toBeGreaterThan(0);
 });
+
+partsSuite.own(
+  'O1',
+  'prune removes all old tokens, in batches, and none that a process with a wrong clock uses',
+  async (context) => {
+    const { app, orm, service, query } = context;
+    const tokens = async () => {
+      const rows = await query<{ name: string }>(`select name from adk_counters where name like 'applied%'`);
+      return rows.map(({ name }) => name);
+    };
+    const clock = jest.spyOn(Date, 'now').mockReturnValue(0);
+    try {
+      await service.updateState({ appName: app, set: { 'app:a': 1 } });
+    } finally {
+      clock.mockRestore();
+    }
+    const used = await tokens();
+    const rows = upTo(25).map((n) => `('applied by ended process ${n}', 0)`);
+    await query(`insert into adk_counters (name, value) values ${rows.join()}`);
+    const left = async () => (await tokens()).filter((name) => name.startsWith('applied by ended')).length;
+    const prune = (options: PruneOptions) =>
+      new SessionMaintenance(orm.em).prune({ appName: app, idleFor: DAY, batchSize: 10, pauseMs: 0, ...options });
+    expect(await prune({ signal: AbortSignal.abort() })).toMatchObject({ batches: 0, more: true });
+    expect(await left()).toBe(25);
+    expect(await prune({ maxBatches: 1 })).toMatchObject({ batches: 1, more: true });
+    expect(await left()).toBe(15);
+    expect(await prune({})).toMatchObject({ batches: 2, more: false });
+    expect(await left()).toBe(0);
+    // Prune itself renames tokens of its process.
+    expect(await tokens()).toHaveLength(used.length);
+  },
+);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Sql } from '../dialects/dialect.js';
 import { textOf } from '../sql/row-values.js';
-import type { Tables } from '../sql/tables.js';
+import { placeholders, type Tables } from '../sql/tables.js';
 
 // A retry token is a row in `adk_counters`, from which a retry learns that an earlier attempt was committed. The next transaction
 // of the process renames the token of a call that has ended, since removing it would take one more commit. So a process leaves as
@@ -31,13 +31,14 @@ export class RetryToken {
   /** Fails with the database's unique violation if an earlier attempt was committed. */
   async set(sql: Sql): Promise<void> {
     const { counters } = sql.tables;
-    const values = [this.#name, Date.now()];
+    // The clock of a process may be wrong: `prune` would remove tokens that are in use.
+    const { now } = sql.dialect.sql;
     if (this.#renamed !== undefined) {
       // Finds nothing if an earlier attempt was committed, or somebody has removed the row.
-      const update = `update ${counters} set name = ?, value = ? where name = ?`;
-      if ((await sql.run(update, [...values, this.#renamed])).affectedRows === 1) return;
+      const update = `update ${counters} set name = ?, value = ${now} where name = ?`;
+      if ((await sql.run(update, [this.#name, this.#renamed])).affectedRows === 1) return;
     }
-    await sql.run(`insert into ${counters} (name, value) values (?, ?)`, values);
+    await sql.run(`insert into ${counters} (name, value) values (?, ${now})`, [this.#name]);
   }
 
   /** For a call that knows whether its transaction was committed. */
@@ -47,17 +48,20 @@ export class RetryToken {
   }
 }
 
-/** @returns old tokens; only some if there are many. */
-export async function oldTokens(sql: Sql): Promise<string[]> {
+/**
+ * @param now by the database's clock, in ms.
+ * @returns old tokens, at most `limit`.
+ */
+export async function oldTokens(sql: Sql, now: number, limit: number): Promise<string[]> {
   // Ordered, or SQLite may read the whole table. The exclamation mark comes after the space.
   const isToken = `name >= '${NAME}' and name < '${NAME.replace(' ', '!')}'`;
   const rows = await sql.all<{ name: string }>(
-    `select name from ${sql.tables.counters} where ${isToken} and value < ? order by name limit 1000`,
-    [Date.now() - KEPT_MS],
+    `select name from ${sql.tables.counters} where ${isToken} and value < ? order by name limit ?`,
+    [Math.floor(now) - KEPT_MS, limit],
   );
   return rows.map(({ name }) => textOf(name));
 }
 
 export async function removeTokens(sql: Sql, names: readonly string[]): Promise<void> {
-  for (const name of names) await sql.run(`delete from ${sql.tables.counters} where name = ?`, [name]);
+  await sql.run(`delete from ${sql.tables.counters} where name in (${placeholders(names.length)})`, names);
 }
