@@ -9,6 +9,7 @@ import {
   aCount,
   aFunction,
   aPlainObject,
+  aRecord,
   aSession,
   aString,
   aTime,
@@ -158,6 +159,13 @@ const checkOptions = object<MikroOrmMemoryServiceOptions>({
 const owner = { appName: anything, userId: condition(anything) };
 const metadata = nullable(aPlainObject);
 
+/** `{ tenant: request.tenant }` of a request without one would find the memories that have none. */
+const wantedMetadata = condition((value, name) => {
+  const wanted = aPlainObject(value, name);
+  for (const [key, each] of Object.entries(wanted)) condition(anything)(each, `${name}.${key}`);
+  return wanted;
+});
+
 const checkRequest = {
   addEvents: object<AddEventsToMemoryRequest>(
     {
@@ -187,7 +195,7 @@ const checkRequest = {
   search: object<SearchMemoriesRequest>(
     {
       ...{ appName: anything, userId: anything, query: aString, limit: aCount, maxCharacters: aCount },
-      ...{ sessionId: condition(anything), since: condition(aTime), metadata: condition(aPlainObject) },
+      ...{ sessionId: condition(anything), since: condition(aTime), metadata: wantedMetadata },
       includeApp: aBoolean,
     },
     'query',
@@ -201,7 +209,7 @@ const checkRequest = {
     ...{ appName: condition(anything), userId: condition(anything), dryRun: aBoolean, signal: anAbortSignal },
   }),
   list: object<ListMemoriesRequest>(
-    { ...owner, sessionId: condition(anything), after: anything, limit: aCount },
+    { ...owner, sessionId: condition(anything), after: aRecord, limit: aCount },
     'limit',
   ),
 };
@@ -405,6 +413,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const checked = checkRequest.list(request, 'The request of listMemories');
     const { owner, sessionId } = scopeOf(checked);
     const { limit, after } = checked;
+    if (after) checkMemoryKey({ ...owner, sessionId: after.sessionId ?? '', memoryId: after.id });
     return this.#database.call({ operation: 'listMemories', key: owner }, async () => {
       const found: StoredMemory[] = [];
       let last: MemoryKey | undefined = after && { ...owner, sessionId: after.sessionId ?? '', memoryId: after.id };

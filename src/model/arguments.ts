@@ -129,8 +129,14 @@ export const aTimeout = rule(
   `a number of ms, 0 for no limit, and ${MAX_TIMER_MS} at most`,
   (value) => typeof value === 'number' && value >= 0 && value <= MAX_TIMER_MS,
 );
+const msFromZero = rule('a number of ms, 0 or more', (value) => typeof value === 'number' && value >= 0);
+/** As good as for ever: a time that much later is one that dates can have, and MySQL adds no `Infinity`. */
+const FOR_EVER_MS = 8e15;
 /** A wait that may be longer than one timer; `Infinity` for ever. */
-export const aWait = rule('a number of ms, 0 or more', (value) => typeof value === 'number' && value >= 0);
+export const aWait: Check = (value, name) => {
+  msFromZero(value, name);
+  return Math.min(Number(value), FOR_EVER_MS);
+};
 export const anAbortSignal = rule(
   'an AbortSignal',
   (value) => isObject(value) && 'aborted' in value && 'addEventListener' in value,

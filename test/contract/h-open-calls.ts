@@ -128,6 +128,7 @@ openCallSuite.own('H5', 'findOpenCalls lists them across sessions, oldest first,
   expect(await found({ userId: 'bob' })).toEqual(['of bob', 'now']);
   expect(await found({ name: 'odd' })).toEqual(['call 3', 'call 1']);
   expect(await found({ openFor: 1_000 })).toEqual(all.slice(0, -1));
+  expect(await found({ openFor: Infinity })).toEqual([]);
   for (const userId of [undefined, 'alice']) {
     const whole = await found({ ...(userId && { userId }) });
     const ids: string[] = [];

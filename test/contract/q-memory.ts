@@ -266,6 +266,7 @@ memorySuite.own('Q8', 'a search may be of a session, of a time, and of metadata'
   expect(await search('fox hunt', { since: 2, sessionId: 's1' })).toEqual(['fox two']);
   expect(await search('fox hunt', { metadata: { kind: { a: [1] } } })).toEqual(['a fox that is rare']);
   expect(await search('fox hunt', { metadata: { kind: { a: [2] } } })).toEqual([]);
+  await expectCode(search('fox hunt', { metadata: { tenant: undefined } }), 'ADK_INVALID_ARGUMENT', 'metadata.tenant');
 });
 
 memorySuite.own(
@@ -781,6 +782,18 @@ memorySuite.own(
     expect(await maintenance.stats({ appName: key.appName })).toMatchObject({ memories: 1, memoryBytes: 68 });
   },
 );
+
+memorySuite.own('Q10', 'Infinity is for ever, also for a projection that waits', async (context) => {
+  const { service, say, search } = memoryOf(context, { ttlMs: Infinity });
+  await say('s', 'never gone');
+  expect(await search('never')).toEqual(['never gone']);
+  const { appName, userId } = { appName: context.app, userId: 'alice' };
+  const session = await context.service.createSession({ appName, userId, sessionId: 'waits' });
+  await context.service.appendEvent({ session, event: saying('never found') });
+  await service.projection({ name: `forever ${appName}`, filter: { appName }, settleMs: Infinity }).catchUp();
+  expect(await service.listMemories({ appName, userId, sessionId: 'waits', limit: 9 })).toHaveLength(1);
+  expect(await search('never')).toEqual(['never gone']);
+});
 
 memorySuite.own('Q10', 'prune deletes expired memories, of an app or a user, and no others', async (context) => {
   const { key, say } = memoryOf(context, { ttlMs: 0 });
