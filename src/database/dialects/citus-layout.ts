@@ -3,12 +3,12 @@ import { namesOf } from '../sql/tables.js';
 import { HAS_CITUS } from './citus.js';
 import type { Sql } from './dialect.js';
 
-// Where Citus has put tables, and the functions that put them there.
+// Finds out where Citus has placed tables, and places them.
 
-/** Where the rows of a table are: by user on shards, all of them on each node, or all of them with those of its schema on one node. */
+/** Where the rows of a table are: spread by user, all of them on every node, or on one node with the other tables of the schema. */
 export type Placement = 'by user' | 'on every node' | 'with the schema';
 
-/** A placement that is none of these, or none at all. */
+/** Also `otherwise`; undefined if the table is not placed. */
 export type FoundPlacement = Placement | 'otherwise' | undefined;
 
 interface PlacementRow {
@@ -29,7 +29,7 @@ export async function placementOf(sql: Sql, table: string): Promise<FoundPlaceme
   const method = `${textOf(row.partmethod)}${textOf(row.repmodel)}`;
   if (textOf(row.partmethod) === 'h') return row.by !== null && textOf(row.by) === 'user_id' ? 'by user' : 'otherwise';
   if (method === 'nt') return 'on every node';
-  // Citus also lists tables that it leaves where they are.
+  // Citus also lists tables that it has not placed.
   if (method === 'ns') return numberOf(row.colocation) === 0 ? undefined : 'with the schema';
   return 'otherwise';
 }
@@ -39,7 +39,7 @@ export async function hasCitus(sql: Sql): Promise<boolean> {
   return (await sql.all(`select 1 from (select ${HAS_CITUS} as has) as citus where has`)).length > 0;
 }
 
-/** The nodes that take rows, and the shards of a table. */
+/** The numbers of nodes that hold rows, and of shards of a table. */
 export async function sizeOf(sql: Sql, table: string): Promise<{ nodes: number; shards: number }> {
   const [row] = await sql.all<{ nodes: number | string; shards: number | string }>(
     `select (select count(*) from pg_dist_node where noderole = 'primary' and shouldhaveshards) as nodes,
@@ -49,7 +49,7 @@ export async function sizeOf(sql: Sql, table: string): Promise<{ nodes: number; 
   return { nodes: numberOf(row?.nodes), shards: numberOf(row?.shards) };
 }
 
-/** Whether a table has a row, which would be locked while it is moved. */
+/** Whether a table has rows, which Citus would lock while it moves them. */
 export async function hasRows(sql: Sql, table: string): Promise<boolean> {
   return (await sql.all(`select 1 from ${table} limit 1`)).length > 0;
 }
@@ -58,7 +58,7 @@ export async function placeOnEveryNode(sql: Sql, table: string): Promise<void> {
   await sql.all(`select 1 from create_reference_table(to_regclass(?)::regclass)`, [table]);
 }
 
-/** @param like the table whose shards it joins, or how many it gets. */
+/** @param like the table whose shards it shares, or the number of its shards. */
 export async function placeByUser(sql: Sql, table: string, like: string | number): Promise<void> {
   const [option, value] = typeof like === 'string' ? ['colocate_with', like] : ['shard_count', like];
   const alone = typeof like === 'string' ? '' : `, colocate_with := 'none'`;
@@ -75,9 +75,9 @@ export async function placeSchema(sql: Sql, schema: string): Promise<void> {
 
 /** Where all tables are. */
 interface Layout {
-  /** How many tables are where. */
+  /** The number of tables, by placement. */
   placed: ReadonlyMap<Placement | 'otherwise', number>;
-  /** The quoted names of those that are not placed. */
+  /** The quoted names of tables that are not placed. */
   unplaced: readonly string[];
   nodes: number;
   shards: number;

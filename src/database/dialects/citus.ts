@@ -7,7 +7,7 @@ import { columns } from './postgresql-append.js';
 import { insertBatch } from './session-rows.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
-/** Of errors that have the code of any internal error: the first of Citus, the others of the library that it connects by. */
+/** Messages of errors that have only the code of an internal error: the first is from Citus, the others from its client library. */
 const LOST_NODE = [
   'could not commit transaction for shard',
   'server closed the connection unexpectedly',
@@ -16,7 +16,7 @@ const LOST_NODE = [
   'connection not open',
 ];
 
-/** Whether the connection of Citus to a node was lost, also during the node's `commit`: then nobody knows if it was done. */
+/** Whether Citus lost its connection to a node. If that was during the node's `commit`, nobody knows whether it was done. */
 export function hasLostNode(error: unknown): boolean {
   const message = driverMessageOf(error);
   return driverCodeOf(error) === 'XX000' && LOST_NODE.some((text) => message.includes(text));
@@ -25,15 +25,14 @@ export function hasLostNode(error: unknown): boolean {
 export const HAS_CITUS = `to_regclass('pg_dist_partition') is not null`;
 
 /**
- * Tables that Citus distributes. It sends a statement whole to one node if each part of it names the same value of the column
- * that the tables are distributed by. What it cannot send so is divided, with results that go from node to node, and
- * committed by two phases.
+ * For tables that Citus distributes. If each part of a statement names the same value of the distribution column, Citus sends the
+ * whole statement to one node. Otherwise it divides the statement, sends results from node to node, and commits in two phases.
  */
 export function onCitus(postgresql: Dialect): DistributedTables {
   const sql: Dialect['sql'] = {
     ...postgresql.sql,
 
-    // It is not volatile, as Citus requires of an `update`: the node that the client is connected to reads its clock.
+    // Citus requires that an `update` has no volatile function. The node that the client is connected to evaluates this one.
     now: '(extract(epoch from statement_timestamp()) * 1000)::float8',
 
     pagesAlone: true,

@@ -7,7 +7,7 @@ import type { Tables } from '../sql/tables.js';
 import type { ServerSetting } from './server-settings.js';
 import type { Setting } from './settings.js';
 
-/** Runs statements with bound values on the tables of one ORM and schema, in the transaction that it was made for, if any. */
+/** Runs statements with bound values on the tables of one ORM and schema, in its transaction, if it has one. */
 export interface Sql {
   readonly dialect: Dialect;
   readonly tables: Tables;
@@ -30,7 +30,7 @@ export interface StoredEvent {
   id: string;
   timestamp: number;
   json: string;
-  /** JSON of the keys of its delta that lost to an earlier event (contract A8); absent for nearly all. */
+  /** JSON of the keys of its delta that lost to an earlier event (contract A8); nearly always absent. */
   superseded?: string | undefined;
   /** See `beginsTurn`. */
   beginsTurn: boolean;
@@ -43,14 +43,14 @@ export type LeaseRule =
   /** No lease is held. */
   | 'unleased';
 
-/** Events to append to a session, and the state that they leave. */
+/** Events to append to a session, and the state that they write. */
 export interface AppendBatch {
   session: SessionKey;
   /** The `incarnation` that the handle has read; a session that was created later under the same id has another one. */
   incarnation: string;
-  /** The number that the session's newest event must have; undefined when it may have any. */
+  /** The number that the session's newest event must have; undefined for any. */
   expectedSeq: number | undefined;
-  /** Undefined when the lease is not checked. */
+  /** Undefined if the lease is not checked. */
   lease: LeaseRule | undefined;
   events: readonly StoredEvent[];
   lastUpdateTime: number;
@@ -58,8 +58,8 @@ export interface AppendBatch {
 }
 
 /**
- * What differs from database to database, in groups. `statements/` has those that all databases share. The
- * docstring of an optional member says what happens if it is left out.
+ * What differs between databases, in groups. `statements/` has the statements that all databases share. The docstring of an
+ * optional member says when it is left out.
  */
 export interface Dialect {
   readonly connections: DialectConnections;
@@ -67,9 +67,9 @@ export interface Dialect {
   readonly sql: DialectSql;
   readonly operations: DialectOperations;
   readonly repairs: DialectRepairs;
-  /** Left out where the server accepts statements of any length: each value is sent in one piece. */
+  /** Left out if the server accepts statements of any length: then each value is sent in one piece. */
   readonly limits?: DialectLimits;
-  /** Left out where the server cannot notify: readers of the log in other processes find a commit when they poll. */
+  /** Left out if the server cannot notify: then readers of the log in other processes find a commit when they poll. */
   readonly push?: DialectPush;
   /** Left out if a table is always on one server. */
   readonly distributed?: DistributedTables;
@@ -77,54 +77,56 @@ export interface Dialect {
 
 /** For a server that may spread the rows of a table over others. */
 export interface DistributedTables {
-  /** Whether the server can; selected with the settings of a connection, so that others are asked nothing more. */
+  /**
+   * An expression that is true if the server can do this. It is selected with the settings of a connection, so that other servers
+   * get no extra query.
+   */
   readonly isPossible: string;
   /** Selects a row if a table is distributed; its value is the table's quoted name. */
   readonly find: string;
-  /** The statements on tables that are. */
+  /** The statements for distributed tables. */
   readonly dialect: Dialect;
 }
 
 /** How connections must be set up. */
 interface DialectConnections {
   /**
-   * Sets up the ORM's connection, before the first attempt outside a host's transaction. Left out if connections need no
-   * set-up.
+   * Sets up the ORM's connection, before the first attempt outside a host's transaction. Left out if connections need no set-up.
    *
-   * @throws SchemaError when the host's config does not allow it; the message says what to change in the config.
+   * @throws SchemaError if the host's config does not allow it; the message says what to change in the config.
    */
   prepare?(em: EntityManager, sql: Sql): Promise<void>;
 
   /**
-   * Called with what `version()` returns, by the first call on an ORM and by migrations. Left out where the database is in
-   * the process.
+   * Called with the result of `version()`, by the first call on an ORM and by migrations. Left out if the database is in the
+   * process.
    *
    * @returns why the server is refused, and what to use; undefined if it is the right one.
    */
   readonly wrongServer?: (version: string) => string | undefined;
 
   /**
-   * Asks the server, once for an ORM, what has to come before each statement outside a transaction and before each `begin`,
-   * so that they see what was committed through another server. Left out if one server takes all writes.
+   * Asks the server, once for each ORM, for the prefix of each statement outside a transaction and of each `begin`, so that they
+   * see what was committed through another server. Left out if one server takes all writes.
    */
   clusterPrefix?(sql: Sql): Promise<string>;
 
   /** The settings of a connection that are refused. */
   readonly settings: readonly Setting[];
 
-  /** How many connections MikroORM opens at most if its config has no `pool.max`. */
+  /** The most connections that MikroORM opens if its config has no `pool.max`. */
   readonly defaultPoolMax: number;
 
-  /** What `doctor` of the command line checks. The first one is the server's version. */
+  /** What `doctor` checks. The first one is the server's version. */
   readonly serverSettings: readonly ServerSetting[];
 }
 
 /** What a driver's error means. */
 interface DialectErrors {
-  /** What went wrong, by the code of the driver's error; undefined if the code does not show it. */
+  /** The failure, by the code of the driver's error; undefined if the code does not tell. */
   failureOf(error: unknown): Failure | undefined;
 
-  /** Whether the server has sent this error, and not the driver: a statement that the server refuses has no effect. */
+  /** Whether the error comes from the server, not from the driver: a statement that the server refuses has no effect. */
   isAnswer(error: unknown): boolean;
 }
 
@@ -134,8 +136,8 @@ export interface DialectSql {
   readonly now: string;
 
   /**
-   * The end of a `select` in a transaction that has locked the session's row. On InnoDB a plain `select` would show the
-   * rows as they were at the first `select` of the transaction, which may be the host's and older than the lock.
+   * The end of a `select` in a transaction that has locked the session's row. On InnoDB a plain `select` would show the rows as of
+   * the transaction's first `select`, which may be the host's and older than the lock.
    */
   readonly underLock: '' | ' for update';
 
@@ -146,79 +148,79 @@ export interface DialectSql {
   readonly skipLocked?: string;
 
   /**
-   * How long to leave the database alone between two transactions of maintenance, in ms, so that a writer that waits for its
-   * lock gets it. Left out if those who wait are woken.
+   * The pause between two transactions of maintenance, in ms, in which a waiting writer can get the database's lock. Left out if
+   * the database wakes those who wait.
    */
   readonly turnMs?: number;
 
   /**
-   * A statement before the `begin` of a transaction that is to lock rows and not the gaps between them, into which other
-   * transactions insert. Left out if no transaction locks gaps.
+   * A statement before `begin` that makes the transaction lock rows only, not the gaps between them, into which other transactions
+   * insert. Left out if no transaction locks gaps.
    */
   readonly lockRowsOnly?: string;
 
   /**
-   * A statement that fails where the server has rolled back the transaction since one of its statements failed, or whose answer shows
-   * it (`Driver.isInTransaction`). Left out where the `commit` fails then.
+   * A statement that fails if the server has rolled back the transaction after an error, or whose answer shows that it has
+   * (`Driver.isInTransaction`). Left out if the `commit` fails then.
    */
   readonly checkOpen?: string;
 
   /**
-   * Statements between which the server stores nothing but by a `commit`, also after it has rolled back. Left out if it then accepts
-   * nothing but a `rollback`.
+   * Two statements between which the server stores nothing without a `commit`, even after it has rolled back. Left out if it then
+   * only accepts a `rollback`.
    */
   readonly explicitCommit?: { on: string; off: string };
 
   /**
-   * What makes a transaction see all rows as they are at its first statement: a statement before its `begin`, or the `begin`
-   * itself. Left out if each transaction does.
+   * Makes a transaction see all rows as of its first statement: a statement before its `begin`, or the `begin` itself. Left out if
+   * every transaction does.
    */
   readonly snapshot?: { setting?: string; begin?: string };
 
   /**
-   * Selects `table_name`, `column_name` and `type` of the columns of tables that a connection finds without a schema; takes
-   * the names of the tables as `sql` in parentheses.
+   * Selects `table_name`, `column_name` and `type` of the columns of tables that a connection finds without a schema. Takes the
+   * names of the tables as SQL in parentheses.
    */
   columns(tables: string): string;
 
   /**
-   * Selects what tables are made of as `kind`, `table_name`, `name` and `detail`: a `column` with its collation, an `index`
-   * with its columns behind `unique ` or nothing, a `foreign key` with what it does when the other row is deleted. Its values
-   * are the schema, null for that of the connection, and the names of the tables, three times.
+   * Selects the parts of tables as `kind`, `table_name`, `name` and `detail`: a `column` with its collation, an `index` with its
+   * columns, after `unique ` if it is, and a `foreign key` with its action on deletion. Its values are the schema, or null for that
+   * of the connection, and the names of the tables, three times.
    *
-   * @param tables how many names.
+   * @param tables the number of names.
    */
   catalog(tables: number): string;
 
-  /** Orders rows of any table as they were inserted. Left out if there is no such order. */
+  /** Orders rows of any table by insertion. Left out if there is no such order. */
   readonly insertionOrder?: string;
 
-  /** A column as text: JSON, which a driver may parse, and numbers. */
+  /** A column as text: for JSON, which a driver may parse, and for numbers. */
   asText(column: string): string;
 
-  /** A condition: a text or JSON column contains a value, byte for byte whatever its collation; not true for null. */
+  /** The condition that a text or JSON column contains a value, byte for byte whatever its collation; not true for null. */
   contains(column: string): string;
 
   /**
-   * Whether `select distinct` of a column of an index skips to its next value. Left out if it reads all rows: a recursive
-   * query searches the index for each, which MySQL and MariaDB cannot by a value of another row.
+   * Whether `select distinct` of an index column skips to the next value. If it reads all rows, leave this out: a recursive query
+   * then looks up one value at a time. (MySQL and MariaDB cannot use an index for that.)
    */
   readonly skipsToNextName?: boolean;
 
-  /** Whether the rows of a page cannot be looked up in other tables by the same statement. */
+  /** Whether a statement that selects a page cannot also look up its rows in other tables. */
   readonly pagesAlone?: boolean;
 
   /** A condition on rows of several sessions, by their `sessionValues`. Left out for one on each, joined by `or`. */
   readonly amongSessions?: (keys: readonly (readonly string[])[]) => { where: string; values: readonly unknown[] };
 
   /**
-   * The table of sessions, read in the order of its primary key, for a search of all sessions of an app. InnoDB keeps rows in
-   * that order: through another index it looks each of them up, which takes five times as long, and the optimizer chooses
-   * that for its order. Left out where the planner decides well.
+   * Makes a search of all sessions of an app read the table in the order of its primary key. InnoDB keeps rows in that order. For
+   * its order the optimizer would choose another index and look each row up, which takes five times as long. Left out if the
+   * planner decides well.
    */
   readonly inOrderOfKey?: (table: string) => string;
 
-  /** The bytes of a text or JSON column as hexadecimal digits, to read content that is damaged. */
+  /** The bytes of a text or JSON column as hexadecimal digits, to read damaged content. */
   hex(column: string): string;
 
   /** How many bytes of UTF-8 a text or JSON column has. */
@@ -228,7 +230,7 @@ export interface DialectSql {
    * The end of an `insert … values …` into a table of state that overwrites a row with the same key.
    *
    * @param keyColumns the primary key.
-   * @param options.ownOnly overwrites only a row that the same event wrote, for an event that is appended again (contract A5).
+   * @param options.ownOnly overwrites only a row that the same event wrote: for an event that is appended again (contract A5).
    */
   onConflict(table: string, keyColumns: readonly string[], options?: { ownOnly?: boolean }): string;
 
@@ -240,21 +242,21 @@ export interface DialectSql {
   onSameKey(key: string, columns: readonly string[]): string;
 
   /**
-   * Joins a table of a session's events to what precedes it, with conditions on their numbers. Left out for a plain `join`, where the
-   * planner searches the primary key by them.
+   * Joins a table of a session's events, with conditions on their numbers. Left out if the planner uses the primary key for these
+   * conditions in a plain `join`.
    */
   readonly joinByNumber?: (table: string, alias: string, on: string) => string;
 
   /**
-   * An `update` that gives places in the log to events or changes; its values are app name, user id, session id, what numbers them
-   * in their session, and the columns to set, of each. It may lock these rows only: appends to the same sessions would wait for a
+   * An `update` that assigns places in the log to events or changes. Its values are, for each, app name, user id, session id, its
+   * number in the session, and the columns to set. It must lock only these rows: appends to the same sessions would wait for a
    * larger lock.
    */
   setPlaces(table: string, numberedBy: string, set: readonly string[], count: number): string;
 
   /**
-   * Begins an `update` whose condition is on the columns of an index; `primary` means the primary key. InnoDB would scan
-   * a table that is small, and wait for rows that others have locked.
+   * The start of an `update` whose condition is on the columns of an index; `primary` means the primary key. Otherwise InnoDB scans
+   * a small table, and waits for rows that others have locked.
    */
   updateThrough(table: string, index: string): string;
 
@@ -262,14 +264,14 @@ export interface DialectSql {
   deleteThrough(table: string, index: string): string;
 
   /**
-   * Comes after a table's alias in a `select` that needs only columns of this index. InnoDB would choose the primary key, whose
-   * pages hold the contents of all rows.
+   * Comes after a table's alias in a `select` that needs only columns of this index. Otherwise InnoDB chooses the primary key,
+   * whose pages hold the contents of all rows.
    */
   fromIndex(index: string): string;
 
   /**
-   * Selects a `counter` that changes with every write of any connection; readers of the log query the tables when it has
-   * changed. Left out if it costs as much as querying the tables: they are queried each time.
+   * Selects a `counter` that changes with every write of any connection. Readers of the log query the tables only if it has
+   * changed. Left out if it costs as much as querying the tables, which are then queried each time.
    */
   readonly changeCounter?: string;
 }
@@ -277,23 +279,23 @@ export interface DialectSql {
 /** Operations for which the databases need different statements. */
 export interface DialectOperations {
   /**
-   * Locks a session's row and reads it, in one statement: between two, somebody could create a session that was not there,
-   * and it would be read without its lock. On SQLite it is a write: a
-   * transaction that reads first fails when it writes and another one has written in between.
+   * Locks a session's row and reads it, in one statement: between two statements somebody could create the session, and it would be
+   * read without its lock. On SQLite this is a write, since a transaction that reads first fails to write if another one has
+   * written in between.
    *
-   * @returns undefined when `where` finds no session.
+   * @returns undefined if `where` finds no session.
    */
   lockSession<Row extends object>(sql: Sql, lock: SessionLock): Promise<Row | undefined>;
 
   /**
-   * Adds to a counter, and locks its row until the end of the transaction. A counter that has no row is 0.
+   * Adds to a counter, and locks its row until the end of the transaction. A counter without a row is 0.
    *
    * @returns the new value.
    */
   increment(sql: Sql, counters: string, name: string, by: number): Promise<number>;
 
   /**
-   * Makes the row of an artifact, with version 0, or adds one to its version, and locks the row until the end of the transaction.
+   * Inserts the row of an artifact with version 0, or adds one to its version, and locks the row until the end of the transaction.
    *
    * @param key the values of `ARTIFACT_COLUMNS`.
    * @param now the dialect's `sql.now`.
@@ -302,13 +304,13 @@ export interface DialectOperations {
   nextVersion(sql: Sql, artifacts: string, key: readonly string[], now: string): Promise<number>;
 
   /**
-   * Counts a change of a session, whose row the caller has locked. Left out if an `insert` may read the count.
+   * Counts a change of a session whose row the caller has locked. Left out if an `insert` can read the count.
    *
    * @param session.isNew whether it was created with a first count.
    */
   nextChange?(sql: Sql, session: SessionKey & { isNew: boolean }): Promise<number>;
 
-  /** How the database appends. */
+  /** How the database writes appends. */
   appends(tables: Tables): DialectAppends;
 }
 
@@ -318,37 +320,38 @@ export interface SessionLock {
   columns: string;
   where: string;
   values: readonly unknown[];
-  /** A row that somebody else has locked is not found, where the database can pass over it; otherwise it is waited for. */
+  /** Skips a row that somebody else has locked, if the database can; otherwise waits for it. */
   skipsLocked?: boolean;
 }
 
 export interface DialectAppends {
-  /** How many batches of different sessions it writes at once at most; 1 if each is written by itself. */
+  /** The most batches of different sessions that it writes at once; 1 if each is written by itself. */
   readonly most: number;
 
-  /** Whether a batch may be among others: it waits for no lock that would keep them waiting. */
+  /** Whether a batch may be written with others: not if it may wait for a lock, since the others would wait, too. */
   shares(batch: AppendBatch): boolean;
 
-  /** Whether a batch, or several that share, are one statement, which needs no transaction around it. */
+  /** Whether a batch, or several shared ones, are one statement, which needs no transaction around it. */
   isStatement(batch: AppendBatch): boolean;
 
   /** Whether `write` begins a transaction and commits it. The caller rolls back if it throws. */
   readonly commits?: boolean;
 
   /**
-   * Writes batches under their sessions' locks. A statement of several skips the sessions that somebody has locked.
+   * Writes batches under their sessions' locks. A statement for several batches skips sessions that somebody has locked.
    *
-   * @returns for each the number of its last event; undefined if the session is missing or not as the batch expects it, or was skipped.
-   * @throws the database's error of any of them, a unique violation if an event is stored already. None is written then, once the
+   * @returns for each batch the number of its last event; undefined if the session is missing, is not as the batch expects, or was
+   *   skipped.
+   * @throws the database's error for any of them: a unique violation if an event is stored already. Then none is written, once the
    *   transaction around it is rolled back.
    */
   write(sql: Sql, batches: readonly AppendBatch[]): Promise<readonly (number | undefined)[]>;
 }
 
-/** Pieces of the statements that `doctor` prints, with which a host restores indexes, keys and collations. All names are quoted. */
+/** Pieces of the statements that `doctor` prints, for restoring indexes, keys and collations. All names are quoted. */
 export interface DialectRepairs {
   dropIndex(index: IndexName): string;
-  /** Left out if a table that exists gets no keys, and columns have no collation of their own. */
+  /** Left out if an existing table cannot get keys, and columns have no collation of their own. */
   readonly alterations?: {
     /** What follows `alter table …` to restore a column; `type` includes its collation. */
     column(name: string, type: string, isNullable: boolean): string;
@@ -360,7 +363,7 @@ export interface DialectRepairs {
 interface IndexName {
   table: string;
   name: string;
-  /** Behind the name of its schema, if it has one. */
+  /** With the name of its schema, if it has one. */
   qualifiedName: string;
   isUnique: boolean;
 }
@@ -371,11 +374,10 @@ interface DialectLimits {
   readonly maxTextLength: number;
 
   /**
-   * Called before a value is sent that cannot be split. A server that receives a packet that is too large sends an error
-   * and closes the connection. While the client is still sending it does not get the error, and would retry as after a
-   * lost connection.
+   * Called before a value is sent that cannot be split. If a packet is too large, the server sends an error and closes the
+   * connection. A client that is still sending does not get the error, and would retry as after a lost connection.
    *
-   * @throws EventTooLargeError when the server would refuse it.
+   * @throws EventTooLargeError if the server would refuse it.
    */
   refuseTooLarge(sql: Sql, text: string): Promise<void>;
 }

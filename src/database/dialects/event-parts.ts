@@ -4,12 +4,12 @@ import { numberOf } from '../sql/row-values.js';
 import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues } from '../sql/tables.js';
 import type { Sql } from './dialect.js';
 
-/** For a read that may be inside of the transaction that locks the session. */
+/** For a read that may be in the transaction that has locked the session. */
 export interface UnderLock {
   isLocked?: boolean;
 }
 
-// The content of events that are too large for one packet is in rows of `adk_event_parts`.
+// If an event is too large for one packet, its content is in rows of `adk_event_parts`.
 
 const texts = perTables(({ dialect, tables: { events, eventParts, select } }: Sql) => ({
   insert: `insert into ${eventParts} (${SESSION_COLUMNS}, seq, part, text) values (?, ?, ?, ?, ?, ?)`,
@@ -27,7 +27,7 @@ export function needsParts(sql: Sql, json: string): boolean {
   return json.length > maxLength(sql);
 }
 
-/** Also if an event that somebody has deleted by a statement of their own had this number, and has left its parts. */
+/** First deletes parts that may be left if somebody deleted an event with this number by a statement of their own. */
 export async function insertParts(sql: Sql, session: SessionKey, seq: number, json: string): Promise<void> {
   await deleteParts(sql, session, seq);
   for (let start = 0, part = 0; start < json.length; part++) {
@@ -44,7 +44,7 @@ export async function deleteParts(sql: Sql, session: SessionKey, seq: number): P
 }
 
 /**
- * Writes the parts of an event's new content, or deletes those of the former one.
+ * Writes the parts of an event's new content, and deletes those of the old one.
  *
  * @returns the content of the event's row.
  */
@@ -60,13 +60,13 @@ export async function replaceParts(sql: Sql, session: SessionKey, seq: number, j
 /** For the caller that deletes all events of the session with these numbers. */
 export async function deletePartsFrom(sql: Sql, session: SessionKey, first: number, last = MAX_SEQ): Promise<void> {
   if (!sql.dialect.limits) return;
-  // Selected first: at the end of a range InnoDB would lock the gap where another session's parts come.
+  // Select the numbers first: by a range InnoDB would also lock the gap after it, where another session's parts are inserted.
   const rows = await sql.all<{ seq: number }>(texts(sql).selectNumbers, [...sessionValues(session), first, last]);
   for (const seq of new Set(rows.map((row) => numberOf(row.seq)))) await deleteParts(sql, session, seq);
 }
 
 /**
- * Reads an event's row again, with its parts: the event may have been replaced or deleted since the first read.
+ * Reads an event's row again, with its parts, since the event may have been replaced or deleted after the first read.
  *
  * @param options.isLocked whether the caller holds the session's lock.
  * @returns null if the row has lost its content or a part of it; undefined if the row is gone.

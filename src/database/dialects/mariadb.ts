@@ -38,9 +38,9 @@ const SETTINGS: readonly Setting[] = [
   },
 ];
 
-/** Errors of MariaDB that mysql2, which MikroORM 7 uses, does not name, or names as an error of MySQL. */
+/** Errors of MariaDB for which mysql2, which MikroORM 7 uses, has no name, or the name of an error of MySQL. */
 const FAILURES_BY_NUMBER: Readonly<Record<number, Failure>> = {
-  // This error may have any number, since a node of Galera gives it when it loses its cluster, too.
+  // Galera nodes also report this error when they lose their cluster, so the commit may be stored.
   1180: 'commitFailed',
   1927: 'lostConnection',
   1969: 'statementTimeout',
@@ -62,9 +62,9 @@ export const mariadb: Dialect = {
     wrongServer: (version) => wrongServer(version, 'mariadb'),
 
     /**
-     * A node of Galera shows what another one has committed a moment later: a session that was just created would not be
-     * found, and a delete would delete nothing. 1 is for reads and `begin`, 2 for updates and deletes, 4 for inserts. With
-     * the statement, since the connection is the host's.
+     * A commit on one node of Galera is visible on another a moment later: a session that was just created would not be found, and
+     * a delete would delete nothing. 1 is for reads and `begin`, 2 for updates and deletes, 4 for inserts. It is set for each
+     * statement, since the connection is the host's.
      */
     async clusterPrefix(sql) {
       // A server that was built without Galera has no such variable.
@@ -102,7 +102,7 @@ export const mariadb: Dialect = {
         ...byRows,
         isStatement: isBlock,
         write: (sql, batches) =>
-          // The block begins and commits a transaction, which would commit the one that it is in.
+          // The block begins and commits a transaction, which would commit the one around it.
           sql.isInTransaction
             ? byRows.write(sql, batches)
             : Promise.all(batches.map((batch) => appendBlock(sql, tables, batch))),
@@ -130,7 +130,7 @@ async function appendBlock(sql: Sql, tables: Tables, batch: AppendBatch): Promis
   return optionalNumberOf(row?.last_seq);
 }
 
-/** A statement has 65,535 values at most, and a row nine. */
+/** A statement may have 65,535 values, and a row has nine. */
 const MAX_ROWS = 7_000;
 
 function rowCount({ events, state }: AppendBatch): number {
@@ -142,8 +142,8 @@ function textLength({ session, events, state }: AppendBatch): number {
 }
 
 /**
- * The handler rolls back, since an error in a block leaves the transaction open, and the next append would be a part of
- * it. With `completion_type = 2` a plain `rollback` would close the connection before the error is sent.
+ * The handler rolls back: an error in a block leaves the transaction open, and the next append would be a part of it. With
+ * `completion_type = 2` a plain `rollback` would close the connection before the error is sent.
  */
 function blockText(tables: Tables, where: string, events: number, { state }: AppendBatch): string {
   const upsert = (scope: Scope) => {

@@ -22,15 +22,15 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_CMD_CONNECTION_CLOSED: 'lostConnection',
   ER_CHECKREAD: 'lostConnection',
   ER_CONNECTION_TIMEOUT: 'unreachable',
-  // What the mariadb driver says when a connection ends while it is set up, with options for it; and when they are wrong.
+  // The mariadb driver reports these if a connection ends during its set-up with options, and also if the options are wrong.
   ER_WRONG_IANA_TIMEZONE: 'unreachable',
   ER_SETTING_SESSION_ERROR: 'unreachable',
   ER_INITIAL_SQL_ERROR: 'unreachable',
-  // A node of Galera that is not ready, or not part of its cluster.
+  // A node of Galera is not ready, or not part of its cluster.
   ER_UNKNOWN_COM_ERROR: 'unreachable',
-  // A server of group replication that is not a member any more, or not yet one that has all that the others have.
+  // A server of group replication is not a member any more, or has not caught up with the others yet.
   ER_SERVER_OFFLINE_MODE: 'lostConnection',
-  // The same with a reason, or a name, which mysql2 has no names for: ER_SERVER_OFFLINE_MODE_REASON and …_USER.
+  // The same with a reason or a user, for which mysql2 has no names: ER_SERVER_OFFLINE_MODE_REASON and …_USER.
   6400: 'lostConnection',
   6401: 'lostConnection',
   ER_GRP_TRX_CONSISTENCY_NOT_ALLOWED: 'unreachable',
@@ -57,14 +57,15 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_OPEN_AS_READONLY: 'readOnly',
   ER_INNODB_READ_ONLY: 'readOnly',
   ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: 'readOnly',
-  // While a group changes its primary by `group_replication_set_as_primary` the old one refuses to write to tables with
-  // cascading foreign keys. By the same error it refuses them for good where all of its servers may take writes (docs/high-availability.md).
+  // While a group changes its primary by `group_replication_set_as_primary`, the old one refuses to write to tables with cascading
+  // foreign keys. If all servers may take writes, one can refuse such writes for good with the same error
+  // (docs/high-availability.md).
   ER_BEFORE_DML_VALIDATION_ERROR: 'refusedByGroup',
   ER_DISK_FULL: 'diskFull',
   ER_RECORD_FILE_FULL: 'diskFull',
   ER_LOCK_DEADLOCK: 'deadlock',
-  // With group replication some conflicts are found at the commit, which is then rolled back. So is a commit that waits for
-  // the group when the server leaves it; the others may have it.
+  // Group replication finds some conflicts at the commit, which is then rolled back. A commit that waits while the server leaves
+  // its group is also rolled back, but the other servers may have it.
   ER_TRANSACTION_ROLLBACK_DURING_COMMIT: 'commitRolledBack',
   ER_LOCK_WAIT_TIMEOUT: 'lockTimeout',
   ER_LOCK_NOWAIT: 'lockTimeout',
@@ -76,17 +77,17 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   ER_NOT_KEYFILE: 'damagedFile',
   ER_ERROR_ON_READ: 'inputOutput',
   ER_ERROR_ON_WRITE: 'inputOutput',
-  // This is not always a rollback: a node of Galera reports it when it loses its cluster while it waits for its write set,
-  // which the others may have. Of 96 commits of a node that was cut off 22 were stored (wsrep-lib: e_error_during_commit after
-  // error_connection_failed). Without a cluster it is reported when one engine has failed and another may have committed.
+  // Not always a rollback: a node of Galera reports this if it loses its cluster while it waits for its write set, which the others
+  // may have. Of 96 commits of a node that was cut off, 22 were stored (wsrep-lib: e_error_during_commit after
+  // error_connection_failed). Without a cluster it is reported if one engine has failed and another may have committed.
   ER_ERROR_DURING_COMMIT: 'commitFailed',
-  // Group replication likewise, when the server leaves its group.
+  // Group replication reports this if the server leaves its group.
   ER_RUN_HOOK_ERROR: 'commitFailed',
 };
 
 /**
- * In UTF-16 code units. Each takes at most three bytes of UTF-8, and each byte two hexadecimal digits: at most 3 MB. The
- * smallest default of `max_allowed_packet` since MySQL 5.7 is 4 MB.
+ * In UTF-16 code units. Each has at most three bytes of UTF-8, and each byte two hexadecimal digits: at most 3 MB. The smallest
+ * default of `max_allowed_packet` since MySQL 5.7 is 4 MB.
  */
 export const MAX_TEXT_LENGTH = 500_000;
 
@@ -197,8 +198,8 @@ export const mysqlServerSettings = (driver: 'mysql' | 'mariadb'): readonly Serve
 ];
 
 /**
- * With group replication and several primaries a server breaks off a transaction that is in the way of another server's,
- * also when it prepares to commit: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT".
+ * With group replication and several primaries, a server aborts a transaction that conflicts with another server's, even while it
+ * prepares to commit: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT".
  */
 const isBrokenOffAtCommit = (error: unknown) =>
   driverCodeOf(error) === 'ER_ERROR_DURING_COMMIT' && /Got error 149\b.* during COMMIT$/.test(driverMessageOf(error));
@@ -235,7 +236,7 @@ export const mysql: Dialect = {
   errors: {
     failureOf: (error) => (isBrokenOffAtCommit(error) ? 'deadlock' : FAILURES_BY_CODE[driverCodeOf(error) ?? '']),
 
-    // The servers' numbers; the drivers' are 2,000 to 2,999, and 45,000 upwards.
+    // Servers have these numbers; those of the drivers are 2,000 to 2,999, and 45,000 and higher.
     isAnswer(error) {
       const number = driverNumberOf(error);
       return (number >= 1_000 && number < 2_000) || (number >= 3_000 && number < 45_000);
@@ -243,8 +244,8 @@ export const mysql: Dialect = {
   },
 
   sql: {
-    // In UTC, since an hour of local time occurs twice when summer time ends. It is the time at which the statement began:
-    // after it has waited for a lock, a lease is shorter than asked for, never longer.
+    // In UTC, since an hour of local time occurs twice when summer time ends. It is the time at which the statement began, so after
+    // a wait for a lock a lease may be shorter than requested, but never longer.
     now: "(timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1000e0)",
 
     underLock: ' for update',
@@ -257,7 +258,7 @@ export const mysql: Dialect = {
 
     explicitCommit: { on: 'set autocommit = 0', off: 'set autocommit = 1' },
 
-    // The server's default; a host may have set another one.
+    // The server's default, but the host may have set another one.
     snapshot: { setting: 'set transaction isolation level repeatable read' },
 
     columns: (tables) =>
@@ -290,15 +291,15 @@ export const mysql: Dialect = {
 
     onConflict: (_table, _keyColumns, { ownOnly } = {}) =>
       ownOnly
-        ? // Not `event_id = values(event_id)` as well: the row stays that of the event that wrote it.
+        ? // Don't set `event_id` as well: the row keeps the event that wrote it.
           'on duplicate key update value = if(event_id = values(event_id), values(value), value)'
         : 'on duplicate key update value = values(value), event_id = values(event_id)',
 
     onSameKey: (_key, columns) =>
       `on duplicate key update ${columns.map((column) => `${column} = values(${column})`).join(', ')}`,
 
-    // With `straight_join` and `force index`: otherwise a server scans a table that is small, and locks all rows and the
-    // gaps into which appends insert. With `union all`, since the servers have no common syntax for lists of values.
+    // `straight_join` and `force index`: otherwise a server scans a small table, and locks all rows and the gaps into which appends
+    // insert. `union all`: the servers have no common syntax for lists of values.
     setPlaces: (table, numberedBy, set, count) =>
       `update (
          select ? as app_name, ? as user_id, ? as session_id, ${[numberedBy, ...set].map((column) => `? as ${column}`).join(', ')}
@@ -316,7 +317,8 @@ export const mysql: Dialect = {
   },
 
   operations: {
-    // The servers group the commits of several connections by themselves, and its statements would come one after the other.
+    // Appends share no transaction: the servers group the commits of several connections by themselves, and the statements of a
+    // shared transaction would come one after the other.
     appends: (tables) => appendsByRows(takeByInsertId(mysql, tables)),
 
     lockSession: lockBySelect,

@@ -14,7 +14,7 @@ import type { AppendBatch, DialectAppends, DialectSql, Sql } from './dialect.js'
 import { returningSql } from './returning.js';
 import { addToLastSeq, appendCondition, leaseIsFree } from './session-row.js';
 
-/** So many appends share a statement at most: none of them is acknowledged before all are written. */
+/** The most appends that share a statement: none of them is acknowledged before all are written. */
 const MOST = 32;
 
 /** Means any number. Not null: the host may have set `array_nulls = off`. */
@@ -23,14 +23,14 @@ const ANY = -1;
 /** Means null, for the same reason. */
 const NOT_SUPERSEDED = '';
 
-/** Writes appends by a `with` whose parts write to one table each. */
+/** Writes appends by a `with`, each part of which writes to one table. */
 export function postgresqlAppends(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const texts = new Map<string, string>();
   const together = togetherText(tables, dialectSql);
   return {
     most: MOST,
 
-    // Whoever has locked a row of the user or the app would keep the other sessions waiting.
+    // If somebody has locked a row of the user or the app, the other sessions would wait for it, too.
     shares: ({ state }) => state.user.length === 0 && state.app.length === 0,
 
     isStatement: () => true,
@@ -93,7 +93,7 @@ async function writeTogether(
   return batches.map((_, i) => lastSeqs.get(i));
 }
 
-/** Each part selects from `taken`, which has no row when the session is missing or not as expected: nothing is written. */
+/** Each part selects from `taken`. If the session is missing or not as expected, that has no row, and nothing is written. */
 function appendText(tables: Tables, scopes: readonly Scope[], where: string): string {
   const parts = [
     `taken as (
@@ -120,9 +120,9 @@ function appendText(tables: Tables, scopes: readonly Scope[], where: string): st
 }
 
 /**
- * The same for several sessions. Each session's row is looked up by itself and updated by its place: in a join the server may
- * read all sessions, and with a plan that it keeps it still does so when there are many. A row that has changed since the
- * statement began has another place and is not found.
+ * The same for several sessions. Each session's row is looked up by itself and updated by its place (`ctid`): in a join the server
+ * may read all sessions, and with a cached plan it still does so when there are many. A row that has changed since the statement
+ * began has another place, and is not found.
  */
 function togetherText(tables: Tables, sql: DialectSql): string {
   const { sessions, sessionStates } = tables;
@@ -158,8 +158,8 @@ function togetherText(tables: Tables, sql: DialectSql): string {
 type Element = string | number | boolean | null;
 
 /**
- * @returns an array literal for each column of the rows, so that one statement fits any number of them. Elements are quoted: a state
- *   key can be `NULL`.
+ * @returns an array literal for each column of the rows, so that one statement fits any number of rows. Elements are quoted, since
+ *   a state key can be `NULL`.
  */
 export function columns(width: number, rows: readonly (readonly Element[])[]): string[] {
   const arrays: string[] = [];
@@ -175,7 +175,7 @@ export function columns(width: number, rows: readonly (readonly Element[])[]): s
   return arrays;
 }
 
-/** A regular expression takes twice as long, and JSON has many quotes. */
+/** Without a regular expression, which takes twice as long: JSON has many quotes. */
 function quoted(text: string): string {
   return `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 }

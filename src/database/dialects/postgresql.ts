@@ -16,9 +16,9 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   '08000': 'lostConnection',
   '08003': 'lostConnection',
   '08006': 'lostConnection',
-  // Sent by PgBouncer when the server is gone or does not answer.
+  // PgBouncer sends this if the server is gone or does not answer.
   '08P01': 'lostConnection',
-  // The server closes the connection: it shuts down, has crashed, or a session or transaction was idle or took too long.
+  // The server closes the connection: it shuts down, has crashed, or a session or transaction was idle or too long.
   '57P01': 'lostConnection',
   '57P02': 'lostConnection',
   '57P05': 'lostConnection',
@@ -47,7 +47,7 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   '58030': 'inputOutput',
   XX001: 'damagedFile',
   XX002: 'damagedFile',
-  // Whether the statement completed is not known.
+  // It is not known whether the statement completed.
   '40003': 'unknown',
 };
 
@@ -84,7 +84,7 @@ const SETTINGS: readonly Setting[] = [
   },
 ];
 
-/** Whether the last statement of a connection to this database is like this. A listener sends no other than its first one. */
+/** Whether any connection to this database has this as its last statement. A listener sends only one statement. */
 const lastSent = (pattern: string) =>
   `exists (select 1 from pg_stat_activity where datname = current_database() and query like '${pattern}')`;
 
@@ -191,7 +191,7 @@ const onOneServer: Dialect = {
 
     skipLocked: ' for update skip locked',
 
-    // The order has the primary key taken, see `isFromNumber`.
+    // The order makes the planner use the primary key, see `isFromNumber`.
     joinByNumber: (table, alias, on) =>
       `cross join lateral (select * from ${table} as ${alias} where ${on} order by ${alias}.seq) as ${alias}`,
 
@@ -207,7 +207,7 @@ const onOneServer: Dialect = {
   operations: {
     ...returningOperations,
 
-    // Not always by a `select`: `for update` would also wait for transactions that insert rows that refer to the session's.
+    // A `select … for update` would also wait for transactions that insert rows which refer to the session's.
     lockSession: (sql, lock) =>
       lock.skipsLocked ? lockBySelect(sql, lock) : returningOperations.lockSession(sql, lock),
 
@@ -229,16 +229,15 @@ const onOneServer: Dialect = {
 export const postgresql: Dialect = { ...onOneServer, distributed: onCitus(onOneServer) };
 
 /**
- * Whether the server crashes with this error. It may be one of the commit, which can be on the disk already: a server that
- * has no space for the next file of its log has written all of the last one. The server may report severities in another
- * language.
+ * Whether the server crashes with this error. If it comes from a commit, the commit may be on the disk already: a server that has
+ * no space for the next file of its log has written all of the last one. The server may report severities in another language.
  */
 function isCrash(error: unknown, failure: Failure | undefined): boolean {
   const severity = isObject(error) && 'severity' in error ? error.severity : undefined;
   return severity === 'PANIC' || (failure === 'diskFull' && severity !== 'ERROR');
 }
 
-/** Short, since a name in PostgreSQL has at most 63 bytes. */
+/** Short, since names in PostgreSQL have at most 63 bytes. */
 function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16);
 }

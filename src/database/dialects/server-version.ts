@@ -1,6 +1,6 @@
 /**
- * Servers that speak the protocol of PostgreSQL or MySQL. None of them is tested, and what they do otherwise would be
- * noticed too late; see docs/scale.md.
+ * Other servers that speak the protocol of PostgreSQL or MySQL. None of them is tested, and their differences would be noticed too
+ * late; see docs/scale.md.
  */
 const OTHER_ENGINES: readonly { name: string; version: RegExp; because: string }[] = [
   { name: 'TiDB', version: /-TiDB-/, because: 'its "for update skip locked" locks nothing' },
@@ -14,7 +14,7 @@ const OTHER_ENGINES: readonly { name: string; version: RegExp; because: string }
 ];
 
 /**
- * @param version what `version()` returns.
+ * @param version the result of `version()`.
  * @returns why the server is refused, and what to use; undefined if it is the one that the driver is for.
  */
 export function wrongServer(version: string, driver: 'postgresql' | 'mysql' | 'mariadb'): string | undefined {

@@ -2,7 +2,7 @@ import { SESSION_WHERE, sessionValues } from '../sql/tables.js';
 import type { AppendBatch, DialectSql, SessionLock, Sql } from './dialect.js';
 
 /**
- * An `update` that locks a session's row and adds to its `last_seq`; its values are what to add, the time, and those of
+ * An `update` that locks a session's row and adds to its `last_seq`. Its values are the number to add, the time, and those of
  * `where`.
  *
  * @param sum the new `last_seq`; on MySQL an expression that also returns it to the client.
@@ -28,7 +28,7 @@ export function leaseIsFree({ now }: DialectSql): string {
   return `(lease_expires is null or lease_expires <= ${now})`;
 }
 
-/** The condition under which a session's row takes an append: its incarnation, number and lease are as the batch says. */
+/** The condition for an append to a session: its incarnation, number and lease are as the batch says. */
 export function appendCondition(
   { session, incarnation, expectedSeq, lease }: AppendBatch,
   sql: DialectSql,

@@ -17,10 +17,10 @@ import type { AppendBatch, Dialect, DialectAppends, Sql, StoredEvent } from './d
 import { insertParts, needsParts } from './event-parts.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
-/** SQLite binds 32,766 values in a statement, a server 65,535. A row has nine at most. */
+/** SQLite binds 32,766 values in a statement, a server 65,535. A row has at most nine. */
 export const MOST_ROWS = 3_500;
 
-/** Rows to insert for a session, in groups that the database takes in one statement. */
+/** Yields rows to insert for a session in groups that fit into one statement. */
 export function* packets<Row extends object>(
   { limits }: Dialect,
   session: SessionKey,
@@ -46,12 +46,12 @@ export function* packets<Row extends object>(
   if (packet.length > 0) yield packet;
 }
 
-/** An event's row, with null for a content that is kept in parts. */
+/** An event's row, with null for content that is stored in parts. */
 type EventRow = Omit<StoredEvent, 'json'> & { seq: number; json: string | null };
 
-// Rows of a session, written by statements that all databases have.
+// Rows of a session, written by statements that work on all databases.
 
-/** Inserts events from a number on, for the caller that holds the session's lock. */
+/** Inserts events with consecutive numbers, for the caller that holds the session's lock. */
 export async function insertEvents(
   sql: Sql,
   session: SessionKey,
@@ -82,7 +82,7 @@ async function insertRows(sql: Sql, session: SessionKey, rows: readonly EventRow
 /**
  * Sets state, with texts as they are stored.
  *
- * @param options.ownOnly overwrite only what the same event wrote.
+ * @param options.ownOnly overwrites only what the same event wrote.
  */
 export async function setState(
   sql: Sql,
@@ -117,10 +117,10 @@ const texts = perTables(({ dialect, tables }: Sql) => {
   };
 });
 
-/** The new `last_seq`. Neither MySQL nor MariaDB has `update … returning`; with this the same statement returns the number. */
+/** The new `last_seq`. MySQL and MariaDB have no `update … returning`; with this the statement returns the number all the same. */
 export const NEXT_SEQ = 'last_insert_id(last_seq + ?)';
 
-/** Takes the lock and numbers of a session for a batch. @returns its new `last_seq`; undefined as `DialectAppends.write`. */
+/** Takes the lock and the numbers of a session for a batch. @returns its new `last_seq`; undefined like `DialectAppends.write`. */
 type Take = (sql: Sql, batch: AppendBatch) => Promise<number | undefined>;
 
 export function takeByInsertId(dialect: Dialect, tables: Tables): Take {

@@ -5,13 +5,15 @@ import type { DialectAppends, DialectSql } from './dialect.js';
 import { returningSql } from './returning.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
-/** So many appends share a commit at most: none of them is acknowledged before it. */
+/** The most appends that share a commit: none of them is acknowledged before it. */
 const MOST = 64;
 
 /** Rows of one statement: SQLite binds at most 32,766 values. */
 const MOST_ROWS = 3_500;
 
-/** Writes appends by several statements, in one transaction for all that wait for the connection: its commit waits for the disk. */
+/**
+ * Writes appends by several statements, in one transaction for all that wait for the connection, since a commit waits for the disk.
+ */
 export function sqliteAppends(tables: Tables, dialectSql: DialectSql): DialectAppends {
   const taking = new Map<string, string>();
   const insertEvents = `${insertIntoEvents(tables)} values ${eventRow()}`;

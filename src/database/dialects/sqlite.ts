@@ -12,7 +12,7 @@ import type { Setting } from './settings.js';
 
 const BUSY_TIMEOUT_MS = 10_000;
 
-/** While it waits, SQLite looks each 100 ms whether the lock is free, more often only at first. */
+/** A waiting connection checks every 100 ms whether the lock is free, more often only at first. */
 const TURN_MS = 125;
 
 const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
@@ -27,7 +27,7 @@ const FAILURES_BY_CODE: Readonly<Record<string, Failure>> = {
   SQLITE_PERM: 'notAllowed',
   SQLITE_AUTH: 'notAllowed',
   SQLITE_INTERRUPT: 'statementTimeout',
-  // Node.js throws this when MikroORM makes the file's folder.
+  // Node.js throws these when MikroORM creates the file's folder.
   ENOTDIR: 'fileNotOpened',
   EACCES: 'fileNotOpened',
   EPERM: 'fileNotOpened',
@@ -40,7 +40,7 @@ function primaryCode(error: unknown): string {
   return /^SQLITE_[A-Z]+/.exec(code)?.[0] ?? code;
 }
 
-/** MikroORM turns on foreign keys once, on the first connection. Those that knex opens beside it or later lack them. */
+/** MikroORM turns foreign keys on once, on the first connection. Other connections of knex lack them. */
 const ONE_CONNECTION =
   "SQLite needs one connection that stays open, or a deleted session would leave its events behind. Leave 'pool' out of the config of MikroORM, or set it to { min: 1, max: 1 }.";
 
@@ -57,7 +57,7 @@ const FOREIGN_KEYS: Setting = {
 async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
   const { min = 1, max = 1 } = em.config.get('pool') ?? {};
   if (min !== 1 || max !== 1) throw new SchemaError(ONE_CONNECTION);
-  // Without it a write fails at once while another process writes to the file (contract E6).
+  // Without this a write fails at once if another process is writing to the file (contract E6).
   if (!ormConnectionOf(em).mustWaitForLocks) await sql.all(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
   const [journal] = await sql.all<{ journal_mode: string }>('pragma journal_mode');
   const isWal = journal?.journal_mode === 'wal';
@@ -66,9 +66,9 @@ async function prepareConnection(em: EntityManager, sql: Sql): Promise<void> {
 }
 
 /**
- * Makes each commit wait for the disk: otherwise a power cut loses what was acknowledged (contract O9). In WAL mode
- * better-sqlite3 lowers `synchronous` to `normal`, unless a statement has set it. A host that sets it to `normal` in WAL
- * mode looks the same, and gets `full`; another value of the host's stays.
+ * Makes each commit wait for the disk: otherwise a power cut loses acknowledged writes (contract O9). In WAL mode better-sqlite3
+ * lowers `synchronous` to `normal`, unless a statement has set it. If a host has set `normal` itself, nobody can see the
+ * difference, and it becomes `full`; other values of the host stay.
  */
 async function syncCommits(sql: Sql, isWal: boolean): Promise<void> {
   const [setting] = await sql.all<{ synchronous: number }>('pragma synchronous');
@@ -108,7 +108,7 @@ export const sqlite: Dialect = {
   errors: {
     failureOf: (error) => FAILURES_BY_CODE[primaryCode(error)],
 
-    // SQLite runs in this process: no answer is lost.
+    // SQLite runs in this process, so no answer is lost.
     isAnswer: (error) => primaryCode(error).startsWith('SQLITE_'),
   },
 
@@ -124,7 +124,7 @@ export const sqlite: Dialect = {
        from sqlite_master as t join pragma_table_info(t.name) as c where t.type = 'table' and t.name in ${tables}`,
 
     catalog(tables) {
-      // There is no schema: its value is null.
+      // There is no schema, so this value is null.
       const ours = `? is null and t.type = 'table' and t.name in (${placeholders(tables)})`;
       return `select 'column' as kind, t.name as table_name, c.name as name, '' as detail
           from sqlite_master as t join pragma_table_info(t.name) as c where ${ours}

@@ -6,7 +6,7 @@ import { AsynchronousDriver, SynchronousDriver, isAsynchronousSqlite, isSynchron
 
 const drivers = new WeakMap<object, Driver>();
 
-/** @returns the same object each time; undefined for a connection of an unknown driver. */
+/** @returns the same object for the same connection; undefined if its driver is not known. */
 export function driverOf(raw: object): Driver | undefined {
   const known = drivers.get(raw);
   if (known) return known;

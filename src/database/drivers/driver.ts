@@ -1,19 +1,19 @@
-/** What a statement is sent with. */
+/** How a statement is sent. */
 export interface StatementContext {
-  /** Whether rows are asked for, or how many rows were changed. */
+  /** Whether the caller wants rows, or the number of rows that matched. */
   wants: 'rows' | 'change';
-  /** In a transaction an error may end it, so that the statement cannot be sent in another way. */
+  /** In a transaction a failed statement cannot be sent again in another way, since an error may end the transaction. */
   isInTransaction: boolean;
-  /** Whether connections of PostgreSQL may keep prepared statements. */
+  /** Whether a connection of PostgreSQL may keep prepared statements. */
   mayPrepare: boolean;
-  /** Of another program's table, whose values may have any type: they are what the driver makes of them. */
+  /** For tables of another program, whose values may have any type: they are returned as the driver reads them. */
   isForeign: boolean;
 }
 
 export interface DriverResult {
-  /** Empty if a change was asked for. */
+  /** Empty if the caller wants a change. */
   rows: object[];
-  /** How many rows matched; 0 where rows were asked for. */
+  /** How many rows matched; 0 if the caller wants rows. */
   affectedRows: unknown;
   /** What MySQL's `last_insert_id(…)` returned; undefined for 0. */
   insertId: unknown;
@@ -25,7 +25,7 @@ export interface BoundStatement {
   readonly values: readonly unknown[];
 }
 
-/** One connection of a driver. Values are bound, whatever the host has set for its driver and the server. */
+/** One connection of a driver. It binds values, whatever the host has set for its driver and the server. */
 export interface Driver {
   /** @param text with `?` for each of the values. */
   send(text: string, values: readonly unknown[], context: StatementContext): Promise<DriverResult>;
@@ -34,14 +34,17 @@ export interface Driver {
    * it has been answered.
    */
   sendAll?(statements: readonly BoundStatement[], context: StatementContext): Promise<DriverResult[]>;
-  /** Whether the connection reports how many rows an `update` has changed, and not how many it matched. */
+  /** Whether the connection reports how many rows an `update` has changed, not how many it matched. */
   readonly reportsChangedRows: boolean;
   /**
-   * Whether the last answer to `send` said that a transaction is open that can be committed. The answer with an error does not
-   * say so on MySQL and MariaDB. Undefined if the driver does not show it.
+   * Whether the last answer said that a transaction is open and can be committed. On MySQL and MariaDB an error does not say it.
+   * Undefined if the driver does not show it.
    */
   readonly isInTransaction?: boolean | undefined;
 }
 
-/** How many statements a connection keeps. The package has fewer texts; only lists of different lengths are more. */
+/**
+ * How many prepared statements a connection keeps. The package has fewer, except that lists of different lengths are different
+ * statements.
+ */
 export const KEPT_STATEMENTS = 100;

@@ -3,7 +3,7 @@ import type { Driver, DriverResult, StatementContext } from './driver.js';
 import { firstRows, withLiterals } from './mysql-driver.js';
 import { numbered } from './node-postgres.js';
 
-/** The member of a connection of kysely that is used. There is one object for each physical connection. */
+/** The member of kysely's connection that is used. There is one object for each physical connection. */
 export interface KyselyDriverConnection {
   executeQuery(query: { sql: string; parameters: readonly unknown[] }): Promise<KyselyResult>;
 }
@@ -18,7 +18,7 @@ type Query = Parameters<KyselyDriverConnection['executeQuery']>[0];
 
 type QueryOf = (text: string, values: readonly unknown[]) => Query;
 
-/** kysely would have mysql2 put the values into the text. */
+/** With kysely, mysql2 would put the values into the text itself. */
 const queryWithLiterals: QueryOf = (text, values) => ({ sql: withLiterals(text, values), parameters: [] });
 
 const QUERIES: Readonly<Record<DialectName, QueryOf>> = {
@@ -28,7 +28,7 @@ const QUERIES: Readonly<Record<DialectName, QueryOf>> = {
   mariadb: queryWithLiterals,
 };
 
-/** Where kysely keeps the driver to itself: PGlite, and a kysely that the host has made. */
+/** For connections whose driver kysely does not show: PGlite, and a kysely that the host has made. */
 export class KyselyDriver implements Driver {
   readonly reportsChangedRows = false;
   readonly #connection: KyselyDriverConnection;

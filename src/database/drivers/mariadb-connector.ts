@@ -1,6 +1,6 @@
 import { IN_TRANSACTION, MysqlDriver, type MysqlStatement } from './mysql-driver.js';
 
-/** The members of a connection of mariadb with callbacks that are used. */
+/** The members that are used of the mariadb driver's connection with callbacks. */
 interface MariadbConnection {
   readonly info: { readonly clientCapabilities?: bigint; readonly status: number };
   prepare(statement: MariadbStatement, done: (error: Error | null, prepared: Prepared) => void): unknown;
@@ -17,7 +17,7 @@ interface Prepared {
     options: typeof OPTIONS,
     done: (error: Error | null, result: unknown) => void,
   ): unknown;
-  /** Leaves it to the driver's cache. */
+  /** Gives it back to the driver's cache. */
   close(): void;
 }
 
@@ -40,7 +40,7 @@ const OPTIONS: Omit<MariadbStatement, 'sql'> = {
   typeCast: false,
   metaAsArray: false,
   namedPlaceholders: false,
-  // Numbers above 2^53 would be rounded: they come as bigint, and are refused.
+  // Otherwise numbers above 2^53 would be rounded. They come as bigint, and are refused.
   bigIntAsNumber: false,
   insertIdAsNumber: false,
   checkNumberRange: false,
@@ -49,7 +49,7 @@ const OPTIONS: Omit<MariadbStatement, 'sql'> = {
 /** The client's flag CLIENT_FOUND_ROWS. */
 const FOUND_ROWS = 2n;
 
-/** The driver keeps prepared statements by itself, 256 for a connection by default. */
+/** The driver caches prepared statements itself, by default 256 for each connection. */
 export class MariadbConnector extends MysqlDriver {
   readonly #connection: MariadbConnection;
 
@@ -68,8 +68,8 @@ export class MariadbConnector extends MysqlDriver {
   }
 
   protected execute(sql: string, values: readonly unknown[], done: (error: Error | null, result: unknown) => void) {
-    // Not the connection's `execute`, which sends what prepares and what runs the statement together: where the first fails for
-    // want of room, MariaDB runs the statement that it has prepared last, with these values.
+    // Don't use the connection's `execute`, which sends the commands to prepare and to run together: if preparing fails since there
+    // is no room, MariaDB runs the last prepared statement with these values.
     this.#connection.prepare({ sql, ...OPTIONS }, (error, prepared) => {
       if (error) {
         done(error, undefined);

@@ -2,7 +2,7 @@ import { LastUsed } from '../../model/last-used.js';
 import { KEPT_STATEMENTS, type Driver, type DriverResult, type StatementContext } from './driver.js';
 import { isObject } from '../../model/objects.js';
 
-/** A statement, and options that override those of the host's driver, which change the shape of rows. */
+/** A statement, with options that override those of the host's driver that change the shape of rows. */
 export interface MysqlStatement {
   sql: string;
   values?: readonly unknown[];
@@ -16,20 +16,20 @@ export const IN_TRANSACTION = 1;
 type Done = (error: Error | null, result: unknown) => void;
 
 /**
- * Prepared statements of the drivers mysql2 and mariadb. Where the server does not prepare, the values are in the text:
- * texts as hexadecimal digits, since its modes and character sets decide where a text in quotes ends (contract O7).
+ * Prepared statements of the drivers mysql2 and mariadb. If the server cannot prepare a statement, its values are put into the
+ * text, as hexadecimal digits: the server's modes and character sets decide where a text in quotes ends (contract O7).
  */
 export abstract class MysqlDriver implements Driver {
   abstract readonly reportsChangedRows: boolean;
   readonly #statements = new LastUsed<true>(KEPT_STATEMENTS, (_, text) => this.unprepare(text));
 
-  /** Runs a prepared statement, which is prepared on its first use. */
+  /** Runs a prepared statement, and prepares it on its first use. */
   protected abstract execute(text: string, values: readonly unknown[], done: Done): void;
 
   /** Runs a text without values. */
   protected abstract query(text: string, done: Done): void;
 
-  /** The driver has no statement for this text any more. */
+  /** Forgets the prepared statement of this text. */
   protected abstract unprepare(text: string): void;
 
   async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
@@ -55,14 +55,14 @@ export abstract class MysqlDriver implements Driver {
   }
 }
 
-/** The server's number of an error, which both drivers give; NaN for another error. */
+/** The server's number of an error, which both drivers pass on; NaN for other errors. */
 export function driverNumberOf(error: unknown): number {
   return isObject(error) && 'errno' in error ? Number(error.errno) : Number.NaN;
 }
 
 /**
- * The server has not run the statement: it has forgotten it, has no room for another (`max_prepared_stmt_count`), would
- * have to prepare it again, or cannot prepare such a one.
+ * Errors with which the server has not run the statement: it has forgotten it, has no room for another (`max_prepared_stmt_count`),
+ * would have to prepare it again, or cannot prepare such a statement.
  */
 const UNPREPARED: ReadonlySet<number> = new Set([1243, 1461, 1615, 1295]);
 
@@ -74,7 +74,7 @@ function resultOf(result: unknown): DriverResult {
   return { rows: firstRows(result), affectedRows: 0, insertId: undefined };
 }
 
-/** The rows of a result. A block of MariaDB gives several results, and its rows are in the first. */
+/** The rows of a result. A block of MariaDB returns several results; its rows are in the first. */
 export function firstRows(result: readonly unknown[]): object[] {
   return (Array.isArray(result[0]) ? result[0] : result) as object[];
 }

@@ -1,7 +1,7 @@
 import { isObject } from '../../model/objects.js';
 import { IN_TRANSACTION, MysqlDriver, type MysqlStatement } from './mysql-driver.js';
 
-/** The members of a connection of mysql2 that are used. */
+/** The members of mysql2's connection that are used. */
 interface Mysql2Connection {
   readonly config: { readonly clientFlags?: number; readonly typeCast?: unknown };
   execute(statement: Mysql2Statement, done: (error: Error | null, result: unknown) => void): unknown;
@@ -34,7 +34,7 @@ export class Mysql2 extends MysqlDriver {
   constructor(connection: Mysql2Connection) {
     super();
     this.#connection = connection;
-    // A function of the host's is only overridden by another function.
+    // Only another function overrides a function of the host.
     const typeCast = typeof connection.config.typeCast === 'function' ? asItComes : true;
     this.#options = { rowsAsArray: false, nestTables: false, typeCast };
   }
@@ -52,7 +52,7 @@ export class Mysql2 extends MysqlDriver {
     this.#connection.query({ sql, ...this.#options, typeCast: exactly }, this.#noting(done));
   }
 
-  /** Rows come without the status. */
+  /** Keeps the status, since rows come without it. */
   #noting(done: (error: Error | null, result: unknown) => void): typeof done {
     return (error, result) => {
       if (isObject(result) && 'serverStatus' in result)
@@ -68,14 +68,14 @@ export class Mysql2 extends MysqlDriver {
 
 const asItComes = (_field: Field, next: () => unknown): unknown => next();
 
-/** Rows that come as text: of doubles mysql2 reads the last digit wrong. */
+/** For rows that come as text: mysql2 would read the last digit of doubles wrong. */
 function exactly(field: Field, next: () => unknown): unknown {
   if (field.type !== 'DOUBLE') return next();
   const text = field.string();
   return text === null ? null : Number(text);
 }
 
-/** Above it a whole number is none of a `bigint`. */
+/** From here on a whole number does not fit into a `bigint`. */
 const MOST = 2 ** 63;
 
 /** mysql2 binds each number as a double, which MySQL refuses for a `limit`. */

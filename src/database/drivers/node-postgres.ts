@@ -9,9 +9,9 @@ import {
   type StatementContext,
 } from './driver.js';
 
-/** The members of a client of node-postgres that are used. */
+/** The members of node-postgres' client that are used. */
 interface PostgresClient {
-  /** Whether results are asked for in binary; it overrides what a query says. */
+  /** Whether to ask for results in binary; it overrides the query's own setting. */
   binary?: boolean;
   query(query: PostgresQuery, values: undefined, done: (error: Error | null, result: PostgresResult) => void): unknown;
   query(pipeline: Pipeline): unknown;
@@ -31,7 +31,7 @@ interface PostgresConnection {
 }
 
 interface PostgresQuery {
-  /** Undefined for a statement that the server forgets. */
+  /** Undefined for a statement that the server does not keep. */
   name?: string;
   text: string;
   values: readonly unknown[];
@@ -52,19 +52,19 @@ const NUMBERS: ReadonlySet<number> = new Set([21, 23, 701]);
 
 const asItIs = (value: string) => value;
 
-/** Other values come as the server writes them, whatever parsers the host has set. */
+/** Other values are returned as the server writes them, whatever parsers the host has set. */
 const TYPES = {
   getTypeParser: (type: number): ((value: string) => string | number) => (NUMBERS.has(type) ? Number : asItIs),
 };
 
-/** The server does not have the prepared statement, has it already, or it was made before a migration. None was run. */
+/** The server does not have the prepared statement, has it already, or prepared it before a migration. It was not run. */
 const NOT_PREPARED = '26000';
 const PREPARED_ALREADY = '42P05';
 const OUTDATED = '0A000';
 
 /**
- * After so many missing statements a connection prepares no more. Behind a pooler with several connections the server keeps
- * each name of a statement until it ends the connection: each further use that is in vain would leave one more of them.
+ * After this many missing statements a connection stops preparing. Behind a pooler, each of several server connections keeps every
+ * name until it is closed, so each further failed use would leave one more statement.
  */
 const FORGOTTEN = 3;
 
@@ -75,8 +75,8 @@ interface Statement {
 }
 
 /**
- * node-postgres with named prepared statements: planning an append takes the server longer than running it. They are used
- * outside of transactions, where the error of a missing statement does no harm.
+ * node-postgres with named prepared statements, since planning an append takes the server longer than running it. They are used
+ * outside transactions, where the error of a missing statement does no harm.
  */
 export class NodePostgres implements Driver {
   readonly reportsChangedRows = false;
@@ -105,7 +105,7 @@ export class NodePostgres implements Driver {
       if (code === OUTDATED) this.#deallocate(statement.name);
       else if (code === NOT_PREPARED || code === PREPARED_ALREADY) this.#forgotten++;
       else throw error;
-      // The client believes that the server has the name: the next use takes another one.
+      // The client believes that the server has this name, so the next use takes another one.
       this.#statements.delete(text);
       this.#replaced++;
       return this.#query({ text: statement.text, values, types });
@@ -147,7 +147,7 @@ export class NodePostgres implements Driver {
     });
   }
 
-  /** The name has a hash of the text: behind a pooler two versions of this package may share a connection. */
+  /** The name has a hash of the text, since behind a pooler two versions of this package may share a connection. */
   #named(text: string): Statement {
     const hash = createHash('sha256').update(text).digest('hex').slice(0, 16);
     return {

@@ -5,14 +5,14 @@ import { isObject } from '../../model/objects.js';
 
 /** The members of a synchronous SQLite driver that are used; better-sqlite3 and libSQL have them. */
 export interface SynchronousSqlite {
-  /** In memory nobody else has a lock. */
+  /** In memory nobody else can have a lock. */
   memory?: unknown;
   pragma(source: string): unknown;
   prepare(text: string): SynchronousStatement;
 }
 
 interface SynchronousStatement {
-  /** Whether it gives rows. */
+  /** Whether it returns rows. */
   readonly reader: boolean;
   all(values: readonly unknown[]): object[];
   get(values: readonly unknown[]): unknown;
@@ -28,14 +28,16 @@ function isLibSql(raw: object): boolean {
   return 'sync' in raw;
 }
 
-/** Whether its wait for a lock would stop the process, and with it whoever has the lock in it. */
+/** Whether a wait for a lock would block the process, including another holder of the lock in it. */
 export function stopsProcess(database: SynchronousSqlite): boolean {
   return database.memory !== true;
 }
 
-/** For the holder of the connection: the host's own statements wait as long as the host has set. @returns what sets that back. */
+/**
+ * Makes statements fail at once if they meet a lock, for the holder of the connection. @returns what restores the host's setting.
+ */
 export function stopWaiting(database: SynchronousSqlite): () => void {
-  // libSQL has no form that gives the number alone.
+  // libSQL cannot return the number alone.
   const [{ timeout }] = database.pragma('busy_timeout') as [{ timeout: number | bigint }];
   database.pragma('busy_timeout = 0');
   return () => database.pragma(`busy_timeout = ${timeout}`);
@@ -65,16 +67,16 @@ export class SynchronousDriver implements Driver {
   }
 
   /**
-   * Ends a statement that met a lock. libSQL leaves it open until it is collected (tursodatabase/libsql-js#237), and until
-   * then the connection reads what was there before, and every commit on it fails. What runs it again ends it; with
-   * `query_only` it fails before it waits for the lock or writes anything.
+   * Ends a statement that met a lock. libSQL leaves it open until it is garbage-collected (tursodatabase/libsql-js#237); until then
+   * the connection reads old rows, and every commit on it fails. Running the statement again ends it; with `query_only` it fails
+   * before it waits for the lock or writes anything.
    */
   #reset(statement: SynchronousStatement, values: readonly unknown[]): void {
     this.#database.pragma('query_only = on');
     try {
       statement.get(values);
     } catch {
-      // As it should: it is ended by that.
+      // The expected failure, which has ended it.
     } finally {
       this.#database.pragma('query_only = off');
     }
@@ -88,7 +90,7 @@ export class SynchronousDriver implements Driver {
   }
 }
 
-/** The members of a database of sqlite3 that are used. */
+/** The members of sqlite3's database that are used. */
 interface AsynchronousSqlite {
   all(text: string, values: readonly unknown[], done: (error: Error | null, rows: object[]) => void): unknown;
   run(
@@ -102,7 +104,7 @@ export function isAsynchronousSqlite(raw: object): raw is AsynchronousSqlite {
   return 'all' in raw && 'run' in raw && 'each' in raw;
 }
 
-/** sqlite3, which cannot close a database that has prepared statements: none is kept. */
+/** sqlite3 cannot close a database that has prepared statements, so none is kept. */
 export class AsynchronousDriver implements Driver {
   readonly reportsChangedRows = false;
   readonly #database: AsynchronousSqlite;

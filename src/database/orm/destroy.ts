@@ -1,4 +1,4 @@
-/** A socket, as far as it is used. */
+/** The members of a socket that are used. */
 interface Socket {
   destroy(error?: Error): void;
   readonly destroyed?: boolean;
@@ -6,7 +6,7 @@ interface Socket {
   once(event: 'close' | 'error', listener: () => void): unknown;
 }
 
-/** Where the drivers have the socket. */
+/** Where each driver keeps its socket. */
 interface DriverConnection {
   destroy?(): void;
   /** mysql2. */
@@ -17,7 +17,7 @@ interface DriverConnection {
   readonly __tests?: { getSocket(): Socket | undefined };
 }
 
-/** @returns what ends a driver's connection and its socket at once; undefined if there is no socket. */
+/** @returns a function that ends a driver's connection and its socket at once; undefined if there is no socket. */
 export function destroyerOf(raw: object): (() => Promise<void>) | undefined {
   const driver: DriverConnection = raw;
   if (driver.__tests) return () => destroyMariadb(driver);
@@ -33,8 +33,8 @@ export function destroyerOf(raw: object): (() => Promise<void>) | undefined {
 }
 
 /**
- * `destroy` of the mariadb driver first opens a connection that kills the statement under way. Where that connection
- * breaks, nothing handles its rejection, and Node.js ends the process. An error of the socket ends this connection alone.
+ * `destroy` of the mariadb driver first opens a connection that kills the statement under way. If that connection breaks, nothing
+ * handles the rejection, and Node.js ends the process. An error of the socket ends only this connection.
  */
 async function destroyMariadb(driver: DriverConnection): Promise<void> {
   const socket = driver.__tests?.getSocket();
@@ -43,7 +43,7 @@ async function destroyMariadb(driver: DriverConnection): Promise<void> {
     return;
   }
   if (socket.destroyed === true) return;
-  // The driver removes all listeners of `close` when it handles the error.
+  // Don't wait for `close`: the driver removes its listeners when it handles the error.
   const handled = new Promise<void>((resolve) => socket.once('error', resolve));
   socket.destroy(new Error('The connection was ended, since its transaction may be open.'));
   await handled;

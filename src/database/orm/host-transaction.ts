@@ -2,9 +2,9 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { InsideTransactionError } from '../../model/errors.js';
 import { Queues } from '../../model/queues.js';
 
-/** What `em.getTransactionContext()` gives, as far as it is used. */
+/** The members that are used of what `em.getTransactionContext()` returns. */
 interface HostTransaction {
-  /** A method of knex, where an inner transaction has ended also when the one around it has. */
+  /** A method of knex. An inner transaction has also ended if the one around it has. */
   isCompleted?(): boolean;
   /** A property of knex: the transaction that this one is a savepoint of. */
   readonly parentTransaction?: object;
@@ -12,7 +12,7 @@ interface HostTransaction {
   readonly isRolledBack?: boolean;
 }
 
-/** The methods of kysely, which give a command to send; a savepoint has those of a transaction. */
+/** The methods of kysely, which return a command to execute; a savepoint has the same methods. */
 const KYSELY_COMMANDS = ['savepoint', 'releaseSavepoint', 'rollbackToSavepoint', 'commit', 'rollback'] as const;
 
 /** The methods of knex send at once. */
@@ -24,57 +24,57 @@ interface Command {
   execute(): Promise<unknown>;
 }
 
-/** The transactions of kysely that savepoints are in; kysely's object for a savepoint does not end with its transaction. */
+/** The transactions around kysely's savepoints, since kysely's object for a savepoint does not end with its transaction. */
 const outer = new WeakMap<object, object>();
 
-/** The transactions and savepoints of kysely whose end was sent; kysely itself knows it when it was answered. */
+/** The transactions and savepoints of kysely whose end was sent; kysely itself notes only the answer. */
 const ending = new WeakSet<object>();
 
-/** What is done at the end of a transaction. */
+/** What to do at the end of a transaction. */
 interface End {
-  /** Comes before a commit. @throws where the commit would not store everything. */
+  /** Called before a commit. @throws if the commit would not store everything. */
   commit(): Promise<void>;
-  /** Comes before a commit or a rollback, and sends without waiting for answers: nobody else's statement may come between. */
+  /** Called before a commit or a rollback. It sends without waiting for answers, so that no other statement comes in between. */
   end?(): void;
 }
 
 const ends = new WeakMap<object, End>();
 
-/** The transaction that a host's work has to keep to. */
+/** The only transaction that the host's work may use. */
 const only = new AsyncLocalStorage<object>();
 
-/** Those of connections that were noted more than once would wait for themselves. */
+/** The transactions that were noted: a connection that was wrapped twice would wait for itself. */
 const known = new WeakSet<object>();
 
 const statements = new Queues<object>();
 
-/** Runs statements in a host's transaction after those that were begun before, so that none is sent in their midst. */
+/** Runs statements in a host's transaction after earlier ones have finished. */
 export function statementsOf<T>(transaction: object, work: () => Promise<T>): Promise<T> {
   return statements.run(physicalOf(transaction), work);
 }
 
-/** The first one that is given for a transaction counts. */
+/** The first `end` for a transaction counts. */
 export function beforeEnd(transaction: object, end: End): void {
   const physical = physicalOf(transaction);
-  // The end of one that the host began before it made its first service is not seen.
+  // If the host began the transaction before it made its first service, its end is not noticed.
   if (known.has(physical) && !ends.has(physical)) ends.set(physical, end);
 }
 
-/** Once: after the first attempt to end the transaction the connection may be somebody else's. */
+/** Only once: after the first attempt to end the transaction, somebody else may have the connection. */
 function endOnce(transaction: object): void {
   ends.get(transaction)?.end?.();
   ends.delete(transaction);
 }
 
-/** Runs a host's work that may begin no other transaction on the same connections: on SQLite it would wait for its own. */
+/** Runs the host's work, which must not begin another transaction on the same connections: on SQLite it would wait for its own. */
 export function keepingTo<T>(transaction: object, work: () => Promise<T>): Promise<T> {
   return only.run(physicalOf(transaction), work);
 }
 
 /**
- * Has the transactions of a connection end between the pieces of work of `statementsOf`: in the midst of one they would commit or
- * undo a part of it. Of kysely it also learns which transactions are savepoints, or work that was begun in a savepoint would be in
- * an open transaction for ever.
+ * Makes the transactions of a connection end only between the pieces of work of `statementsOf`: otherwise they would commit or undo
+ * a part of one. It also notes which of kysely's transactions are savepoints; otherwise work that was begun in a savepoint would
+ * seem to be in an open transaction for ever.
  */
 export function noteTransactions(connection: { begin(options?: { ctx?: object }): Promise<object> }): void {
   const begin = connection.begin.bind(connection);
@@ -104,7 +104,7 @@ export function noteTransactions(connection: { begin(options?: { ctx?: object })
           try {
             await ends.get(transaction)?.commit();
           } catch (error) {
-            // MikroORM waits for the end of the transaction, and not for this promise.
+            // MikroORM waits for the end of the transaction, not for this promise.
             return end(() => rollback(error));
           }
           return end(() => commit(...args));
@@ -135,7 +135,7 @@ const isKnex = (transaction: object): transaction is KnexTransaction => 'isCompl
 
 const isKysely = (transaction: object): transaction is KyselyTransaction => 'isCommitted' in transaction;
 
-/** The transaction itself, whichever of its savepoints is given. */
+/** The transaction itself, for any of its savepoints. */
 export function physicalOf(transaction: HostTransaction): HostTransaction {
   const around = aroundOf(transaction);
   return around ? physicalOf(around) : transaction;
@@ -143,7 +143,9 @@ export function physicalOf(transaction: HostTransaction): HostTransaction {
 
 const aroundOf = (transaction: HostTransaction) => transaction.parentTransaction ?? outer.get(transaction);
 
-/** Whether what `em.getTransactionContext()` gives, or a transaction around it, has ended, so that no statement can be run in it. */
+/**
+ * Whether the result of `em.getTransactionContext()`, or a transaction around it, has ended, so that no statement can run in it.
+ */
 export function hasEnded(transaction: HostTransaction): boolean {
   if (transaction.isCompleted) return transaction.isCompleted();
   const { isCommitted, isRolledBack } = transaction;
@@ -156,7 +158,7 @@ export function hasEnded(transaction: HostTransaction): boolean {
   );
 }
 
-/** Whether the transaction, or the one that the savepoint is in, has neither been committed nor rolled back. */
+/** Whether the transaction, or the one around the savepoint, has been neither committed nor rolled back. */
 export function isOpen(transaction: HostTransaction): boolean {
   return !hasEnded(physicalOf(transaction));
 }

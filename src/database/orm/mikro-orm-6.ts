@@ -7,7 +7,7 @@ import { isSynchronousSqlite, stopWaiting, stopsProcess, type SynchronousSqlite 
 import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './orm-connection.js';
 
-/** The members of a connection of MikroORM 6 that are used; knex documents them. */
+/** The members of MikroORM 6's connection that are used; knex documents them. */
 interface KnexConnection extends Connection {
   getKnex(): { client: KnexClient };
 }
@@ -19,7 +19,7 @@ interface KnexClient {
   readonly config: { readonly log?: { readonly warn?: unknown } };
 }
 
-/** What `em.getTransactionContext()` gives. */
+/** What `em.getTransactionContext()` returns. */
 interface KnexTransaction {
   readonly client: Pick<KnexClient, 'acquireConnection'>;
 }
@@ -28,16 +28,16 @@ export function isKnexConnection(connection: Connection): connection is KnexConn
   return 'getKnex' in connection;
 }
 
-/** What is known of a driver's connection. */
+/** What is known about a driver's connection. */
 interface Known {
   readonly driver: Driver;
-  /** If its wait for a lock would stop the process. */
+  /** Set if its wait for a lock would block the process. */
   readonly stoppable: SynchronousSqlite | undefined;
 }
 
 export class KnexOrmConnection implements OrmConnection {
   readonly isInProcess: boolean;
-  /** Known with the first connection. */
+  /** Known after the first connection. */
   mustWaitForLocks = false;
   readonly #connection: KnexConnection;
   readonly #rethrow: (error: unknown) => never;
@@ -46,7 +46,7 @@ export class KnexOrmConnection implements OrmConnection {
 
   constructor(em: EntityManager, connection: KnexConnection) {
     this.#connection = connection;
-    // better-sqlite3 gives a TypeError if it cannot open the file; it is no mistake of the caller's.
+    // better-sqlite3 throws a TypeError if it cannot open the file, which is not the caller's mistake.
     this.#rethrow = (error) => {
       throw error instanceof TypeError ? em.getPlatform().getExceptionConverter().convertException(error) : error;
     };
@@ -54,7 +54,7 @@ export class KnexOrmConnection implements OrmConnection {
   }
 
   open(): undefined {
-    // A file has no connection that breaks; and MikroORM takes a knex that was asked for early for a connection that is set up.
+    // A file has no connection that breaks. And if knex is asked for too early, MikroORM believes that the connection is set up.
     if (!this.#isQuiet && !this.isInProcess) this.#quiet();
   }
 
@@ -76,7 +76,7 @@ export class KnexOrmConnection implements OrmConnection {
       destroy: this.isInProcess
         ? undefined
         : async () => {
-            // knex looks for it before it hands a connection out.
+            // knex checks this before it hands a connection out.
             raw.__knex__disposed = 'its transaction may be open';
             await destroyerOf(raw)?.();
             release();
@@ -99,9 +99,9 @@ export class KnexOrmConnection implements OrmConnection {
   }
 
   /**
-   * When knex's pool finds a connection that broke it prints `Connection Error: ` and the error that the connection broke
-   * with; that of the mariadb driver holds the statement that was under way, with its values. Nothing else of knex's
-   * warnings is held back, and a `log.warn` of the host's in `driverOptions` hears all, since it is the host's own log.
+   * When knex's pool finds a broken connection, it prints `Connection Error: ` and the connection's error, which with the mariadb
+   * driver holds the statement under way, with its values. This suppresses no other warning of knex. A `log.warn` of the host in
+   * `driverOptions` gets all warnings, since it is the host's own log.
    */
   #quiet(): void {
     this.#isQuiet = true;
@@ -114,7 +114,7 @@ export class KnexOrmConnection implements OrmConnection {
   }
 }
 
-/** What knex takes for a transaction on a connection. */
+/** An object that knex treats as a transaction on a connection. */
 function contextOf(client: KnexClient, raw: object): object {
   const own: object = {
     __proto__: client,

@@ -10,14 +10,14 @@ import { destroyerOf } from './destroy.js';
 import type { OrmConnection, ReservedConnection } from './orm-connection.js';
 import { isObject } from '../../model/objects.js';
 
-/** The members of kysely, and of a transaction of it, that are used. */
+/** The members of kysely and of its transactions that are used. */
 interface Kysely {
   getExecutor(): {
     provideConnection<T>(consumer: (connection: KyselyDriverConnection) => Promise<T>): Promise<T>;
   };
 }
 
-/** The members of a connection of MikroORM 7 that are used. */
+/** The members of MikroORM 7's connection that are used. */
 interface KyselyConnection {
   begin(options?: { ctx?: object }): Promise<object>;
   ensureConnection(): Promise<void>;
@@ -41,20 +41,21 @@ function isPool(client: unknown): client is NativePool {
   return isObject(client) && ('getConnection' in client || 'totalCount' in client);
 }
 
-/** The connection that a pool has given to kysely. */
+/** The connection that a pool gave to kysely. */
 interface Given {
   raw?: object | undefined;
 }
 
-/** Of whoever asks kysely for a connection. */
+/** The result for the caller that is asking kysely for a connection. */
 const asking = new AsyncLocalStorage<Given>();
 
 /**
- * Has a pool note which connection it gives to kysely, which keeps that to itself. What is taken out of the pool without kysely comes
- * without the host's `onCreateConnection`, `onReserveConnection` and `sessionContext`, and on MySQL with a password that has expired.
+ * Makes a pool note which connection it gives to kysely, which does not show it. A connection that is taken from the pool without
+ * kysely lacks the host's `onCreateConnection`, `onReserveConnection` and `sessionContext`, and on MySQL may use an expired
+ * password.
  */
 function noteGiven(pool: NativePool): void {
-  // The first one is kysely's: a host's `onReserveConnection` may ask for another.
+  // The first one is kysely's; the host's `onReserveConnection` may take another.
   const note = (given: Given | undefined, raw: object | undefined) => {
     if (given) given.raw ??= raw;
   };
@@ -81,17 +82,17 @@ function noteGiven(pool: NativePool): void {
 export class KyselyOrmConnection implements OrmConnection {
   readonly #em: EntityManager;
   readonly #connection: KyselyConnection;
-  /** The kysely whose driver is known. MikroORM has another one after it was closed and opened again. */
+  /** The kysely whose driver is known. MikroORM makes another one when it is closed and opened again. */
   #known: Kysely | undefined;
-  /** The database of a driver that is in this process. */
+  /** The database of a driver that runs in this process. */
   #database: SynchronousSqlite | undefined;
   isInProcess = true;
   mustWaitForLocks = false;
-  /** Whether it was open once. If it is not open now, the host has closed it. */
+  /** Whether it was ever open. If it is not open now, the host has closed it. */
   #wasOpen: boolean;
-  /** The driver's connection of each connection of kysely, where it is known. */
+  /** The driver's connection for each connection of kysely, if it is known. */
   readonly #raw = new WeakMap<KyselyDriverConnection, object>();
-  /** Those of connections whose driver is not known. One object each, or every call would read the settings again. */
+  /** For connections whose driver is not known. One object each, or every call would read the settings again. */
   readonly #fallbacks = new WeakMap<KyselyDriverConnection, Driver>();
 
   constructor(em: EntityManager, connection: KyselyConnection) {
@@ -125,12 +126,12 @@ export class KyselyOrmConnection implements OrmConnection {
     try {
       await connection.ensureConnection();
     } catch (error) {
-      // better-sqlite3 gives a TypeError where it cannot open the file; it is no mistake of the caller's.
+      // better-sqlite3 throws a TypeError if it cannot open the file, which is not the caller's mistake.
       throw error instanceof TypeError ? this.#em.getPlatform().getExceptionConverter().convertException(error) : error;
     }
-    // A host's own kysely does not give its driver's pool or database.
+    // A kysely that the host has made does not show its driver's pool or database.
     const client = await connection.getNativeClient().catch(() => undefined);
-    // Another call may have been first.
+    // Another call may have been faster.
     if (this.#isKnown) return;
     this.#known = connection.getClient();
     this.#wasOpen = true;
@@ -187,14 +188,14 @@ export class KyselyOrmConnection implements OrmConnection {
     const raw = this.#database ?? this.#raw.get(own);
     const driver = raw && driverOf(raw);
     if (driver) return driver;
-    // Of a host's own kysely, of PGlite, and of a transaction that the host began before it made its first service.
+    // For a kysely that the host has made, for PGlite, and for a transaction that the host began before it made its first service.
     const fallback = this.#fallbacks.get(own) ?? new KyselyDriver(own, supportedDialect(this.#em.getPlatform()));
     this.#fallbacks.set(own, fallback);
     return fallback;
   }
 }
 
-/** Runs work with the connection of a kysely, or of a transaction of it. */
+/** Runs work with the connection of kysely, or of one of its transactions. */
 function provided<T>(of: Kysely, work: (own: KyselyDriverConnection) => T | Promise<T>): Promise<T> {
   return of.getExecutor().provideConnection(async (own) => work(own));
 }

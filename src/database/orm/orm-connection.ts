@@ -1,6 +1,6 @@
 /**
- * A MikroORM's way to its driver. `mikro-orm-6.ts` and `mikro-orm-7.ts` have what differs between the majors, and
- * `entities/mikro-orm.ts` what differs in entities. The major is found out by the members of an object, never by a version.
+ * How to get from MikroORM to its driver. `mikro-orm-6.ts` and `mikro-orm-7.ts` have what differs between the major versions, and
+ * `entities/mikro-orm.ts` what differs in entities. The major version is recognised by the members of an object, never by a number.
  */
 import type { Connection, EntityManager } from '@mikro-orm/core';
 import { unsupportedDatabase } from '../../../entities/dialect-name.js';
@@ -12,44 +12,45 @@ import { KyselyOrmConnection, isKyselyConnection } from './mikro-orm-7.js';
 import { isObject } from '../../model/objects.js';
 
 export interface OrmConnection {
-  /** Whether nothing can keep a statement waiting but a lock: the database is in this process. Known once it is open. */
+  /** Whether the database is in this process, so that a statement waits only for locks. Known once it is open. */
   readonly isInProcess: boolean;
 
-  /** Whether a lock that another connection has must be waited for here, since the driver would stop the process. */
+  /** Whether we must wait for another connection's lock ourselves, since the driver would block the process. */
   readonly mustWaitForLocks: boolean;
 
   /**
-   * Comes before each piece of work. It also keeps the pool from printing statements (contract O8).
+   * Called before each piece of work. It also keeps the pool from printing statements (contract O8).
    *
    * @returns undefined if there is nothing to wait for.
-   * @throws Error when the ORM was closed: MikroORM 7 would open it again, and in memory a new database with it.
+   * @throws Error if the ORM was closed: MikroORM 7 would open it again, and with it a new database in memory.
    */
   open(): Promise<void> | undefined;
 
-  /** Takes a connection out of the host's pool; waits until one is free. */
+  /** Takes a connection from the host's pool; waits until one is free. */
   reserve(): Promise<ReservedConnection>;
 
-  /** The connection of a transaction of the host's. @param transaction what `em.getTransactionContext()` gives. */
+  /** The connection of a host's transaction. @param transaction the result of `em.getTransactionContext()`. */
   ofTransaction(transaction: object): Promise<Driver>;
 }
 
-/** A physical connection that is out of the host's pool. */
+/** A physical connection that was taken from the host's pool. */
 export interface ReservedConnection {
   /** The same object whenever the connection is reserved again. */
   readonly driver: Driver;
-  /** For `em.setTransactionContext`: what MikroORM runs by itself runs on this connection. */
+  /** For `em.setTransactionContext`, so that MikroORM's own statements run on this connection. */
   context(): object;
   /** Gives it back to the pool. */
   release(): void;
   /**
-   * Ends it, whatever is under way, so that the server rolls back and nobody gets it again. Undefined if that is not possible: the database is in this process, or the host has passed a kysely of its own.
+   * Closes it at once, so that the server rolls back and nobody gets it again. Undefined if that is not possible: the database is
+   * in this process, or the host has passed a kysely of its own.
    */
   readonly destroy: (() => Promise<void>) | undefined;
 }
 
 const connections = new WeakMap<Connection, OrmConnection>();
 
-/** @throws SchemaError when the driver is not one for SQL. */
+/** @throws SchemaError if the driver is not for SQL. */
 export function ormConnectionOf(em: EntityManager): OrmConnection {
   const connection = em.getConnection();
   let orm = connections.get(connection);
@@ -64,7 +65,7 @@ function newOrmConnection(em: EntityManager, connection: Connection): OrmConnect
   return isKysely ? new KyselyOrmConnection(em, connection) : new KnexOrmConnection(em, connection);
 }
 
-/** @throws InvalidArgumentError when it is no `EntityManager`. */
+/** @throws InvalidArgumentError if it is not an `EntityManager`. */
 export function refuseOther(em: unknown): asserts em is EntityManager {
   if (isObject(em) && 'fork' in em) return;
   const what = isObject(em) && 'em' in em ? 'The ORM was passed' : 'No EntityManager was passed';

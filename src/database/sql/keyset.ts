@@ -1,7 +1,7 @@
 /**
- * Finds the rows that come after one in an order. Not as `(a, b) > (?, ?)`, for which MySQL and MariaDB use no index.
+ * A condition for the rows after a given one in an order. Not `(a, b) > (?, ?)`, for which MySQL and MariaDB use no index.
  *
- * @param columns the order, upwards or, with `<`, downwards.
+ * @param columns the order: ascending or, with `<`, descending.
  */
 export function keysetAfter(
   columns: readonly string[],

@@ -1,11 +1,11 @@
 /**
- * What a row's values are, whatever the host has set for its driver: numbers that come as text or as bigint are converted,
- * and a value of another shape is an error (contract O7). Read as it comes, `'0'` and `'f'` would be true.
+ * Reads the values of rows, whatever the host has set for its driver: numbers that come as text or bigint are converted, and a
+ * value of another type is an error (contract O7). Without this, `'0'` and `'f'` would be true.
  */
 import { types } from 'node:util';
 import { SchemaError } from '../../model/errors.js';
 
-/** @throws SchemaError for what is no number. */
+/** @throws SchemaError if it is not a number. */
 export function numberOf(value: unknown): number {
   if (typeof value === 'number') return value;
   const number = typeof value === 'bigint' || (typeof value === 'string' && value.trim() !== '') ? Number(value) : NaN;
@@ -13,7 +13,7 @@ export function numberOf(value: unknown): number {
   return number;
 }
 
-/** As `numberOf`, for a column that may be null. */
+/** Like `numberOf`, for a column that may be null. */
 export function optionalNumberOf(value: unknown): number | undefined {
   return value === null ? undefined : numberOf(value);
 }
@@ -33,28 +33,28 @@ const BOOLEANS: ReadonlyMap<unknown, boolean> = new Map<unknown, boolean>([
   ['false', false],
 ]);
 
-/** @throws SchemaError for what is neither true nor false. */
+/** @throws SchemaError if it is neither true nor false. */
 export function booleanOf(value: unknown): boolean {
   const boolean = BOOLEANS.get(value);
   if (boolean === undefined) throw changedValues('a boolean', value);
   return boolean;
 }
 
-/** @throws SchemaError for what is no text. */
+/** @throws SchemaError if it is not a text. */
 export function textOf(value: unknown): string {
   if (typeof value !== 'string') throw changedValues('a text', value);
   return value;
 }
 
-/** As `textOf`, for a column that may be null. */
+/** Like `textOf`, for a column that may be null. */
 export function optionalTextOf(value: unknown): string | null {
   return value === null ? null : textOf(value);
 }
 
 /**
- * As it is selected by `Tables.select.bytes`.
+ * Reads bytes that were selected by `Tables.select.bytes`.
  *
- * @throws SchemaError for what are no bytes.
+ * @throws SchemaError if the value is not bytes.
  */
 export function bytesOf(value: unknown): Buffer {
   if (typeof value === 'string') return Buffer.from(value, 'base64');
@@ -63,7 +63,7 @@ export function bytesOf(value: unknown): Buffer {
   return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
 }
 
-/** What to throw where a setting of the driver has changed a value. */
+/** The error for a value that a setting of the driver has changed. */
 export function changedValues(what: string, value: unknown): SchemaError {
   return new SchemaError(
     `The driver gave ${shapeOf(value)} where ${what} should be, so what is stored cannot be read. Its settings change rows or values. ` +

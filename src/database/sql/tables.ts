@@ -25,14 +25,14 @@ const ENTITIES = {
   credentials: 'AdkCredential',
 } as const;
 
-/** The quoted names of the tables in the host's database. Columns are named by the entities alone. */
+/** The quoted names of the tables in the host's database. Only the entities name columns. */
 export type Tables = { readonly [Table in keyof typeof ENTITIES]: string } & {
   readonly select: SelectedColumns;
   /** The quoted name of the index of events by id. */
   readonly eventsById: string;
 };
 
-/** The JSON columns as they are selected, so that their text comes back: as the type of the entities has it. */
+/** How JSON columns are selected so that their text comes back unchanged, by the type of the entities. */
 interface SelectedColumns {
   /** JSON of events and changes. */
   data: string;
@@ -53,45 +53,48 @@ export const SESSION_KEY = ['app_name', 'user_id', 'session_id'];
 
 export const SESSION_COLUMNS = SESSION_KEY.join(', ');
 
-/** The same columns of one of several tables. */
+/** The same columns with the alias of one of several tables. */
 export const sessionColumnsOf = (alias: string) => SESSION_KEY.map((column) => `${alias}.${column}`).join(', ');
 
 /** Finds one session; takes `sessionValues`. */
 export const SESSION_WHERE = equal(SESSION_KEY);
 
-/** The same for the rows of an alias. */
+/** The same for the table with an alias. */
 export function whereSession(alias: string): string {
   return equal(SESSION_KEY.map((column) => `${alias}.${column}`));
 }
 
-/** Where a row of one alias is of the session of another's row. */
+/** The condition that rows of two aliases belong to the same session. */
 export function isSameSession(one: string, other: string): string {
   return SESSION_KEY.map((column) => `${one}.${column} = ${other}.${column}`).join(' and ');
 }
 
 /**
- * Where the events of a session have a number or a higher one, beside a condition that says so of the number alone.
+ * The condition that a session's events have this number or a higher one. Use it together with a plain condition on the number.
  *
- * PostgreSQL takes the columns of a session's key for independent of each other, and expects one event for a session. The index by
- * event id then costs the same as the primary key, and PostgreSQL reads all events of the session in it to find some numbers.
- * This condition costs more there, as it has to be checked on each row. `create statistics` would need `analyze`, and is not used
- * for the rows of a join.
+ * PostgreSQL assumes that the columns of a session's key are independent, and expects one event for a session. The index by event
+ * id then seems to cost as much as the primary key, and PostgreSQL reads all events of the session in it to find a few numbers.
+ * This condition makes that index cost more, since it must be checked on each row. `create statistics` would need `analyze`, and is
+ * not used for the rows of a join.
  */
 export function isFromNumber(one: string, session: string, number: string, numberedBy = 'seq'): string {
   return `(${one}session_id, ${one}${numberedBy}) >= (${session}, ${number})`;
 }
 
-/** Selects the origin of the session of another table's row. */
+/** Selects the origin of the session to which another table's row belongs. */
 export function originOf({ sessions }: Tables, alias: string): string {
   return `(select owner.origin from ${sessions} as owner where ${isSameSession('owner', alias)})`;
 }
 
-/** The same for rows of one session; takes `sessionValues`. Named by value, its row is found where theirs are (contract F7). */
+/**
+ * The same for rows of one session; takes `sessionValues`. The session is named by value, so that one server can answer (contract
+ * F7).
+ */
 export function originOfSession({ sessions }: Tables): string {
   return `(select owner.origin from ${sessions} as owner where ${whereSession('owner')})`;
 }
 
-/** Where the session is still the one that was read; takes `sessionValues` and the incarnation. */
+/** The condition that the session is still the one that was read; takes `sessionValues` and the incarnation. */
 export function sessionStillExists({ sessions }: Tables): string {
   return `exists (select 1 from ${sessions} where ${SESSION_WHERE} and incarnation = ?)`;
 }
@@ -101,7 +104,7 @@ export function sessionValues({ appName, userId, sessionId }: SessionKey): [stri
   return [appName, userId, sessionId];
 }
 
-/** How long the texts of a row are that is written for a session, with the session's own key, in code units. */
+/** The length of the texts in a row of a session, including the session's key, in code units. */
 export function rowLength(session: SessionKey, row: object): number {
   let length = 0;
   for (const value of Object.values<unknown>({ ...row })) if (typeof value === 'string') length += value.length;
@@ -121,7 +124,7 @@ export function sessionKeyOf(row: SessionKeyRow): SessionKey {
 
 const STATE_TABLES = { session: 'sessionStates', user: 'userStates', app: 'appStates' } as const;
 
-/** The primary key of each state table; all but the last column say whose the state is, see `ownerValues`. */
+/** The primary key of each state table. All columns except the last name the owner of the state, see `ownerValues`. */
 export const STATE_KEYS: Record<Scope, readonly string[]> = {
   session: [...SESSION_KEY, 'state_key'],
   user: ['app_name', 'user_id', 'state_key'],
@@ -156,7 +159,7 @@ export function insertIntoEvents({ events }: Tables): string {
   return `insert into ${events} (${SESSION_COLUMNS}, seq, event_id, timestamp, data, superseded, begins_turn)`;
 }
 
-/** The primary key of artifacts; their versions and parts have more columns in it. */
+/** The primary key of artifacts; those of versions and parts have more columns. */
 export const ARTIFACT_COLUMNS = `${SESSION_COLUMNS}, filename`;
 
 /** Finds one artifact, or its versions or parts; takes `artifactValues`. */
@@ -167,18 +170,18 @@ export const insertIntoArtifacts = (artifacts: string) =>
   `insert into ${artifacts} (${ARTIFACT_COLUMNS}, last_version, update_time)`;
 
 /**
- * One row of `insertIntoEvents`; takes `sessionValues`, number, id, timestamp, JSON, the superseded keys, and 1 where it begins a
- * turn: SQLite's drivers take no boolean.
+ * One row of `insertIntoEvents`; takes `sessionValues`, number, id, timestamp, JSON, the superseded keys, and 1 if it begins a
+ * turn, since SQLite's drivers take no boolean.
  */
 export const eventRow = (seq = '?') => `(?, ?, ?, ${seq}, ?, ?, ?, ?, ? = 1)`;
 
 const known = new WeakMap<object, Map<string, Tables>>();
 
 /**
- * The tables of an `EntityManager` itself, whatever `RequestContext` it is used in (contract E5): one object for all on the same ORM
- * and schema.
+ * The tables of an `EntityManager` itself, whatever `RequestContext` it is used in (contract E5). The same ORM and schema always
+ * give the same object.
  *
- * @throws SchemaError when the ORM does not know the entities of this package, or leaves their schema open with `'*'`.
+ * @throws SchemaError if the ORM does not know the entities of this package, or leaves their schema open with `'*'`.
  */
 export function tablesOf(em: EntityManager): Tables {
   const metaOf = (entity: string) => {
@@ -234,7 +237,7 @@ export function namesOf(tables: Tables): string[] {
   return Object.keys(ENTITIES).map((table) => tables[table as keyof typeof ENTITIES]);
 }
 
-/** Builds the texts of statements once for the tables of an ORM, so that a call only binds their values. */
+/** Builds the texts of statements once for each set of tables, so that a call only binds values. */
 export function perTables<Context extends { tables: Tables }, Texts>(
   build: (context: Context) => Texts,
 ): (context: Context) => Texts {
@@ -246,7 +249,7 @@ export function perTables<Context extends { tables: Tables }, Texts>(
   };
 }
 
-/** @throws SchemaError for MikroORM's wildcard, with which each query has to say where the tables are. */
+/** @throws SchemaError for MikroORM's wildcard, with which each query must name its schema. */
 export function refuseWildcard(schema: string | undefined): void {
   if (schema === '*') {
     throw new SchemaError(`schema: '*' is not supported. Name one schema: adkEntities({ schema: 'kb' }).`);
@@ -259,7 +262,7 @@ function quoted(em: EntityManager, meta: EntityMetadata, ownSchema: string | und
   refuseWildcard(schema);
   refusePlaceholder(`${schema}${meta.tableName}`);
   const table = platform.quoteIdentifier(meta.tableName);
-  // MikroORM leaves schemas out, too, if there are none.
+  // Like MikroORM, leave the schema out if the database has none.
   return schema && TRAITS[supportedDialect(platform)].hasSchemas
     ? `${platform.quoteIdentifier(schema)}.${table}`
     : table;

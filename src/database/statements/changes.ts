@@ -18,13 +18,13 @@ import {
 } from '../sql/tables.js';
 import { isRecord } from '../../model/objects.js';
 
-/** Entries of the event log that are no appended events. */
+/** Entries of the event log other than appended events. */
 export type ChangeKind =
   | 'created'
   | 'state'
   | 'rewritten'
   | 'deleted'
-  /** The same, for readers: its row and last events are still there. */
+  /** The same for readers, but the row and the last events are still there. */
   | 'ending'
   | 'soft-deleted'
   | 'restored'
@@ -35,18 +35,18 @@ export type ChangeKind =
 
 /** A change to record, in the transaction that makes it. */
 export interface NewChange {
-  /** With an empty session id, or also an empty user id, for state of the user or of the app. */
+  /** For state of the user the session id is empty; for state of the app, also the user id. */
   session: KnownSession;
   kind: ChangeKind;
   /** The number of the session's newest event. */
   seq: number;
-  /** The number of the event that is rewritten. */
+  /** The number of the rewritten event. */
   eventSeq?: number;
-  /** JSON, or as it is stored; by default null. Of `created` and `state`, null has a reader take the state from the tables. */
+  /** JSON, or as it is stored; null by default. For `created` and `state`, null makes a reader take the state from the tables. */
   data?: string | null;
 }
 
-/** From how many bytes of JSON on state is recorded in several changes; a value that is larger has one to itself. */
+/** State of more bytes of JSON than this is recorded in several changes; a larger single value has a change to itself. */
 const MOST_RECORDED = 1_000_000;
 
 /** SQLite refuses conditions that are nested too deeply. */
@@ -73,7 +73,7 @@ export async function recordChange(sql: Sql, change: NewChange): Promise<void> {
     await sql.run(insert('?'), [...key, id, kind, seq, eventSeq, data]);
     return;
   }
-  // By the row that the caller has locked. On InnoDB to look for the last one would lock what comes after it.
+  // Count in the row that the caller has locked: searching for the last change would lock the gap after it on InnoDB.
   if (!isNew) await sql.run(`update ${sessions} set last_change = last_change + 1 where ${SESSION_WHERE}`, key);
   const counted = insert(`(select last_change from ${sessions} where ${SESSION_WHERE})`);
   await sql.run(counted, [...key, ...key, kind, seq, eventSeq, data]);
@@ -95,7 +95,7 @@ export function creationChanges(texts: StoredTexts, session: KnownSession, entri
 
 /**
  * @param removed keys with their prefixes.
- * @returns the changes of state that is set or removed outside of events.
+ * @returns the changes for state that is set or removed outside events.
  */
 export function stateChanges(
   texts: StoredTexts,
@@ -108,17 +108,17 @@ export function stateChanges(
   );
 }
 
-/** Records that a session is gone. What was recorded of it before goes as well, except earlier deletions. */
+/** Records that a session is gone, and deletes its earlier records, except those of deletions. */
 export async function recordDeletion(sql: Sql, session: SessionKey): Promise<void> {
   await sql.run(`${deleteOfSession(sql)} and kind <> 'deleted'`, sessionValues(session));
   await recordChange(sql, { session: { ...session, origin: '' }, kind: 'deleted', seq: 0 });
 }
 
-/** What records a trim. */
+/** What to record for a trim. */
 export interface TrimChanges {
-  /** In place of what the session was given when it was created. */
+  /** Replaces the state at the session's creation. */
   created: string | null;
-  /** The session's own state after the last event that is gone; its past begins with it (contract K4). */
+  /** The session's own state after the last trimmed event, with which its past begins (contract K4). */
   trimmed: NewChange[];
 }
 
@@ -134,7 +134,7 @@ export function trimChanges(
   return { created: data, trimmed };
 }
 
-/** Records that the events before a number are gone. What was recorded before that goes as well. */
+/** Records that the events before a number are gone, and deletes the earlier records. */
 export async function recordTrim(
   sql: Sql,
   session: SessionKey,
@@ -149,7 +149,7 @@ export async function recordTrim(
   await recordChanges(sql, trimmed);
 }
 
-/** @returns what was recorded of a session's state, in the order in which it was made. */
+/** @returns the recorded changes of a session's state, in their order. */
 export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Undecoded<RecordedChange[]>> {
   const { changes, select } = sql.tables;
   const kinds = [...WITH_CONTENT].map((kind) => `'${kind}'`).join(', ');
@@ -169,11 +169,11 @@ export async function recordedChanges(sql: Sql, session: SessionKey): Promise<Un
     });
 }
 
-/** Copies what a past up to a number needs behind the creation of a new session, where nothing is encoded. */
+/** Copies the changes that the past up to a number needs to a new session, without a codec. */
 export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, upTo: number): Promise<void> {
   const { changes, sessions } = sql.tables;
   const key = sessionValues(to);
-  // A trim's baseline comes before all events, whatever its number was.
+  // The state that a trim recorded comes before all events, whatever its number was.
   await sql.run(
     `insert into ${changes} (${SESSION_COLUMNS}, change_id, kind, seq, time, data)
       select ?, ?, ?, (select last_change from ${sessions} where ${SESSION_WHERE}) + row_number() over (order by seq, change_id),
@@ -189,7 +189,7 @@ export async function copyChanges(sql: Sql, from: SessionKey, to: SessionKey, up
   );
 }
 
-/** @returns the same for a session whose texts are bound to it. */
+/** @returns the same changes encoded for the new session, with a codec. */
 export function copiedChanges(
   texts: StoredTexts,
   changes: readonly RecordedChange[],
@@ -201,7 +201,7 @@ export function copiedChanges(
   return [...base, ...later].map(({ kind, seq, data }) => encodedChange(texts, { session, kind, seq, data }));
 }
 
-/** @returns data for a change that has nothing in it. */
+/** @returns the data of an empty change. */
 export function emptyData(
   texts: StoredTexts,
   session: KnownSession,
@@ -211,22 +211,22 @@ export function emptyData(
   return encodedChange(texts, { session, kind, seq, data }).data ?? null;
 }
 
-/** Gives a recorded change other data; the entry stays in the log. */
+/** Replaces the data of a recorded change; its entry stays in the log. */
 export async function setChangeData(sql: Sql, session: SessionKey, id: number, data: string | null): Promise<void> {
   const text = `update ${sql.tables.changes} set data = ? where ${SESSION_WHERE} and change_id = ?`;
   await sql.run(text, [data, ...sessionValues(session), id]);
 }
 
-/** Deletes what was recorded behind an event, and of later events: their numbers are used again. */
+/** Deletes the changes after an event, and those of later events, whose numbers will be used again. */
 export async function forgetChangesAfter(sql: Sql, session: SessionKey, seq: number): Promise<void> {
   const text = `${deleteOfSession(sql)} and (kind = 'state' and seq > ? or event_seq > ?)`;
   await sql.run(text, [...sessionValues(session), seq, seq]);
 }
 
 /**
- * Deletes what was recorded of a user in an app, except of sessions that still exist; at most `limit` rows.
+ * Deletes the changes of a user in an app, except those of sessions that still exist; at most `limit` rows.
  *
- * @returns how many there were.
+ * @returns how many rows were deleted.
  */
 export async function forgetChangesOfUser(sql: Sql, appName: string, userId: string, limit: number): Promise<number> {
   const { changes, sessions } = sql.tables;
@@ -239,7 +239,7 @@ export async function forgetChangesOfUser(sql: Sql, appName: string, userId: str
   return rows.length;
 }
 
-/** Deletes rows by the primary key: a range would lock what is between its rows, where others write. */
+/** Deletes rows by the primary key, since a range would lock the gaps between its rows, where others write. */
 export async function deleteChanges(sql: Sql, rows: readonly ChangeKeyRow[]): Promise<void> {
   for (let start = 0; start < rows.length; start += DELETED_AT_ONCE) {
     const some = rows.slice(start, start + DELETED_AT_ONCE);
@@ -252,26 +252,26 @@ export async function deleteChanges(sql: Sql, rows: readonly ChangeKeyRow[]): Pr
 const deleteOfSession = ({ dialect, tables }: Sql) =>
   `${dialect.sql.deleteThrough(tables.changes, 'primary')} where ${SESSION_WHERE}`;
 
-/** @returns the id of a change that no session's row counts; undefined for the others. */
+/** @returns the id of a change that no session's row counts; undefined for other changes. */
 function uncountedId({ session, kind }: Pick<NewChange, 'session' | 'kind'>): number | undefined {
-  // The row is gone. A deletion comes before what is recorded of a later session of its id.
+  // The session's row is gone. A deletion must come before the changes of a later session with the same id.
   if (kind === 'deleted') return -++lastUncounted;
   return session.sessionId === '' ? ++lastUncounted : undefined;
 }
 
-/** A random number, and then those after it: what one process records in one millisecond stays in its order. */
+/** Begins with a random number. It counts up, so that changes of one process in one millisecond stay in their order. */
 let lastUncounted = randomInt(2 ** 47) * 16;
 
-/** The kinds that hold contents, and the past of a session's state. */
+/** The kinds that hold contents: those from which past states are computed. */
 export const WITH_CONTENT: ReadonlySet<ChangeKind> = new Set(['created', 'state', 'trimmed']);
 
-/** State that is set and removed by one change. */
+/** The state that one change sets and removes. */
 interface Piece {
   set: (readonly [name: string, json: string])[];
   removed: string[];
 }
 
-/** @returns what a codec and a packet of the server take at a time; one piece at least. */
+/** @returns pieces that are small enough for a codec and for a packet of the server; at least one. */
 function piecesOf(codec: TextCodec, entries: StateEntries, removed: readonly string[] = []): Piece[] {
   const most = Math.min(MOST_RECORDED, codec.isNone ? Infinity : codec.maxBytes);
   let piece: Piece = { set: [], removed: [] };
@@ -294,14 +294,14 @@ function piecesOf(codec: TextCodec, entries: StateEntries, removed: readonly str
 
 const changeText = ({ set, removed }: Piece) => `{"set":${stateJson(set)},"removed":${JSON.stringify(removed)}}`;
 
-/** @returns the change with its data as they are to be stored. */
+/** @returns the change with its data as it will be stored. */
 export function encodedChange(texts: StoredTexts, change: NewChange): NewChange {
   const { session, kind, data = null } = change;
   if (data === null || !WITH_CONTENT.has(kind)) return change;
   return { ...change, data: texts.encode(data, () => ofChange(session, change)) };
 }
 
-/** @returns the JSON; null if there is none, or it cannot be decoded. */
+/** @returns the JSON; null if there is none, or if it cannot be decoded. */
 export function decodedData(
   texts: StoredTexts,
   session: KnownSession,
@@ -313,7 +313,7 @@ export function decodedData(
   return typeof json === 'string' ? json : null;
 }
 
-/** A change that the past of a session's state is made of. */
+/** A change from which past states are computed. */
 export interface RecordedChange {
   id: number;
   kind: PastChange['kind'];
@@ -323,7 +323,7 @@ export interface RecordedChange {
   undecodable?: Undecodable;
 }
 
-/** @returns what a change did to the state; undefined if that cannot be read. */
+/** @returns what a change did to the state; undefined if it cannot be read. */
 export function pastChangeOf({ kind, seq, data }: RecordedChange): PastChange | undefined {
   const recorded = data === null ? undefined : decode(data)?.value;
   const { set, removed } = kind === 'state' && isRecord(recorded) ? recorded : { set: recorded, removed: [] };

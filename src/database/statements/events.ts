@@ -17,18 +17,18 @@ import { contentOf, type EventContent } from './session-reader.js';
 import type { SessionHead } from './sessions.js';
 import { encodedState, originIn, type OriginRow } from './state.js';
 
-/** How the tables are appended to that statements are for. */
+/** How to append to the tables of `Sql`. */
 export const appendsOf = perTables(({ dialect, tables }: Pick<Sql, 'dialect' | 'tables'>) =>
   dialect.operations.appends(tables),
 );
 
-/** Appends one batch as `DialectAppends.write` does, in a transaction or outside of one. */
+/** Appends one batch like `DialectAppends.write`, in a transaction or outside one. */
 export async function appendBatch(sql: Sql, batch: AppendBatch): Promise<number | undefined> {
   const [lastSeq] = await appendsOf(sql).write(sql, [batch]);
   return lastSeq;
 }
 
-/** Replaces the content of a stored event, with texts as they are stored; the caller holds the session's lock. */
+/** Replaces the content of a stored event with encoded texts, for the caller that holds the session's lock. */
 export async function replaceEvent(sql: Sql, session: SessionKey, seq: number, event: StoredEvent): Promise<void> {
   const { timestamp, json, superseded = null, beginsTurn } = event;
   const data = await replaceParts(sql, session, seq, json);
@@ -36,7 +36,7 @@ export async function replaceEvent(sql: Sql, session: SessionKey, seq: number, e
   await sql.run(texts(sql).update, [...content, ...sessionValues(session), seq]);
 }
 
-/** Copies a session's events up to a number into a new one of the same user, where nothing is encoded. */
+/** Copies a session's events up to a number to a new session of the same user, without a codec. */
 export async function copyEvents(sql: Sql, from: SessionKey, toSessionId: string, upTo: number): Promise<void> {
   for (const text of texts(sql).copy) await sql.run(text, [toSessionId, ...sessionValues(from), upTo]);
 }
@@ -47,10 +47,7 @@ export async function deleteEventsAfter(sql: Sql, session: SessionKey, seq: numb
   await deletePartsFrom(sql, session, seq + 1);
 }
 
-/**
- * @returns the highest number among the session's events, those that were trimmed included, whatever its row says to be
- *   the last; 0 when there was none.
- */
+/** @returns the highest number of the session's events, including trimmed ones, whatever `last_seq` is; 0 if there was none. */
 export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: SessionHead): Promise<number> {
   const [row] = await sql.all<{ seq: number }>(texts(sql).selectHighestNumber, sessionValues(session));
   return Math.max(row ? numberOf(row.seq) : 0, firstSeq - 1);
@@ -58,7 +55,7 @@ export async function highestSeq(sql: Sql, session: SessionKey, { firstSeq }: Se
 
 /**
  * @param options.isLocked whether the caller holds the session's lock.
- * @returns the number of a stored event, its text as it is stored, and its content.
+ * @returns the number of a stored event, its stored text, and its content.
  */
 export async function findEvent(
   sql: Sql,
@@ -77,7 +74,7 @@ export async function findEvent(
   return { seq, text, content: (texts) => ({ seq, id: eventId, ...contentOf(texts, known, eventId, text) }) };
 }
 
-/** Whether all of these events are stored, as they are. */
+/** Whether all of these events are stored with exactly this content. */
 export async function areStored(
   sql: Sql,
   session: SessionKey,
@@ -93,7 +90,7 @@ export async function areStored(
   return (texts) => found.every(({ json, content }) => content(texts).json === json);
 }
 
-/** @returns the keys of events' deltas that lost to earlier events (contract A8), by the numbers of the events. */
+/** @returns the keys of deltas that lost to earlier events (contract A8), by the number of their event. */
 export async function supersededKeys(
   sql: Sql,
   session: SessionKey,
@@ -106,7 +103,7 @@ export async function supersededKeys(
   return new Map(rows.map((row) => [numberOf(row.seq), keysIn(textOf(row.superseded))]));
 }
 
-/** What somebody else has stored there counts for nothing. */
+/** Ignores what another program may have stored there. */
 export function keysIn(superseded: string): string[] {
   const keys = decode(superseded)?.value;
   return Array.isArray(keys) ? keys.filter((key) => typeof key === 'string') : [];
@@ -121,7 +118,7 @@ export function encodedEvent<Event extends StoredEvent>(
   return { ...event, json: texts.encode(event.json, () => ofEvent(session, event.id)) };
 }
 
-/** A batch as it is stored in the session that it expects. @param origin the session's. */
+/** Encodes a batch for the session that it expects. @param origin the session's origin. */
 export function encodedBatch(texts: StoredTexts, batch: AppendBatch, origin: string): AppendBatch {
   if (texts.codec.isNone) return batch;
   const session = { ...batch.session, origin };

@@ -21,7 +21,7 @@ interface LeaseRow {
   now: number | string;
 }
 
-/** A lease that somebody wants. */
+/** A lease to take. */
 interface NewLease {
   holder: string;
   token: number;
@@ -32,16 +32,16 @@ interface NewLease {
 
 const HELD = `${SESSION_WHERE} and ${LEASE_IS_CURRENT}`;
 
-/** @returns a number that no lease of any session has had (contract H2). */
+/** @returns a number that no lease of any session has had before (contract H2). */
 export function nextToken(sql: Sql): Promise<number> {
   return sql.dialect.operations.increment(sql, sql.tables.counters, 'fencing token', 1);
 }
 
-/** @returns whether the lease was free, and is the holder's now. */
+/** @returns whether the lease was free and now belongs to the holder. */
 export async function takeLease(sql: Sql, session: SessionKey, { holder, token, ttlMs }: NewLease): Promise<boolean> {
   const { affectedRows } = await sql.run(
-    // A token that is smaller than the row's was given out earlier, and must not replace it. It equals the row's when this
-    // statement is a retry after a lost answer.
+    // A token that is smaller than the row's was assigned earlier, and must not replace it. It equals the row's if this statement
+    // is a retry after a lost answer.
     `update ${sql.tables.sessions} set lease_holder = ?, lease_token = ?, lease_expires = ${sql.dialect.sql.now} + ?
       where ${SESSION_WHERE} and status = 'active'
         and (${LEASE_IS_CURRENT} or lease_token < ? and ${leaseIsFree(sql.dialect.sql)})`,
@@ -67,8 +67,8 @@ export async function releaseLease(sql: Sql, session: SessionKey, token: number)
 }
 
 /**
- * @param options.underLock for a caller that holds the session's lock: reads the newest version of the row.
- * @returns the newest lease of a session, held or expired; undefined when it was released or there was none.
+ * @param options.underLock reads the newest version of the row, for a caller that holds the session's lock.
+ * @returns the newest lease of a session, held or expired; undefined if it was released or there was none.
  */
 export async function currentLease(
   sql: Sql,

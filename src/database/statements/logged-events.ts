@@ -24,7 +24,7 @@ export interface LoggedEvent {
   seq: number;
   /** Null until the event has one. */
   position: number | null;
-  /** Null if the row has lost its content; undefined if the event was deleted while it was read, or its session is soft-deleted. */
+  /** Null if the row has lost its content; undefined if the event was deleted during the read, or its session is soft-deleted. */
   json: string | null | undefined;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
@@ -38,26 +38,26 @@ export interface StoredLogEvent {
   id: string;
   /** Of the session. */
   origin: string;
-  /** As `json` of `LoggedEvent`. */
+  /** Like `json` of `LoggedEvent`. */
   text: string | null | undefined;
 }
 
 /** Events of one session, by their numbers. */
 interface SessionLogRange extends LogRange {
-  /** The session must still be this one. */
+  /** The session must still have this incarnation. */
   incarnation: string;
   /** Only events later than this, in ms. */
   afterTimestamp?: number | undefined;
 }
 
-/** Events after one position, up to and including another; or changes, by their numbers. */
+/** Events after one position, up to and including another; or changes by their numbers. */
 export interface LogRange {
   after: number;
   upTo: number;
   limit: number;
 }
 
-/** The conditions of a filter that are columns. */
+/** The conditions of a filter that compare columns. */
 export interface LogColumns {
   appName?: string | undefined;
   userId?: string | undefined;
@@ -66,7 +66,7 @@ export interface LogColumns {
   afterTimestamp?: number | undefined;
 }
 
-/** @returns what follows the conditions of a statement, and its values. */
+/** @returns further conditions for a statement, and their values. */
 export function conditions({ appName, userId, sessionId, sessionTree, afterTimestamp }: LogColumns): {
   where: string;
   values: unknown[];
@@ -75,7 +75,7 @@ export function conditions({ appName, userId, sessionId, sessionTree, afterTimes
     [appName !== undefined, 'app_name = ?', [appName]],
     [userId !== undefined, 'user_id = ?', [userId]],
     [sessionId !== undefined, 'session_id = ?', [sessionId]],
-    // A range, not `like`: `like` takes `%` and `_` for wildcards, and on SQLite `A` for `a`.
+    // A range, not `like`, in which `%` and `_` are wildcards, and which ignores case on SQLite.
     [
       sessionTree !== undefined,
       '(session_id = ? or (session_id >= ? and session_id < ?))',
@@ -93,12 +93,12 @@ export function conditions({ appName, userId, sessionId, sessionTree, afterTimes
   return { where, values };
 }
 
-/** The next after all that begins with a text. */
+/** The first text after all those that begin with this one. */
 export const afterPrefix = (text: string) => text.replace(/.$/, (last) => String.fromCharCode(last.charCodeAt(0) + 1));
 
 const AFTER_SEPARATOR = afterPrefix(SESSION_TREE_SEPARATOR);
 
-/** Events of all sessions, in the order of their positions; those of soft-deleted sessions without their contents. */
+/** Events of all sessions in the order of their positions; events of soft-deleted sessions come without contents. */
 export async function loggedEvents(sql: Sql, range: LogRange, columns: LogColumns): Promise<StoredLogEvent[]> {
   return eventsOfAll(sql, texts(sql).selectEvents, range, columns);
 }
@@ -118,7 +118,7 @@ function eventsOfAll(
   return storedEvents(sql, `${select}${where} order by position limit ?`, [after, upTo, ...values, limit]);
 }
 
-/** @returns one event; undefined when it is gone. */
+/** @returns one event; undefined if it is gone. */
 export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): Promise<StoredLogEvent | undefined> {
   const [event] = await storedEvents(sql, texts(sql).selectEvent, [
     ...[...sessionValues(session), ...sessionValues(session)],
@@ -127,7 +127,7 @@ export async function loggedEvent(sql: Sql, session: SessionKey, seq: number): P
   return event;
 }
 
-/** Events of one session, in append order; none when the session is gone, or another under its id. */
+/** Events of one session in append order; none if the session is gone, or if another one has its id. */
 export async function loggedEventsOfSession(
   sql: Sql,
   session: SessionKey,
@@ -180,7 +180,7 @@ export function loggedEventOf(
   return typeof json === 'string' ? { ...event, json } : { ...event, json: null, undecodable: json };
 }
 
-/** In place of the origin of a session that is soft-deleted. */
+/** Replaces the origin of a soft-deleted session. */
 const SOFT_DELETED = 'soft-deleted, longer than any origin can be';
 
 interface EventRow extends SessionKeyRow {
@@ -188,7 +188,7 @@ interface EventRow extends SessionKeyRow {
   position: number | string | null;
   data: string | null;
   event_id: string;
-  /** What is encoded is bound to it. Null if the session is gone. */
+  /** Encoded texts are bound to it. Null if the session is gone. */
   origin: string | null;
 }
 
@@ -198,7 +198,8 @@ const texts = perTables(({ tables }: Sql) => {
     ${origin} as origin from ${events} as e`;
   const ofSession = `${logged(originOfSession(tables))} where ${SESSION_WHERE}`;
   return {
-    // Selected, not filtered: as a condition it makes servers read the whole log, or all sessions, for one batch.
+    // Select the status instead of filtering by it: as a condition it makes servers read the whole log, or all sessions, for one
+    // batch.
     selectEvents: `select position, ${SESSION_COLUMNS}, seq, event_id, ${select.data} as data,
       (select case when s.status = 'active' then s.origin else '${SOFT_DELETED}' end from ${sessions} as s
         where ${isSameSession('s', 'e')}) as origin

@@ -22,25 +22,25 @@ import {
 } from '../sql/tables.js';
 import { contentOf } from './session-reader.js';
 
-/** Which calls to find; all conditions given must hold. */
+/** Which calls to find; a call must meet all conditions. */
 interface OpenCallFilter {
   appName: string;
   userId?: string | undefined;
   name?: string | undefined;
-  /** At least so long, in ms by the database's clock. */
+  /** Only calls that have been open for at least this long, in ms by the database's clock. */
   openFor?: number | undefined;
 }
 
 /** Where a page of calls ends. */
 export type OpenCallCursor = Omit<SessionKey, 'appName'> & Pick<WaitingCall, 'seq' | 'number' | 'timestamp'>;
 
-/** A call with its event, as far as that can be read. */
+/** A call with its event, if that can be read. */
 export interface FoundCall extends SessionKey, WaitingCall {
   eventId: string | undefined;
   json: string | undefined;
 }
 
-/** @returns calls in the order of their times, from the one after a cursor. */
+/** @returns calls in the order of their times, after a cursor. */
 export async function findOpenCalls(
   sql: Sql,
   { appName, userId, name, openFor }: OpenCallFilter,
@@ -81,9 +81,10 @@ export async function findOpenCalls(
 }
 
 /**
- * @param options.isLocked whether to read what is committed now, for the caller that holds the session's lock. Otherwise InnoDB
- *   shows a host's transaction what was there before; and it would lock the gap where another session's calls come.
- * @param options.areWaiting whether only those that have no answer.
+ * @param options.isLocked whether to read what is committed now, for the caller that holds the session's lock: otherwise InnoDB
+ *   shows a host's transaction older rows. It is not always set, since it also locks the gap where another session's calls are
+ *   inserted.
+ * @param options.areWaiting whether to read only calls without an answer.
  * @returns the calls of a session in their order.
  */
 export async function openCallsOf(
@@ -106,16 +107,16 @@ export async function forgetCallsBefore(sql: Sql, session: SessionKey, seq: numb
   await sql.run(texts(sql).deleteBefore, [...sessionValues(session), seq]);
 }
 
-/** Gives a session these calls and no others, for the caller that holds its lock. */
+/** Replaces all calls of a session, for the caller that holds its lock. */
 export async function setOpenCalls(sql: Sql, session: SessionKey, calls: readonly WaitingCall[]): Promise<void> {
   await replaceOpenCalls(sql, session, await openCallsOf(sql, session), calls);
 }
 
 /**
- * As `setOpenCalls`.
+ * Like `setOpenCalls`.
  *
- * @param before the calls that are stored.
- * @returns false if one of those that go, or get an answer, was changed already.
+ * @param before the stored calls.
+ * @returns false if a call to remove, or to answer, was changed by somebody else.
  */
 export async function replaceOpenCalls(
   sql: Sql,
@@ -148,12 +149,12 @@ export async function replaceOpenCalls(
   return areFound;
 }
 
-/** In place of the number of an answer, and more than any has: a call that waits is open at every event. */
+/** Used instead of the number of an answer, and larger than any: a call that waits is open at every event. */
 const WAITS = `open_until = ${MAX_SEQ}`;
 
 const placeOf = ({ seq, number }: WaitingCall) => `${seq} ${number}`;
 
-/** What can be in a column that is compared and sorted. */
+/** A name as it can be stored in a column that is compared and sorted. */
 const searchedName = (name: string) =>
   Array.from(Buffer.from(name).toString().replaceAll('\0', '')).slice(0, CALL_NAME_LENGTH).join('');
 

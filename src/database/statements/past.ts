@@ -16,18 +16,18 @@ const PAGE = 1_000;
 /** A session's own state as it was after an event. */
 interface StateThen {
   state: StateEntry[];
-  /** Whether all rows could be read: one that cannot be may have written anything. */
+  /** Whether all rows could be read: an unreadable one may have written anything. */
   isWhole: boolean;
 }
 
-/** A session's rows, by which its past goes. */
+/** The session whose past is read. */
 type PastSession = Pick<SessionHead, 'incarnation' | 'firstSeq' | 'lastSeq'> & { key: SessionKey };
 
 /**
- * Reads a session's own state as it was after an event (contract K4), under its lock or as of one moment. After the last event it
- * is what the tables hold, also what no row explains any more since an event was rewritten.
+ * Reads a session's own state as it was after an event (contract K4), under its lock or as of one moment. After the last event this
+ * is what the tables hold, including values that no row explains any more because an event was rewritten.
  *
- * @param seq from the number before the first event that is kept.
+ * @param seq at least the number before the first event that is kept.
  */
 export async function stateThen(sql: Sql, session: PastSession, seq: number): Promise<Undecoded<StateThen>> {
   const { key, incarnation, firstSeq, lastSeq } = session;

@@ -21,20 +21,20 @@ import { stateValueOf, type StateRow, type StateValue } from './state.js';
 /** A stored event. */
 export interface EventContent {
   seq: number;
-  /** Undefined if the row has lost its content, or it cannot be decoded. */
+  /** Undefined if the row has lost its content, or the content cannot be decoded. */
   json: string | undefined;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
   id: string;
 }
 
-/** Events, and the numbers that are damaged. */
+/** Events, and the damaged numbers. */
 export interface ReadEvents {
   /** In append order. */
   events: EventContent[];
-  /** The numbers among those asked for that have no row. */
+  /** The requested numbers that have no row. */
   missing: SeqRange[];
-  /** The rows that are above the session's last number. */
+  /** The rows with numbers above the session's last one. */
   uncounted: EventContent[];
 }
 
@@ -45,12 +45,12 @@ interface ReadSession extends SessionHead, ReadEvents {
 
 type UndecodedSession = Undecoded<ReadSession | undefined>;
 
-// A session is read by one statement: on every database and at every isolation level that shows one moment (contract D8).
+// One statement reads a session: on every database and at every isolation level it sees one moment (contract D8).
 
 /**
  * Reads a session with all of its events, or the newest n.
  *
- * @returns what gives undefined if there is no such session.
+ * @returns a function that returns undefined if there is no such session.
  */
 export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SEQ): Promise<UndecodedSession> {
   const most = Math.min(newest, MAX_SEQ);
@@ -59,10 +59,10 @@ export async function readSession(sql: Sql, session: SessionKey, newest = MAX_SE
 }
 
 /**
- * Reads a session with the newest n events, extended back to the beginning of the oldest turn among them. If no turn begins so
- * early, since an agent began the session or a trim cut a turn, they begin with the first turn among them; without any turn,
- * they are the newest n. Before them come the turns whose calls wait for a person, or are answered among them: a model wants
- * the call of an answer, and what else was called with it.
+ * Reads a session with the newest n events, extended back to the beginning of the oldest turn among them. If no turn begins there,
+ * because an agent began the session or a trim cut a turn, the events begin with the first turn among them; without any turn, they
+ * are the newest n. Before them come the turns whose calls wait for a person, or are answered among them, since a model needs the
+ * call of an answer, and the calls that were made with it.
  */
 export async function readTurns(sql: Sql, session: SessionKey, newest: number): Promise<UndecodedSession> {
   const rows = await sql.all<Row>(...texts(sql).turns(session, Math.min(newest, MAX_SEQ)));
@@ -95,12 +95,12 @@ export async function readSince(
   const found = sorted(await sql.all<Row>(...statement));
   const read = found && sinceTime(found, newest);
   if (!found || read) return decoding(session, read);
-  // Something is missing or in parts: what is needed then is read with all the rest, as of one moment.
+  // An event is missing or in parts, so everything is read again, as of one moment.
   const all = sorted(await sql.all<Row>(...whole(session, time)));
   return decoding(session, all && wholeSinceTime(all, newest));
 }
 
-/** The session's row, a row of its state, or one of its events; in a union numbers may be text. */
+/** The session's row, a row of its state, or an event; in a union numbers may be text. */
 type Row = { seq: number | string } & (
   | {
       kind: 'head';
@@ -118,9 +118,9 @@ interface EventRow {
   kind: 'event';
   /** The id of the event. */
   state_key: string;
-  /** Null if the event is in parts, is not asked for, or has lost its content. */
+  /** Null if the event is in parts, was not requested, or has lost its content. */
   value: string | null;
-  /** The first number that was asked for, if it is not known before; otherwise 0. */
+  /** The first requested number, if the statement finds it out; otherwise 0. */
   first_seq: number | string;
   /** Selected with a filter by time: whether the event is later. */
   is_later?: boolean | number;
@@ -131,7 +131,7 @@ interface EventRow {
 interface FoundEvent {
   seq: number;
   id: string;
-  /** As it is stored; undefined as `json` of `EventContent`. */
+  /** As it is stored; undefined like `json` of `EventContent`. */
   text: string | undefined;
   isLater: boolean;
   follows: boolean;
@@ -144,7 +144,7 @@ interface Found {
   events: FoundEvent[];
 }
 
-/** A session as it is stored, with those of its events that were asked for. */
+/** A session as it is stored, with the requested events. */
 interface Asked extends Found {
   missing: SeqRange[];
   uncounted: FoundEvent[];
@@ -166,7 +166,7 @@ function decoding(key: SessionKey, asked: Asked | undefined): UndecodedSession {
   };
 }
 
-/** A union has no order. @returns undefined without the session's row. */
+/** Sorts the rows of a union, which has no order. @returns undefined without the session's row. */
 function sorted(rows: readonly Row[]): Found | undefined {
   let head: SessionHead | undefined;
   const state: StateRow[] = [];
@@ -212,7 +212,7 @@ function joined(parts: readonly string[] | undefined): string | undefined {
   return parts && Object.keys(parts).length === parts.length ? parts.join('') : undefined;
 }
 
-/** @param first the number before the first event that was asked for. */
+/** @param first the number before the first requested event. */
 function withGaps({ head, state, events }: Found, first: number): Asked {
   const { lastSeq } = head;
   const counted = events.filter(({ seq }) => seq <= lastSeq);
@@ -221,10 +221,10 @@ function withGaps({ head, state, events }: Found, first: number): Asked {
   return { head, state, events: counted, missing, uncounted: events.slice(counted.length) };
 }
 
-/** @returns undefined if more rows are needed to know what is missing, or what an event has in it. */
+/** @returns undefined if more rows are needed, to know what is missing or to read an event. */
 function sinceTime({ head, state, events }: Found, newest: number | undefined): Asked | undefined {
   const { firstSeq, lastSeq } = head;
-  // The last event may be there twice, for its time and for its number.
+  // The last event may be found twice, by its time and by its number.
   const once = events.filter(({ seq }, i) => seq >= firstSeq && seq !== events[i - 1]?.seq);
   const last = once.at(-1);
   const later = once.filter(({ isLater }) => isLater);
@@ -235,8 +235,7 @@ function sinceTime({ head, state, events }: Found, newest: number | undefined): 
 }
 
 /**
- * A missing event has no time; it counts as one of the time of the event after it, and as one that is asked for if none
- * comes after it.
+ * A missing event has no time: it gets the time of the event after it, and counts as requested if no event comes after it.
  *
  * @param found with all of the session's rows.
  */
@@ -264,8 +263,8 @@ const turnOf = ({ events }: Tables, conditions: string) =>
   `(select b.seq from ${events} as b where ${whereSession('b')} and b.begins_turn and ${conditions} limit 1)`;
 
 /**
- * A table of the turns before the number of `first`, from `turn_begin` up to `turn_end`, whose calls wait or are answered by an event
- * from there on. Takes `sessionValues` twice, the values of `first`, and `sessionValues`.
+ * A table of turns, from `turn_begin` up to `turn_end`, before the number of `first`, whose calls wait or are answered by an event
+ * from that number on. Takes `sessionValues` twice, the values of `first`, and `sessionValues`.
  */
 function turnsOfCalls(tables: Tables, first: string): string {
   const begin = turnOf(tables, 'b.seq <= o.seq order by b.seq desc');
@@ -276,11 +275,11 @@ function turnsOfCalls(tables: Tables, first: string): string {
 }
 
 /**
- * A table of one row, whose `first` is the number that `readTurns` begins with. It names no other table beside: MariaDB then
- * computes it before it plans, and reads the events from there on and no others. Searching back it reads the events of one turn,
- * which are read anyway.
+ * A table of one row, whose `first` is the number with which `readTurns` begins. It refers to no other table, so MariaDB computes
+ * it before it plans, and reads only the events from there on. Its search backwards reads the events of one turn, which are needed
+ * anyway.
  *
- * @returns its text, and its values, of which `newest` is how many events are asked for.
+ * @returns its text and its values; `newest` is the number of requested events.
  */
 function firstOfTurns(tables: Tables) {
   const number = (column: string) => `(select ${column} from ${tables.sessions} where ${SESSION_WHERE})`;
@@ -319,9 +318,9 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     ...sessionValues(session),
     ...SCOPES.flatMap((scope) => ownerValues(session, scope)),
   ];
-  // Joined to the session's single row, whose numbers bound the index scan. SQLite takes
-  // one lower limit to the index, and would read all that comes after it. Both name the session by values, so that a
-  // server that routes statements can (contract F7). Takes `sessionValues`, the values of the conditions, and `sessionValues`.
+  // Joined to the session's single row, whose numbers bound the index scan. SQLite uses one lower limit for the index, and would
+  // read everything after it. Both tables name the session by value, so that the statement can be routed (contract F7). Takes
+  // `sessionValues`, the values of the conditions, and `sessionValues`.
   const joined = (table: string, alias: string, conditions: string, join = sql.joinByNumber ?? plainJoin) =>
     `${sessions} as s ${join(table, alias, `${whereSession(alias)} and ${conditions}`)}
       where ${whereSession('s')} and s.status = 'active'`;
@@ -331,7 +330,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   const isAmongNewest = (alias: string) =>
     `${alias}.seq > case when s.last_seq - ? >= s.first_seq then s.last_seq - ? else s.first_seq - 1 end`;
 
-  /** Of events in parts, where there are any. @param columns what the event's row has in those that follow. */
+  /** For events in parts, if the database has them. @param columns the further columns of the event's row. */
   const partsOf = (conditions: string, columns = '0') =>
     limits ? ` union all select 'part', '', text, seq, part, ${columns} ${ofSession(eventParts, 'p', conditions)}` : '';
 
@@ -353,7 +352,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
     `from ${first.text} as turn cross join ${joined(table, alias, isFromTurn(alias))}`;
   const join = sql.joinByNumber ?? plainJoin;
   const ofCalls = (table: string, alias: string) => {
-    // MySQL and MariaDB know `turn.first` before they plan the join, so that they don't read the session to its end.
+    // MySQL and MariaDB compute `turn.first` before they plan the join, so they don't read the session to its end.
     const on = `${whereSession(alias)} and ${alias}.seq >= turn_begin and ${alias}.seq < turn_end and ${alias}.seq < turn.first`;
     return `from ${first.text} as turn cross join ${turnsOfCalls(tables, first.text)} as called ${join(table, alias, on)}`;
   };
@@ -363,10 +362,10 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
       union all select 'event', event_id, ${select.data}, seq, 0, 0 ${ofCalls(events, 'e')}` +
     (limits ? ` ${selectPart} ${fromTurn(eventParts, 'p')} ${selectPart} ${ofCalls(eventParts, 'p')}` : '');
 
-  // The column has no sign on MariaDB, which computes this also where no row is found.
+  // On MariaDB the column is unsigned, and this is computed even if no row is found.
   const before = 'case when e.seq > 0 then e.seq - 1 else 0 end';
   const FLAGS = ['is_later', 'follows'];
-  /** Takes the time twice, `sessionValues`, and what `joined` does. */
+  /** Takes the time twice, `sessionValues`, and the values of `joined`. */
   const flagged = (conditions: string, join?: typeof plainJoin) =>
     `select 'event' as kind, event_id as state_key, case when timestamp > ? then ${select.data} end as value, seq, 0 as first_seq,
       0 as updated, case when timestamp > ? then 1 else 0 end as is_later,

@@ -14,11 +14,11 @@ import {
 
 /** A session's row. */
 export interface SessionHead {
-  /** The random name of one history of a session: another one after a rewind, and when the id is used again after a deletion. */
+  /** The random name of one history of a session. It changes with a rewind, and if the id is used again after a deletion. */
   incarnation: string;
-  /** The first of the session's incarnations, which a rewind leaves as it is. What is encoded is bound to it. */
+  /** The session's first incarnation, which a rewind does not change. Encoded texts are bound to it. */
   origin: string;
-  /** The number of the oldest event that is kept; above `lastSeq` when all were trimmed (contract K2). */
+  /** The number of the oldest event that is kept; above `lastSeq` if all were trimmed (contract K2). */
   firstSeq: number;
   lastSeq: number;
   lastUpdateTime: number;
@@ -40,11 +40,11 @@ interface SessionPage {
   offset: number;
 }
 
-/** Of sessions that are not soft-deleted. The alias is not the column's name, or `order by` would sort by the text. */
+/** Selects a session head. The alias differs from the column's name, or `order by` would sort by the text. */
 const HEAD = 'incarnation, origin, first_seq, last_seq, last_update_time as updated';
 const IS_THERE = `${SESSION_WHERE} and status = 'active'`;
 
-/** Fails with the database's unique violation when the session exists. The caller records the creation. */
+/** Fails with the database's unique violation if the session exists. The caller records the creation. */
 export async function insertSession(sql: Sql, session: SessionKey, head: SessionHead): Promise<void> {
   await sql.run(
     `insert into ${sql.tables.sessions}
@@ -54,7 +54,7 @@ export async function insertSession(sql: Sql, session: SessionKey, head: Session
       ...sessionValues(session),
       head.incarnation,
       head.origin,
-      // Above what is left of an earlier session of the id whose row somebody has deleted by a statement of their own.
+      // Above any change that is left of an earlier session with the id, if somebody deleted its row by a statement of their own.
       Date.now() * 1_000,
       head.firstSeq,
       head.lastSeq,
@@ -70,7 +70,7 @@ export async function sessionHead(sql: Sql, session: SessionKey): Promise<Sessio
   return row && headOf(row);
 }
 
-/** @returns the rows of those sessions that exist. */
+/** @returns the rows of the sessions that exist. */
 export async function sessionHeads(
   sql: Sql,
   sessions: readonly SessionKey[],
@@ -88,7 +88,7 @@ export async function sessionHeads(
   return rows.map((row) => ({ key: sessionKeyOf(row), head: headOf(row) }));
 }
 
-/** Takes the session's lock without a number. @returns undefined when the session is missing. */
+/** Takes the session's lock without assigning a number. @returns undefined if the session is missing. */
 export async function lockSession(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
   const row = await sql.dialect.operations.lockSession<HeadRow>(sql, {
     ...{ table: sql.tables.sessions, columns: HEAD, where: IS_THERE },
@@ -98,10 +98,10 @@ export async function lockSession(sql: Sql, session: SessionKey): Promise<Sessio
 }
 
 /**
- * Takes the lock as `lockSession` does, for a caller that writes from what it then reads. On InnoDB a host's transaction may read
- * rows as they were before the lock; on the others it cannot lock what has changed since.
+ * Like `lockSession`, for a caller that then reads the session and writes what it derives from that. On InnoDB a host's transaction
+ * may read rows from before the lock; on other databases it cannot lock a row that has changed since its snapshot.
  *
- * @throws StaleSessionError when the session has changed since the transaction began to read.
+ * @throws StaleSessionError if the session has changed since the transaction began to read.
  */
 export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
   const head = await lockSession(sql, session);
@@ -111,7 +111,7 @@ export async function lockSessionAsRead(sql: Sql, session: SessionKey): Promise<
   return head;
 }
 
-/** @returns a text that is another one after whatever changes the session's events, its own state, or its past. */
+/** @returns a text that changes whenever the session's events, its own state or its past changes. */
 export async function sessionVersion(
   sql: Sql,
   session: SessionKey,
@@ -123,7 +123,7 @@ export async function sessionVersion(
   return row ? `${textOf(row.incarnation)} ${row.first_seq} ${row.last_seq} ${row.last_change}` : '';
 }
 
-/** Takes a session back to an event. It becomes another one for the handles that were read before (contract E2). */
+/** Takes a session back to an event. For handles that were read before, it is then another session (contract E2). */
 export async function setRewound(
   sql: Sql,
   session: SessionKey,
@@ -146,7 +146,7 @@ export async function setLastUpdateTime(sql: Sql, session: SessionKey, time: num
   await sql.run(text, [time, ...sessionValues(session)]);
 }
 
-/** The foreign keys' cascade deletes events, their parts and session state; artifacts have none to the session. */
+/** The cascade of the foreign keys deletes events, their parts and session state. Artifacts have no foreign key to the session. */
 export async function deleteSessionRow(sql: Sql, session: SessionKey, incarnation: string): Promise<void> {
   await deleteWhere(sql, session, 'incarnation = ?', incarnation);
 }
@@ -167,8 +167,8 @@ async function deleteWhere(sql: Sql, session: SessionKey, condition: string, ...
 }
 
 /**
- * Soft-deletes a session, and ends its lease. An append compares the status anyway, with the incarnation, so that it need not
- * check whether its session is deleted (contract K3).
+ * Soft-deletes a session, and ends its lease. Appends need no extra check for it: they compare the status together with the
+ * incarnation (contract K3).
  */
 export async function softDeleteRow(
   sql: Sql,
@@ -184,14 +184,14 @@ export async function softDeleteRow(
 }
 
 /**
- * Begins a deletion that takes several transactions, for the caller that holds the session's lock: the session is
- * soft-deleted, and cannot be restored.
+ * Begins a deletion that takes several transactions, for the caller that holds the session's lock. The session is soft-deleted, and
+ * cannot be restored.
  */
 export async function beginDeletion(sql: Sql, session: StoredSession): Promise<void> {
   const { key, origin, lastSeq: seq, deletedAt } = session;
   const time = deletedAt === undefined ? sql.dialect.sql.now : 'deleted_at';
   await sql.run(
-    // The time of the last update has each `prune` find it first, and finish what was begun.
+    // With this time of the last update, each `prune` finds the session first, and finishes the deletion.
     `update ${sql.tables.sessions} set deleted_at = ${time}, status = 'ending',
       last_update_time = 0, lease_holder = null, lease_expires = null where ${SESSION_WHERE}`,
     sessionValues(key),
@@ -202,7 +202,7 @@ export async function beginDeletion(sql: Sql, session: StoredSession): Promise<v
 /**
  * Undoes a soft deletion, if there is one.
  *
- * @returns undefined when there is no session, or its deletion has begun.
+ * @returns undefined if there is no session, or if its permanent deletion has begun.
  */
 export async function restoreRow(sql: Sql, session: SessionKey): Promise<SessionHead | undefined> {
   const values = sessionValues(session);
@@ -233,13 +233,14 @@ export async function listedSessions(
 ): Promise<ListedSession[]> {
   const { where, owner } = ofOwner(appName, userId);
   const from = `from ${sql.tables.sessions} where ${where}`;
-  // Equal times go by id upwards in both directions, as in ADK, which no index has: MySQL and MariaDB would sort all
-  // sessions for a page of the newest. The time of the page's last one leaves them, and any other, few to sort.
+  // Sessions with equal times are ordered by ascending id in both directions, as in ADK. No index has this order: MySQL and MariaDB
+  // would sort all sessions for a page of the newest. With the time of the page's last session as a limit, every database sorts
+  // only a few.
   const last = `select last_update_time ${from} order by last_update_time desc limit 1 offset ?`;
   const [rows, order] = descending
     ? [` and last_update_time >= coalesce((${last}), -1e308)`, 'last_update_time desc']
     : ['', 'last_update_time'];
-  // MySQL and SQLite take an offset only with a limit. This one is larger than any table.
+  // MySQL and SQLite accept an offset only with a limit. This one is larger than any table.
   const most = limit ?? Number.MAX_SAFE_INTEGER - offset;
   const values = descending ? [...owner, ...owner, offset + most - 1] : owner;
   const found = await sql.all<ListRow>(

@@ -22,7 +22,7 @@ import {
 export interface StateValue {
   scope: Scope;
   key: string;
-  /** No JSON if it cannot be decoded. */
+  /** Not JSON if it cannot be decoded. */
   json: string;
   /** Why it cannot be decoded. */
   undecodable?: Undecodable | undefined;
@@ -39,7 +39,7 @@ export interface StateRow {
   value: string;
 }
 
-/** @returns the state of one scope, without that of the others. */
+/** @returns the state of one scope only. */
 export async function stateOfScope(
   sql: Sql,
   session: SessionKey,
@@ -52,7 +52,7 @@ export async function stateOfScope(
 /**
  * The state of listed sessions, of their users and of their app, by `ownerKey`.
  *
- * @param all whether these are all the sessions there are, which spares naming them.
+ * @param all whether these are all sessions, so that they need not be named.
  */
 export async function stateOfSessions(
   sql: Sql,
@@ -61,7 +61,7 @@ export async function stateOfSessions(
   all: boolean,
 ): Promise<Undecoded<Map<string, StateValue[]>>> {
   if (sessions.length === 0) return () => new Map();
-  // What else is found is left out by `ownerKey`.
+  // Rows of other sessions are left out by `ownerKey`.
   const namesNone = all || sessions.length > MOST_ROWS;
 
   const owner = userId === undefined ? [appName] : [appName, userId];
@@ -69,7 +69,7 @@ export async function stateOfSessions(
   const ids = namesNone ? [] : sessions.map((session) => session.id);
   const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
   const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
-  // May also find a session with the same id of another user of the page; `ownerKey` distinguishes them.
+  // This may also find a session that has the same id and belongs to another user of the page; `ownerKey` tells them apart.
   const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
   const { value } = sql.tables.select;
   const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
@@ -86,7 +86,7 @@ export async function stateOfSessions(
       const [user, sessionId] = [textOf(row.user_id), textOf(row.session_id)];
       const key = ownerKey(user, sessionId);
       const origin = origins.get(key);
-      // Of a session that is not listed.
+      // The row belongs to a session that is not listed.
       if (row.kind === 'session' && origin === undefined) continue;
       const owner = { appName, userId: user, sessionId, origin: origin ?? '' };
       const value = stateValueOf(texts, owner, row);
@@ -99,10 +99,10 @@ export async function stateOfSessions(
 }
 
 /**
- * The state of sessions, of their users and of their apps. An empty session id asks for the user's and the app's alone, an
- * empty user id for the app's.
+ * The state of sessions, of their users and of their apps. With an empty session id only that of the user and the app, with an
+ * empty user id only that of the app.
  *
- * @returns each value with its owner, named the same way.
+ * @returns each value with its owner, named in the same way.
  */
 export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Promise<Undecoded<OwnedValue[]>> {
   if (owners.length === 0) return () => [];
@@ -111,7 +111,7 @@ export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Pr
   const values: unknown[] = [];
   for (const scope of SCOPES) {
     const columns = STATE_KEYS[scope].length - 1;
-    // The condition names what every owner has: an app has state whoever the entry is of.
+    // The condition has only the names that the scope needs, since an app has the same state for all users.
     const distinct = new Map(
       owners
         .map((owner) => ownerValues(owner, scope))
@@ -121,7 +121,7 @@ export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Pr
     if (distinct.size === 0) continue;
     const named = ['app_name', 'user_id', 'session_id'].map((column, i) => (i < columns ? column : `'' as ${column}`));
     const where = [...distinct].map(() => `(${ownerWhere(scope)})`).join(' or ');
-    // What is encoded is bound to the origin of its session.
+    // Encoded texts are bound to the origin of their session.
     const origin = scope === 'session' ? originOf(sql.tables, 'state') : "''";
     selects.push(
       `select '${scope}' as kind, ${named.join(', ')}, state_key, ${value} as value, ${origin} as origin from ${stateTable(sql.tables, scope)} as state where ${where}`,
@@ -136,7 +136,7 @@ export async function stateOfOwners(sql: Sql, owners: readonly SessionKey[]): Pr
     });
 }
 
-/** @returns the state of one scope by key, each value with the event that wrote it. */
+/** @returns the state of one scope in the order of keys, each value with the event that wrote it. */
 export async function writtenState(sql: Sql, session: SessionKey, scope: Scope): Promise<Undecoded<StateEntry[]>> {
   const owner = ownerValues(session, scope);
   const values = scope === 'session' ? [...owner, ...owner] : owner;
@@ -166,10 +166,7 @@ export async function removeState(sql: Sql, session: SessionKey, state: StateEnt
   }
 }
 
-/**
- * One text for the owner of state: a session; a user, if the session id is empty; the app, if both are. Keys have no
- * NUL.
- */
+/** One text for the owner of state: a session, a user if the session id is empty, or the app if both are. Keys have no NUL. */
 export function ownerKey(userId: string, sessionId: string): string {
   return `${userId}\0${sessionId}`;
 }
@@ -199,7 +196,7 @@ export interface OriginRow {
   origin: string | null;
 }
 
-/** Empty if the session is gone, or none is meant. */
+/** Empty if the session is gone, or if the row belongs to none. */
 export const originIn = (row: OriginRow): string => optionalTextOf(row.origin) ?? '';
 
 const texts = perTables(({ tables }: Sql) => {

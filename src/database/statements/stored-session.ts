@@ -4,8 +4,8 @@ import { numberOf, optionalNumberOf, textOf } from '../sql/row-values.js';
 import type { SessionHead } from './sessions.js';
 
 /**
- * Soft-deleted sessions are `deleted`, and `ending` once a deletion for good has begun that takes several transactions: they lack
- * events, and cannot be restored. What creates the id again deletes the rest first.
+ * Soft-deleted sessions are `deleted`. They are `ending` once a permanent deletion in several transactions has begun: then they
+ * lack events, and cannot be restored. Creating the id again deletes the rest first.
  */
 type SessionStatus = 'active' | 'deleted' | 'ending';
 

@@ -16,16 +16,16 @@ export interface KeptSession extends StoredSession {
   isLeased: boolean;
 }
 
-/** A table in which apps are looked for. */
+/** A table in which to look for apps. */
 export type AppTable = 'sessions' | 'userStates' | 'artifacts' | 'memories' | 'credentials' | 'changes';
 
-/** A way through the sessions of an app, in the order of an index. */
+/** A walk through the sessions of an app, in the order of an index. */
 export interface Walk {
   appName: string;
   userId?: string | undefined;
   /** The order; with `userId` it is `key`. */
   by: 'key' | 'update';
-  /** With `update` only sessions that were updated then or before, in ms. */
+  /** With `update`, only sessions that were updated at this time or earlier, in ms. */
   upTo?: number;
 }
 
@@ -33,10 +33,10 @@ const columnsOf = ({ dialect }: Sql) =>
   `${STORED_SESSION_COLUMNS}, (lease_expires is not null and lease_expires > ${dialect.sql.now}) as leased`;
 
 /**
- * Walks from app to app by the primary key, one search of the index each. An index by user alone, or by time alone, would
- * be one more for each append to write.
+ * Walks from app to app by the primary key, with one search of the index for each. An index by user only, or by time only, would be
+ * one more that each append writes.
  *
- * @returns the next app by name that has sessions, state of users, artifacts, memories, credentials, or changes; undefined when there is none.
+ * @returns the next app by name in this table; undefined if there is none.
  */
 export async function nextApp(sql: Sql, after: string, table: AppTable): Promise<string | undefined> {
   const text = `select min(app_name) as name from ${sql.tables[table]} where app_name > ?`;
@@ -44,7 +44,7 @@ export async function nextApp(sql: Sql, after: string, table: AppTable): Promise
   return row && (optionalTextOf(row.name) ?? undefined);
 }
 
-/** @returns the next sessions of a walk, soft-deleted ones included. */
+/** @returns the next sessions of a walk, including soft-deleted ones. */
 export async function walkedSessions(
   sql: Sql,
   walk: Walk,
@@ -66,7 +66,7 @@ export async function walkedSessions(
   return rows.map(keptSessionOf);
 }
 
-/** @returns a session's row; undefined when there is none. */
+/** @returns a session's row; undefined if there is none. */
 export async function keptSession(sql: Sql, key: SessionKey): Promise<KeptSession | undefined> {
   const text = `select ${columnsOf(sql)} from ${sql.tables.sessions} where ${SESSION_WHERE}`;
   const [row] = await sql.all<KeptRow>(text, sessionValues(key));
@@ -74,10 +74,9 @@ export async function keptSession(sql: Sql, key: SessionKey): Promise<KeptSessio
 }
 
 /**
- * Takes a session's lock. By its primary key alone: InnoDB would lock what is between the rows of a range, where others
- * write.
+ * Takes a session's lock, only by its primary key: by a range InnoDB would also lock the gaps between rows, where others write.
  *
- * @returns undefined when there is no such session, or when somebody else has the lock.
+ * @returns undefined if there is no such session, or if somebody else has the lock.
  */
 export async function lockKeptSession(sql: Sql, key: SessionKey): Promise<KeptSession | undefined> {
   const row = await sql.dialect.operations.lockSession<KeptRow>(sql, {
