@@ -304,7 +304,7 @@ async function rowsOf({ query }: OwnContext, app: string): Promise<object[][]> {
 const withoutTimes = (key: string, value: unknown) => (/time$|^incarnation$/i.test(key) ? undefined : value);
 
 for (const [name, prepared] of Object.entries(CALLS)) {
-  requestSuite.own('A3', `${name}: what is given counts as it was at that moment`, async (context) => {
+  requestSuite.own('A3', `${name}: arguments count as they were at the call`, async (context) => {
     const outcomes: unknown[] = [];
     for (const isChanged of [false, true]) {
       const app = `${context.app} ${isChanged ? 'changed' : 'as it was'}`;
@@ -321,7 +321,7 @@ for (const [name, prepared] of Object.entries(CALLS)) {
   });
 }
 
-requestSuite.own('A3', 'SessionProjection: what is given counts as it was at that moment', async ({ scratch }) => {
+requestSuite.own('A3', 'SessionProjection: arguments count as they were at the call', async ({ scratch }) => {
   const { orm, service } = await scratch();
   for (const appName of ['app', 'app, too'])
     await service.createSession({ appName, userId: 'alice', sessionId: appName });

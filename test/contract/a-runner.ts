@@ -69,24 +69,28 @@ runnerSuite.own(
   },
 );
 
-runnerSuite.own('A8', 'it wins among events that are written together', async ({ service, create, stored }) => {
-  const together = [
-    (session: Session, events: Event[]) => service.appendEvents({ session, events }),
-    (session: Session, events: Event[]) =>
-      Promise.all([eventOf(), ...events].map((event) => service.appendEvent({ session, event }))),
-  ];
-  for (const append of together) {
-    const session = await create();
-    const events = ['first', 'second'].map((value) => {
-      const event = eventOf();
-      new State({}, event.actions.stateDelta).set('k', value);
-      return event;
-    });
-    await append(session, events.reverse());
-    expect(session.state).toEqual({ k: 'second' });
-    expect((await stored(keyOf(session)))?.state).toEqual({ k: 'second' });
-  }
-});
+runnerSuite.own(
+  'A8',
+  'the later write also wins among events that are written together',
+  async ({ service, create, stored }) => {
+    const together = [
+      (session: Session, events: Event[]) => service.appendEvents({ session, events }),
+      (session: Session, events: Event[]) =>
+        Promise.all([eventOf(), ...events].map((event) => service.appendEvent({ session, event }))),
+    ];
+    for (const append of together) {
+      const session = await create();
+      const events = ['first', 'second'].map((value) => {
+        const event = eventOf();
+        new State({}, event.actions.stateDelta).set('k', value);
+        return event;
+      });
+      await append(session, events.reverse());
+      expect(session.state).toEqual({ k: 'second' });
+      expect((await stored(keyOf(session)))?.state).toEqual({ k: 'second' });
+    }
+  },
+);
 
 runnerSuite.own(
   'A8',
@@ -125,7 +129,7 @@ runnerSuite.own(
   },
 );
 
-runnerSuite.own('A9', 'nor does one that the database fails', async ({ orm, service, create, fresh }) => {
+runnerSuite.own('A9', 'nor does one that fails in the database', async ({ orm, service, create, fresh }) => {
   const session = await create();
   const broken = new MikroOrmSessionService(faulty(orm.em, { statement: takesLock }));
   const outcomes = await Promise.allSettled([
@@ -161,7 +165,7 @@ runnerSuite.own(
   withConnections,
 );
 
-runnerSuite.own('A11', 'an event that is refused is as it was', async ({ service, create }) => {
+runnerSuite.own('A11', 'a refused event does not change', async ({ service, create }) => {
   const session = await create();
   const stateDelta = { a: 1, 'temp:b': 2, c: NaN };
   const event = saying('x', { actions: { stateDelta } });
@@ -170,7 +174,7 @@ runnerSuite.own('A11', 'an event that is refused is as it was', async ({ service
   expect(stateDelta).toEqual({ a: 1, 'temp:b': 2, c: NaN });
 });
 
-runnerSuite.own('A11', 'a database that fails leaves the handle as it was', async ({ app, scratch }) => {
+runnerSuite.own('A11', 'if the database fails the handle stays as it was', async ({ app, scratch }) => {
   const { service, query, orm } = await scratch();
   const session = await service.createSession({ appName: app, userId: 'alice', state: { a: 1 } });
   await service.appendEvent({ session, event: saying('hi', { actions: { stateDelta: { a: 2 } } }) });
@@ -229,7 +233,7 @@ const SECRET = 'swordfish';
 
 runnerSuite.own(
   'A12',
-  'an id that exists, a missing session and a bad value tell no stored data',
+  'errors of an existing id, a missing session and a bad value show no stored data',
   async ({ service, create, append }) => {
     const session = await create({ state: { a: SECRET } });
     discreet(await errorOf(create({ sessionId: session.id, state: { a: SECRET } })), [SECRET]);
@@ -241,7 +245,7 @@ runnerSuite.own(
   },
 );
 
-runnerSuite.own('A12', 'a missing table tells neither SQL nor values', async ({ app, scratch }) => {
+runnerSuite.own('A12', 'the error of a missing table shows neither SQL nor values', async ({ app, scratch }) => {
   const { service, query } = await scratch();
   const session = await service.createSession({ appName: app, userId: SECRET, sessionId: 's' });
   await query('drop table adk_user_states');
@@ -260,7 +264,7 @@ runnerSuite.own('A12', 'a missing table tells neither SQL nor values', async ({ 
   }
 });
 
-runnerSuite.own('A12', 'a violated constraint tells neither SQL nor values', async ({ app, scratch }) => {
+runnerSuite.own('A12', 'the error of a violated constraint shows neither SQL nor values', async ({ app, scratch }) => {
   const { service, query } = await scratch();
   const session = await service.createSession({ appName: app, userId: 'alice' });
   // A constraint of the host's own.
@@ -272,7 +276,7 @@ runnerSuite.own('A12', 'a violated constraint tells neither SQL nor values', asy
 
 runnerSuite.own(
   'A12',
-  'a dead server tells no credentials',
+  'the error of a dead server shows no credentials',
   async ({ harness, connect }) => {
     const { options, secret } = harness.unreachable;
     const orm = await connect({ ...options, connect: false });
@@ -309,7 +313,7 @@ runnerSuite.own('A11', 'a handle that cannot be changed is refused before anythi
   expect(await stored(key)).toEqual(before);
 });
 
-runnerSuite.own('A11', 'what the caller freezes or changes meanwhile loses nothing', async (context) => {
+runnerSuite.own('A11', 'nothing is lost if the caller freezes or changes the handle meanwhile', async (context) => {
   const { service, create, stored } = context;
   const changes: ((handle: Session, event: Event) => unknown)[] = [
     (_, event) => Object.freeze(event.actions),

@@ -44,7 +44,7 @@ stateSuite.own(
 
 stateSuite.own(
   'B3',
-  'an append costs the same whatever the state it does not touch',
+  'the cost of an append does not depend on other state',
   async ({ app, orm: _orm, recorded, service, create, append }) => {
     const cost = async (size: number) => {
       const keys = range(size).flatMap((i) => [`k${i}`, `app:k${i}`, `user:k${i}`]);
@@ -123,7 +123,7 @@ stateSuite.own('B6', 'app and user keys need no session', async ({ app, service 
   expect(await service.getUserState({ appName: app, userId: 'alice' })).toEqual({ 'user:a': 1 });
 });
 
-stateSuite.own('B6', 'what cannot be is refused, and nothing is written', async ({ app, service, query }) => {
+stateSuite.own('B6', 'impossible values are refused, and nothing is written', async ({ app, service, query }) => {
   const user = { appName: app, userId: 'alice' };
   const good = { 'app:a': 1 };
   for (const request of [
@@ -149,9 +149,13 @@ stateSuite.own('B6', 'what cannot be is refused, and nothing is written', async 
   expect(await query('select state_key from adk_app_states where app_name = ?', [app])).toEqual([]);
 });
 
-stateSuite.own('B6', 'a live handle sees it when it is read again', async ({ app, service, create, append, fresh }) => {
-  const session = await create({ state: { a: 1 } });
-  await service.updateState({ appName: app, userId: 'alice', sessionId: session.id, set: { b: 2 }, remove: ['a'] });
-  await append(session, { delta: { c: 3 } });
-  expect((await fresh(session)).state).toEqual({ b: 2, c: 3 });
-});
+stateSuite.own(
+  'B6',
+  'a live handle sees the change when it is read again',
+  async ({ app, service, create, append, fresh }) => {
+    const session = await create({ state: { a: 1 } });
+    await service.updateState({ appName: app, userId: 'alice', sessionId: session.id, set: { b: 2 }, remove: ['a'] });
+    await append(session, { delta: { c: 3 } });
+    expect((await fresh(session)).state).toEqual({ b: 2, c: 3 });
+  },
+);

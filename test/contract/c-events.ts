@@ -209,7 +209,7 @@ eventSuite.own('C1', 'the entities give JSON as it was stored', async ({ app, cr
   expect(em.getUnitOfWork().getChangeSets()).toEqual([]);
 });
 
-eventSuite.own('C4', 'numbers that are no count are refused', async ({ create, fresh }) => {
+eventSuite.own('C4', 'numbers that are not a count are refused', async ({ create, fresh }) => {
   const session = await create();
   for (const numRecentEvents of [-1, 1.5, Infinity]) {
     await expectCode(fresh(session, { numRecentEvents }), 'ADK_INVALID_ARGUMENT');

@@ -58,7 +58,7 @@ pagesSuite.own('C6', 'an empty session has an empty page, and one that is gone h
   await expectCode(service.readEvents({ ...keyOf(session), sessionId: 'none' }), 'ADK_SESSION_NOT_FOUND');
 });
 
-pagesSuite.own('C6', 'what is no number of an event is refused', async ({ create, service }) => {
+pagesSuite.own('C6', 'an invalid number of an event is refused', async ({ create, service }) => {
   const key = keyOf(await create());
   for (const request of [{ limit: 0 }, { limit: 1.5 }, { before: -1 }, { after: 0.5 }, { after: NaN }])
     await expectCode(service.readEvents(key, request), 'ADK_INVALID_ARGUMENT');
@@ -68,7 +68,7 @@ pagesSuite.own('C6', 'what is no number of an event is refused', async ({ create
   await expectCode(service.readEvents(key, other), 'ADK_INVALID_ARGUMENT', 'order');
 });
 
-pagesSuite.own('C6', 'a damaged event is an error of its page alone', async (context) => {
+pagesSuite.own('C6', 'a damaged event is an error only on its page', async (context) => {
   const { create, service, query, orm } = context;
   const session = await create();
   await count(service, session, 9);

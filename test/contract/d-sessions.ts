@@ -35,7 +35,7 @@ sessionSuite.own('D4', 'a deleted session leaves no row', async ({ app, service,
   }
 });
 
-sessionSuite.own('D5', 'paging that is no whole number is refused', async ({ app, service }) => {
+sessionSuite.own('D5', 'paging by a number that is not whole is refused', async ({ app, service }) => {
   for (const request of [
     { limit: -1 },
     { limit: 1.5 },
@@ -231,7 +231,7 @@ sessionSuite.own(
 
 sessionSuite.own(
   'D8',
-  'what is read again, since something is missing, is of one moment, too',
+  'a second read, if something is missing, is also as of one moment',
   async ({ orm, connect, create, query }) => {
     // On SQLite the reader has the only connection.
     const service = new MikroOrmSessionService((await connect()).em);

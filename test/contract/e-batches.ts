@@ -28,7 +28,7 @@ const writing = (id: string, stateDelta: Record<string, unknown> = {}) => eventO
 
 batchesSuite.own(
   'E9',
-  'appends that wait are one batch, and the handles learn of each other without reading',
+  'appends that wait are one batch, and each handle gets the others’ events without reading',
   async (context) => {
     const { service, recorded, fresh } = context;
     const handles = await handlesOf(context, 8);
@@ -73,7 +73,7 @@ batchesSuite.own('E9', 'a handle keeps the objects of its own events', async (co
   }
 });
 
-batchesSuite.own('E9', 'appends to one handle are among them', async (context) => {
+batchesSuite.own('E9', 'appends to one handle are written together, too', async (context) => {
   const [session, other] = await handlesOf(context, 2);
   const { service, fresh } = context;
   const append = (handle: typeof session, id: string, delta = {}) =>
@@ -95,7 +95,7 @@ batchesSuite.own('E9', 'appends to one handle are among them', async (context) =
   }
 });
 
-batchesSuite.own('E9', 'one that is refused takes no other with it', async (context) => {
+batchesSuite.own('E9', 'a refused append does not affect the others', async (context) => {
   const { orm, fresh, app } = context;
   const service = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' });
   const handles = await handlesOf(context, 5, service);
@@ -118,7 +118,7 @@ batchesSuite.own('E9', 'one that is refused takes no other with it', async (cont
   expect(await context.query('select last_seq from adk_sessions where app_name = ?', [app])).toEqual([{ last_seq: 5 }]);
 });
 
-batchesSuite.own('E9', 'what is asked for in between is done in between', async (context) => {
+batchesSuite.own('E9', 'a call between appends runs between them', async (context) => {
   const { service, fresh } = context;
   const [first, second, third] = await handlesOf(context, 3);
   const key = keyOf(first!);
@@ -150,7 +150,7 @@ batchesSuite.own('E9', 'a lease that is lost while they wait refuses each of the
   expect(await query('select seq from adk_events where app_name = ?', [app])).toEqual([]);
 });
 
-batchesSuite.own('E9', 'more than a batch takes are several', async (context) => {
+batchesSuite.own('E9', 'appends that do not fit into one batch are several', async (context) => {
   const { service, fresh } = context;
   const handles = await handlesOf(context, 2);
   const large = 'x'.repeat(400_000);
@@ -172,7 +172,7 @@ const busy = () => Object.assign(new Error('The database is locked'), { code: 'S
 
 batchesSuite.own(
   'E9',
-  'sessions that wait for the only connection share a commit, and one that fails takes no other with it',
+  'sessions that wait for the only connection share a commit, and one that fails does not affect the others',
   async (context) => {
     const { service, recorded, fresh } = context;
     const sessions = await sessionsOf(context, 16);
@@ -198,7 +198,7 @@ batchesSuite.own(
 
 batchesSuite.own(
   'E9',
-  'what the database refuses of appends that share a commit takes no other with it',
+  'an append that the database refuses does not affect those that share its commit',
   async (context) => {
     const { service, query, fresh } = context;
     const sessions = await sessionsOf(context, 8);
@@ -226,7 +226,7 @@ const SHARED_FAULTS: Record<string, (text: string, seen: (text: string) => numbe
 for (const [what, fails] of Object.entries(SHARED_FAULTS)) {
   batchesSuite.own(
     'E9',
-    `when ${what} of appends that share one fails, each is tried again`,
+    `if ${what} of appends that share it fails, each is retried`,
     async (context) => {
       const { orm, fresh } = context;
       const seen = new Map<string, number>();

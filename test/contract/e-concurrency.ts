@@ -220,7 +220,7 @@ function critical(statements: RecordedStatement[]): string[] {
 
 concurrencySuite.own(
   'E3',
-  'the critical section is of one size, and reads no history',
+  'the work under the lock does not grow, and reads no history',
   async ({ recorded, service, create, append, fresh }) => {
     const sectionAfter = async (n: number, missed: number) => {
       const session = await create();
@@ -283,7 +283,7 @@ async function watched({ connect }: OwnContext) {
 
 concurrencySuite.own(
   'E4',
-  'a lock that times out is tried again',
+  'a lock time-out is retried',
   async (context) => {
     const { harness, peer, create, fresh } = context;
     const { orm, service, attempts } = await watched(context);
@@ -316,7 +316,7 @@ function isDeadlock(error: unknown): true {
 
 concurrencySuite.own(
   'E4',
-  'a deadlock is tried again',
+  'a deadlock is retried',
   async (context) => {
     const { harness, peer, query, connect, create, fresh } = context;
     const { service, attempts } = await watched(context);
@@ -366,7 +366,7 @@ concurrencySuite.own(
 
 concurrencySuite.own(
   'E4',
-  'it gives up after the attempts it was given, few or many, and leaves all as it was',
+  'it gives up after the given number of attempts, and changes nothing',
   async ({ orm, create, stored }) => {
     const session = await create();
     const before = await stored(keyOf(session));
@@ -392,7 +392,7 @@ concurrencySuite.own(
   },
 );
 
-concurrencySuite.own('E4', 'what trying again does not help is not tried again', async ({ orm, create }) => {
+concurrencySuite.own('E4', 'a failure that will not pass is not retried', async ({ orm, create }) => {
   let tries = 0;
   const failure = {
     statement: (text: string) => takesLock(text) && ++tries > 0,
@@ -475,7 +475,7 @@ concurrencySuite.own(
 
 concurrencySuite.own(
   'E5',
-  'what fails inside leaves the transaction of the host usable',
+  'a call that fails leaves the host’s transaction usable',
   async ({ orm, app, service, create, append, fresh }) => {
     const session = await create({ sessionId: 's' });
     const old = await append(session, { id: 'old', delta: { n: 1 } });
@@ -502,23 +502,19 @@ concurrencySuite.own(
   },
 );
 
-concurrencySuite.own(
-  'E5',
-  'inside the transaction of a host nothing is tried again',
-  async ({ orm, service, create }) => {
-    const session = await create();
-    let tries = 0;
-    const failing = orm.em.fork().transactional(async (tx) => {
-      const deadlock = {
-        statement: (text: string) => takesLock(text) && ++tries > 0,
-        error: () => new DeadlockException(new Error('x')),
-      };
-      await service.withEntityManager(faulty(tx, deadlock)).appendEvent({ session, event: saying('x') });
-    });
-    await expect(failing).rejects.toMatchObject({ code: 'ADK_DATABASE' });
-    expect(tries).toBe(1);
-  },
-);
+concurrencySuite.own('E5', 'inside a host’s transaction nothing is retried', async ({ orm, service, create }) => {
+  const session = await create();
+  let tries = 0;
+  const failing = orm.em.fork().transactional(async (tx) => {
+    const deadlock = {
+      statement: (text: string) => takesLock(text) && ++tries > 0,
+      error: () => new DeadlockException(new Error('x')),
+    };
+    await service.withEntityManager(faulty(tx, deadlock)).appendEvent({ session, event: saying('x') });
+  });
+  await expect(failing).rejects.toMatchObject({ code: 'ADK_DATABASE' });
+  expect(tries).toBe(1);
+});
 
 concurrencySuite.own(
   'E5',

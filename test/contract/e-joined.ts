@@ -147,7 +147,7 @@ async function mostAtOnce(orm: MikroORM, work: () => Promise<void>): Promise<num
 for (const [name, fails] of Object.entries(FAILING)) {
   joinedSuite.own(
     'E5',
-    `calls that are started together in one transaction beside a failing ${name} do what they do one after the other`,
+    `calls that start together in one transaction, with a failing ${name}, have the same results as one after the other`,
     async (context) => {
       const { orm, app } = context;
       const pairs = Object.entries(SUCCEEDING).flatMap(([other, succeeds]) => [
@@ -183,7 +183,7 @@ for (const [name, fails] of Object.entries(FAILING)) {
 
 joinedSuite.own(
   'E5',
-  'calls of two services, and in a savepoint of the host’s, run one after the other as well',
+  'calls of two services, and in a host’s savepoint, also run one after the other',
   async ({ orm, app, create, fresh, query }) => {
     const session = await create({ sessionId: 's' });
     const services = [new MikroOrmSessionService(orm.em), new MikroOrmSessionService(orm.em.fork())];
@@ -216,7 +216,7 @@ joinedSuite.own(
 
 joinedSuite.own(
   'E5',
-  'a call that is made inside of another one, by a codec, does not wait for it',
+  'a call that a codec makes inside another call does not wait for it',
   async ({ orm, app, create }) => {
     const session = await create({ state: { 'user:key': 'k' } });
     const inside: { service?: MikroOrmSessionService } = {};
@@ -277,7 +277,7 @@ joinedSuite.own(
 
 joinedSuite.own(
   'E5',
-  'Promise.all with a call that fails leaves nothing of the calls beside it',
+  'after Promise.all with a call that fails, a rollback leaves nothing of the other calls',
   async ({ orm, app, service, create, stored }) => {
     const session = await create({ sessionId: 's' });
     const before = await stored(keyOf(session));
@@ -332,7 +332,7 @@ async function withSchema(
 
 joinedSuite.own(
   'E5',
-  'the tables of a service are those of the EntityManager that it was made with, whatever is around',
+  'a service uses the tables of the EntityManager that it was made with, whatever the context',
   async (context) => {
     const { orm, app, harness, query, create, service } = context;
     await withSchema(context, harness.dialect, async (schema) => {
@@ -404,7 +404,7 @@ joinedSuite.own('E5', 'a transaction of another ORM is refused by name', async (
 
 joinedSuite.own(
   'E5',
-  'a transaction that has read before overwrites nothing of what it does not see',
+  'a transaction that has read before overwrites nothing that it cannot see',
   async ({ orm, another, create, append, stored, service }) => {
     const damages: unknown[] = [];
     const noting = new MikroOrmSessionService(orm.em, { onDamage: (error) => void damages.push(error) });

@@ -76,7 +76,7 @@ sharingSuite.own('E9', 'many sessions at once, each with its own events and stat
 
 sharingSuite.own(
   'E9',
-  'those that wait for a connection are one statement, and one that is alone is as always',
+  'appends that wait for a connection are one statement, and a lone one is sent as usual',
   async (context) => {
     const { service, recorded } = context;
     const sessions = await sessionsOf(context, 30);
@@ -107,7 +107,7 @@ sharingSuite.own(
   onPostgresql,
 );
 
-sharingSuite.own('E9', 'each session at once has its own outcome', async (context) => {
+sharingSuite.own('E9', 'each session has its own outcome', async (context) => {
   const { orm, app, query, create, fresh, recorded } = context;
   const service = new MikroOrmSessionService(orm.em, { onUnleasedAppend: 'reject' });
   const strict = new MikroOrmSessionService(orm.em, { onStaleSession: 'reject' });
@@ -172,7 +172,7 @@ sharingSuite.own('E9', 'each session at once has its own outcome', async (contex
   }
 });
 
-sharingSuite.own('E9', 'an event that is stored already affects none of those that are not', async (context) => {
+sharingSuite.own('E9', 'an event that is stored already does not affect new ones', async (context) => {
   const { orm, query, fresh, recorded } = context;
   const service = new MikroOrmSessionService(orm.em, { onRewrittenEvent: 'reject' });
   const sessions = await sessionsOf(context, 8);
@@ -207,7 +207,7 @@ sharingSuite.own('E9', 'an event that is stored already affects none of those th
 
 sharingSuite.own(
   'O6',
-  'a session that somebody has locked keeps no other one waiting',
+  'a locked session makes no other session wait',
   async (context) => {
     const { service, query, peer } = context;
     const sessions = await sessionsOf(context, 20);
@@ -233,7 +233,7 @@ sharingSuite.own(
 
 sharingSuite.own(
   'O6',
-  'a key of the app that somebody has locked keeps those waiting that write it, and nobody else',
+  'a locked key of the app makes only those wait that write it',
   async (context) => {
     const { service, query, peer, app } = context;
     const sessions = await sessionsOf(context, 12);
@@ -368,7 +368,7 @@ sharingSuite.own(
 
 sharingSuite.own(
   'O3',
-  'those that wait for a connection together give up each in its own time, and nothing of them is written',
+  'appends that wait for a connection together each give up at their own time, and none is written',
   async (context) => {
     const { orm, service: patient, giveBack } = await holding(context);
     const sessions = await sessionsOf(context, 8);

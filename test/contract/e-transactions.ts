@@ -61,7 +61,7 @@ async function expectRefused(calls: ReturnType<typeof callsOf>): Promise<void> {
 
 transactionSuite.own(
   'E7',
-  'inside a transaction each call that does not join it throws at once and names withEntityManager',
+  'inside a transaction each call that does not join it throws at once, and names withEntityManager',
   async ({ orm, service, create, fresh }) => {
     const session = await create({ state: { a: 0 } });
     const calls = callsOf({ orm, service, session });

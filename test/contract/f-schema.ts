@@ -94,7 +94,7 @@ schemaSuite.own('F5', 'missing tables give a SchemaError with the command that m
   }
 });
 
-schemaSuite.own('F5', 'outdated tables do so too', async ({ scratch }) => {
+schemaSuite.own('F5', 'so do outdated tables', async ({ scratch }) => {
   const { service, query } = await scratch();
   await query('alter table adk_sessions rename column incarnation to something_else');
   await expectCode(service.getSession({ appName: 'a', userId: 'u', sessionId: 's' }), 'ADK_SCHEMA', /migration:up/);

@@ -92,7 +92,7 @@ logFilterSuite.own('G3', 'by app, user and session, letter by letter', async ({ 
 
 logFilterSuite.own(
   'G3',
-  'by session tree: the session and its subagents at any depth, and no lookalike',
+  'by session tree: the session and its subagents at any depth, and no similar name',
   async ({ scratch }) => {
     const { service, orm } = await scratch();
     const ids = [
@@ -192,7 +192,7 @@ logFilterSuite.own(
   },
 );
 
-logFilterSuite.own('G3', 'all conditions given must hold', async ({ scratch }) => {
+logFilterSuite.own('G3', 'an entry must match all conditions', async ({ scratch }) => {
   const { service, orm } = await scratch();
   const wanted: Required<Written> = {
     ...NAMES,
@@ -271,7 +271,7 @@ logFilterSuite.own('G3', 'a watcher with a filter continues past what it leaves 
   );
 });
 
-logFilterSuite.own('G3', 'a cursor, a filter or a key that is none is refused at the call', async ({ orm }) => {
+logFilterSuite.own('G3', 'an invalid cursor, filter or key is refused at the call', async ({ orm }) => {
   const log = new EventLog(orm.em);
   const session = log.session(NAMES);
   const refused = (name: string, call: () => unknown) => expect(call).toThrow(expect.objectContaining({ name }));
@@ -315,7 +315,7 @@ const NOT_JSON = ['', '{"secret": ', 'secret', '{"id":"secret"}}'];
 
 logFilterSuite.own(
   'G4',
-  'a damaged row is an entry with an error, and the reader continues behind it',
+  'a damaged row is an entry with an error, and the reader continues after it',
   async (context) => {
     const { service, orm, query } = await context.scratch();
     const broken = [...BROKEN, ...(context.harness.columns.refuseOtherThanJson ? [] : NOT_JSON)];
@@ -427,7 +427,7 @@ logFilterSuite.own(
 
 logFilterSuite.own(
   'G4',
-  'an event in parts that is deleted or replaced while it is read is not taken for a damaged one',
+  'an event in parts that is deleted or replaced while it is read is not damage',
   async (context) => {
     let change: ((session: Session) => Promise<unknown>) | undefined;
     const { log, service } = await largeEvent(context, async (text, session) => {

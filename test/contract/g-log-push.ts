@@ -142,7 +142,7 @@ logPushSuite.own(
 
 logPushSuite.own(
   'G2',
-  'a listener that cannot be had costs no event',
+  'if no listener can connect, no event is lost',
   async (context) => {
     const store = await context.scratch();
     let attempts = 0;
@@ -213,7 +213,7 @@ async function withReader(
 
 logPushSuite.own(
   'G1',
-  'a reader that may not write reads what others have given positions to, and no error comes of it',
+  'a reader that may not write reads what others have numbered, without an error',
   async (context) => {
     const store = await context.scratch();
     const { service, orm } = store;
@@ -248,7 +248,7 @@ logPushSuite.own(
 
 logPushSuite.own(
   'G2',
-  'doctor finds services that notify where nobody listens',
+  'doctor finds services that notify although nobody listens',
   async (context) => {
     const { orm, log, notifying, listeners } = await pushed(context);
     const found = async (em = orm.em) =>

@@ -67,7 +67,7 @@ logSuite.own(
   },
 );
 
-logSuite.own('G1', 'a position, once given, stays, also when the event is appended again', async ({ scratch }) => {
+logSuite.own('G1', 'a position never changes, even if the event is appended again', async ({ scratch }) => {
   const store = await scratch();
   const { service, orm } = store;
   const session = await service.createSession({ ...ALICE, sessionId: 's' });
@@ -185,7 +185,7 @@ logSuite.own(
 
 logSuite.own(
   'G1',
-  'an append does not wait for positions that are being given, in its session or beside it',
+  'an append does not wait while positions are assigned, to its session or others',
   async ({ scratch, harness }) => {
     const store = await scratch();
     // So few that a server would rather read them all, and lock what is between them, unless it is set not to.
@@ -211,23 +211,27 @@ logSuite.own(
   onServers,
 );
 
-logSuite.own('G1', 'a position is never given again, not even after its session was deleted', async ({ scratch }) => {
-  const store = await scratch();
-  const { service, orm } = store;
-  const log = new EventLog(orm.em);
-  await write(store, 'other', ['o1']);
-  expect((await log.head()).position).toBe(1);
-  await write(store, 's', ['a', 'b']);
-  expect((await log.head()).position).toBe(3);
-  await service.deleteSession({ ...ALICE, sessionId: 's' });
-  expect((await log.head()).position).toBe(3);
-  expect(idsIn(await read(log.since(0)))).toEqual(['o1']);
+logSuite.own(
+  'G1',
+  'a position is never assigned twice, not even after its session was deleted',
+  async ({ scratch }) => {
+    const store = await scratch();
+    const { service, orm } = store;
+    const log = new EventLog(orm.em);
+    await write(store, 'other', ['o1']);
+    expect((await log.head()).position).toBe(1);
+    await write(store, 's', ['a', 'b']);
+    expect((await log.head()).position).toBe(3);
+    await service.deleteSession({ ...ALICE, sessionId: 's' });
+    expect((await log.head()).position).toBe(3);
+    expect(idsIn(await read(log.since(0)))).toEqual(['o1']);
 
-  // The same id, and the same event ids.
-  await write(store, 's', ['a', 'c']);
-  expect(positionsIn(await read(log.since(0)))).toEqual([1, 4, 5]);
-  expect(idsIn(await read(log.since(3)))).toEqual(['a', 'c']);
-});
+    // The same id, and the same event ids.
+    await write(store, 's', ['a', 'c']);
+    expect(positionsIn(await read(log.since(0)))).toEqual([1, 4, 5]);
+    expect(idsIn(await read(log.since(3)))).toEqual(['a', 'c']);
+  },
+);
 
 logSuite.own('G2', 'since ends where the log ended when the reading began', async ({ scratch }) => {
   const store = await scratch();
@@ -290,7 +294,7 @@ logSuite.own('G2', 'a reader that starts again from its last cursor gets exactly
   }
 });
 
-logSuite.own('G2', "one session's log has its numbers for cursors, and needs no positions", async ({ scratch }) => {
+logSuite.own('G2', "the cursors of one session's log are its numbers, and need no positions", async ({ scratch }) => {
   const store = await scratch();
   for (const id of ['r', 's']) await write(store, id, [`${id}1`, `${id}2`]);
   const entries = await read(new EventLog(store.orm.em).session({ ...ALICE, sessionId: 's' }).since(1));
@@ -324,7 +328,7 @@ logSuite.own(
 
 logSuite.own(
   'G2',
-  'watch gives what is there and then what comes, at once where it is appended in the same process',
+  'watch yields what is there and then what comes, at once if it is appended in the same process',
   async ({ scratch }) => {
     const store = await scratch();
     const { service, orm } = store;
@@ -357,7 +361,7 @@ logSuite.own(
 
 logSuite.own(
   'G2',
-  'an append while the watchers look is not overlooked',
+  'an append during a poll is not missed',
   async ({ scratch }) => {
     const store = await scratch();
     const { service, orm } = store;
@@ -462,7 +466,7 @@ logSuite.own(
   },
 );
 
-logSuite.own('G2', 'a signal that outlives many waits does not gather listeners', async ({ scratch }) => {
+logSuite.own('G2', 'a signal that outlives many waits does not collect listeners', async ({ scratch }) => {
   const store = await scratch();
   const { service, orm } = store;
   const session = await service.createSession({ ...ALICE, sessionId: 's' });
@@ -568,7 +572,7 @@ logSuite.own('G2', 'when the loop has ended nothing is under way, and the ORM ca
   }
 });
 
-logSuite.own('G2', 'where nothing happens, a look is one statement, on SQLite without a table', async (context) => {
+logSuite.own('G2', 'if nothing happens a poll is one statement, on SQLite without a table', async (context) => {
   const { poll: poll } = context.harness.statements;
   const store = await context.scratch();
   await write(store, 's', ['a']);
@@ -590,7 +594,7 @@ logSuite.own('G2', 'where nothing happens, a look is one statement, on SQLite wi
 
 logSuite.own(
   'G2',
-  'a thousand idle watchers look as often as one, and in few statements',
+  'a thousand idle watchers poll as often as one, in few statements',
   async (context) => {
     const store = await context.scratch();
     const { poll: look } = context.harness.statements;
@@ -677,7 +681,7 @@ logSuite.own(
 
 logSuite.own(
   'G2',
-  'a session that is created again while its log is read is not taken for the one before',
+  'a session that is created again while its log is read is not confused with the old one',
   async ({ scratch }) => {
     const store = await scratch();
     // On SQLite the reader has the only connection.

@@ -201,7 +201,7 @@ openCallSuite.own('H5', 'open calls follow their session', async (context) => {
   expect(await query('select 1 from adk_open_calls where app_name = ?', [app])).toEqual([]);
 });
 
-openCallSuite.own('H5', 'of a damaged session they are those of what is left', async (context) => {
+openCallSuite.own('H5', 'the open calls of a damaged session are those of its readable events', async (context) => {
   const { create, service, orm, query } = context;
   const session = await create();
   await service.appendEvents({ session, events: [says('1'), asking('a'), asking('b')] });
@@ -215,7 +215,7 @@ openCallSuite.own('H5', 'of a damaged session they are those of what is left', a
   expect(await openIn(context, session)).toEqual(['b']);
 });
 
-openCallSuite.own('H5', "with onAnsweredCall: 'reject' of sixteen answers one counts", async (context) => {
+openCallSuite.own('H5', "with onAnsweredCall: 'reject' one of sixteen answers counts", async (context) => {
   const { create, connect, query } = context;
   const session = await create();
   await context.service.appendEvents({ session, events: [says('Go.'), asking('a')] });
@@ -305,7 +305,7 @@ openCallSuite.own('H5', 'a call that is answered keeps the number of its last an
   expect(await rows({ query }, 'fork')).toEqual([]);
 });
 
-openCallSuite.own('K7', 'the turns of open calls are there, wherever they stand', async (context) => {
+openCallSuite.own('K7', 'the turns of open calls are returned, wherever they are', async (context) => {
   const { create, service, orm, query } = context;
   const session = await create();
   const turn = (n: number, ...events: Event[]) => [says(`${n}`), ...events, saying(`answer ${n}`)];

@@ -125,7 +125,7 @@ async function rows({ query }: Pick<OwnStore, 'query'>, session: Session): Promi
   return found.map(({ seq, event_id }) => [seq, event_id]);
 }
 
-damageSuite.own('I1', 'getSession reports every damaged number, and gives nothing', async (context) => {
+damageSuite.own('I1', 'getSession reports every damaged number, and returns nothing', async (context) => {
   for await (const { damaging, session } of damaged(context)) {
     const error = await errorOf(context.another.getSession(keyOf(session)));
     expect(error).toBeInstanceOf(DamagedSessionError);
@@ -150,7 +150,7 @@ damageSuite.own('I1', 'getOrCreateSession throws the same, and writes nothing', 
   }
 });
 
-damageSuite.own('I1', 'the message is of a bounded length, and the fields have it all', async (context) => {
+damageSuite.own('I1', 'the message has a bounded length, and the fields list everything', async (context) => {
   const { service, create, query, another } = context;
   const session = await create();
   await service.appendEvents({ session, events: upTo(400).map(() => eventOf()) });
@@ -162,7 +162,7 @@ damageSuite.own('I1', 'the message is of a bounded length, and the fields have i
 
 damageSuite.own(
   'I1',
-  'numRecentEvents asks for the newest numbers, and what is before them is not told',
+  'numRecentEvents reads the newest numbers, and damage before them is not reported',
   async (context) => {
     const { another } = context;
     const recent = async (where: string, numRecentEvents: number) => {
@@ -178,7 +178,7 @@ damageSuite.own(
   },
 );
 
-damageSuite.own('I1', 'a missing event counts as one of the time of the event after it', async (context) => {
+damageSuite.own('I1', 'a missing event has the time of the event after it', async (context) => {
   const { another } = context;
   const since = async (where: string, afterTimestamp: number, numRecentEvents?: number) => {
     const session = await five(context);
@@ -202,7 +202,7 @@ damageSuite.own('I1', 'a missing event counts as one of the time of the event af
   expect(await errorOf(since('seq = 4', 10, 2))).toMatchObject({ events: [at('missing', 4)] });
 });
 
-damageSuite.own('I1', 'a filter by time reports what cannot be read among what is asked for', async (context) => {
+damageSuite.own('I1', 'a filter by time reports unreadable events in its range', async (context) => {
   const { another, query } = context;
   const session = await five(context);
   await query(`update adk_events set data = '5' where seq = 3 and ${OF_SESSION}`, valuesOf(session));
@@ -246,7 +246,7 @@ damageSuite.own(
 
 damageSuite.own(
   'I1',
-  'parts that would be JSON on their own are not taken for the event',
+  'parts that are JSON by themselves are not read as the event',
   async ({ service, create, another, query }) => {
     const session = await create();
     await service.appendEvent({ session, event: saying('x'.repeat(1_500_000)) });
@@ -297,7 +297,7 @@ damageSuite.own('I1', 'a state value that is not JSON is reported by its key, in
   expect((await another.getSession(KEY))?.state).toEqual({ a: 1, b: 2, 'user:a': 3, 'user:b': 4, 'app:b': 6 });
 });
 
-damageSuite.own('I1', 'a fork and a rewind to a point before what is damaged need no damaged row', async (context) => {
+damageSuite.own('I1', 'a fork and a rewind to a point before the damage need no damaged row', async (context) => {
   const { service, query } = context;
   for await (const { damaging, session } of damaged(context)) {
     const key = keyOf(session);
@@ -332,7 +332,7 @@ damageSuite.own('I1', 'a fork and a rewind to a point before what is damaged nee
   }
 });
 
-damageSuite.own('I1', 'a point before an invocation is found behind what is damaged, and refused', async (context) => {
+damageSuite.own('I1', 'a point before an invocation is found after the damage, and refused', async (context) => {
   const { service, query, create } = context;
   const session = await create();
   const events = upTo(6).map((n) =>
@@ -347,7 +347,7 @@ damageSuite.own('I1', 'a point before an invocation is found behind what is dama
   expect(idsOf(await service.rewindSession(key, { beforeInvocationId: 'i1' }))).toEqual([]);
 });
 
-damageSuite.own('I1', 'what is nested 5,000 levels deep is damage of its row, and no more', async (context) => {
+damageSuite.own('I1', 'a value that is nested 5,000 levels deep damages only its row', async (context) => {
   const { query, orm, service, app } = context;
   const { service: skipping } = reporting(context, { onDamagedEvent: 'skip' });
   const session = await five(context);
@@ -413,7 +413,7 @@ damageSuite.own('I1', 'an event is rewritten beside a state value that is not JS
 
 damageSuite.own(
   'I1',
-  'a change that cannot be read is damage of the past behind it, and repair takes it out',
+  'a change that cannot be read damages the past after it, and repair empties it',
   async ({ orm, service, create, append, fresh, query }) => {
     const session = await create({ state: { given: 1 } });
     const key = keyOf(session);
@@ -452,7 +452,7 @@ damageSuite.own('I1', 'values of any type of JSON are state, and not damaged', a
   expect((await fresh(await create({ state }))).state).toEqual(state);
 });
 
-damageSuite.own('I2', 'sessions with damaged values are listed with the others, and told', async (context) => {
+damageSuite.own('I2', 'sessions with damaged values are listed with the others, and reported', async (context) => {
   const store = await stateStore(context);
   const { service: writer } = store;
   await writer.createSession({ ...KEY, state: STATE });
@@ -563,7 +563,7 @@ damageSuite.own('I2', "a session's log reports what is missing, once for each ga
   expect(await seen(0)).toEqual([]);
 });
 
-damageSuite.own('I3', 'with skip getSession gives what can be read, and reports the rest', async (context) => {
+damageSuite.own('I3', 'with skip getSession returns what can be read, and reports the rest', async (context) => {
   for await (const { damaging, session } of damaged(context)) {
     const { service, reported } = reporting(context, { onDamagedEvent: 'skip' });
     const read = (await service.getSession(keyOf(session)))!;
@@ -575,7 +575,7 @@ damageSuite.own('I3', 'with skip getSession gives what can be read, and reports 
   }
 });
 
-damageSuite.own('I3', 'with skip state goes without the values that cannot be read', async (context) => {
+damageSuite.own('I3', 'with skip the state lacks the values that cannot be read', async (context) => {
   const store = await stateStore(context);
   await store.service.createSession({ ...KEY, state: STATE });
   await damageState(store);
@@ -596,7 +596,7 @@ damageSuite.own('I3', 'a healthy session reports nothing', async (context) => {
   expect(reported).toEqual([]);
 });
 
-damageSuite.own('I4', 'a handle that was read before is appended to, whatever is damaged', async (context) => {
+damageSuite.own('I4', 'appends to a handle that was read before succeed, whatever is damaged', async (context) => {
   for (const onStaleSession of ['rebase', 'reject'] as const) {
     for await (const { damaging, session } of damaged(context)) {
       const { service } = reporting(context, { onStaleSession });
@@ -614,39 +614,35 @@ damageSuite.own('I4', 'a handle that was read before is appended to, whatever is
   }
 });
 
-damageSuite.own(
-  'I4',
-  'a handle that is behind takes in what can be read, and the rest is reported',
-  async (context) => {
-    for (const damaging of damagings(context)) {
-      const session = await context.create();
-      const behind = await context.fresh(session);
-      const clone = plain(behind);
-      const events = upTo(5).map((n) => saying(`e${n}`, { id: `e${n}`, actions: { stateDelta: { n } } }));
-      await context.service.appendEvents({ session, events });
-      await context.query(damaging.sql, [...(damaging.values ?? []), ...valuesOf(session)]);
+damageSuite.own('I4', 'a handle that is behind gets what can be read, and the rest is reported', async (context) => {
+  for (const damaging of damagings(context)) {
+    const session = await context.create();
+    const behind = await context.fresh(session);
+    const clone = plain(behind);
+    const events = upTo(5).map((n) => saying(`e${n}`, { id: `e${n}`, actions: { stateDelta: { n } } }));
+    await context.service.appendEvents({ session, events });
+    await context.query(damaging.sql, [...(damaging.values ?? []), ...valuesOf(session)]);
 
-      const isUncounted = damaging.events[0]?.problem === 'uncounted';
-      for (const [i, handle] of [behind, clone].entries()) {
-        const { service, reported } = reporting(context);
-        const event = saying('new', { id: `new ${i}` });
-        expect(await service.appendEvent({ session: handle, event })).toBe(event);
-        // Events above the last number count from now on.
-        const there = isUncounted ? IDS : IDS.filter((id) => !isIn(damaging.events)(id));
-        const appended = i === 0 ? ['new 0'] : ['new 0', 'new 1'];
-        expect([damaging.title, idsOf(handle)]).toEqual([damaging.title, [...there, ...appended]]);
-        expect(handle.events.at(-1)).toBe(event);
-        expect(handle.state).toEqual({ n: 5 });
-        if (isUncounted && i === 1) expect(reported).toEqual([]);
-        else expect(reported).toMatchObject([{ ...keyOf(session), events: damaging.events }]);
-      }
-      const { service } = reporting(context, { onDamagedEvent: 'skip' });
-      expect(plain(await service.getSession(keyOf(session)))).toEqual(plain(clone));
+    const isUncounted = damaging.events[0]?.problem === 'uncounted';
+    for (const [i, handle] of [behind, clone].entries()) {
+      const { service, reported } = reporting(context);
+      const event = saying('new', { id: `new ${i}` });
+      expect(await service.appendEvent({ session: handle, event })).toBe(event);
+      // Events above the last number count from now on.
+      const there = isUncounted ? IDS : IDS.filter((id) => !isIn(damaging.events)(id));
+      const appended = i === 0 ? ['new 0'] : ['new 0', 'new 1'];
+      expect([damaging.title, idsOf(handle)]).toEqual([damaging.title, [...there, ...appended]]);
+      expect(handle.events.at(-1)).toBe(event);
+      expect(handle.state).toEqual({ n: 5 });
+      if (isUncounted && i === 1) expect(reported).toEqual([]);
+      else expect(reported).toMatchObject([{ ...keyOf(session), events: damaging.events }]);
     }
-  },
-);
+    const { service } = reporting(context, { onDamagedEvent: 'skip' });
+    expect(plain(await service.getSession(keyOf(session)))).toEqual(plain(clone));
+  }
+});
 
-damageSuite.own('I4', 'a handle that is behind takes in no state that cannot be read', async (context) => {
+damageSuite.own('I4', 'a handle that is behind gets no unreadable state', async (context) => {
   const store = await stateStore(context);
   const session = await store.service.createSession(KEY);
   const behind = (await store.another.getSession(KEY))!;
@@ -710,7 +706,7 @@ damageSuite.own('I4', 'an event above last_seq that is appended again counts, on
   expect(idsOf(older)).toEqual(IDS);
 });
 
-damageSuite.own('I4', 'a transaction of the host appends beyond last_seq as well', async (context) => {
+damageSuite.own('I4', 'a host’s transaction also appends after last_seq', async (context) => {
   const { orm, query } = context;
   const session = await five(context);
   await query(`update adk_sessions set last_seq = 3 where ${OF_SESSION}`, valuesOf(session));
@@ -777,7 +773,7 @@ damageSuite.own(
 
 damageSuite.own(
   'I6',
-  'the state of a live handle shows what a later read gives',
+  'the state of a live handle shows what a later read returns',
   async ({ create, append, fresh, service }) => {
     const date = new Date(5);
     const text = '1970-01-01T00:00:00.005Z';
@@ -814,7 +810,7 @@ damageSuite.own(
 
 damageSuite.own(
   'I6',
-  'what ADK itself leaves undefined or names by symbols is no reason to refuse',
+  'values that ADK itself leaves undefined or names by symbols are not refused',
   async (context) => {
     const { create, append, fresh } = context;
     const session = await create();

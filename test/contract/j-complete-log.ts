@@ -125,27 +125,23 @@ completeLogSuite.own('J3', 'an event comes once, as it is, and each time that it
   await expectFold(context);
 });
 
-completeLogSuite.own(
-  'J3',
-  'readers of events alone see no change, and positions are those of events',
-  async (context) => {
-    const { app, orm, service, create, append } = context;
-    const log = new EventLog(orm.em);
-    const { position } = await log.head();
-    const session = await create();
-    await append(session);
-    await service.updateState({ ...keyOf(session), set: { a: 1 } });
-    await append(session);
-    const entries = await readAll(log.since(position, { appName: app }));
-    expect(entries.map((entry) => [entry.position! - position, summary(entry)])).toEqual([
-      [1, 'event 1'],
-      [2, 'event 2'],
-    ]);
-    expect(entries.every((entry) => !('superseded' in entry))).toBe(true);
-  },
-);
+completeLogSuite.own('J3', 'readers of events see no change, and positions are those of events', async (context) => {
+  const { app, orm, service, create, append } = context;
+  const log = new EventLog(orm.em);
+  const { position } = await log.head();
+  const session = await create();
+  await append(session);
+  await service.updateState({ ...keyOf(session), set: { a: 1 } });
+  await append(session);
+  const entries = await readAll(log.since(position, { appName: app }));
+  expect(entries.map((entry) => [entry.position! - position, summary(entry)])).toEqual([
+    [1, 'event 1'],
+    [2, 'event 2'],
+  ]);
+  expect(entries.every((entry) => !('superseded' in entry))).toBe(true);
+});
 
-completeLogSuite.own('J3', 'an append costs what it did: the same statements, whatever is read', async (context) => {
+completeLogSuite.own('J3', 'an append sends the same statements, whatever is read', async (context) => {
   const { create, append, recorded, query, app } = context;
   const session = await create({ state: { 'app:x': 0 } });
   const before = await query('select * from adk_changes where app_name = ?', [app]);
@@ -168,37 +164,41 @@ completeLogSuite.own('J2', 'the one whose value stands is distinguished from tho
   await expectFold(context);
 });
 
-completeLogSuite.own('J2', 'more than gets its place at once is in order, whatever its clocks say', async (context) => {
-  const { app, orm, service } = context;
-  await Promise.all(
-    range(3).map(async (i) => {
-      const key = { appName: app, userId: 'alice', sessionId: `s${i}` };
-      const session = await service.createSession(key);
-      await service.appendEvents({
-        session,
-        events: range(300).map((n) => eventOf({ id: `${n}`, timestamp: 1_000 * i - n })),
-      });
-      await service.updateState({ ...key, set: { a: i } });
-      if (i === 1) await service.deleteSession(key);
-    }),
-  );
-  const many = { appName: app, userId: 'bob', sessionId: 'many' };
-  const session = await service.createSession(many);
-  for (const n of range(700)) {
-    if (n % 2 === 0) await service.appendEvent({ session, event: eventOf({ id: `${n}`, timestamp: -n }) });
-    else await service.updateState({ ...many, set: { n } });
-  }
-  const entries = await readAll(new EventLog(orm.em).complete().since(0, { ...many }));
-  expect(entries.map((entry) => (entry.change === 'state' ? entry.state['n'] : idOf(entry)))).toEqual([
-    undefined,
-    ...range(700).map((n) => (n % 2 === 0 ? `${n}` : n)),
-  ]);
-  await expectFold(context);
-});
+completeLogSuite.own(
+  'J2',
+  'changes that do not all get their places at once are in order, whatever the clocks say',
+  async (context) => {
+    const { app, orm, service } = context;
+    await Promise.all(
+      range(3).map(async (i) => {
+        const key = { appName: app, userId: 'alice', sessionId: `s${i}` };
+        const session = await service.createSession(key);
+        await service.appendEvents({
+          session,
+          events: range(300).map((n) => eventOf({ id: `${n}`, timestamp: 1_000 * i - n })),
+        });
+        await service.updateState({ ...key, set: { a: i } });
+        if (i === 1) await service.deleteSession(key);
+      }),
+    );
+    const many = { appName: app, userId: 'bob', sessionId: 'many' };
+    const session = await service.createSession(many);
+    for (const n of range(700)) {
+      if (n % 2 === 0) await service.appendEvent({ session, event: eventOf({ id: `${n}`, timestamp: -n }) });
+      else await service.updateState({ ...many, set: { n } });
+    }
+    const entries = await readAll(new EventLog(orm.em).complete().since(0, { ...many }));
+    expect(entries.map((entry) => (entry.change === 'state' ? entry.state['n'] : idOf(entry)))).toEqual([
+      undefined,
+      ...range(700).map((n) => (n % 2 === 0 ? `${n}` : n)),
+    ]);
+    await expectFold(context);
+  },
+);
 
 completeLogSuite.own(
   'J2',
-  'sessions whose creations do not get their places together have these in front of their events',
+  'sessions whose creations do not get their places together have them before their events',
   async (context) => {
     const { app, orm, service } = context;
     const ids = range(700).map((i) => `s${i}`);
@@ -253,7 +253,7 @@ completeLogSuite.own('J2', 'a session whose changes wait behind those of others 
   });
 });
 
-completeLogSuite.own('J2', 'a session alone has more changes than get their places at once', async (context) => {
+completeLogSuite.own('J2', 'one session has more changes than get their places at once', async (context) => {
   const { app, orm, service, create, append } = context;
   await new EventLog(orm.em).head();
   await inBatchesOf(3, async () => {
@@ -267,36 +267,40 @@ completeLogSuite.own('J2', 'a session alone has more changes than get their plac
   });
 });
 
-completeLogSuite.own('J2', 'cursors of the complete log give exactly the rest', async (context) => {
-  const { app, orm, service, create, append } = context;
-  const session = await create();
-  for (const n of range(5)) {
-    await append(session, { id: `e${n}` });
-    if (n % 2 === 0) await service.updateState({ ...keyOf(session), set: { n } });
-  }
-  const log = new EventLog(orm.em);
-  const all = await readAll(log.complete().since(0, { appName: app }));
-  expect(all.map(summary)).toEqual([
-    'created 0',
-    'event 1',
-    'state 1',
-    'event 2',
-    'event 3',
-    'state 3',
-    'event 4',
-    'event 5',
-    'state 5',
-  ]);
-  for (const [i, { cursor }] of all.entries()) {
-    const rest = await readAll(log.complete().since(cursor, { appName: app }));
-    expect(rest).toEqual(all.slice(i + 1));
-  }
-  // A position alone leaves nothing out; changes that follow its event come again.
-  const event = all[4]!;
-  expect((await readAll(log.complete().since(event.position!, { appName: app }))).map(summary)).toEqual(
-    all.slice(5).map(summary),
-  );
-});
+completeLogSuite.own(
+  'J2',
+  'a reader that continues from a cursor of the complete log gets exactly the rest',
+  async (context) => {
+    const { app, orm, service, create, append } = context;
+    const session = await create();
+    for (const n of range(5)) {
+      await append(session, { id: `e${n}` });
+      if (n % 2 === 0) await service.updateState({ ...keyOf(session), set: { n } });
+    }
+    const log = new EventLog(orm.em);
+    const all = await readAll(log.complete().since(0, { appName: app }));
+    expect(all.map(summary)).toEqual([
+      'created 0',
+      'event 1',
+      'state 1',
+      'event 2',
+      'event 3',
+      'state 3',
+      'event 4',
+      'event 5',
+      'state 5',
+    ]);
+    for (const [i, { cursor }] of all.entries()) {
+      const rest = await readAll(log.complete().since(cursor, { appName: app }));
+      expect(rest).toEqual(all.slice(i + 1));
+    }
+    // A position alone leaves nothing out; changes that follow its event come again.
+    const event = all[4]!;
+    expect((await readAll(log.complete().since(event.position!, { appName: app }))).map(summary)).toEqual(
+      all.slice(5).map(summary),
+    );
+  },
+);
 
 completeLogSuite.own(
   'J2',
@@ -329,7 +333,7 @@ completeLogSuite.own('J2', 'a trimmed session begins empty, and gets its state b
 
 completeLogSuite.own(
   'J2',
-  'what the log does not explain any more is read from the tables, after a trim and of a fork',
+  'state that the log does not explain any more is read from the tables, after a trim and for a fork',
   async (context) => {
     const { orm, service, create, append } = context;
     const maintenance = new SessionMaintenance(orm.em);
@@ -390,7 +394,7 @@ completeLogSuite.own('J2', 'a change of any size has its entry', async (context)
 
 completeLogSuite.own(
   'J2',
-  'a reader that has not seen what was trimmed or deleted comes to what it left',
+  'a reader that missed what was trimmed or deleted ends with what is left',
   async (context) => {
     const { app, orm, service, create, append } = context;
     const log = new EventLog(orm.em);
@@ -453,7 +457,7 @@ async function appendTo({ service, append }: World, key: SessionKey, event: Para
 
 completeLogSuite.own(
   'J2',
-  'a reader that was away for any operations comes to what the tables hold',
+  'a reader that was away for any operations ends with what the tables hold',
   async (context) => {
     const { app, orm, create, append } = context;
     const names = Object.keys(OPERATIONS);
@@ -529,7 +533,7 @@ completeLogSuite.own(
 
 completeLogSuite.own(
   'J3',
-  'what is recorded waits for no other session that is being written',
+  'recording a change does not wait for other sessions that are being written',
   async ({ app, orm, peer, create, append }) => {
     const [session, other] = [await create(), await create()];
     const key = keyOf(session);

@@ -117,7 +117,7 @@ projectionSuite.own('J5', 'a transaction applies 400 entries at most', async (co
   expect(Math.max(...sizes)).toBeLessThanOrEqual(400);
 });
 
-projectionSuite.own('J5', 'a transaction whose answer is lost is not done again', async (context) => {
+projectionSuite.own('J5', 'a transaction whose answer is lost is not repeated', async (context) => {
   const { store, ledger, on } = await projecting(context);
   await filled(store, 'a', 3);
   let commits = 0;
@@ -133,7 +133,7 @@ projectionSuite.own('J5', 'a transaction whose answer is lost is not done again'
 
 projectionSuite.own(
   'J5',
-  'what apply throws is thrown as it is, and nothing of its transaction stays',
+  'an error of apply is thrown unchanged, and nothing of its transaction stays',
   async (context) => {
     const { store, ledger, on, projection } = await projecting(context);
     await filled(store, 'a', 3);
@@ -153,7 +153,7 @@ projectionSuite.own(
 
 projectionSuite.own(
   'J5',
-  'an error of something else that apply throws is not taken for one of the database',
+  'an error of another source that apply throws is not treated as one of the database',
   async (context) => {
     const { store, ledger, on, projection } = await projecting(context);
     await filled(store, 'a', 3);
@@ -173,7 +173,7 @@ projectionSuite.own(
   },
 );
 
-projectionSuite.own('J5', 'nothing is called done whose transaction the server did not commit', async (context) => {
+projectionSuite.own('J5', 'nothing is reported as done if the server did not commit it', async (context) => {
   const { store, ledger, on, projection } = await projecting(context);
   await filled(store, 'a', 1);
   const session = await store.service.createSession({ appName: 'app', userId: 'alice', sessionId: 'b' });
@@ -332,7 +332,7 @@ projectionSuite.own('J5', 'when the log went back, the rows are cleared and rebu
   expect(await ledger.rows()).toEqual([...expected(['a'], 2), ...expected(['b'], 1)]);
 });
 
-projectionSuite.own('J5', 'rebuild clears the rows, and makes them anew', async (context) => {
+projectionSuite.own('J5', 'rebuild clears the rows, and builds them again', async (context) => {
   const { store, ledger, projection } = await projecting(context);
   await filled(store, 'a', 3);
   await projection.catchUp();
@@ -400,7 +400,7 @@ projectionSuite.own('J5', 'list says how far each projection is behind, whatever
   expect(await ledger.rows()).toEqual(expected(['a'], 3));
 });
 
-projectionSuite.own('J5', 'a projection that cannot be one is refused', async ({ orm, service }) => {
+projectionSuite.own('J5', 'an invalid projection is refused', async ({ orm, service }) => {
   const parts = { name: 'x', apply: async () => {}, clear: async () => {} };
   for (const [changed, code] of [
     [{ name: '' }, 'ADK_INVALID_KEY'],

@@ -161,7 +161,7 @@ deletionSuite.own('K3', 'creating the id of a deleted session again purges it', 
     if (each.status === 'rejected') expect(each.reason).toMatchObject({ code: 'ADK_SESSION_EXISTS' });
 });
 
-deletionSuite.own('K3', 'prune ends what was deleted long enough ago', async (context) => {
+deletionSuite.own('K3', 'prune permanently deletes what was deleted long enough ago', async (context) => {
   const { app, orm, query, service } = context;
   const [old, recent] = [await deleted(context), await deleted(context)];
   await context.create();
@@ -180,7 +180,7 @@ deletionSuite.own('K3', 'prune ends what was deleted long enough ago', async (co
 
 deletionSuite.own(
   'K7',
-  'defaultNumRecentEvents counts where the caller names no number',
+  'defaultNumRecentEvents counts if the caller names no number',
   async ({ orm, create, service }) => {
     const session = await create();
     await service.appendEvents({ session, events: upTo(5).map((n) => eventOf({ id: `e${n}`, timestamp: n })) });

@@ -133,7 +133,7 @@ pastSuite.own('K4', 'a trimmed session is forked and rewound as far as it goes',
   expect((await service.getSession({ ...keyOf(fork), appName: app }))?.events).toHaveLength(1);
 });
 
-pastSuite.own('K4', 'what was rewound and written anew counts, also behind a trim', async (context) => {
+pastSuite.own('K4', 'events that were rewound and written again count, also after a trim', async (context) => {
   const { orm, service, create, fresh, append } = context;
   const session = await create({});
   const key = keyOf(session);

@@ -154,7 +154,7 @@ const DELETIONS: Record<string, readonly [Remove, Effects]> = {
 for (const [title, [remove, unbegun]] of Object.entries(DELETIONS)) {
   interleavingSuite.own(
     'K1',
-    `${title}: a session that somebody changes between two transactions goes whole, or stays whole`,
+    `${title}: a session that somebody changes between two transactions is deleted whole or not at all`,
     async (context) => {
       for (const name of Object.keys(CHANGES)) {
         // In one transaction, or in four: the deletion begins, and the events go, the last of them with the session.
@@ -352,7 +352,7 @@ interleavingSuite.own(
 
 interleavingSuite.own(
   'L1',
-  'an older export over a session that was trimmed since brings nothing back',
+  'importing an older export over a session that was trimmed since brings nothing back',
   async (context) => {
     const { app, service } = context;
     const prepared = await prepare(context, 'alice', [10, 20, 30, 40, 50]);

@@ -115,46 +115,50 @@ maintenanceSuite.own('K1', 'prune goes through all apps, or takes one user of th
   expect(await left()).toEqual([]);
 });
 
-maintenanceSuite.own('K1', 'prune goes by age and by deletion time, and by all that is given', async (context) => {
-  const { app, query } = context;
-  const at = async (id: string, createdAgo: number, deletedAgo?: number) => {
-    const session = id.startsWith('old')
-      ? await old(context, 1, { sessionId: id })
-      : await used(context, { sessionId: id });
-    await query(`update adk_sessions set create_time = ?, deleted_at = ?, status = ? where ${OF_SESSION}`, [
-      Date.now() - createdAgo,
-      deletedAgo === undefined ? null : Date.now() - deletedAgo,
-      deletedAgo === undefined ? 'active' : 'deleted',
-      ...Object.values(keyOf(session)),
+maintenanceSuite.own(
+  'K1',
+  'prune selects by age, by deletion time, and by all conditions together',
+  async (context) => {
+    const { app, query } = context;
+    const at = async (id: string, createdAgo: number, deletedAgo?: number) => {
+      const session = id.startsWith('old')
+        ? await old(context, 1, { sessionId: id })
+        : await used(context, { sessionId: id });
+      await query(`update adk_sessions set create_time = ?, deleted_at = ?, status = ? where ${OF_SESSION}`, [
+        Date.now() - createdAgo,
+        deletedAgo === undefined ? null : Date.now() - deletedAgo,
+        deletedAgo === undefined ? 'active' : 'deleted',
+        ...Object.values(keyOf(session)),
+      ]);
+    };
+    await at('1 new', 0);
+    await at('2 aged', 9 * DAY);
+    await at('3 aged, deleted', 9 * DAY, DAY / 2);
+    await at('4 aged, deleted long ago', 9 * DAY, 5 * DAY);
+    await at('5 deleted long ago', 0, 5 * DAY);
+    await at('old 6', 9 * DAY);
+    const prune = async (options: object) => {
+      const dry = await maintain(context).prune({ appName: app, ...options, dryRun: true });
+      const { sessions, events } = dry;
+      const ofUser = await maintain(context).prune({ appName: app, userId: 'alice', ...options, dryRun: true });
+      expect(ofUser).toMatchObject({ sessions, events });
+      expect(await maintain(context).prune({ appName: app, ...options })).toEqual(dry);
+      return idsLeft(context);
+    };
+    expect(await prune({ idleFor: 3 * DAY, olderThan: 99 * DAY })).toHaveLength(6);
+    expect(await prune({ idleFor: 3 * DAY, olderThan: 3 * DAY })).not.toContain('old 6');
+    expect(await prune({ deletedFor: 3 * DAY, olderThan: 3 * DAY })).toEqual([
+      '1 new',
+      '2 aged',
+      '3 aged, deleted',
+      '5 deleted long ago',
     ]);
-  };
-  await at('1 new', 0);
-  await at('2 aged', 9 * DAY);
-  await at('3 aged, deleted', 9 * DAY, DAY / 2);
-  await at('4 aged, deleted long ago', 9 * DAY, 5 * DAY);
-  await at('5 deleted long ago', 0, 5 * DAY);
-  await at('old 6', 9 * DAY);
-  const prune = async (options: object) => {
-    const dry = await maintain(context).prune({ appName: app, ...options, dryRun: true });
-    const { sessions, events } = dry;
-    const ofUser = await maintain(context).prune({ appName: app, userId: 'alice', ...options, dryRun: true });
-    expect(ofUser).toMatchObject({ sessions, events });
-    expect(await maintain(context).prune({ appName: app, ...options })).toEqual(dry);
-    return idsLeft(context);
-  };
-  expect(await prune({ idleFor: 3 * DAY, olderThan: 99 * DAY })).toHaveLength(6);
-  expect(await prune({ idleFor: 3 * DAY, olderThan: 3 * DAY })).not.toContain('old 6');
-  expect(await prune({ deletedFor: 3 * DAY, olderThan: 3 * DAY })).toEqual([
-    '1 new',
-    '2 aged',
-    '3 aged, deleted',
-    '5 deleted long ago',
-  ]);
-  expect(await prune({ deletedFor: 3 * DAY })).toEqual(['1 new', '2 aged', '3 aged, deleted']);
-  expect(await prune({ olderThan: 3 * DAY })).toEqual(['1 new']);
-});
+    expect(await prune({ deletedFor: 3 * DAY })).toEqual(['1 new', '2 aged', '3 aged, deleted']);
+    expect(await prune({ olderThan: 3 * DAY })).toEqual(['1 new']);
+  },
+);
 
-maintenanceSuite.own('K1', 'prune without a time, and what is not known, is refused', async (context) => {
+maintenanceSuite.own('K1', 'prune without a time, or with unknown options, is refused', async (context) => {
   const { app } = context;
   await old(context);
   const maintenance = maintain(context);
@@ -181,7 +185,7 @@ maintenanceSuite.own('K1', 'prune without a time, and what is not known, is refu
   expect(await idsLeft(context)).toHaveLength(1);
 });
 
-maintenanceSuite.own('K1', 'batches are bounded, told and gone on with', async (context) => {
+maintenanceSuite.own('K1', 'batches are bounded, reported and continued', async (context) => {
   const { app } = context;
   for (const i of range(10)) await old(context, 3, { sessionId: `s${i}` });
   const reported: MaintenanceResult[] = [];
@@ -239,48 +243,44 @@ maintenanceSuite.own('K1', 'dryRun counts what would be done, and writes nothing
   }
 });
 
-maintenanceSuite.own(
-  'K1',
-  'a session with a held lease is left alone, unless it is to be taken, too',
-  async (context) => {
-    const { app, orm, query } = context;
-    const leases = new SessionLeases(orm.em, LONG_LEASE);
-    const sessions = [];
-    for (const id of ['held', 'free', 'lapsed']) {
-      const session = await old(context, 3, { sessionId: id });
-      sessions.push(session);
-      if (id !== 'free') await leases.acquire(keyOf(session), { holder: id });
-    }
-    // By the database's clock, whatever this process thinks.
-    await query(`update adk_sessions set lease_expires = 1000 where ${OF_SESSION}`, Object.values(keyOf(sessions[2]!)));
-    const maintenance = maintain(context);
-    expect(await maintenance.trim({ appName: app, keepLast: 2 })).toMatchObject({ sessions: 2, events: 2, skipped: 1 });
-    expect(await maintenance.trim({ ...keyOf(sessions[0]!), keepLast: 2 })).toMatchObject({ sessions: 0, skipped: 1 });
-    expect(await maintenance.prune({ appName: app, idleFor: DAY, dryRun: true })).toMatchObject({
-      sessions: 2,
-      skipped: 1,
-    });
-    expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({
-      sessions: 2,
-      skipped: 1,
-      more: false,
-    });
-    const person = { appName: app, userId: 'alice' };
-    expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ sessions: 0, skipped: 1 });
-    await context.service.updateState({ ...person, set: { 'user:a': 1 } });
-    expect(await errorOf(maintenance.eraseUser(person))).toMatchObject({
-      code: 'ADK_USER_NOT_ERASED',
-      done: { sessions: 0, skipped: 1, stateKeys: 1 },
-    });
-    expect(await context.service.getUserState(person)).toEqual({});
-    expect(await idsLeft(context)).toEqual(['held']);
-    expect(await maintenance.prune({ appName: app, idleFor: DAY, includeLeased: true })).toMatchObject({
-      sessions: 1,
-      skipped: 0,
-    });
-    expect(await idsLeft(context)).toEqual([]);
-  },
-);
+maintenanceSuite.own('K1', 'a session with a held lease is skipped, unless the call includes it', async (context) => {
+  const { app, orm, query } = context;
+  const leases = new SessionLeases(orm.em, LONG_LEASE);
+  const sessions = [];
+  for (const id of ['held', 'free', 'lapsed']) {
+    const session = await old(context, 3, { sessionId: id });
+    sessions.push(session);
+    if (id !== 'free') await leases.acquire(keyOf(session), { holder: id });
+  }
+  // By the database's clock, whatever this process thinks.
+  await query(`update adk_sessions set lease_expires = 1000 where ${OF_SESSION}`, Object.values(keyOf(sessions[2]!)));
+  const maintenance = maintain(context);
+  expect(await maintenance.trim({ appName: app, keepLast: 2 })).toMatchObject({ sessions: 2, events: 2, skipped: 1 });
+  expect(await maintenance.trim({ ...keyOf(sessions[0]!), keepLast: 2 })).toMatchObject({ sessions: 0, skipped: 1 });
+  expect(await maintenance.prune({ appName: app, idleFor: DAY, dryRun: true })).toMatchObject({
+    sessions: 2,
+    skipped: 1,
+  });
+  expect(await maintenance.prune({ appName: app, idleFor: DAY })).toMatchObject({
+    sessions: 2,
+    skipped: 1,
+    more: false,
+  });
+  const person = { appName: app, userId: 'alice' };
+  expect(await maintenance.eraseUser({ ...person, dryRun: true })).toMatchObject({ sessions: 0, skipped: 1 });
+  await context.service.updateState({ ...person, set: { 'user:a': 1 } });
+  expect(await errorOf(maintenance.eraseUser(person))).toMatchObject({
+    code: 'ADK_USER_NOT_ERASED',
+    done: { sessions: 0, skipped: 1, stateKeys: 1 },
+  });
+  expect(await context.service.getUserState(person)).toEqual({});
+  expect(await idsLeft(context)).toEqual(['held']);
+  expect(await maintenance.prune({ appName: app, idleFor: DAY, includeLeased: true })).toMatchObject({
+    sessions: 1,
+    skipped: 0,
+  });
+  expect(await idsLeft(context)).toEqual([]);
+});
 
 /** Maintenance with something that comes between its look at the sessions and its transaction. */
 function interrupted({ orm }: Pick<OwnStore, 'orm'>, change: () => Promise<unknown>): SessionMaintenance {
@@ -295,7 +295,7 @@ function interrupted({ orm }: Pick<OwnStore, 'orm'>, change: () => Promise<unkno
 
 maintenanceSuite.own(
   'K1',
-  'what changes between the look and the lock is looked at again',
+  'a session that changes before it is locked is checked again',
   async (context) => {
     const { app, another, peer } = context;
     const changes: Record<string, [(session: Session) => Promise<unknown>, skipped: number]> = {
@@ -320,7 +320,7 @@ maintenanceSuite.own(
 
 maintenanceSuite.own(
   'K1',
-  'a locked session is left for the next call, and appends to others go on beside a batch',
+  'a locked session is left for the next call, and appends to others continue beside a batch',
   async (context) => {
     const { app, orm, peer, another, query } = context;
     for (const i of range(5)) await old(context, 20, { sessionId: `s${i}`, state: { a: 1, b: 2 } });
@@ -361,7 +361,7 @@ maintenanceSuite.own(
 
 maintenanceSuite.own(
   'K1',
-  'appends to others go on beside a trim',
+  'appends to other sessions continue beside a trim',
   async (context) => {
     const { app, orm, another } = context;
     for (const i of range(3)) await old(context, 20, { sessionId: `s${i}` });
@@ -385,7 +385,7 @@ maintenanceSuite.own(
 
 maintenanceSuite.own(
   'K1',
-  'a session of more events than a batch goes in several, and is not seen meanwhile',
+  'a session of more events than a batch is deleted in several, and is not seen meanwhile',
   async (context) => {
     const { app, service, another, stored, append, fresh } = context;
     const session = await old(context, 50, { sessionId: 'long' });
@@ -415,7 +415,7 @@ maintenanceSuite.own(
 
 maintenanceSuite.own(
   'K1',
-  'eraseUser leaves nothing of a person, and all of the others',
+  'eraseUser leaves nothing of a person, and everything of others',
   async ({ app, scratch }) => {
     // The apps of all other tests would be walked through, too.
     const { service, query, orm, another } = await scratch();
@@ -546,7 +546,7 @@ maintenanceSuite.own('K1', 'prune removes log entries of sessions whose rows som
 
 maintenanceSuite.own(
   'K1',
-  'a session that is created again while its former changes are removed stays, and what is recorded of it',
+  'a session that is created again while its old changes are removed stays, with its changes',
   async ({ scratch }) => {
     // Before the row that is the lock, and behind it.
     const moments = [/^insert into .*adk_sessions/s, /^delete .*adk_changes/s];
@@ -802,7 +802,7 @@ maintenanceSuite.own(
 
 // K5
 
-maintenanceSuite.own('K5', 'stats count what is stored, of all, an app or a user', async ({ scratch }) => {
+maintenanceSuite.own('K5', 'stats count what is stored, for all, an app or a user', async ({ scratch }) => {
   const store = await scratch();
   const { service, query } = store;
   const maintenance = maintain(store);

@@ -36,7 +36,7 @@ async function pages({ service, app }: Pick<OwnContext, 'service' | 'app'>, requ
   }
 }
 
-summarySuite.own('K6', 'describeSession sets title and labels, and findSessions gives them', async (context) => {
+summarySuite.own('K6', 'describeSession sets title and labels, and findSessions returns them', async (context) => {
   const { app, service, fresh, query } = context;
   const session = await updatedAt(context, 70.25, 's1');
   const key = keyOf(session);
@@ -76,7 +76,7 @@ summarySuite.own('K6', 'describeSession sets title and labels, and findSessions 
   expect((await summary())?.title).toBe('🙂'.repeat(255));
 });
 
-summarySuite.own('K6', 'sessions are found by all that is given', async (context) => {
+summarySuite.own('K6', 'sessions are found by all conditions together', async (context) => {
   const { app, orm, service, create } = context;
   const find = finding(context);
   for (const [i, [title, labels, userId]] of (
@@ -232,7 +232,7 @@ summarySuite.own(
   },
 );
 
-summarySuite.own('K6', 'a cursor that nobody gave out is refused at once', async ({ service, app, create }) => {
+summarySuite.own('K6', 'an invented cursor is refused at once', async ({ service, app, create }) => {
   for (const sessionId of ['a', 'b']) await create({ sessionId });
   const { next } = await service.findSessions({ appName: app, limit: 1 });
   const cursor = (json: string) => Buffer.from(json).toString('base64url');
@@ -264,7 +264,7 @@ summarySuite.own('K6', 'a cursor that nobody gave out is refused at once', async
   expect((await service.findSessions({ appName: app, after: next! })).sessions).toHaveLength(1);
 });
 
-summarySuite.own('D5', 'pages as far away as a number goes are empty, or refused', async ({ service, app, create }) => {
+summarySuite.own('D5', 'pages at the largest numbers are empty, or refused', async ({ service, app, create }) => {
   await create();
   const far = Number.MAX_SAFE_INTEGER;
   for (const range of [{ limit: far }, { limit: 1, page: far }, { offset: far }, { limit: far, offset: 1 }]) {

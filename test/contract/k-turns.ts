@@ -99,7 +99,7 @@ function turnsOf(letters: string, newest: number, first = 1): number[] {
   return range(letters.length - begin + 1).map((i) => begin + i);
 }
 
-turnsSuite.own('K7', 'what defaultNumRecentEvents gives begins with a turn, wherever it cuts', async (context) => {
+turnsSuite.own('K7', 'the result of defaultNumRecentEvents begins with a turn, wherever it is cut', async (context) => {
   const { app, orm, service, create, append } = context;
   const encoding = new MikroOrmSessionService(orm.em, { codec: CODEC });
   const given = async (sessionId: string, newest: number, codec?: Codec) => {

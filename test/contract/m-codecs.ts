@@ -226,7 +226,7 @@ codecSuite.own(
 
 codecSuite.own(
   'M1',
-  'without the codec its rows are damage that names codec and key, and nobody takes them out',
+  'without the codec its rows are damage that names codec and key, and nothing removes them',
   async (context) => {
     const { orm, app, another } = context;
     const service = serviceOf(context, { codec: both() });
@@ -407,7 +407,7 @@ codecSuite.own(
 
 codecSuite.own(
   'M1',
-  'nor has a call of maintenance, an import, an export or an artifact, whatever is written meanwhile',
+  'neither has maintenance, an import, an export or an artifact, whatever is written meanwhile',
   async (context) => {
     const { orm, app, another, query } = context;
     const { own, taken } = watched(context);
@@ -1008,7 +1008,7 @@ codecSuite.own(
 
 codecSuite.own(
   'M3',
-  'reencode leaves and counts plain texts where a codec is required, unless it is to adopt them',
+  'if a codec is required reencode skips and counts plain texts, unless it adopts them',
   async (context) => {
     const { orm, app } = context;
     const codec = strictCodec();
@@ -1037,7 +1037,7 @@ codecSuite.own(
   oncePerDialect,
 );
 
-codecSuite.own('M2', 'what a codec that is required leaves as it is is not written', async (context) => {
+codecSuite.own('M2', 'texts that a required codec leaves unchanged are not written', async (context) => {
   const { app } = context;
   const currentKey = ({ userId }: { userId: string }) => (userId === 'alice' ? 'k1' : undefined);
   const service = serviceOf(context, { codec: encryption({ currentKey, key: bytesOf, required: true }) });
@@ -1131,7 +1131,7 @@ codecSuite.own(
 
 codecSuite.own(
   'M2',
-  'what may become no larger than maxDecodedBytes is written and read up to there',
+  'texts of up to maxDecodedBytes are written and read',
   async (context) => {
     const { app } = context;
     const service = serviceOf(context, { codec: encrypting('k1'), maxDecodedBytes: 1_000 });
@@ -1163,7 +1163,7 @@ codecSuite.own(
   oncePerDialect,
 );
 
-codecSuite.own('M2', 'nothing is expanded before the key has proved it', async (context) => {
+codecSuite.own('M2', 'nothing is expanded before the key has authenticated it', async (context) => {
   const { app, query } = context;
   const { codec: counted, expanded } = countedCompression();
   const session = await three(serviceOf(context, { codec: [counted, encrypting('k1')] }), app);
@@ -1336,74 +1336,65 @@ codecSuite.own(
   oncePerDialect,
 );
 
-codecSuite.own(
-  'M3',
-  'reencode that is ended between two batches is continued, and others read and write meanwhile',
-  async (context) => {
-    const { orm, app } = context;
-    const old = serviceOf(context, { codec: encrypting('k1') });
-    const session = await three(old, app);
-    for (const n of range(20))
-      await old.appendEvent({ session, event: saying(String(n), { id: `n${n}`, timestamp: n }) });
-    const codec = encrypting('k2');
-    const service = serviceOf(context, { codec });
-    const maintenance = new SessionMaintenance(orm.em, { codec });
-    const options = { appName: app, batchSize: 5, pauseMs: 0 };
+codecSuite.own('M3', 'an interrupted reencode continues, and others read and write meanwhile', async (context) => {
+  const { orm, app } = context;
+  const old = serviceOf(context, { codec: encrypting('k1') });
+  const session = await three(old, app);
+  for (const n of range(20))
+    await old.appendEvent({ session, event: saying(String(n), { id: `n${n}`, timestamp: n }) });
+  const codec = encrypting('k2');
+  const service = serviceOf(context, { codec });
+  const maintenance = new SessionMaintenance(orm.em, { codec });
+  const options = { appName: app, batchSize: 5, pauseMs: 0 };
 
-    await maintenance.reencode({ ...options, maxBatches: 2 });
-    const keys = async () => (await textsIn(context)).map((text) => /"key":"(.*?)"/.exec(text)?.[1]);
-    const countOf = async (key: string) => (await keys()).filter((each) => each === key).length;
-    expect(await countOf('k2')).toBe(10);
+  await maintenance.reencode({ ...options, maxBatches: 2 });
+  const keys = async () => (await textsIn(context)).map((text) => /"key":"(.*?)"/.exec(text)?.[1]);
+  const countOf = async (key: string) => (await keys()).filter((each) => each === key).length;
+  expect(await countOf('k2')).toBe(10);
 
-    expect(await maintenance.reencode({ ...options, maxBatches: 1 })).toMatchObject({
-      texts: 5,
-      batches: 1,
-      more: true,
-    });
-    const aborted = new AbortController();
-    const ended = await maintenance.reencode({ ...options, signal: aborted.signal, onProgress: () => aborted.abort() });
-    expect(ended).toMatchObject({ texts: 5, batches: 1, more: true });
+  expect(await maintenance.reencode({ ...options, maxBatches: 1 })).toMatchObject({
+    texts: 5,
+    batches: 1,
+    more: true,
+  });
+  const aborted = new AbortController();
+  const ended = await maintenance.reencode({ ...options, signal: aborted.signal, onProgress: () => aborted.abort() });
+  expect(ended).toMatchObject({ texts: 5, batches: 1, more: true });
 
-    // Everybody reads and writes, with either key as the current one.
-    const handle = (await again(service, session))!;
-    expect(handle.events).toHaveLength(23);
-    const appended = (async () => {
-      for (const n of range(10)) await old.appendEvent({ session, event: saying('more', { id: `m${n}` }) });
-      for (const n of range(5))
-        await old.appendEvent({ session, event: saying('again', { id: `n${n}`, timestamp: n }) });
-    })();
-    let result = await maintenance.reencode({ ...options, batchSize: 2 });
-    await appended;
-    while (result.texts > 0) result = await maintenance.reencode(options);
-    expect(await countOf('k1')).toBe(0);
-    const whole = (await again(service, session))!;
-    expect(whole.events).toHaveLength(33);
-    expect(textsOf(whole).filter((text) => text === 'again')).toHaveLength(5);
-  },
-);
+  // Everybody reads and writes, with either key as the current one.
+  const handle = (await again(service, session))!;
+  expect(handle.events).toHaveLength(23);
+  const appended = (async () => {
+    for (const n of range(10)) await old.appendEvent({ session, event: saying('more', { id: `m${n}` }) });
+    for (const n of range(5)) await old.appendEvent({ session, event: saying('again', { id: `n${n}`, timestamp: n }) });
+  })();
+  let result = await maintenance.reencode({ ...options, batchSize: 2 });
+  await appended;
+  while (result.texts > 0) result = await maintenance.reencode(options);
+  expect(await countOf('k1')).toBe(0);
+  const whole = (await again(service, session))!;
+  expect(whole.events).toHaveLength(33);
+  expect(textsOf(whole).filter((text) => text === 'again')).toHaveLength(5);
+});
 
-codecSuite.own(
-  'M3',
-  'reencode leaves and counts what cannot be read, and refuses what it does not know',
-  async (context) => {
-    const { orm, app } = context;
-    const losing = serviceOf(context, { codec: encrypting('lost') });
-    const session = await three(losing, app);
-    const handle = (await again(losing, session))!;
-    await serviceOf(context, { codec: encrypting('k1') }).appendEvent({ session: handle, event: saying('readable') });
-    const before = await textsIn(context);
-    const codec = encryption({ currentKey: 'k2', key: (id) => (id === 'lost' ? undefined : bytesOf(id)) });
-    const result = await new SessionMaintenance(orm.em, { codec }).reencode({ appName: app });
-    expect(result).toMatchObject({ texts: 1, unreadable: before.length - 1, skipped: 0 });
-    const lost = (texts: string[]) => texts.filter((text) => text.includes('"lost"')).sort();
-    expect(lost(await textsIn(context))).toEqual(lost(before));
-    const nothing = await new SessionMaintenance(orm.em).reencode({ appName: app });
-    expect(nothing).toMatchObject({ texts: 0, unreadable: before.length });
-    const maintenance = new SessionMaintenance(orm.em, { codec });
-    await expectCode(maintenance.reencode({ batchSize: 0 }), 'ADK_INVALID_ARGUMENT', 'batchSize');
-    await expectCode(maintenance.reencode({ appName: '' }), 'ADK_INVALID_KEY');
-  },
-);
+codecSuite.own('M3', 'reencode skips and counts what cannot be read, and refuses unknown options', async (context) => {
+  const { orm, app } = context;
+  const losing = serviceOf(context, { codec: encrypting('lost') });
+  const session = await three(losing, app);
+  const handle = (await again(losing, session))!;
+  await serviceOf(context, { codec: encrypting('k1') }).appendEvent({ session: handle, event: saying('readable') });
+  const before = await textsIn(context);
+  const codec = encryption({ currentKey: 'k2', key: (id) => (id === 'lost' ? undefined : bytesOf(id)) });
+  const result = await new SessionMaintenance(orm.em, { codec }).reencode({ appName: app });
+  expect(result).toMatchObject({ texts: 1, unreadable: before.length - 1, skipped: 0 });
+  const lost = (texts: string[]) => texts.filter((text) => text.includes('"lost"')).sort();
+  expect(lost(await textsIn(context))).toEqual(lost(before));
+  const nothing = await new SessionMaintenance(orm.em).reencode({ appName: app });
+  expect(nothing).toMatchObject({ texts: 0, unreadable: before.length });
+  const maintenance = new SessionMaintenance(orm.em, { codec });
+  await expectCode(maintenance.reencode({ batchSize: 0 }), 'ADK_INVALID_ARGUMENT', 'batchSize');
+  await expectCode(maintenance.reencode({ appName: '' }), 'ADK_INVALID_KEY');
+});
 
 /** Random text of n characters, which no codec makes shorter than the packets of a server. */
 const noise = (length: number) => [{ text: randomBytes(length / 2).toString('hex') }];

@@ -94,7 +94,7 @@ failureSuite.own(
   },
 );
 
-failureSuite.own('O8', 'an attempt that is tried again is not an error, the last one is', async ({ orm, create }) => {
+failureSuite.own('O8', 'only the last of several attempts is reported', async ({ orm, create }) => {
   const reported = new ReportedErrors();
   let failures = 2;
   const em = faulty(orm.em, { statement: (text) => takesLock(text) && failures-- > 0, error: deadlock });
@@ -110,7 +110,7 @@ failureSuite.own('O8', 'an attempt that is tried again is not an error, the last
   expect(String(reported.calls[0]!.error)).toContain(SECRET);
 });
 
-failureSuite.own('O8', 'errors that are not the database’s are not told', async ({ orm, create }) => {
+failureSuite.own('O8', 'errors that do not come from the database are not reported', async ({ orm, create }) => {
   const reported = new ReportedErrors();
   const service = new MikroOrmSessionService(orm.em, { onError: reported.onError });
   const session = await create();
@@ -254,7 +254,7 @@ failureSuite.own(
 
 failureSuite.own(
   'O1',
-  'it is not known either when a later try says for sure that it did nothing',
+  'the outcome also stays unknown if a later attempt certainly did nothing',
   async ({ orm, create, stored }) => {
     for (const [i, later] of [deadlock, () => new Error('unexpected')].entries()) {
       for (let meetings = 1; ; meetings++) {
@@ -294,7 +294,7 @@ failureSuite.own(
   onServers,
 );
 
-failureSuite.own('O1', 'that an answer was lost is not forgotten by a lease either', async ({ orm, create, query }) => {
+failureSuite.own('O1', 'a lease does not hide that an answer was lost', async ({ orm, create, query }) => {
   const takes = (text: string) => text.includes('lease_holder = ?');
   const session = await create();
   let isTaken = false;
@@ -371,7 +371,9 @@ failureSuite.own('O1', 'a createSession that finds its own session writes before
   const key = { ...KEY, sessionId: 'found again' };
   const statements = await recorded(() => service.createSession({ ...key, state: { a: 1 } }));
   const tried = statements.findLastIndex(({ text }) => /^insert into \S*adk_sessions/.test(text));
-  expect(statements.slice(tried).filter(({ text }) => /^(update|insert into) \S*adk_counters/.test(text))).toHaveLength(1);
+  expect(statements.slice(tried).filter(({ text }) => /^(update|insert into) \S*adk_counters/.test(text))).toHaveLength(
+    1,
+  );
   expect((await stored(key))?.state).toMatchObject({ a: 1 });
 });
 
@@ -400,7 +402,7 @@ failureSuite.own(
   },
 );
 
-failureSuite.own('O4', 'positions are given soon after a read-only moment has ended', async ({ harness, scratch }) => {
+failureSuite.own('O4', 'positions are assigned soon after writes are possible again', async ({ harness, scratch }) => {
   const store = await scratch();
   const { em } = harness.hasConnections ? await store.connect(oneConnection(harness)) : store.orm;
   const refused: unknown[] = [];

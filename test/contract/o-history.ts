@@ -43,7 +43,7 @@ async function withThreeEvents(store: OwnStore) {
 const storedIds = async ({ query }: OwnStore) =>
   (await query<{ event_id: string }>('select event_id from adk_events order by seq')).map((row) => row.event_id);
 
-historySuite.own('O2', 'an append on a handle that is ahead of its session reads it anew', async ({ scratch }) => {
+historySuite.own('O2', 'an append on a handle that is ahead of its session reads it again', async ({ scratch }) => {
   const store = await scratch();
   const { service } = store;
   const { session, goBack } = await withThreeEvents(store);
@@ -120,7 +120,7 @@ historySuite.own(
   },
 );
 
-historySuite.own('O2', 'a history that no cursor has is refused', async ({ orm }) => {
+historySuite.own('O2', 'an invalid history in a cursor is refused', async ({ orm }) => {
   const log = new EventLog(orm.em);
   for (const history of [
     1,
@@ -391,7 +391,7 @@ for (const isComplete of [false, true]) {
 
 historySuite.own(
   'O2',
-  'what was written while the complete log was read, and is lost before it has a position, is not left in what was read',
+  'a reader of the complete log drops what was lost before it had a position',
   async ({ scratch }) => {
     const store = await scratch();
     // On SQLite the reader has the only connection.
@@ -420,7 +420,7 @@ historySuite.own(
 
 historySuite.own(
   'O2',
-  'positions of a commit whose answer was lost are not taken for those that were given out again',
+  'positions of a commit whose answer was lost are not confused with positions that were assigned again',
   async ({ scratch }) => {
     const store = await scratch();
     const session = await store.service.createSession(KEY);
@@ -448,7 +448,7 @@ historySuite.own(
 
 historySuite.own(
   'O2',
-  'a cursor stays right when many others have given positions since, and each of them leaves two counters',
+  'a cursor stays valid after many processes have assigned positions, and each leaves two counters',
   async ({ scratch }) => {
     const store = await scratch();
     const session = await store.service.createSession(KEY);
@@ -550,7 +550,7 @@ for (const [what, { change, ids }] of Object.entries(OTHER_HISTORIES)) {
   });
 }
 
-historySuite.own('O2', 'what keeps the history of a session is no reset for its readers', async ({ scratch }) => {
+historySuite.own('O2', 'operations that keep the history of a session cause no reset', async ({ scratch }) => {
   const store = await scratch();
   const { service, orm } = store;
   await withThreeEvents(store);
@@ -575,7 +575,7 @@ historySuite.own('O2', 'what keeps the history of a session is no reset for its 
 
 historySuite.own(
   'O2',
-  'a cursor of one session that is ahead of it is reported; one that is none is refused',
+  'a cursor that is ahead of its session is reported; an invalid one is refused',
   async (context) => {
     const store = await context.scratch();
     const { goBack } = await withThreeEvents(store);

@@ -125,7 +125,7 @@ partsSuite.own('O1', 'a reencode that fails after some transactions says what it
   expect(await whole.reencode(owner)).toMatchObject({ texts: texts - 10 });
 });
 
-partsSuite.own('O1', 'what ends an import midway says what it has written', async (context) => {
+partsSuite.own('O1', 'an error that ends an import midway says what was written', async (context) => {
   const { app, orm } = context;
   const count = await three(context, 'alice');
   const records = await exported(orm, { appName: app, userId: 'alice' });

@@ -216,7 +216,7 @@ function otherCalls(em: EntityManager): (() => Promise<unknown>)[] {
   ];
 }
 
-valueSuite.own('O7', 'no text becomes SQL, hostile or random, through any call', async ({ scratch }) => {
+valueSuite.own('O7', 'no text, hostile or random, becomes SQL through any call', async ({ scratch }) => {
   const store = await scratch();
   await hostile(store, store.orm.em);
 });
@@ -224,7 +224,7 @@ valueSuite.own('O7', 'no text becomes SQL, hostile or random, through any call',
 for (const name of HARMLESS) {
   valueSuite.own(
     'O7',
-    `no text becomes SQL, hostile or random, and everything works, with ${name}`,
+    `no text, hostile or random, becomes SQL, and everything works, with ${name}`,
     async ({ scratch, harness }) => {
       const store = await scratch();
       await hostile(store, await connected({ ...store, harness }, harness.connection.harmless[name]!));
@@ -335,7 +335,7 @@ valueSuite.own(
   onMysql,
 );
 
-valueSuite.own('O7', 'a name that would take a value is refused', async ({ orm, harness }) => {
+valueSuite.own('O7', 'a name that contains a placeholder is refused', async ({ orm, harness }) => {
   const other = await MikroORM.init({
     driver: orm.config.get('driver')!,
     dbName: 'none',

@@ -132,7 +132,7 @@ artifactSuite.own('P1', "an AgentTool saves into its caller's session", async (c
   expect(await filesOf(context).names()).toEqual(['inner.png']);
 });
 
-artifactSuite.own('P1', "a user's files are saved by the Runner that is asked to", async (context) => {
+artifactSuite.own('P1', "a Runner saves a user's files if its config says so", async (context) => {
   const { orm, app } = context;
   const services = adkServices(orm.em);
   const key = { userId: 'alice', sessionId: 's' };
@@ -237,7 +237,7 @@ artifactSuite.own(
 /** @param boolean how the platform declares a boolean, which differs. */
 const hex = (boolean: string) => (boolean === 'boolean' ? "encode(data, 'hex')" : 'hex(data)');
 
-artifactSuite.own('P3', 'what is no content is refused', async (context) => {
+artifactSuite.own('P3', 'a Part that is not content is refused', async (context) => {
   const { save } = filesOf(context);
   for (const part of [
     { inlineData: { mimeType: 'image/png' } },
@@ -265,20 +265,26 @@ artifactSuite.own('P4', 'names have 1 to 255 characters, and no NUL or half of a
   expect(await names()).toEqual(longest);
 });
 
-artifactSuite.own('P4', 'also with the longest app, user and session', async ({ orm, app }) => {
-  const service = new MikroOrmArtifactService(orm.em);
-  const key = { appName: app + 'a'.repeat(128 - app.length), userId: 'é'.repeat(191), sessionId: '太'.repeat(191) };
-  const filename = '太'.repeat(255);
-  const artifact = png(randomBytes(LARGE));
-  await service.saveArtifact({ ...key, filename, artifact });
-  expect((await service.loadArtifact({ ...key, filename }))!.inlineData!.data === artifact.inlineData!.data).toBe(true);
-  const [userId, tooLong] = [191, 255].map((length) => '\u{1f600}'.repeat(length)) as [string, string];
-  await expectCode(
-    service.saveArtifact({ ...key, userId, sessionId: userId, filename: tooLong, artifact }),
-    'ADK_INVALID_KEY',
-    /2600 bytes/,
-  );
-});
+artifactSuite.own(
+  'P4',
+  'names of the largest length work with the longest app, user and session',
+  async ({ orm, app }) => {
+    const service = new MikroOrmArtifactService(orm.em);
+    const key = { appName: app + 'a'.repeat(128 - app.length), userId: 'é'.repeat(191), sessionId: '太'.repeat(191) };
+    const filename = '太'.repeat(255);
+    const artifact = png(randomBytes(LARGE));
+    await service.saveArtifact({ ...key, filename, artifact });
+    expect((await service.loadArtifact({ ...key, filename }))!.inlineData!.data === artifact.inlineData!.data).toBe(
+      true,
+    );
+    const [userId, tooLong] = [191, 255].map((length) => '\u{1f600}'.repeat(length)) as [string, string];
+    await expectCode(
+      service.saveArtifact({ ...key, userId, sessionId: userId, filename: tooLong, artifact }),
+      'ADK_INVALID_KEY',
+      /2600 bytes/,
+    );
+  },
+);
 
 artifactSuite.own(
   'P5',
@@ -298,7 +304,7 @@ artifactSuite.own(
   },
 );
 
-artifactSuite.own('P6', 'a failure of the database is an error, never a file that is not there', async (context) => {
+artifactSuite.own('P6', 'a failure of the database is an error, never undefined', async (context) => {
   const { key, save } = filesOf(context);
   await save('f', text('x'));
   const em = faulty(context.orm.em, { statement: (text) => text.includes('adk_artifact') });
@@ -320,7 +326,7 @@ artifactSuite.own('P6', 'a failure of the database is an error, never a file tha
   expect(await rowsOf(context)).toEqual([1, 1, 0]);
 });
 
-artifactSuite.own('P6', 'a version that cannot be is not there', async (context) => {
+artifactSuite.own('P6', 'an impossible version is undefined', async (context) => {
   const { save, load } = filesOf(context);
   await save('f', text('x'));
   for (const version of [1, -1, 0.5, NaN, Infinity, 2 ** 31, '0' as unknown as number])
@@ -487,7 +493,7 @@ for (const [how, options] of [
     expect((await bytesOf(file!.bytes({ end: 900_000 }))).equals(bytes.subarray(0, 900_000))).toBe(true);
   });
 
-artifactSuite.own('P14', 'a part that was changed is an error behind the last', async (context) => {
+artifactSuite.own('P14', 'a changed part is an error after the last part', async (context) => {
   const { save, service, key } = filesOf(context);
   await save('f', png(randomBytes(LARGE)));
   const file = (await service.read({ ...key, filename: 'f' }))!;
@@ -511,7 +517,7 @@ const DAMAGE: Readonly<Record<string, string>> = {
 };
 
 for (const [what, statement] of Object.entries(DAMAGE))
-  artifactSuite.own('P9', `damage is an error where ${what}, and the others can be read`, async (context) => {
+  artifactSuite.own('P9', `damage is an error if ${what}, and the others can be read`, async (context) => {
     const { save, load } = filesOf(context);
     const other = png(randomBytes(LARGE));
     for (const part of [other, png(randomBytes(LARGE)), text('small')]) await save('f', part);
@@ -527,7 +533,7 @@ for (const [what, statement] of Object.entries(DAMAGE))
 
 artifactSuite.own(
   'P9',
-  'an artifact that is deleted and saved anew while it is read is not damage',
+  'an artifact that is deleted and saved again while it is read is not damage',
   async (context) => {
     const old = png(randomBytes(LARGE));
     const { save, service, key } = filesOf(context);
@@ -598,7 +604,7 @@ artifactSuite.own('P10', "it joins the host's transaction, and goes with it", as
 
 artifactSuite.own(
   'P10',
-  'a call beside the transaction is refused, and one that fails undoes itself alone',
+  'a call beside the transaction is refused, and one that fails undoes only itself',
   async (context) => {
     const { orm } = context;
     const { service, key } = filesOf(context);
@@ -620,7 +626,7 @@ artifactSuite.own(
   },
 );
 
-artifactSuite.own('P13', 'the address names everything, and is the host’s where it gives one', async (context) => {
+artifactSuite.own('P13', 'the address names everything, and is the host’s if it has one', async (context) => {
   const { save, about, service, key } = filesOf(context);
   await save('a/ü', text('x'));
   await save('user:f', text('x'));

@@ -24,7 +24,7 @@ const PREFIXES = 'createSession gives keys to app, user and session by their pre
 /** Those that no suite runs. */
 const DURABLE = DURABILITY_RULES.map(nameOf);
 
-test('suites run all of them but those that open a store again', () => {
+test('suites run all of them except those that reopen a store', () => {
   const inSuites = new Set(suites.flatMap(({ rules }) => rules).map(nameOf));
   expect(PUBLISHED.filter((name) => !inSuites.has(name))).toEqual(DURABLE);
 });
@@ -62,7 +62,7 @@ test('this package keeps all of it, and what opens a store again is not left out
   expect(verdicts.filter(({ result }) => result !== 'held')).toEqual([]);
 });
 
-test('a rule for several instances is left out where there is one, and an error says what was there', async () => {
+test('a rule for several instances is left out if there is one, and an error says what was found', async () => {
   const open = async () => ({ service: new InMemorySessionService() });
   const verdicts = await checkSessionService({ name: 'one', open });
   expect(verdicts.filter(({ level }) => level === 'shared').map(({ result }) => result)).toEqual([

@@ -203,7 +203,7 @@ memorySuite.own('Q4', 'of equal matches the newer comes first, then the smaller 
   expect(memories.map(({ id }) => id)).toEqual(['c', 'a', 'b']);
 });
 
-memorySuite.own('Q6', 'nothing of another user or app is found, or counts', async (context) => {
+memorySuite.own('Q6', 'nothing of another user or app is found or counts', async (context) => {
   const { service, key, say, search } = memoryOf(context);
   await say('s', 'apple pear', 'apple plum');
   const scores = async () =>
@@ -240,7 +240,7 @@ memorySuite.own('Q7', 'what repeats the question word for word is left out', asy
   expect(await search('where is my bike')).toEqual(['The bike is in the shed.']);
 });
 
-memorySuite.own('Q8', 'a search gives as many memories and characters as asked for at most', async (context) => {
+memorySuite.own('Q8', 'a search returns at most the requested memories and characters', async (context) => {
   const { say, search } = memoryOf(context, { limit: 3 });
   await say('s', ...range(20).map((n) => `fox ${'x'.repeat(n)}`));
   expect(await search('fox!')).toHaveLength(3);
@@ -342,7 +342,7 @@ memorySuite.own(
   },
 );
 
-memorySuite.own('Q5', 'other forms of a word are found, behind what has the word itself', async (context) => {
+memorySuite.own('Q5', 'other forms of a word are found, after memories with the word itself', async (context) => {
   const { say, search } = memoryOf(context);
   const texts = ['an allergic child', 'two allergies of hers', 'an alarm', 'in 20261', 'she was in Москве'];
   await say('s', ...texts);
@@ -358,7 +358,7 @@ memorySuite.own('Q5', 'other forms of a word are found, behind what has the word
   ]);
 });
 
-memorySuite.own('Q6', 'doctor names who has so many memories that a search takes long', async (context) => {
+memorySuite.own('Q6', 'doctor names users with so many memories that a search is slow', async (context) => {
   const { orm, app } = context;
   const { service, say } = memoryOf(context);
   await say('s', 'one', 'two', 'three');

@@ -149,24 +149,28 @@ credentialSuite.own('S2', 'nothing is stored that is not encrypted, and nothing 
   expect(await load('alice')).toBe(`${TOKEN} of alice`);
 });
 
-credentialSuite.own('S3', 'reencode gives credentials the new key, and never takes it off', async (context) => {
-  const { orm, app, query } = context;
-  const service = new MikroOrmCredentialService(orm.em, { codec: codecOf() });
-  await service.saveCredential(configOf('k'), toolOf(app));
-  await service.saveCredential(configOf('plain'), toolOf(app));
-  const plain = '{"authType":"http"}';
-  await query("update adk_credentials set data = ? where app_name = ? and credential_key = 'plain'", [plain, app]);
-  const reencode = (currentKey?: string) =>
-    new SessionMaintenance(orm.em, { codec: codecOf(currentKey) }).reencode({ appName: app, adoptPlain: true });
-  const stored = async () => (await rowsOf(context)).map(({ data }) => JSON.stringify(data));
-  expect(await reencode('k2')).toMatchObject({ texts: 1, unreadable: 1 });
-  const after = await stored();
-  expect(after).toEqual([expect.stringContaining('k2'), expect.not.stringContaining('adk-codec')]);
-  expect((await service.loadCredential(configOf('k'), toolOf(app)))?.http?.credentials.token).toBe(TOKEN);
-  const toPlain = encryption({ currentKey: undefined, key: (id) => Buffer.alloc(32, id) });
-  await new SessionMaintenance(orm.em, { codec: toPlain }).reencode({ appName: app });
-  expect(await stored()).toEqual(after);
-});
+credentialSuite.own(
+  'S3',
+  'reencode encrypts credentials with the new key, and never decrypts them',
+  async (context) => {
+    const { orm, app, query } = context;
+    const service = new MikroOrmCredentialService(orm.em, { codec: codecOf() });
+    await service.saveCredential(configOf('k'), toolOf(app));
+    await service.saveCredential(configOf('plain'), toolOf(app));
+    const plain = '{"authType":"http"}';
+    await query("update adk_credentials set data = ? where app_name = ? and credential_key = 'plain'", [plain, app]);
+    const reencode = (currentKey?: string) =>
+      new SessionMaintenance(orm.em, { codec: codecOf(currentKey) }).reencode({ appName: app, adoptPlain: true });
+    const stored = async () => (await rowsOf(context)).map(({ data }) => JSON.stringify(data));
+    expect(await reencode('k2')).toMatchObject({ texts: 1, unreadable: 1 });
+    const after = await stored();
+    expect(after).toEqual([expect.stringContaining('k2'), expect.not.stringContaining('adk-codec')]);
+    expect((await service.loadCredential(configOf('k'), toolOf(app)))?.http?.credentials.token).toBe(TOKEN);
+    const toPlain = encryption({ currentKey: undefined, key: (id) => Buffer.alloc(32, id) });
+    await new SessionMaintenance(orm.em, { codec: toPlain }).reencode({ appName: app });
+    expect(await stored()).toEqual(after);
+  },
+);
 
 credentialSuite.own('S4', 'a credential goes with its user, and is in no export', async (context) => {
   const { orm, app } = context;

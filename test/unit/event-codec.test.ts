@@ -104,7 +104,7 @@ describe('what comes back', () => {
     expect(encode(value, 'output')).toEqual({ json: '{"kept":1}', value });
   });
 
-  test('C2 is a plain object where it was of a class', () => {
+  test('C2 becomes a plain object if it was of a class', () => {
     class Order {
       readonly items = [1];
       get [Symbol.toStringTag]() {

@@ -4,7 +4,7 @@ import { FAILURES, isUncertain, passingOf, spoilsConnection, type Failure } from
 
 const NAMES = Object.keys(FAILURES) as Failure[];
 
-test("E4 what another transaction's locks cause is tried again at once", () => {
+test("E4 failures caused by another transaction's locks are retried at once", () => {
   expect(NAMES.filter((name) => passingOf(name) === 'conflict').sort()).toEqual([
     'commitRolledBack',
     'deadlock',
@@ -25,7 +25,7 @@ test('O4 an outage is waited out: servers that are gone, starting, full, silent 
   ]);
 });
 
-test('O5 a connection is used again only where the server has said what became of the statement, and takes writes', () => {
+test('O5 a connection is used again only if the server has reported the result of the statement, and takes writes', () => {
   expect(NAMES.filter(spoilsConnection).sort()).toEqual([
     'closed',
     'commitFailed',

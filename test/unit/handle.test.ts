@@ -139,7 +139,7 @@ describe('catchUp in the same session', () => {
     expect(handle.state['direct']).toBe(deep);
   });
 
-  test('B4 takes over what is stored, not what an event once wrote', () => {
+  test('B4 gets what is stored, not what an event once wrote', () => {
     const handle = readHandle([], { gone: 1 });
     setRevision(handle, historyOf('first'), 1);
     const missed = [eventOf('2', { a: 'old', gone: 2, never: 1 }), eventOf('3', { a: 'older' })];
@@ -156,7 +156,7 @@ describe('catchUp in the same session', () => {
     expect(handle.state).toEqual({ a: 'theirs' });
   });
 
-  test('E2 a handle that has seen nothing takes over what the session was created with', () => {
+  test('E2 a handle that has seen nothing gets the state of the creation', () => {
     const handle = handleOf([], { direct: 1 });
     setRevision(handle, historyOf('first'), 0);
     catchUp(handle, headOf(1), { created: 1, 'app:a': 2 }, [eventOf('1')], []);

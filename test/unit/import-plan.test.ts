@@ -71,7 +71,7 @@ describe('ImportPlanner', () => {
     expect(planFor(batch(), here(2, row), true)).toMatchObject({ end: { kind: 'complete', row } });
   });
 
-  test('L2 a dry run takes for written what it has not written', () => {
+  test('L2 a dry run counts as written what it would write', () => {
     const second = planFor(batch({ events: events(4, 5) }), { row: undefined, drySeq: 3 });
     expect(second).toMatchObject({ kind: 'write', isNew: false, lastSeq: 5 });
   });

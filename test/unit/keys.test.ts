@@ -55,7 +55,7 @@ describe('isStorable', () => {
     expect(() => checkKeys({ stateKey: 'a\0' })).toThrow('NUL');
   });
 
-  test('D7 takes whatever else there is, whole pairs and odd characters too', () => {
+  test('D7 accepts every other text, including whole pairs and unusual characters', () => {
     const texts = [
       '',
       ' ',
@@ -119,7 +119,7 @@ describe('checkedSessionKey', () => {
   });
 });
 
-test('A2 a key is incomplete where a name is not there at all, however wrong the others are', () => {
+test('A2 a key is incomplete if a name is missing, however wrong the others are', () => {
   for (const kind of Object.keys(KEY)) {
     expect(isIncomplete({ ...KEY, [kind]: undefined })).toBe(true);
     expect(isIncomplete({ ...KEY, [kind]: null })).toBe(true);

@@ -180,7 +180,7 @@ describe('on distributed tables', () => {
     expect(sent.filter(({ text }) => /locked|ctid/.test(text))).toEqual([]);
   });
 
-  test('F7 all about a session is routed, and no condition or list of values reads a clock that is volatile', async () => {
+  test('F7 every statement about a session is routed, and no condition or list of values reads a volatile clock', async () => {
     const session = await service.createSession({
       appName: 'app',
       userId: 'ada',
@@ -232,7 +232,7 @@ describe('on distributed tables', () => {
   test.each([
     'could not commit transaction for shard 102020 on at least one active node',
     'server closed the connection unexpectedly',
-  ])('O1 an append whose commit a node did not answer is tried again, and is stored once: %s', async (message) => {
+  ])('O1 an append whose commit a node did not answer is retried, and stored once: %s', async (message) => {
     const session = await service.createSession({ appName: 'lost', userId: 'ada' });
     await store.query('create sequence commits');
     // Only the first commit fails: a sequence does not go back.

@@ -127,7 +127,7 @@ describe.each(harnesses)('%s', (_name, harness) => {
     );
   });
 
-  test('deleteSession is a look and a transaction of four statements, whatever the session holds', async () => {
+  test('deleteSession is a read and a transaction of four statements, whatever the session holds', async () => {
     for (const count of [0, 50]) {
       const key = keyOf(await store.service.createSession({ appName: 'app', userId: 'alice', state: { a: 1 } }));
       const filled = (await store.service.getSession(key))!;

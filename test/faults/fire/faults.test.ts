@@ -161,7 +161,7 @@ const COMMIT = /commit\0?$/;
         expect(await state()).toMatchObject({ a: 'newer', 'user:a': 'newer', 'app:a': 'newer', gone: 'again' });
       });
 
-      test('an update of state that did not reach the server is done again', async () => {
+      test('an update of state that did not reach the server is repeated', async () => {
         const service = new MikroOrmSessionService((await open()).em, { timeoutMs: TIMEOUT_MS });
         await service.createSession(key);
         const frozen = proxy.freezeAt(COMMIT);
@@ -170,7 +170,7 @@ const COMMIT = /commit\0?$/;
         expect(await state()).toMatchObject({ a: 1 });
       });
 
-      test('a session that somebody has created anew is not deleted', async () => {
+      test('a session that somebody has created again is not deleted', async () => {
         const service = new MikroOrmSessionService((await open()).em);
         await service.createSession(key);
         const lost = proxy.loseAnswer(COMMIT, async () => {
@@ -380,7 +380,7 @@ const COMMIT = /commit\0?$/;
         });
       }
 
-      test('where it cannot be known, the error says so', async () => {
+      test('if nobody can know, the error says so', async () => {
         const service = new MikroOrmSessionService((await open()).em, { retry: { attempts: 1 } });
         await service.createSession(key);
         const lost = proxy.loseAnswer(COMMIT);
@@ -505,7 +505,7 @@ const COMMIT = /commit\0?$/;
     });
 
     describe('O4 an outage is waited out', () => {
-      test('longer than ten tries take', async () => {
+      test('longer than ten attempts take', async () => {
         const service = new MikroOrmSessionService((await open()).em, { retry: { maxDelayMs: 2 } });
         const session = await service.createSession(key);
         proxy.refuse();
@@ -517,7 +517,7 @@ const COMMIT = /commit\0?$/;
         expect((await readTables(direct.em, key.sessionId)).ids).toEqual(['a']);
       });
 
-      test('a deadlock after that is tried again as any other', async () => {
+      test('a later deadlock is retried like any other', async () => {
         const service = new MikroOrmSessionService((await open()).em, { retry: { maxDelayMs: 2 } });
         const session = await service.createSession(key);
         proxy.refuse();

@@ -250,7 +250,7 @@ test.each<[string, keyof typeof TAKERS, object]>([
   expect(await everythingStored()).toBe(before);
 });
 
-test('what is no object is refused', async () => {
+test('a value that is not an object is refused', async () => {
   for (const taker of ['MikroOrmSessionService', 'EventLog', 'since of a log', 'options of watch', 'adkEntities']) {
     for (const argument of [null, 'ada', 5, []]) {
       expect(await refusal(() => TAKERS[taker]!.call(argument as never))).toHaveProperty(
@@ -434,7 +434,7 @@ describe('D9 what is not understood is refused', () => {
         expect(await ask({ ...given, [name]: '' })).toMatchObject(refused);
     });
 
-    test('refuses an object that is none', async () => {
+    test('refuses an object that is not one', async () => {
       for (const make of NO_OBJECTS)
         expect([make, await ask(make())]).toEqual([make, expect.objectContaining(refused)]);
     });

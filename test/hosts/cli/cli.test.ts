@@ -200,7 +200,7 @@ describe.each(databases)('on %s', (name) => {
     expect(await run(['show', 'support', 'ada', 'nobody', '--url', url])).toMatchObject({ code: 1, out: '' });
   });
 
-  test('prune, trim and erase-user count, ask, delete and go on', async () => {
+  test('prune, trim and erase-user count, ask, delete and continue', async () => {
     const { orm, service, url } = await open();
     for (const userId of ['ada', 'ada', 'bob']) await conversation(orm, userId);
     const prune = ['prune', '--idle-for', '0s', '--app', 'support', '--url', url];
@@ -688,7 +688,7 @@ describe('in general', () => {
     expect(await run(args)).toMatchObject({ code: 2, out: '', err: expect.stringMatching(message) });
   });
 
-  test('a server that is gone is no mistake of the caller’s', async () => {
+  test('a missing server is not the caller’s mistake', async () => {
     const { code, out } = await run(['doctor', '--json', '--url', 'postgresql://nobody@127.0.0.1:1/none']);
     expect(code).toBe(1);
     const advice = expect.stringContaining('Look at host and port in --url, and');

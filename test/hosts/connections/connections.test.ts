@@ -234,7 +234,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       for (const { id } of others) expect((await readTables(orm.em, id)).ids).toEqual(['a']);
     });
 
-    test('O6 writes to a session that is locked take one connection, and other sessions go on', async () => {
+    test('O6 writes to a locked session take one connection, and other sessions continue', async () => {
       const free = { ...key, sessionId: `free ${key.sessionId}`.slice(0, 100) };
       await service.createSession(key);
       await whileLocked(async (unlock) => {
@@ -255,7 +255,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
       expect((await readTables(orm.em, key.sessionId)).ids.sort()).toEqual(['a', 'b', 'c']);
     });
 
-    test('E4 a call whose connection attempt gets no answer in time is tried again', async () => {
+    test('E4 a call whose connection attempt gets no answer in time is retried', async () => {
       const session = await service.createSession(key);
       const server = new URL(database.url);
       let attempts = 0;
@@ -353,7 +353,7 @@ async function forgetStatements(orm: MikroORM): Promise<number> {
     });
 
     if (name === 'postgresql') {
-      test('statements that a change of the tables has made useless are sent again, and prepared anew', async () => {
+      test('statements that a change of the tables has made invalid are sent again, and prepared again', async () => {
         const other = await MikroORM.init({ ...database.options, entities: adkEntities(), pool: { min: 0, max: 1 } });
         const execute = (sql: string) => other.em.getConnection().execute<{ n: number }[]>(sql);
         try {

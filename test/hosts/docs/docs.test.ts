@@ -376,7 +376,7 @@ describe('the code in README and docs', () => {
     },
   );
 
-  test('each block has something that is expected of it, and the other way round', () => {
+  test('each block has an expectation, and the other way round', () => {
     expect(blocks.map(nameOf).sort()).toEqual(Object.keys(EXPECTED).sort());
   });
 });

@@ -378,7 +378,7 @@ class Program {
       // The lease would outlive the test: the other worker gets it because it is given back.
       { signal: 'SIGTERM', leaseMs: 600_000, ended: [0, null] },
       { signal: 'SIGKILL', leaseMs: 2_000, ended: [null, 'SIGKILL'] },
-    ] as const)('another one continues after $signal in a run', async ({ signal, leaseMs, ended }) => {
+    ] as const)('another worker continues after $signal in a run', async ({ signal, leaseMs, ended }) => {
       const service = new MikroOrmSessionService(orm.em);
       await service.createSession({ ...key, state: { task: 'Where is order 17?' } });
       await service.describeSession(key, { labels: { task: 'open' } });

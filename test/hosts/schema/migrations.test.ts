@@ -305,7 +305,7 @@ test('F7 wherever a table has app_name and user_id, its keys hold both', async (
   expect(checked.sort()).toEqual(TABLES.filter((table) => !ofNoUser.includes(table)));
 });
 
-test('migrate asks for @mikro-orm/migrations where it is missing', async () => {
+test('migrate asks for @mikro-orm/migrations if it is missing', async () => {
   const orm = await openHost(await emptyDatabase('sqlite'));
   await jest.isolateModulesAsync(async () => {
     jest.doMock('@mikro-orm/migrations', () => {
@@ -320,7 +320,7 @@ test('migrate asks for @mikro-orm/migrations where it is missing', async () => {
   jest.dontMock('@mikro-orm/migrations');
 });
 
-test('migrate says that all packages of MikroORM need one version where @mikro-orm/migrations has another', async () => {
+test('migrate says that all packages of MikroORM need one version if @mikro-orm/migrations has another', async () => {
   const orm = await openHost(await emptyDatabase('sqlite'));
   await jest.isolateModulesAsync(async () => {
     jest.doMock('@mikro-orm/migrations', () => {

@@ -90,7 +90,7 @@ for (const name of availableDatabases())
       expect(await appliedMigrations(orm)).toEqual(MIGRATIONS);
     });
 
-    test('nothing where all is well', async () => {
+    test('nothing if all is well', async () => {
       const orm = await openHost(await emptyDatabase(name), { extensions: [AdkMigrator] });
       await make(orm);
       await make(orm);
