@@ -56,7 +56,7 @@ export async function migrate(orm: MikroORM): Promise<void> {
   tables.refuseDifferent(findings);
 }
 
-/** What a parser of the host's that parses JSON, or trims, would change. */
+/** What a host's parser that parses JSON, or trims, would change. */
 const TEXT = ' "A7" ';
 
 /**

@@ -10,7 +10,7 @@ import { passingOf } from '../src/model/failures.js';
 import type { AdkMigration } from './adk-migrations.js';
 import { MigrationLease, Overtaken, TRANSACTION_LOCKS } from './lock.js';
 
-/** How often conflicts between the nodes of a cluster are tried again. */
+/** How often conflicts between the nodes of a cluster are retried. */
 const ATTEMPTS = 10;
 
 /** Errors of MySQL and MariaDB: the table of MikroORM's notes, or its database, does not exist. */

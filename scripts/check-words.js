@@ -36,6 +36,14 @@ const PHRASES = [
   ['but for what', 'Write "except".'],
   ['no matter whose', 'Write "in any".'],
   ['made anew', 'Write "made again" or "rebuilt".'],
+  ['(?:is|are|be|was|were) tried again', 'Write "retried".'],
+  ['gone on with', 'Write "continued".'],
+  ['takes? no other with (?:it|them)', 'Write "does not affect the others".'],
+  ['in whose place', 'Write "that came instead of".'],
+  [
+    "(?:transaction|savepoint|call|function|value|parser) of the host's(?! (?:own|ORM|transaction|data|driver))",
+    'Write "a host’s transaction".',
+  ],
 ];
 
 /** Text that others wrote, or that is made of what others wrote. */

@@ -38,7 +38,7 @@ async function runOpenSessions(): Promise<void> {
     const key = { appName, userId, sessionId };
     const ran = leases.run(key, { holder: `${hostname()} ${process.pid}` }, (lease) => work(key, lease));
     await ran.catch((error: unknown) => {
-      if (!(error instanceof LeaseHeldError)) console.error(error); // it stays open, and is tried again
+      if (!(error instanceof LeaseHeldError)) console.error(error); // it stays open, and is retried
     });
   }
 }

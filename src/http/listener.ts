@@ -59,7 +59,7 @@ async function serve(
 
 /** @throws Error for a body that is no form's, or is too long. */
 async function bodyOf(incoming: IncomingMessage & { body?: unknown }): Promise<string> {
-  // A parser of the host's has read it.
+  // A host's parser has read it.
   if (isRecord(incoming.body)) {
     return new URLSearchParams(
       Object.entries(incoming.body).flatMap(([name, value]): [string, string][] =>

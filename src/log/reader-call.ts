@@ -8,7 +8,7 @@ import { onAbort } from '../model/signals.js';
 /** The events in memory at a time, for each reader. */
 export const BATCH = 200;
 
-/** A call of the host's that reads the log: the statements that are run for it, and the waits. Its signal ends them. */
+/** A host's call that reads the log: the statements that are run for it, and the waits. Its signal ends them. */
 export class ReaderCall {
   readonly signal: AbortSignal | undefined;
   readonly #database: Database;

@@ -32,8 +32,8 @@ export interface CodecData {
  * What contents of events and values of state pass through on their way into the database and out of it (contract M1). Several
  * of them are applied in their order; what is stored names those that were, so that each text is read by its own.
  *
- * A codec that has to wait, such as for a key, returns a promise. No connection and no lock is held while it works, except those of a
- * transaction of the host's.
+ * A codec that has to wait, such as for a key, returns a promise. No connection and no lock is held while it works, except in a
+ * host's transaction.
  */
 export interface Codec {
   /** What is stored names it; it must never change. */

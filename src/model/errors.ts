@@ -53,7 +53,7 @@ export class SessionNotFoundError extends AdkMikroOrmError {
 
 /**
  * With `onStaleSession: 'reject'`: somebody else has appended to the session since the handle was read. Also thrown by a rewind or a
- * fork inside a transaction of the host's that does not see the newest change of the session: begin the transaction again.
+ * fork inside a host's transaction that does not see the newest change of the session: begin the transaction again.
  */
 export class StaleSessionError extends AdkMikroOrmError {
   readonly code = 'ADK_STALE_SESSION';
@@ -355,7 +355,7 @@ export class SchemaError extends AdkMikroOrmError {
 }
 
 /**
- * A call was made inside a transaction of the host's on the same ORM that it does not join (contract E7): its rows would survive
+ * A call was made inside a host's transaction on the same ORM that it does not join (contract E7): its rows would survive
  * a rollback of that transaction, and it could wait for a lock or a connection that the transaction holds. Also thrown by an
  * append to a `Session` object that a still open transaction has appended to. Nothing was read or written.
  */

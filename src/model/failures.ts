@@ -6,7 +6,7 @@ interface FailureKind {
   /** What the operator can do. */
   advice: string;
   /**
-   * Whether it may go away when the same is tried again. `conflict`: another transaction is in the way, for
+   * Whether it may go away when the same is retried. `conflict`: another transaction is in the way, for
    * milliseconds. `outage`: the server is gone, starts or takes no writes, for as long as a failover takes.
    */
   passing?: 'conflict' | 'outage';

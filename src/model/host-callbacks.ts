@@ -1,5 +1,5 @@
 /**
- * Calls a function of the host's that is only to hear of something. What it throws, or a promise of it rejects with, is no part of
+ * Calls a host's function that is only to hear of something. What it throws, or a promise of it rejects with, is no part of
  * the call that reports, whose work may be committed; and no rejection may end the process.
  */
 export function callHost<Args extends unknown[]>(

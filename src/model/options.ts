@@ -109,7 +109,7 @@ export interface CommonOptions extends ReportingOptions, CodecOptions {
    * How long one attempt of a call may take, in ms, including the wait for a connection of the pool; 30,000 by default, 0 for
    * no limit (contract O3). After that its connection is closed, and the attempt counts as an outage. `stats` of large tables may
    * need more. It has no effect on SQLite and PGlite, which run in this process, on a kysely that the host passes to MikroORM 7
-   * as `driverOptions`, and inside a transaction of the host's.
+   * as `driverOptions`, and inside a host's transaction.
    */
   timeoutMs?: number;
   postgresql?: PostgresqlOptions;

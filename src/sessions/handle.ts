@@ -38,7 +38,7 @@ export function handleOf(
 /** Revisions by object: a clone or an object literal has none. */
 const revisions = new WeakMap<Session, Revision>();
 
-/** What was appended to a handle inside a transaction of the host's, which may be rolled back. */
+/** What was appended to a handle inside a host's transaction, which may be rolled back. */
 export interface Tentative {
   /** The transaction as MikroORM knows it; of a nested transaction the savepoint. */
   transaction: object;

@@ -213,7 +213,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionNotFoundError if there is no such session.
    * @throws SessionExistsError if `as` is taken.
    * @throws InvalidArgumentError also if the session has no such event, or no longer has it.
-   * @throws StaleSessionError inside a transaction of the host's that does not see the newest change of the session.
+   * @throws StaleSessionError inside a host's transaction that does not see the newest change of the session.
    * @throws DamagedSessionError if an event up to the point cannot be read.
    */
   async forkSession(session: SessionKey, point: ForkPoint = {}): Promise<Session> {

@@ -6,7 +6,7 @@ import { following, read } from './log-tools.js';
 import { Suite, onServers, type OwnContext } from './rule.js';
 import { LONG_LEASE, errorOf, expectCode, remember, saying, textsOf, until } from './tools.js';
 
-/** What a call inside a transaction of the host's does that it does not join (E7), and handles that were used inside. */
+/** What a call inside a host's transaction does that it does not join (E7), and handles that were used inside. */
 export const transactionSuite = new Suite();
 
 interface Given {

@@ -298,7 +298,7 @@ codecSuite.own('M1', 'a key is waited for without a connection and without a loc
   expect(textsOf((await again(service, session))!)).toEqual([SECRET, SECRET, SECRET, 'four', 'five']);
   // One question for all texts of a key.
   expect(asked.sort()).toEqual(['decrypt of ', 'decrypt of alice']);
-  // In a transaction of the host's the connection is the host's. A key that is at hand is not waited for.
+  // In a host's transaction the connection is the host's. A key that is at hand is not waited for.
   const kept = serviceOf(context, { codec: encrypting('k1') });
   const handle = await three(kept, `${app} 2`);
   await orm.em.fork().transactional(async (tx) => {

@@ -183,7 +183,7 @@ function appends(em: EntityManager, session: Session): (() => Promise<unknown>)[
   ];
 }
 
-/** Calls in a transaction of the host's. */
+/** Calls in a host's transaction. */
 function joined(em: EntityManager, session: Session): (() => Promise<unknown>)[] {
   const service = new MikroOrmSessionService(em);
   return [

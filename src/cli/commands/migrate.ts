@@ -34,7 +34,7 @@ function makeNoFile({ config, em }: MikroORM): void {
   if (isFile && !existsSync(path.resolve(config.get('baseDir'), file))) config.set('dbName', ':memory:');
 }
 
-/** For how long a migration that an outage interrupts is tried again: as long as a call of the services. */
+/** For how long a migration that an outage interrupts is retried: as long as a call of the services. */
 const OUTAGE_MS = 30_000;
 
 /**

@@ -185,7 +185,7 @@ export class Database {
     return this.code(await this.run(work, options));
   }
 
-  /** Runs `work` in its own transaction, or in a savepoint of the host's, so that a failure does not end the host's. */
+  /** Runs `work` in its own transaction, or in a savepoint of the host's transaction, which a failure does not end. */
   async transaction<T>(work: (sql: Sql) => Promise<T>, options?: TransactionOptions): Promise<T> {
     const { joined, rollbackFailed } = this;
     if (joined) return this.#tried(() => joined.savepoint(work, rollbackFailed), options);

@@ -42,7 +42,7 @@ export interface Attempt {
   readonly waited: (() => void) | undefined;
 }
 
-/** How the calls of a service are tried again. */
+/** How the calls of a service are retried. */
 export interface Retry {
   readonly connections: Connections;
   readonly telemetry: Telemetry | undefined;

@@ -83,7 +83,7 @@ export class LogListener {
       await ended;
       error ??= new Error('The connection of the listener was closed.');
     } catch (cause) {
-      // Tried again after a pause.
+      // Retried after a pause.
       error ??= cause;
     } finally {
       signal.removeEventListener('abort', end);

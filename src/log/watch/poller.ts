@@ -204,7 +204,7 @@ export class LogPoller {
       },
     );
     if (await this.#sessions.poll(signal)) this.#waiters.resolve();
-    // Events without a position are to be tried again, though nothing changes in the tables.
+    // Events without a position are to be retried, though nothing changes in the tables.
     this.#seen = isPending ? undefined : seen;
   }
 

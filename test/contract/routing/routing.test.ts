@@ -144,7 +144,7 @@ describe('on distributed tables', () => {
     }
   });
 
-  test('F7 an append is tried again when a pooler has given it a connection that has not prepared its statements', async () => {
+  test('F7 an append is retried when a pooler has given it a connection that has not prepared its statements', async () => {
     const orm = await store.connect({ pool: { min: 0, max: 1 } });
     const own = new MikroOrmSessionService(orm.em);
     const session = await own.createSession({ appName: 'pooled', userId: 'ada' });

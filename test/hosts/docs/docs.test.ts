@@ -425,16 +425,16 @@ test('the statements of docs/damage.md repair by hand what they say', async () =
   await close();
 });
 
-const TRIED_AGAIN = { conflict: '`attempts` times', outage: 'for `forMs`', no: 'no' };
+const RETRIED = { conflict: '`attempts` times', outage: 'for `forMs`', no: 'no' };
 
 /** `ADK_TEST_UPDATE=1 npx jest test/hosts/docs/docs` writes it anew. */
 test('the table of failures in docs/errors.md has the words of every DatabaseError', () => {
   const file = path.join(root, 'docs/errors.md');
   const rows = Object.entries(FAILURES).map(
     ([failure, { reason, what, advice }]) =>
-      `| ${what} | \`${reason}\` | ${TRIED_AGAIN[passingOf(failure as Failure) ?? 'no']} | ${advice} |`,
+      `| ${what} | \`${reason}\` | ${RETRIED[passingOf(failure as Failure) ?? 'no']} | ${advice} |`,
   );
-  const table = ['| What happened | `reason` | Tried again | What to look at |', '| --- | --- | --- | --- |', ...rows];
+  const table = ['| What happened | `reason` | Retried | What to look at |', '| --- | --- | --- | --- |', ...rows];
   const told = readFileSync(file, 'utf8');
   const current = told.replace(/(?<=<!-- failures -->\n).*(?=<!-- \/failures -->)/s, () => `\n${table.join('\n')}\n\n`);
   if (process.env['ADK_TEST_UPDATE']) writeFileSync(file, current);

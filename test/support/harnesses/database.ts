@@ -112,7 +112,7 @@ export interface RefusedSetting {
   named: RegExp;
   /** The advice in the error. */
   advice: RegExp;
-  /** Whether the ORM cannot begin a transaction of the host's either. */
+  /** Whether the ORM cannot begin a host's transaction either. */
   hasNoTransactions?: boolean;
 }
 
