@@ -1,7 +1,7 @@
 import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import type { BrowserContextOptions, Page } from 'playwright-core';
-import { adkEntities, MikroOrmSessionService } from '../../../src/index.js';
+import { adkEntities, adkServices, MikroOrmSessionService } from '../../../src/index.js';
 import { accessibilityProblems, describeInChromium } from '../../support/chromium.js';
 import { KEY, tellStory } from './conversation.js';
 import { Served, query, type Site } from './served.js';
@@ -19,6 +19,12 @@ const PAGES = [
   query('/rewind', OF_STORY),
   query('/describe', OF_STORY),
   query('/repair', OF_STORY),
+  query('/files', OF_STORY),
+  query('/files', { ...OF_STORY, file: 'report.pdf' }),
+  '/memory?app=support',
+  query('/memory', OF_STORY),
+  query('/memory', { ...OF_STORY, q: 'lamp' }),
+  query('/forget', OF_STORY),
   '/operations',
   '/operations/stats',
   '/operations/doctor',
@@ -32,6 +38,12 @@ describeInChromium('the studio in Chromium', (browser) => {
     served = await Served.open('sqlite');
     site = await served.studio({ allowChanges: true });
     await tellStory(served.service);
+    const { artifactService, memoryService } = adkServices(served.orm.em);
+    const artifact = { inlineData: { data: 'QQ==', mimeType: 'application/pdf' } };
+    await artifactService.saveArtifact({ ...KEY, filename: 'report.pdf', artifact });
+    const content = { parts: [{ text: 'Ada has a desk lamp, and likes it.' }] };
+    await memoryService.addMemory({ ...KEY, memories: [{ content }] });
+    await memoryService.addMemory({ appName: KEY.appName, memories: [{ content }] });
   });
   afterAll(() => served.close());
 

@@ -1,6 +1,7 @@
 import { createEvent } from '@google/adk';
 import { spawnSync } from 'node:child_process';
 import { AdkSession } from '../../../entities/index.js';
+import { adkServices } from '../../../src/index.js';
 import { createStudio } from '../../../src/studio/index.js';
 import { listenerOf } from '../../../src/http/listener.js';
 import { TokenDoor } from '../../../src/studio/token.js';
@@ -10,9 +11,9 @@ import { Served, linksOf, query, shown, type Answer } from './served.js';
 const OF_STORY = { app: KEY.appName, user: KEY.userId, session: KEY.sessionId };
 const STORY = query('/session', OF_STORY);
 
-/** Every page that takes a session. */
-const OF_SESSION = ['/session', '/event', '/event.json', '/part', '/live', '/repair'];
-const CHANGES = ['/describe', '/delete', '/restore', '/fork', '/rewind'];
+/** Every page that takes a session, or a user. */
+const OF_SESSION = ['/session', '/event', '/event.json', '/part', '/live', '/repair', '/files', '/file', '/memory'];
+const CHANGES = ['/describe', '/delete', '/restore', '/fork', '/rewind', '/forget'];
 
 let served: Served;
 beforeAll(async () => {
@@ -129,6 +130,14 @@ test('whatever was said to an agent is text', async () => {
     .getConnection()
     .execute(`update adk_events set data = ? where session_id = '..' and seq = 2`, [odd]);
 
+  const { artifactService, memoryService } = adkServices(served.orm.em);
+  const artifact = { inlineData: { data: 'QQ==', mimeType: evil } };
+  await artifactService.saveArtifact({ ...key, filename: evil, artifact });
+  await memoryService.addMemory({
+    ...key,
+    memories: [{ id: evil, author: evil, content: { parts: [{ text: `${evil} \u202e` }] } }],
+  });
+
   const site = await served.studio({ allowChanges: true });
   const of = { app: key.appName, user: key.userId, session: key.sessionId };
   const pages = await Promise.all(
@@ -142,6 +151,11 @@ test('whatever was said to an agent is text', async () => {
       query('/describe', of),
       query('/repair', of),
       '/operations/stats',
+      query('/files', of),
+      query('/files', { ...of, file: evil }),
+      query('/memory', of),
+      query('/memory', { ...of, q: 'alert' }),
+      query('/forget', { ...of, memory: evil }),
     ].map((path) => site.get(path)),
   );
   for (const { status, body } of pages) {
