@@ -354,7 +354,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     const checked = checkRequest.search(request, 'The request of searchMemory');
     const { appName, userId, query, sessionId, since, includeApp = true } = checked;
     checkKeys({ appName, userId, ...(sessionId !== undefined && { sessionId }) });
-    const ranking = new Ranking<Ranked>(query);
+    const ranking = new Ranking(query);
     if (ranking.isEmpty) return { memories: [] };
     const context = { operation: 'searchMemory', key: { appName, userId } };
     return this.#database.call(context, async () => {
@@ -362,40 +362,41 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       const scope = { sessionId, since, model: unit && this.#embedder?.model };
       const { leastCosine = 0 } = this.#options.embed ?? {};
       for (const owner of includeApp ? [userId, ''] : [userId])
-        for await (const { value, ...memory } of this.#compared({ appName, userId: owner }, scope)) {
-          const similarity = unit && value.vector && cosine(unit, value.vector);
-          const isSimilar = similarity !== undefined && similarity > leastCosine;
-          ranking.add(memory, value.words, isSimilar ? similarity : undefined);
+        for (let after: Ranked | undefined; ;) {
+          const page = await this.#database.read((sql) =>
+            readCompared(sql, { appName, userId: owner }, scope, after, PAGE),
+          );
+          for (const { memory, value } of this.#readable(page)) {
+            const similarity = unit && value.vector && cosine(unit, value.vector);
+            const isSimilar = similarity !== undefined && similarity > leastCosine;
+            ranking.add(memory, value.words, isSimilar ? similarity : undefined);
+          }
+          if (page.length < PAGE) break;
+          after = page.at(-1)?.memory;
         }
-      return { memories: await this.#best(ranking.ranked(), checked) };
+      return { memories: await this.#best(ranking, checked) };
     });
   }
 
-  async *#compared(owner: MemoryOwner, scope: Parameters<typeof readCompared>[2]) {
-    let after: Ranked | undefined;
-    for (;;) {
-      const page = await this.#database.read((sql) => readCompared(sql, owner, scope, after, PAGE));
-      yield* this.#readable(page);
-      if (page.length < PAGE) return;
-      after = page.at(-1);
-    }
-  }
-
   /** The contents of the best ones that meet the conditions. */
-  async #best(ranked: readonly (Ranked & { score: number })[], request: SearchMemoriesRequest): Promise<FoundMemory[]> {
+  async #best(ranking: Ranking, request: SearchMemoriesRequest): Promise<FoundMemory[]> {
     const { limit = this.#options.limit ?? 10, maxCharacters = this.#options.maxCharacters ?? Infinity } = request;
     const wanted = Object.entries(request.metadata ?? {}).map(
       ([name, value]) => [name, JSON.stringify(value)] as const,
     );
     const found: FoundMemory[] = [];
     let characters = 0;
-    const size = Math.max(limit, LEAST_READ);
-    for (let start = 0; start < ranked.length && found.length < limit; start += size) {
-      const part = ranked.slice(start, start + size);
+    for (const part of ranking.ranked(Math.max(limit, LEAST_READ))) {
+      if (part.length === 0) break;
       const contents = new Map<string, MemoryData>();
-      const read = await this.#database.read((sql) => readMemories(sql, part));
-      for (const { value, ...key } of this.#readable(read)) contents.set(memoryIdentity(key), value);
-      for (const { score, ...memory } of part) {
+      const read = await this.#database.read((sql) =>
+        readMemories(
+          sql,
+          part.map(({ memory }) => memory),
+        ),
+      );
+      for (const { memory, value } of this.#readable(read)) contents.set(memoryIdentity(memory), value);
+      for (const { memory, score } of part) {
         const data = contents.get(memoryIdentity(memory));
         if (!data || found.length === limit) continue;
         const length = textOf(data.content).length;
@@ -404,6 +405,7 @@ export class MikroOrmMemoryService implements BaseMemoryService {
         characters += length;
         found.push({ ...storedMemory(memory, data), score });
       }
+      if (found.length === limit) break;
     }
     return found;
   }
@@ -421,9 +423,9 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       for (;;) {
         const size = limit - found.length;
         const read = await this.#database.read((sql) => listMemories(sql, owner, { sessionId }, last, size));
-        for (const { value, ...memory } of this.#readable(read)) found.push(storedMemory(memory, value));
+        for (const { memory, value } of this.#readable(read)) found.push(storedMemory(memory, value));
         if (found.length === limit || read.length < size) return found;
-        last = read.at(-1);
+        last = read.at(-1)?.memory;
       }
     });
   }
@@ -481,10 +483,10 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     return new SessionProjection(this.#em, { ...common, ...projection.options }, projection.prepare);
   }
 
-  *#readable<T>(memories: readonly Read<T>[]): Generator<Ranked & { value: T }> {
-    for (const { value, ...memory } of memories) {
+  *#readable<T>(read: readonly Read<T>[]): Generator<{ memory: Ranked; value: T }> {
+    for (const { memory, value } of read) {
       if (!(value instanceof Undecodable)) {
-        yield { ...memory, value };
+        yield { memory, value };
         continue;
       }
       const error = new DamagedMemoryError(memory.memoryId, memory.sessionId || undefined, `it is ${value.encoding}`);

@@ -33,7 +33,10 @@ interface Forgotten {
 }
 
 /** What a memory's row has, or why it cannot be read. */
-export type Read<T> = Ranked & { value: T | Undecodable };
+export interface Read<T> {
+  memory: Ranked;
+  value: T | Undecodable;
+}
 
 /** What a search compares. */
 interface Compared {
@@ -115,10 +118,18 @@ export async function readCompared(
   });
   return (texts) =>
     rows.map((row) => {
-      const key = memoryKeyOf({ app_name: owner.appName, user_id: owner.userId, ...row });
-      return { ...key, time: numberOf(row.time), value: comparedOf(texts, key, row, model) };
+      const memory = rankedOf(owner, row);
+      return { memory, value: comparedOf(texts, memory, row, model) };
     });
 }
+
+const rankedOf = ({ appName, userId }: MemoryOwner, row: KeyRow): Ranked => ({
+  appName,
+  userId,
+  sessionId: textOf(row.session_id),
+  memoryId: textOf(row.memory_id),
+  time: numberOf(row.time),
+});
 
 const CHANGED = new Undecodable('changed, or of a later version of this package', false);
 
@@ -153,7 +164,7 @@ export async function listMemories(
     columns: `time, ${select.data} as data`,
     table: memories,
   });
-  return (texts) => rows.map((row) => dataOf(texts, { app_name: owner.appName, user_id: owner.userId, ...row }));
+  return (texts) => rows.map((row) => dataOf(texts, rankedOf(owner, row), row.data));
 }
 
 async function readPage<Row extends object>(
@@ -180,14 +191,12 @@ export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promis
       where ${keys.map(() => `(${MEMORY_WHERE})`).join(' or ')}`,
     keys.flatMap(memoryValues),
   );
-  return (texts) => rows.map((row) => dataOf(texts, row));
+  return (texts) => rows.map((row) => dataOf(texts, { ...memoryKeyOf(row), time: numberOf(row.time) }, row.data));
 }
 
-function dataOf(texts: StoredTexts, row: DataRow & MemoryKeyRow): Read<MemoryData> {
-  const key = memoryKeyOf(row);
-  const json = texts.decode(textOf(row.data), () => ofMemory(key, 'data'));
-  const value = json instanceof Undecodable ? json : (memoryDataOf(json) ?? CHANGED);
-  return { ...key, time: numberOf(row.time), value };
+function dataOf(texts: StoredTexts, memory: Ranked, data: string): Read<MemoryData> {
+  const json = texts.decode(textOf(data), () => ofMemory(memory, 'data'));
+  return { memory, value: json instanceof Undecodable ? json : (memoryDataOf(json) ?? CHANGED) };
 }
 
 /** @returns how many memories were deleted. */

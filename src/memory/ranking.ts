@@ -1,5 +1,5 @@
-import { memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
-import { countsIn, lengthOf, questionOf, wordsOf, type Question } from './words.js';
+import type { MemoryKey } from '../transfer/stored-memories.js';
+import { countWords, lengthOf, questionOf, wordsOf, type Question } from './words.js';
 
 /** The usual constants of BM25: how soon more of a word counts no more, and how much long texts lose. */
 const K1 = 1.2;
@@ -10,27 +10,31 @@ export interface Ranked extends MemoryKey {
   time: number;
 }
 
-/** A memory that has a word of the question, or another form of it. */
-interface Match<Memory> {
-  memory: Memory;
-  /** As `countsIn` gives them. */
-  counts: Uint16Array;
-  length: number;
+interface Scored {
+  memory: Ranked;
+  score: number;
 }
 
 /** How much less the first places of two orders count than their difference: the usual constant of reciprocal rank fusion. */
 const FUSION = 60;
 
+/** How many memories may be found by their vectors alone: the places of more would count for next to nothing. */
+const MOST_SIMILAR = 1_000;
+
 /**
  * The rank of memories for a question, by BM25 over those that it is given and no others (contract Q6). Each word counts twice: by
  * itself, and by its stem. If vectors are compared, their order and that of the words are fused.
  */
-export class Ranking<Memory extends Ranked> {
+export class Ranking {
   readonly #question: Question;
-  readonly #matches: Match<Memory>[] = [];
-  readonly #similar: (Memory & { score: number })[] = [];
+  /** Memories that have a word of the question, or another form of it. */
+  readonly #matches: Ranked[] = [];
+  readonly #lengths: number[] = [];
+  /** As `countWords` gives them, match by match. */
+  #counts = new Uint8Array(2 ** 12);
   /** How many memories have each word, and each stem. */
   readonly #having: Uint32Array;
+  readonly #similar: Scored[] = [];
   #memories = 0;
   #words = 0;
 
@@ -45,50 +49,76 @@ export class Ranking<Memory extends Ranked> {
   }
 
   /** @param list the words of the memory. @param cosine of its vector and the question's, if that is to count. */
-  add(memory: Memory, list: Buffer, cosine?: number): void {
+  add(memory: Ranked, list: Buffer, cosine?: number): void {
     // It is the question itself, or as good as that (contract Q7).
     if (list.equals(this.#question.list)) return;
-    if (cosine !== undefined) this.#similar.push({ ...memory, score: cosine });
+    if (cosine !== undefined) this.#similar.push({ memory, score: cosine });
     const length = lengthOf(list);
     this.#memories++;
     this.#words += length;
-    const counts = countsIn(list, this.#question);
-    if (!counts) return;
-    this.#matches.push({ memory, counts, length });
-    for (const [i, count] of counts.entries()) if (count > 0) this.#having[i] = (this.#having[i] ?? 0) + 1;
+    const width = this.#having.length;
+    const at = this.#matches.length * width;
+    if (at + width > this.#counts.length) this.#grow(at + width);
+    if (!countWords(list, this.#question, this.#counts, at)) return;
+    this.#matches.push(memory);
+    this.#lengths.push(length);
+    for (let i = 0; i < width; i++) if (this.#counts[at + i]) this.#having[i] = (this.#having[i] ?? 0) + 1;
   }
 
-  /** @returns those that have a word of the question, or a vector like its own, the best first; of equal scores the newer, then by id. */
-  ranked(): (Memory & { score: number })[] {
+  #grow(least: number): void {
+    const counts = new Uint8Array(2 * least);
+    counts.set(this.#counts);
+    this.#counts = counts;
+  }
+
+  /**
+   * @param size of a part. A search seldom needs more than one, and to order all takes longer.
+   * @returns those that have a word of the question, or a vector like its own, the best first; of equal scores the newer, then by id.
+   */
+  *ranked(size: number): Generator<readonly Scored[]> {
+    const byWords = this.#byWords();
+    const scored =
+      this.#similar.length === 0 ? byWords : fused([best(byWords, byWords.length), best(this.#similar, MOST_SIMILAR)]);
+    yield best(scored, size);
+    const all = best(scored, scored.length);
+    for (let start = size; start < all.length; start += size) yield all.slice(start, start + size);
+  }
+
+  #byWords(): Scored[] {
+    const width = this.#having.length;
     const average = this.#words / this.#memories;
     const rarity = Array.from(this.#having, (having) => Math.log(1 + (this.#memories - having + 0.5) / (having + 0.5)));
-    const scoreOf = ({ counts, length }: Match<Memory>) => {
-      const share = K1 * (1 - B + (B * length) / average);
+    return this.#matches.map((memory, match) => {
+      const share = K1 * (1 - B + (B * (this.#lengths[match] ?? 0)) / average);
       let score = 0;
-      for (const [i, count] of counts.entries()) score += ((rarity[i] ?? 0) * count * (K1 + 1)) / (count + share);
-      return score;
-    };
-    const byWords = inOrder(this.#matches.map((match) => ({ ...match.memory, score: scoreOf(match) })));
-    return this.#similar.length === 0 ? byWords : fused([byWords, inOrder(this.#similar)]);
+      for (let i = 0; i < width; i++) {
+        const count = this.#counts[match * width + i] ?? 0;
+        score += ((rarity[i] ?? 0) * count * (K1 + 1)) / (count + share);
+      }
+      return { memory, score };
+    });
   }
 }
 
-type Scored = Ranked & { score: number };
-
 /** By reciprocal ranks, since scores of words and cosines cannot be compared. */
-function fused<Memory extends Scored>(orders: readonly (readonly Memory[])[]): Memory[] {
-  const all = new Map<string, Memory>();
+function fused(orders: readonly (readonly Scored[])[]): Scored[] {
+  const all = new Map<Ranked, Scored>();
   for (const order of orders)
-    for (const [i, memory] of order.entries()) {
-      const identity = memoryIdentity(memory);
-      const score = (all.get(identity)?.score ?? 0) + 1 / (FUSION + i + 1);
-      all.set(identity, { ...memory, score });
-    }
-  return inOrder([...all.values()]);
+    for (const [i, { memory }] of order.entries())
+      all.set(memory, { memory, score: (all.get(memory)?.score ?? 0) + 1 / (FUSION + i + 1) });
+  return [...all.values()];
 }
 
-const inOrder = <Memory extends Scored>(memories: Memory[]) =>
-  memories.sort((a, b) => b.score - a.score || byAge(a, b));
+/** @returns the best ones in order. Those that are worse are not compared with each other. */
+function best(scored: Scored[], most: number): Scored[] {
+  const inOrder = (a: Scored, b: Scored) => b.score - a.score || byAge(a.memory, b.memory);
+  if (scored.length <= most) return scored.sort(inOrder);
+  const least = Float64Array.from(scored, ({ score }) => score).sort()[scored.length - most] ?? 0;
+  return scored
+    .filter(({ score }) => score >= least)
+    .sort(inOrder)
+    .slice(0, most);
+}
 
 function byAge(a: Ranked, b: Ranked): number {
   return b.time - a.time || compared(a.memoryId, b.memoryId) || compared(a.sessionId, b.sessionId);

@@ -127,8 +127,19 @@ export const isFramed = (bytes: Uint8Array): boolean => bytes[0] === OPENING;
 export const encodingOfBytes = (framed: Uint8Array = new Uint8Array()): string =>
   Buffer.from(framed.subarray(0, framed.indexOf(LINE_END))).toString();
 
-/** @param line the first one of bytes that are encoded. @returns undefined if somebody has changed it. */
+let last: { line: string; steps: readonly Step[] | undefined } | undefined;
+
+/**
+ * A search decodes thousands of lists of words, and most of them have the same line.
+ *
+ * @param line the first one of bytes that are encoded. @returns undefined if somebody has changed it.
+ */
 function stepsOf(line: string): readonly Step[] | undefined {
+  if (last?.line !== line) last = { line, steps: parsedSteps(line) };
+  return last.steps;
+}
+
+function parsedSteps(line: string): readonly Step[] | undefined {
   try {
     const steps = JSON.parse(line) as readonly Step[];
     return areNamed(steps) ? steps : undefined;
@@ -242,16 +253,16 @@ export class TextCodec {
   }
 
   #decoded(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | Undecodable> {
-    const encoding = `encoded with ${shownSteps(steps)}`;
+    const refuse = (why: string, isForeign = false) =>
+      new Undecodable(`encoded with ${shownSteps(steps)}${why}`, isForeign);
     const places = steps.map(({ codec }) => this.#codecs.findIndex(({ name }) => name === codec));
-    if (places.includes(-1)) return new Undecodable(`${encoding}, a codec that is not in the codec option`, true);
+    if (places.includes(-1)) return refuse(', a codec that is not in the codec option', true);
     // Somebody could put a codec that expands around what is encrypted: it would run before the key has proved anything.
     if (places.some((place, i) => place <= (places[i - 1] ?? -1)))
-      return new Undecodable(`${encoding}, in another order than in the codec option`, true);
+      return refuse(', in another order than in the codec option', true);
     return after(this.#decodeFrom(steps, data, context), (decoded) => {
-      if (!decoded) return new Undecodable(encoding, false);
-      if (decoded === 'tooLarge')
-        return new Undecodable(`${encoding}, and larger than maxDecodedBytes (${this.maxBytes})`, false);
+      if (!decoded) return refuse('');
+      if (decoded === 'tooLarge') return refuse(`, and larger than maxDecodedBytes (${this.maxBytes})`);
       return decoded;
     });
   }
@@ -323,9 +334,9 @@ export const ofArtifact = (
 
 /** @param column of the memory's row. */
 export const ofMemory = (
-  { memoryId, ...session }: SessionKey & { memoryId: string },
+  { appName, userId, sessionId, memoryId }: SessionKey & { memoryId: string },
   column: 'data' | 'words' | 'embedding',
-): CodecContext => contextOf({ ...session, origin: '' }, 'memory', `${column} ${memoryId}`);
+): CodecContext => contextOf({ appName, userId, sessionId, origin: '' }, 'memory', `${column} ${memoryId}`);
 
 export const ofCredential = (
   { appName, userId }: Pick<SessionKey, 'appName' | 'userId'>,
