@@ -102,8 +102,9 @@ export function operationsOf(population: Population, day: Size): Operation[] {
       isLong: true,
       async run() {
         const terminal = new SilentTerminal(true);
-        const outcome = await doctor({ orm, em: orm.em, codec: {}, terminal, signal: new AbortController().signal });
-        if (outcome === 'failed') throw new Error(`doctor has found something: ${JSON.stringify(terminal.value)}`);
+        await doctor({ em: orm.em, terminal }).catch((cause: unknown) => {
+          throw new Error(`doctor has found something: ${JSON.stringify(terminal.value)}`, { cause });
+        });
       },
     },
   ];

@@ -1,9 +1,9 @@
-import { existsSync } from 'node:fs';
 import { MikroORM, type Options } from '@mikro-orm/core';
 import type { DialectName } from '../../entities/dialect-name.js';
 import { adkEntities } from '../../entities/index.js';
 import { LAZILY, hostOrm } from './mikro-orm.js';
-import { UsageError } from './usage-error.js';
+import { UsageError } from './errors.js';
+import { checkExists } from './files.js';
 
 /** Where the database is; MikroORM's own rules find the host's config where both are left out. */
 export interface ConnectionOptions {
@@ -18,7 +18,7 @@ export interface ConnectionOptions {
  */
 export async function connect({ config, url }: ConnectionOptions, mayCreate: boolean): Promise<MikroORM> {
   if (url !== undefined) return open(url, { entities: adkEntities() }, mayCreate);
-  if (config !== undefined && !existsSync(config)) throw new UsageError(`There is no file ${config}.`);
+  if (config !== undefined) checkExists(config);
   return hostOrm(config);
 }
 
@@ -33,8 +33,7 @@ export function connectForeign(url: string): Promise<MikroORM> {
 async function open(url: string, options: Partial<Options>, mayCreate: boolean): Promise<MikroORM> {
   const database = await databaseOptions(url);
   const { dbName, clientUrl } = database;
-  if (clientUrl === undefined && dbName !== undefined && dbName !== ':memory:' && !mayCreate && !existsSync(dbName))
-    throw new UsageError(`There is no file ${dbName}.`);
+  if (clientUrl === undefined && dbName !== undefined && dbName !== ':memory:' && !mayCreate) checkExists(dbName);
   return MikroORM.init({ ...database, ...options, ...LAZILY });
 }
 

@@ -1,5 +1,10 @@
+import { existsSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { driverCodeOf } from '../model/errors.js';
+import { isObject } from '../model/objects.js';
+import { UsageError } from './errors.js';
 
 /** What the system says of a file, in words. */
 const REASONS: Readonly<Record<string, string>> = {
@@ -28,4 +33,21 @@ export function inWords(path: string, verb: 'read' | 'written', cause: unknown):
   return reason === undefined && cause instanceof Error
     ? cause
     : new Error(`${path} cannot be ${verb}: ${reason}.`, { cause });
+}
+
+/** @throws UsageError if there is no such file or folder. */
+export function checkExists(path: string, what: 'file' | 'folder' = 'file'): void {
+  if (!existsSync(path)) throw new UsageError(`There is no ${what} ${path}.`);
+}
+
+/**
+ * @param file a JavaScript module.
+ * @returns what it exports as default.
+ * @throws UsageError when there is no such file, and what the module throws.
+ */
+export async function defaultExportOf(file: string): Promise<unknown> {
+  checkExists(file);
+  const loaded = (await import(pathToFileURL(path.resolve(file)).href)) as { default?: unknown };
+  // Node.js puts the exports of a file in CommonJS into `default`, and so does TypeScript.
+  return isObject(loaded.default) && 'default' in loaded.default ? loaded.default.default : loaded.default;
 }

@@ -1,8 +1,8 @@
 /** What differs in the command lines of MikroORM 6 and 7. */
 import { existsSync } from 'node:fs';
 import type { MikroORM } from '@mikro-orm/core';
-import { defaultExportOf } from './default-export.js';
-import { UsageError } from './usage-error.js';
+import { UsageError } from './errors.js';
+import { defaultExportOf } from './files.js';
 import { driverCodeOf } from '../model/errors.js';
 import { isObject } from '../model/objects.js';
 

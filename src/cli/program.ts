@@ -1,19 +1,18 @@
-import { Command, CommanderError, Option } from 'commander';
+import { CommanderError, Option, type Command } from 'commander';
 import { doctor } from './commands/doctor.js';
 import { runDistribution } from './commands/distribute.js';
-import { fork } from './commands/fork.js';
+import { fork, rewind } from './commands/history.js';
 import { list, show, stats, tail, waiting } from './commands/inspect.js';
 import { forget, rebuild, search } from './commands/memory.js';
 import { runMigrations } from './commands/migrate.js';
 import { eraseUser, prune, trim } from './commands/remove.js';
 import { reencode } from './commands/reencode.js';
 import { repair } from './commands/repair.js';
-import { rewind } from './commands/rewind.js';
 import { studio } from './commands/studio.js';
 import { usage } from './commands/usage.js';
 import { exportSessions, importSessions } from './commands/transfer.js';
 import { web } from './commands/web.js';
-import { action, fail, sessionAction } from './run.js';
+import { NamedCommand, action, fail, sessionAction } from './run.js';
 import { duration, label, logCursor, port, time, wholeNumber } from './values.js';
 import { packageVersion } from '../operations/version.js';
 
@@ -35,7 +34,7 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
 
 /** The command line of this package. Its actions set `process.exitCode`. */
 function program(): Command {
-  const program = new Command('adk-mikro-orm')
+  const program = new NamedCommand('adk-mikro-orm')
     .description('Looks after the sessions of ADK agents in your own database.')
     .version(packageVersion)
     .option('--config <file>', 'path of the MikroORM config, if it is not found')
@@ -108,10 +107,7 @@ function program(): Command {
     .option('--after <cursor>', 'the next page')
     .action(action(waiting));
 
-  command('show', 'shows a conversation', 'show support ada 4711 --last 20')
-    .argument('<app>')
-    .argument('<user>')
-    .argument('<session>')
+  command('show <app> <user> <session>', 'shows a conversation', 'show support ada 4711 --last 20')
     .option('--last <n>', 'only the newest n events', wholeNumber)
     .action(sessionAction(show));
 
@@ -147,8 +143,7 @@ function program(): Command {
     .option('--drop-open-calls', 'also events with calls that wait for a person, and those after them')
     .action(action(trim));
 
-  batches(command('erase-user', 'deletes all that a person has: sessions, events and state', 'erase-user ada'))
-    .argument('<user>')
+  batches(command('erase-user <user>', 'deletes all that a person has: sessions, events and state', 'erase-user ada'))
     .option('--app <name>', 'in one app alone')
     .action(action(eraseUser));
 
@@ -176,10 +171,11 @@ function program(): Command {
     .option('--batch-size <n>', 'how many events a transaction writes at most (default: 500)', wholeNumber)
     .action(action(importSessions));
 
-  command('repair', 'takes out of a damaged session what cannot be read', 'repair support ada 4711 --save taken.jsonl')
-    .argument('<app>')
-    .argument('<user>')
-    .argument('<session>')
+  command(
+    'repair <app> <user> <session>',
+    'takes out of a damaged session what cannot be read',
+    'repair support ada 4711 --save taken.jsonl',
+  )
     .option('--save <file>', 'where to put what is taken out')
     .option('--dry-run', 'only report what is damaged')
     .option('--include-leased', 'also while somebody holds its lease')
@@ -196,12 +192,22 @@ function program(): Command {
     .option('--pause <time>', 'how long to wait between two transactions, such as 1s', duration)
     .action(action(reencode));
 
-  historyPoint(command('fork', 'makes a session of the past of another one', 'fork support ada 4711 --at 12'))
+  historyPoint(
+    command(
+      'fork <app> <user> <session>',
+      'makes a session of the past of another one',
+      'fork support ada 4711 --at 12',
+    ),
+  )
     .option('--as <id>', 'the id of the new session')
     .action(sessionAction(fork));
 
   historyPoint(
-    command('rewind', 'takes a session back, and deletes the events after that', 'rewind support ada 4711 --at 12'),
+    command(
+      'rewind <app> <user> <session>',
+      'takes a session back, and deletes the events after that',
+      'rewind support ada 4711 --at 12',
+    ),
   )
     .option('--yes', 'do not ask')
     .action(sessionAction(rewind));
@@ -216,20 +222,15 @@ function program(): Command {
 
 function memory(memory: Command): void {
   memory
-    .command('search')
+    .command('search <app> <user> <question>')
     .description('finds memories of a user, and of the app, by their words: the best match first')
-    .argument('<app>')
-    .argument('<user>')
-    .argument('<question>')
     .option('--session <id>', 'of one session')
     .option('--since <time>', 'not older than this', time)
     .option('--limit <n>', 'how many at most (default: 10)', wholeNumber)
     .action(action(search));
   memory
-    .command('forget')
+    .command('forget <app> [user]')
     .description('deletes memories of a user, or without a user those of the app')
-    .argument('<app>')
-    .argument('[user]')
     .option('--id <id>', 'one memory')
     .option('--session <id>', 'those of one session')
     .option('--before <time>', 'those that are older', time)
@@ -260,9 +261,6 @@ function batches(command: Command): Command {
 
 function historyPoint(command: Command): Command {
   return command
-    .argument('<app>')
-    .argument('<user>')
-    .argument('<session>')
     .option('--at <n>', 'after the event with this number', wholeNumber)
     .option('--before <invocation>', 'before the first event of this invocation');
 }

@@ -1,19 +1,53 @@
 import type { EntityManager, MikroORM } from '@mikro-orm/core';
-import type { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { DamagedSessionError, InvalidArgumentError, InvalidKeyError } from '../model/errors.js';
+import type { Codec } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
-import type { CodecOptions } from '../model/options.js';
-import { codecOf } from './codec.js';
+import { CODEC_OPTIONS, type CodecOptions } from '../model/options.js';
 import { connect, type ConnectionOptions } from './connect.js';
+import { Unfinished, UsageError } from './errors.js';
+import { defaultExportOf } from './files.js';
 import { Terminal } from './terminal.js';
-import { UsageError } from './usage-error.js';
 import { printableLines, quoted } from '../operations/words.js';
 
-/** The options of every command. */
-interface GlobalOptions extends ConnectionOptions {
+/** What the package calls options and arguments, if not as the command line does. */
+const CALLED: Readonly<Record<string, string>> = {
+  '--app <name>': 'appName',
+  '--user <id>': 'userId',
+  '--session <id>': 'sessionId',
+  '--id <id>': 'memoryId',
+  '--label <name=value>': 'labels',
+  '--before <invocation>': 'beforeInvocationId',
+  '--pause <time>': 'pauseMs',
+  '--last <n>': 'numRecentEvents',
+  app: 'appName',
+  user: 'userId',
+  session: 'sessionId',
+};
+
+class NamedOption extends Option {
+  override attributeName(): string {
+    return CALLED[this.flags] ?? super.attributeName();
+  }
+}
+
+/** A command whose options have the names of the package, to be passed on as they are. */
+export class NamedCommand extends Command {
+  override createCommand(name?: string): NamedCommand {
+    return new NamedCommand(name);
+  }
+
+  override createOption(flags: string, description?: string): Option {
+    return new NamedOption(flags, description);
+  }
+}
+
+/** The options of every command, and that of those which ask. */
+interface CommonFlags extends ConnectionOptions {
   json?: boolean;
   codec?: string;
   maxDecodedBytes?: number;
+  yes?: true;
 }
 
 /** What a command gets to work with. */
@@ -27,13 +61,12 @@ export interface Context {
   codec: CodecOptions;
   /** Fires at the first Ctrl-C; a second one ends the process. */
   signal: AbortSignal;
+  /** Asks, unless there is `--yes`. @throws Unfinished for another answer than yes. */
+  confirm(question: string | (() => Promise<string>), unchanged?: string): Promise<void>;
 }
 
-/** How a command ended; where it is `failed`, it has reported why, and the process ends with 1. */
-export type CommandResult = 'failed' | undefined;
-
-/** What a command does, with its arguments and its options. */
-export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => Promise<CommandResult>;
+/** What a command does, with its arguments and its options. @throws Unfinished to end the process with 1. */
+export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => Promise<void>;
 
 /**
  * @param mayCreate whether the command makes a SQLite file that does not exist.
@@ -41,9 +74,11 @@ export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => 
  *   process: 0, 1 if something failed, 2 if the command line was wrong.
  */
 export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
-  return async function (this: Command, ...args: unknown[]): Promise<void> {
-    const { json = false, codec, maxDecodedBytes, ...connection } = this.optsWithGlobals<GlobalOptions>();
+  return async function (this: Command): Promise<void> {
+    const { json = false, codec, maxDecodedBytes, yes, ...connection } = this.optsWithGlobals<CommonFlags>();
+    const { yes: _, ...flags } = this.opts();
     const controller = new AbortController();
+    const { signal } = controller;
     const end = () => controller.abort();
     process.once('SIGINT', end).once('SIGTERM', end);
     let orm: MikroORM | undefined;
@@ -53,17 +88,15 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
         ...(maxDecodedBytes !== undefined && { maxDecodedBytes }),
       };
       orm = await connect(connection, mayCreate);
-      const context = {
-        orm,
-        em: orm.em,
-        terminal: new Terminal(json),
-        url: connection.url,
-        codec: options,
-        signal: controller.signal,
+      const terminal = new Terminal(json);
+      const confirm: Context['confirm'] = async (question, unchanged = 'Nothing was deleted.') => {
+        if (yes) return;
+        const text = typeof question === 'string' ? question : await question();
+        if (!(await terminal.confirm(text, signal))) throw new Unfinished(unchanged);
       };
-      // Commander adds the command itself.
-      const outcome = await work(context, ...(args.slice(0, -1) as Args));
-      process.exitCode = outcome === 'failed' ? 1 : 0;
+      const context = { orm, em: orm.em, terminal, url: connection.url, codec: options, signal, confirm };
+      process.exitCode = 0;
+      await work(context, ...([...this.processedArgs, flags] as Args));
     } catch (error) {
       fail(error, this);
     } finally {
@@ -74,25 +107,23 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
 }
 
 /** What a command does with the session that its arguments name, and its options. */
-export type SessionWork<Flags> = (context: Context, key: SessionKey, flags: Flags) => Promise<CommandResult>;
+export type SessionWork<Flags> = (context: Context, key: SessionKey, flags: Flags) => Promise<void>;
 
 /** As `action`, when the arguments are an app, a user and a session. */
-export function sessionAction<Flags>(work: SessionWork<Flags>) {
-  const workOn: Work<[string, string, string, Flags]> = (context, ...[appName, userId, sessionId, flags]) =>
-    work(context, { appName, userId, sessionId }, flags);
-  return action(workOn);
-}
+export const sessionAction = <Flags>(work: SessionWork<Flags>) =>
+  action<[string, string, string, Flags]>((context, appName, userId, sessionId, flags) =>
+    work(context, { appName, userId, sessionId }, flags),
+  );
 
-/** What options and arguments are called in the package, if not as on the command line. */
-const CALLED: Readonly<Record<string, string>> = {
-  app: 'appName',
-  user: 'userId',
-  session: 'sessionId',
-  id: 'memoryId',
-  before: 'beforeInvocationId',
-  pause: 'pauseMs',
-  last: 'numRecentEvents',
-};
+/**
+ * @param file a JavaScript module whose default export is a codec, or a list of codecs, as for the `codec` option.
+ * @throws UsageError when there is no such file; InvalidArgumentError when it has no such export.
+ */
+async function codecOf(file: string): Promise<Codec | readonly Codec[]> {
+  const codec = await defaultExportOf(file);
+  CODEC_OPTIONS.codec(codec, `The default export of ${file}`);
+  return codec as Codec | readonly Codec[];
+}
 
 /** A message of the package, or its advice, for somebody who may have no config: `--url` is in its place. */
 export function inWordsOfUrl({ url }: Pick<Context, 'url'>, message: string): string {
@@ -108,10 +139,15 @@ export function inWordsOfUrl({ url }: Pick<Context, 'url'>, message: string): st
 
 /** Reports an error on stderr. @param command whose words the message gets. */
 export function fail(error: unknown, command?: Command): void {
+  process.exitCode = 1;
+  const said = error instanceof Error ? error.message : String(error);
+  if (error instanceof Unfinished) {
+    if (said !== '') process.stderr.write(`${said}\n`);
+    return;
+  }
   const isUsage =
     error instanceof UsageError || error instanceof InvalidArgumentError || error instanceof InvalidKeyError;
-  process.exitCode = isUsage ? 2 : 1;
-  const said = error instanceof Error ? error.message : String(error);
+  if (isUsage) process.exitCode = 2;
   const message = isUsage ? inWordsOf(command, said) : inWordsOfUrl(command?.optsWithGlobals() ?? {}, said);
   process.stderr.write(`error: ${printableLines(message).join('\n')}\n`);
   if (error instanceof DamagedSessionError) {
@@ -123,10 +159,7 @@ export function fail(error: unknown, command?: Command): void {
 /** Names options as the command line does: `--keep-last` for `keepLast`. */
 function inWordsOf(command: Command | undefined, message: string): string {
   const words = new Map<string, string>();
-  for (const option of command?.options ?? []) {
-    const name = option.attributeName();
-    words.set(CALLED[name] ?? name, option.long ?? name);
-  }
+  for (const option of command?.options ?? []) words.set(option.attributeName(), option.long ?? '');
   for (const argument of command?.registeredArguments ?? [])
     words.set(CALLED[argument.name()] ?? argument.name(), `<${argument.name()}>`);
   // Only what cannot be an English word, but for `at`, which begins a message.

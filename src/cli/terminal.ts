@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
-import { UsageError } from './usage-error.js';
+import { UsageError } from './errors.js';
 import { json, number, printable } from '../operations/words.js';
 
 /** A cell of a table; numbers are aligned to the right. */

@@ -8,5 +8,4 @@ export const runDistribution: Work<[DistributeOptions]> = async ({ orm, terminal
     ...placed.map(({ table, placement }) => `Placed ${table} ${placement}`),
     `The tables are distributed by ${by}; ${nodes} nodes take rows.${placed.length === 0 ? '' : ' Start your services again.'}`,
   ]);
-  return undefined;
 };

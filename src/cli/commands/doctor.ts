@@ -1,16 +1,17 @@
 import { examine, type Finding } from '../../operations/doctor.js';
 import { printable, printableLines } from '../../operations/words.js';
-import { inWordsOfUrl, type CommandResult, type Context } from '../run.js';
+import { Unfinished } from '../errors.js';
+import { inWordsOfUrl, type Context } from '../run.js';
 
-export async function doctor(context: Context): Promise<CommandResult> {
+export async function doctor(context: Pick<Context, 'em' | 'terminal' | 'url'>): Promise<void> {
   const findings: Finding[] = [];
   for await (const { advice, ...finding } of examine(context.em))
     findings.push({ ...finding, ...(advice !== undefined && { advice: inWordsOfUrl(context, advice) }) });
-  await context.terminal.result(findings, () => findings.flatMap((finding) => lines(context, finding)));
-  return findings.some(({ state }) => state === 'wrong') ? 'failed' : undefined;
+  await context.terminal.result(findings, () => findings.flatMap((finding) => lines(context.terminal, finding)));
+  if (findings.some(({ state }) => state === 'wrong')) throw new Unfinished();
 }
 
-function lines({ terminal }: Context, { check, state, found, advice }: Finding): string[] {
+function lines(terminal: Context['terminal'], { check, state, found, advice }: Finding): string[] {
   const mark = { ok: terminal.green('✓'), advice: terminal.yellow('!'), wrong: terminal.red('✗') }[state];
   const todo = (advice === undefined ? [] : printableLines(advice)).map((line) => `    ${line}`);
   return [`${mark} ${check}: ${printable(found)}`, ...todo];

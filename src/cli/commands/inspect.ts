@@ -5,47 +5,37 @@ import { EventLog } from '../../log/event-log.js';
 import type { LogFilter } from '../../log/filters.js';
 import type { LogChange, LogEntry } from '../../log/entries.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
+import type { StatsOptions } from '../../maintenance/options.js';
 import type { SessionStats } from '../../maintenance/stats.js';
+import type { FindOpenCallsRequest } from '../../sessions/open-calls.js';
+import type { FindSessionsRequest } from '../../sessions/summaries.js';
 import { SessionNotFoundError } from '../../model/errors.js';
-import { given } from '../../model/objects.js';
 import { revisionOf } from '../../sessions/handle.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import { changeLine, eventLines } from '../conversation.js';
 import { nextApp } from '../../database/statements/walk.js';
 import { readerOf } from '../../operations/reader.js';
 import type { Context, SessionWork, Work } from '../run.js';
-import { UsageError } from '../usage-error.js';
-import { countOf, noteNone, ownerOf, type OwnerFlags } from './owner.js';
+import { UsageError } from '../errors.js';
+import { countOf, noteEmpty } from './owner.js';
 import { bytes, counted, json, number, printable, quoted, shownTime } from '../../operations/words.js';
 
-export const stats: Work<[OwnerFlags & { byApp?: true }]> = async ({ em, terminal }, options) => {
+export const stats: Work<[StatsOptions & { byApp?: true }]> = async ({ em, terminal }, { byApp, ...owner }) => {
   const maintenance = new SessionMaintenance(em, { timeoutMs: 0 });
-  const owner = ownerOf(options);
-  if (options.byApp) {
+  if (byApp) {
     const apps = await maintenance.stats({ ...owner, groupBy: 'app' });
-    if (apps.length === 0) noteNone(terminal, options);
+    if (apps.length === 0) await noteEmpty({ em, terminal }, owner);
+    const head = ['app', 'sessions', 'users', 'events', 'events’ size', 'state', 'artifacts', 'newest update'];
     const rows = apps.map((each) => [
-      each.appName,
-      each.sessions,
-      each.users,
-      each.events,
-      bytes(each.eventBytes),
-      bytes(each.stateBytes),
-      bytes(each.artifactBytes),
+      ...[each.appName, each.sessions, each.users, each.events],
+      ...[each.eventBytes, each.stateBytes, each.artifactBytes].map(bytes),
       shownTime(each.newestUpdate),
     ]);
-    await terminal.result(apps, () =>
-      terminal.table([
-        ['app', 'sessions', 'users', 'events', 'events’ size', 'state', 'artifacts', 'newest update'],
-        ...rows,
-      ]),
-    );
-    return undefined;
+    return terminal.result(apps, () => terminal.table([head, ...rows]));
   }
   const all = await maintenance.stats(owner);
-  if (all.sessions === 0) noteNone(terminal, options);
+  if (all.sessions === 0) await noteEmpty({ em, terminal }, owner);
   await terminal.result(all, () => statsLines(all).map(([name, value]) => `${terminal.dim(name.padEnd(18))}${value}`));
-  return undefined;
 };
 
 function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string][] {
@@ -72,17 +62,6 @@ function statsLines({ eventsPerSession, ...all }: SessionStats): [string, string
   ];
 }
 
-interface ListOptions extends OwnerFlags {
-  title?: string;
-  label?: Record<string, string>;
-  deleted?: true;
-  updatedAfter?: number;
-  updatedBefore?: number;
-  oldestFirst?: true;
-  limit?: number;
-  after?: string;
-}
-
 /** The names of the apps that have sessions. */
 async function appNames(em: EntityManager): Promise<string[]> {
   const { read } = readerOf(em, 'list');
@@ -92,78 +71,56 @@ async function appNames(em: EntityManager): Promise<string[]> {
   return names;
 }
 
-export const list: Work<[ListOptions]> = async ({ em, terminal }, options) => {
-  if (options.app === undefined) {
-    const [other] = Object.keys(options).filter((name) => name !== 'json');
-    if (other !== undefined) throw new UsageError('Without --app, list prints the names of the apps: name one.');
+type Filter = Omit<FindSessionsRequest, 'appName' | 'status' | 'order'>;
+
+export const list: Work<[Filter & { appName?: string; deleted?: true; oldestFirst?: true }]> = async (
+  { em, terminal },
+  options,
+) => {
+  const { appName, deleted, oldestFirst, ...filter } = options;
+  if (appName === undefined) {
+    if (Object.keys(options).length > 0)
+      throw new UsageError('Without --app, list prints the names of the apps: name one.');
     const names = await appNames(em);
-    await terminal.result(names, () => terminal.table([['app'], ...names.map((name) => [name])]));
-    return undefined;
+    return terminal.result(names, () => terminal.table([['app'], ...names.map((name) => [name])]));
   }
-  const { title, updatedAfter, updatedBefore, limit, after } = options;
   const page = await new MikroOrmSessionService(em).findSessions({
-    ...given({ title, updatedAfter, updatedBefore, limit, after, userId: options.user, labels: options.label }),
-    appName: options.app,
-    status: options.deleted ? 'deleted' : 'active',
-    order: options.oldestFirst ? 'asc' : 'desc',
+    ...{ ...filter, appName, status: deleted ? 'deleted' : 'active', order: oldestFirst ? 'asc' : 'desc' },
   });
   const rows = page.sessions.map(({ userId, sessionId, eventCount, lastUpdateTime, title, labels }) => [
-    userId,
-    sessionId,
-    eventCount,
-    shownTime(lastUpdateTime),
+    ...[userId, sessionId, eventCount, shownTime(lastUpdateTime)],
     [title ?? '', ...Object.entries(labels).map(([name, value]) => `${name}=${value}`)].join(' ').trim(),
   ]);
   await terminal.result(page, () =>
     terminal.table([['user', 'session', 'events', 'last update (UTC)', 'title'], ...rows]),
   );
-  if (page.sessions.length === 0) {
-    if ((await countOf(em, options)).sessions > 0) terminal.note('No session matches.');
-    else noteNone(terminal, options);
-  }
-  if (page.next !== undefined) terminal.note(`There are more: --after ${quoted(page.next)}`);
-  return undefined;
+  if (rows.length === 0) await noteEmpty({ em, terminal }, options, 'No session matches.');
+  noteNext(terminal, page);
 };
 
-interface WaitingOptions extends OwnerFlags {
-  app: string;
-  name?: string;
-  openFor?: number;
-  limit?: number;
-  after?: string;
-}
-
-export const waiting: Work<[WaitingOptions]> = async ({ em, codec, terminal }, options) => {
-  const { app: appName, user: userId, name, openFor, limit, after } = options;
-  const page = await new MikroOrmSessionService(em, codec).findOpenCalls({
-    appName,
-    ...given({ userId, name, openFor, limit, after }),
-  });
-  const rows = page.calls.map((call) => [
-    shownTime(call.timestamp),
-    call.userId,
-    call.sessionId,
-    call.name,
-    call.args === undefined ? 'cannot be read' : cut(JSON.stringify(call.args)),
-    call.id,
+export const waiting: Work<[FindOpenCallsRequest]> = async ({ em, codec, terminal }, request) => {
+  const page = await new MikroOrmSessionService(em, codec).findOpenCalls(request);
+  const rows = page.calls.map(({ timestamp, userId, sessionId, name, args, id }) => [
+    ...[shownTime(timestamp), userId, sessionId, name],
+    ...[args === undefined ? 'cannot be read' : cut(JSON.stringify(args)), id],
   ]);
   await terminal.result(page, () =>
     terminal.table([['since (UTC)', 'user', 'session', 'call', 'arguments', 'id'], ...rows]),
   );
-  if (page.calls.length === 0) {
-    if ((await countOf(em, options)).sessions > 0) terminal.note('No call waits for a person.');
-    else noteNone(terminal, options);
-  }
-  if (page.next !== undefined) terminal.note(`There are more: --after ${quoted(page.next)}`);
-  return undefined;
+  if (rows.length === 0) await noteEmpty({ em, terminal }, request, 'No call waits for a person.');
+  noteNext(terminal, page);
 };
+
+function noteNext(terminal: Context['terminal'], { next }: { next?: string | undefined }): void {
+  if (next !== undefined) terminal.note(`There are more: --after ${quoted(next)}`);
+}
 
 const MOST_ARGUMENTS = 80;
 const cut = (text: string) => (text.length > MOST_ARGUMENTS ? `${text.slice(0, MOST_ARGUMENTS)}…` : text);
 
-export const show: SessionWork<{ last?: number }> = async ({ em, codec, terminal }, key, { last }) => {
+export const show: SessionWork<{ numRecentEvents?: number }> = async ({ em, codec, terminal }, key, config) => {
   const { appName, userId, sessionId } = key;
-  const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config: { numRecentEvents: last } });
+  const session = await new MikroOrmSessionService(em, codec).getSession({ ...key, config });
   if (!session) throw new SessionNotFoundError(sessionId);
   const { read } = readerOf(em, 'show');
   const title = (await read((sql) => transferredSession(sql, key)))?.title ?? undefined;
@@ -174,25 +131,17 @@ export const show: SessionWork<{ last?: number }> = async ({ em, codec, terminal
     ...session.events.flatMap((event, i) => eventLines(terminal, first + i, event)),
     ...Object.entries(session.state).map(([key, value]) => terminal.cyan(`${printable(key)} = ${json(value)}`)),
   ]);
-  return undefined;
 };
 
-interface TailOptions extends OwnerFlags {
-  session?: string;
-  from?: LogCursor | number;
-}
-
-export const tail: Work<[TailOptions]> = async (
+export const tail: Work<[LogFilter & { from?: LogCursor | number }]> = async (
   { em, codec, terminal, signal },
-  { session: sessionId, from, ...owner },
+  { from, ...filter },
 ) => {
-  const isLimited = owner.app !== undefined || owner.user !== undefined;
-  if (isLimited && (await countOf(em, owner)).sessions === 0) noteNone(terminal, owner);
+  const isLimited = filter.appName !== undefined || filter.userId !== undefined;
+  if (isLimited && (await countOf({ em }, filter)).sessions === 0) await noteEmpty({ em, terminal }, filter);
   const log = new EventLog(em, codec).complete();
-  const filter: LogFilter = given({ ...ownerOf(owner), sessionId });
   const cursor = from ?? (await log.head());
   for await (const entry of log.watch(cursor, filter, { signal })) await emit(terminal, entry);
-  return undefined;
 };
 
 function emit(terminal: Context['terminal'], entry: LogEntry | LogChange): Promise<void> {

@@ -24,7 +24,6 @@ export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, termin
     // A script that a database takes.
     return [...pending.map((name) => `-- ${name}`), ...statements.flatMap((sql) => printableLines(`${sql};`))];
   });
-  return undefined;
 };
 
 /** SQLite makes a file that is not there when it is opened. A database in memory is as empty. */

@@ -1,98 +1,64 @@
-import type { BatchOptions, PruneOptions, TrimOptions } from '../../maintenance/options.js';
+import type { BatchOptions, EraseUserOptions, PruneOptions, TrimOptions } from '../../maintenance/options.js';
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { UserNotErasedError } from '../../model/errors.js';
-import { given } from '../../model/objects.js';
 import type { MaintenanceResult } from '../../model/results.js';
+import { Unfinished } from '../errors.js';
 import { Progress } from '../progress.js';
-import type { Context, CommandResult, Work } from '../run.js';
+import type { Context, Work } from '../run.js';
 import { counted, quoted } from '../../operations/words.js';
-import { ownerOf, type OwnerFlags } from './owner.js';
 
-/** The options of the commands that delete in batches. */
-interface BatchFlags {
-  yes?: true;
-  dryRun?: true;
-  batchSize?: number;
-  maxBatches?: number;
-  pause?: number;
-  includeLeased?: true;
-}
+type Remove = (maintenance: SessionMaintenance, how: BatchOptions) => Promise<MaintenanceResult>;
 
-type Remove = (maintenance: SessionMaintenance, options: BatchOptions) => Promise<MaintenanceResult>;
+export const prune: Work<[PruneOptions]> = (context, options) =>
+  remove(context, options, (maintenance, how) => maintenance.prune({ ...options, ...how }));
 
-export const prune: Work<[BatchFlags & OwnerFlags & Pick<PruneOptions, 'idleFor' | 'olderThan' | 'deletedFor'>]> = (
-  context,
-  flags,
-) => {
-  const { app: appName, user: userId, idleFor, olderThan, deletedFor } = flags;
-  const what = given({ appName, userId, idleFor, olderThan, deletedFor });
-  return remove(context, flags, (maintenance, options) => maintenance.prune({ ...what, ...options }));
-};
+export const trim: Work<[TrimOptions]> = (context, options) =>
+  remove(context, options, (maintenance, how) => maintenance.trim({ ...options, ...how }));
 
-export const trim: Work<
-  [BatchFlags & OwnerFlags & { session?: string } & Pick<TrimOptions, 'keepLast' | 'olderThan' | 'dropOpenCalls'>]
-> = (context, flags) => {
-  const { app: appName, user: userId, session: sessionId, keepLast, olderThan, dropOpenCalls } = flags;
-  const what = given({ appName, userId, sessionId, keepLast, olderThan, dropOpenCalls });
-  return remove(context, flags, (maintenance, options) => maintenance.trim({ ...what, ...options }));
-};
-
-export const eraseUser: Work<[string, BatchFlags & Pick<OwnerFlags, 'app'>]> = async (context, userId, flags) => {
+export const eraseUser: Work<[string, Omit<EraseUserOptions, 'userId'>]> = async (context, userId, options) => {
   let isKnown = false;
-  const ended = await remove(context, flags, async (maintenance, options) => {
-    const done = await maintenance.eraseUser({ ...ownerOf(flags), userId, ...options });
+  await remove(context, options, async (maintenance, how) => {
+    const done = await maintenance.eraseUser({ ...options, userId, ...how });
     isKnown ||= done.sessions + done.stateKeys + done.artifacts + done.memories + done.credentials > 0;
     return done;
   });
-  if (isKnown) return ended;
-  context.terminal.note(`There is no user ${quoted(userId)}.`);
-  return 'failed';
+  if (!isKnown) throw new Unfinished(`There is no user ${quoted(userId)}.`);
 };
 
 /** Counts, asks and deletes. */
 async function remove(
-  { em, codec, terminal, signal }: Context,
-  flags: BatchFlags,
+  { em, codec, terminal, signal, confirm }: Context,
+  { dryRun }: BatchOptions,
   work: Remove,
-): Promise<CommandResult> {
+): Promise<void> {
   const maintenance = new SessionMaintenance(em, codec);
-  const { batchSize, maxBatches, includeLeased } = flags;
-  const base: BatchOptions = { signal, batchSize, maxBatches, includeLeased };
-  const planned = await work(maintenance, { ...base, dryRun: true });
-  if (flags.dryRun) {
-    await terminal.result(planned, () => [`This would delete ${amount(planned)}.`]);
-    return undefined;
-  }
-  const question = `This deletes ${amount(planned)}. Continue?`;
-  if (!flags.yes && !(await terminal.confirm(question, signal))) {
-    terminal.note('Nothing was deleted.');
-    return 'failed';
-  }
+  const planned = await work(maintenance, { signal, dryRun: true });
+  if (dryRun) return terminal.result(planned, () => [`This would delete ${amount(planned)}.`]);
+  await confirm(`This deletes ${amount(planned)}. Continue?`);
   const progress = new Progress(planned.sessions + planned.events);
   let left: UserNotErasedError | undefined;
-  const removed = work(maintenance, {
-    ...base,
-    pauseMs: flags.pause,
-    onProgress: (done) => progress.show(done.sessions + done.events, amount(done)),
-  }).finally(() => progress.end());
+  const onProgress = (done: MaintenanceResult) => progress.show(done.sessions + done.events, amount(done));
+  const removed = work(maintenance, { signal, onProgress }).finally(() => progress.end());
   const result = await removed.catch((error: unknown) => {
     if (!(error instanceof UserNotErasedError)) throw error;
     left = error;
     return error.done;
   });
   await terminal.result(result, () => [`Deleted ${amount(result)}.`]);
-  if (left) {
-    terminal.note(left.message);
-    return 'failed';
-  }
+  if (left) throw new Unfinished(left.message);
   if (result.skipped > 0)
     terminal.note(
       `Left: ${counted(result.skipped, 'session')}. Somebody is at work in them; the same command again takes them up.`,
     );
-  if (!result.more) return undefined;
-  terminal.note('This is not all: run the same command again to continue.');
-  // Asked for with --max-batches it is not a failure.
-  return signal.aborted ? 'failed' : undefined;
+  noteMore(terminal, result, signal);
+}
+
+/** @throws Unfinished if there is more, unless that was asked for with --max-batches. */
+export function noteMore(terminal: Context['terminal'], { more }: MaintenanceResult, signal: AbortSignal): void {
+  if (!more) return;
+  const text = 'This is not all: run the same command again to continue.';
+  if (signal.aborted) throw new Unfinished(text);
+  terminal.note(text);
 }
 
 function amount(done: MaintenanceResult): string {

@@ -1,38 +1,29 @@
 import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
-import type { RepairedSession } from '../../maintenance/repair.js';
+import type { RepairOptions, RepairedSession } from '../../maintenance/repair.js';
 import type { SessionWork } from '../run.js';
-import { UsageError } from '../usage-error.js';
+import { Unfinished, UsageError } from '../errors.js';
 import { counted, quoted } from '../../operations/words.js';
 import { openFile } from '../files.js';
 
-interface RepairFlags {
-  save?: string;
-  yes?: true;
-  dryRun?: true;
-  includeLeased?: true;
-}
-
-export const repair: SessionWork<RepairFlags> = async (
-  { em, codec, terminal, signal },
+export const repair: SessionWork<RepairOptions & { save?: string }> = async (
+  { em, codec, terminal, confirm },
   key,
-  { save, yes, dryRun, includeLeased },
+  { save, dryRun, includeLeased },
 ) => {
   const maintenance = new SessionMaintenance(em, codec);
   const planned = await maintenance.repair(key, { includeLeased, dryRun: true });
   const isDamaged = planned.damage.length + planned.stateValues.length > 0;
   if (dryRun || !isDamaged) {
     await terminal.result(saved(planned), () => (isDamaged ? lines(planned) : ['Nothing is damaged.']));
-    return isDamaged ? 'failed' : undefined;
+    if (isDamaged) throw new Unfinished();
+    return;
   }
   if (save === undefined)
     throw new UsageError(
       'repair takes out what cannot be read: name a file for it with --save, or see it with --dry-run.',
     );
   const taken = `${counted(planned.events.length, 'event')} and ${counted(planned.stateValues.length, 'state value')}`;
-  if (!yes && !(await terminal.confirm(`This takes out ${taken} of ${quoted(key.sessionId)}. Continue?`, signal))) {
-    terminal.note('Nothing was changed.');
-    return 'failed';
-  }
+  await confirm(`This takes out ${taken} of ${quoted(key.sessionId)}. Continue?`, 'Nothing was changed.');
   // The file is written before anything is taken out; one that exists is not overwritten.
   const file = await openFile(save, 'wx');
   try {
@@ -45,23 +36,20 @@ export const repair: SessionWork<RepairFlags> = async (
   } finally {
     await file.close();
   }
-  return undefined;
 };
 
 /** Contents as base64, since they may be no text. */
-function saved({ damage, events, stateValues, changes }: RepairedSession) {
-  const text = (content: Buffer | null) => content?.toString('base64') ?? null;
-  return {
-    damage,
-    events: events.map(({ content, parts, ...event }) => ({
-      ...event,
-      content: text(content),
-      parts: parts.map(({ part, content }) => ({ part, content: text(content) })),
-    })),
-    stateValues: stateValues.map(({ key, content }) => ({ key, content: text(content) })),
-    changes: changes.map(({ content, ...change }) => ({ ...change, content: text(content) })),
-  };
-}
+const saved = ({ damage, events, stateValues, changes }: RepairedSession) => ({
+  damage,
+  events: events.map((event) => ({ ...inBase64(event), parts: event.parts.map(inBase64) })),
+  stateValues: stateValues.map(inBase64),
+  changes: changes.map(inBase64),
+});
+
+const inBase64 = <Taken extends { content: Buffer | null }>(taken: Taken) => ({
+  ...taken,
+  content: taken.content?.toString('base64') ?? null,
+});
 
 function lines({ damage, stateValues }: RepairedSession): string[] {
   return [

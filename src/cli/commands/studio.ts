@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { isIP } from 'node:net';
 import type { StudioOptions } from '../../studio/index.js';
 import type { Work } from '../run.js';
-import { UsageError } from '../usage-error.js';
+import { UsageError } from '../errors.js';
 
 interface StudioFlags {
   port?: number;
@@ -48,7 +48,6 @@ export const studio: Work<[StudioFlags]> = async (
   if (!signal.aborted) await once(signal, 'abort');
   server.closeAllConnections();
   server.close();
-  return undefined;
 };
 
 /** Loaded here, so that no other command loads it. */

@@ -13,38 +13,33 @@ import type { ImportResult } from '../../model/results.js';
 import { adkServices } from '../../services.js';
 import type { SavedNames } from '../../transfer/foreign/saved-session.js';
 import { connectForeign } from '../connect.js';
-import { inWords, openFile } from '../files.js';
+import { Unfinished, UsageError } from '../errors.js';
+import { checkExists, inWords, openFile } from '../files.js';
 import { Progress } from '../progress.js';
-import type { Context, CommandResult, Work } from '../run.js';
-import { UsageError } from '../usage-error.js';
-import { countOf, ownerOf, type OwnerFlags } from './owner.js';
+import type { Context, Work } from '../run.js';
+import { countOf, ownerOf } from './owner.js';
 import { counted, printable } from '../../operations/words.js';
 
 /** Beside the file, until the export is whole. */
 const UNFINISHED = '.part';
 
-interface ExportFlags extends OwnerFlags {
-  session?: string;
+interface ExportFlags extends Partial<SessionKey> {
   format?: 'session';
   asStored?: true;
 }
 
 export const exportSessions: Work<[string | undefined, ExportFlags]> = async (context, file, flags) => {
   if (file !== undefined && file !== '-' && existsSync(file)) throw new UsageError(`The file ${file} exists.`);
-  const { app, user, session, format, asStored } = flags;
-  if (format === undefined && session === undefined) return exportRecords(context, file, flags);
-  if (format === undefined || app === undefined || user === undefined || session === undefined)
+  const { appName, userId, sessionId, format, asStored } = flags;
+  if (format === undefined && sessionId === undefined) return exportRecords(context, file, flags);
+  if (format === undefined || appName === undefined || userId === undefined || sessionId === undefined)
     throw new UsageError('--format session needs --app, --user and --session, and --session needs --format session.');
   if (asStored) throw new UsageError('--format session has no texts as they are stored.');
-  return saveSession(context, file, { appName: app, userId: user, sessionId: session });
+  return saveSession(context, file, { appName, userId, sessionId });
 };
 
 /** Writes one session as `adk run --save_session` does; `adk run --resume` reads it. */
-async function saveSession(
-  { em, codec, terminal }: Context,
-  file: string | undefined,
-  key: SessionKey,
-): Promise<CommandResult> {
+async function saveSession({ em, codec, terminal }: Context, file: string | undefined, key: SessionKey): Promise<void> {
   const session = await adkServices(em, codec).sessionService.getSession(key);
   if (!session) throw new SessionNotFoundError(key.sessionId);
   const text = `${JSON.stringify(session, undefined, 2)}\n`;
@@ -61,17 +56,16 @@ async function saveSession(
     }
   }
   terminal.note(`Exported ${counted(session.events.length, 'event')}.`);
-  return undefined;
 }
 
 async function exportRecords(
   { em, codec, terminal, signal }: Context,
   file: string | undefined,
   { asStored, ...flags }: ExportFlags,
-): Promise<CommandResult> {
+): Promise<void> {
   const maintenance = new SessionMaintenance(em, codec);
   const isFile = file !== undefined && file !== '-';
-  const { sessions, events } = await countOf(em, flags);
+  const { sessions, events } = await countOf({ em }, flags);
   const progress = new Progress(sessions + events);
   let records = 0;
   async function* lines() {
@@ -94,42 +88,41 @@ async function exportRecords(
     await reader.return();
   }
   if (isFile && !signal.aborted) await rename(unfinished, file);
-  if (signal.aborted) {
-    terminal.note(`Ended before the end. ${isFile ? `What was read is in ${unfinished}.` : ''}`.trim());
-    return 'failed';
-  }
+  if (signal.aborted)
+    throw new Unfinished(`Ended before the end. ${isFile ? `What was read is in ${unfinished}.` : ''}`.trim());
   terminal.note(`Exported ${counted(records, 'record')}.`);
-  return undefined;
 }
 
-interface ImportFlags extends OwnerFlags {
-  session?: string;
+interface ImportFlags extends Partial<SessionKey>, Pick<ImportFromOptions, 'keepAnnulled' | 'dryRun' | 'batchSize'> {
   from?: string;
-  keepAnnulled?: true;
-  dryRun?: true;
   asStored?: true;
   keepState?: true;
-  batchSize?: number;
 }
 
-export const importSessions: Work<[string | undefined, ImportFlags]> = (context, file, flags) => {
-  if ((file === undefined) === (flags.from === undefined))
+export const importSessions: Work<[string | undefined, ImportFlags]> = async (context, file, flags) => {
+  const { from, asStored } = flags;
+  if ((file === undefined) === (from === undefined))
     throw new UsageError('import takes a file (- for the standard input), or --from with the URL of another store.');
-  if (flags.from !== undefined && flags.asStored) throw new UsageError('--as-stored is for a file.');
-  if (flags.from === undefined) return importFile(context, file ?? '-', flags);
+  if (from === undefined) return importFile(context, file ?? '-', flags);
+  if (asStored) throw new UsageError('--as-stored is for a file.');
   if (namesOf(flags)) throw new UsageError('--app, --user and --session are for a file with saved sessions.');
-  return importStore(context, flags.from, flags);
+  const source = await connectForeign(from);
+  try {
+    await importForeign(context, flags, { from: source.em });
+  } finally {
+    await source.close(true);
+  }
 };
 
 /** The names that saved sessions are to get. */
-function namesOf({ app, user, session }: ImportFlags): SavedNames | undefined {
-  const names = given({ appName: app, userId: user, sessionId: session });
+function namesOf({ appName, userId, sessionId }: ImportFlags): SavedNames | undefined {
+  const names = given({ appName, userId, sessionId });
   return Object.keys(names).length > 0 ? names : undefined;
 }
 
-async function importFile(context: Context, file: string, flags: ImportFlags): Promise<CommandResult> {
+async function importFile(context: Context, file: string, flags: ImportFlags): Promise<void> {
   const isFile = file !== '-';
-  if (isFile && !existsSync(file)) throw new UsageError(`There is no file ${file}.`);
+  if (isFile) checkExists(file);
   const opened = isFile ? await openFile(file, 'r') : undefined;
   const input = opened?.createReadStream() ?? process.stdin;
   const progress = new Progress((await opened?.stat())?.size);
@@ -146,13 +139,13 @@ async function importFile(context: Context, file: string, flags: ImportFlags): P
     const { dryRun, keepAnnulled, batchSize, asStored, keepState } = flags;
     if (dryRun || keepAnnulled || namesOf(flags))
       throw new UsageError('--dry-run, --keep-annulled, --app, --user and --session are not for a file of export.');
-    const { em, codec, terminal, signal } = context;
+    const { em, codec, signal } = context;
     const done = await new SessionMaintenance(em, codec).importSessions(records(first, lines), {
       ...{ signal, batchSize, texts: asStored && 'asStored', sharedState: keepState && 'keep' },
       onProgress: (done) => progress.show(bytes, written(done)),
     });
     progress.end();
-    return await report({ terminal, signal }, done);
+    await report(context, done);
   } catch (error) {
     throw inWords(file, 'read', error);
   } finally {
@@ -188,20 +181,12 @@ async function* records(first: string, lines: AsyncIterator<string>): AsyncGener
   }
 }
 
-async function importStore(context: Context, url: string, flags: ImportFlags): Promise<CommandResult> {
-  const source = await connectForeign(url);
-  try {
-    return await importForeign(context, flags, { from: source.em });
-  } finally {
-    await source.close(true);
-  }
-}
-
 async function importForeign(
-  { em, codec, terminal, signal }: Context,
+  context: Context,
   { dryRun, batchSize, keepState, keepAnnulled }: ImportFlags,
   source: Pick<ImportFromOptions, 'from' | 'as'>,
-): Promise<CommandResult> {
+): Promise<void> {
+  const { em, codec, terminal, signal } = context;
   const progress = new Progress(undefined);
   const done = await importFrom({
     ...source,
@@ -212,26 +197,19 @@ async function importForeign(
     onRefused: ({ reason, ...row }) =>
       terminal.note(printable(`not taken: ${Object.values(row).join(' / ')}: ${reason}`)),
   }).finally(() => progress.end());
-  const ended = await report({ terminal, signal }, done, dryRun);
+  await report(context, done, dryRun);
+}
+
+async function report({ terminal, signal }: Context, done: ImportResult, isDryRun?: boolean): Promise<void> {
+  const verb = isDryRun ? 'This would write' : 'Wrote';
+  await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(done.records, 'record')}.`]);
+  if (signal.aborted) terminal.note('Ended before the end: the same import again makes it whole.');
   if (done.annulled > 0)
     terminal.note(
       `Left out, since they were rewound: ${counted(done.annulled, 'event')} (--keep-annulled takes them).`,
     );
-  if (done.refused === 0) return ended;
-  terminal.note(`Not taken: ${counted(done.refused, 'row')}.`);
-  return 'failed';
-}
-
-async function report(
-  { terminal, signal }: Pick<Context, 'terminal' | 'signal'>,
-  done: ImportResult,
-  isDryRun?: boolean,
-): Promise<CommandResult> {
-  const verb = isDryRun ? 'This would write' : 'Wrote';
-  await terminal.result(done, () => [`${verb} ${written(done)}; read ${counted(done.records, 'record')}.`]);
-  if (!signal.aborted) return undefined;
-  terminal.note('Ended before the end: the same import again makes it whole.');
-  return 'failed';
+  if (done.refused > 0) terminal.note(`Not taken: ${counted(done.refused, 'row')}.`);
+  if (signal.aborted || done.refused > 0) throw new Unfinished();
 }
 
 const written = ({ sessions, events, artifactVersions, memories }: ImportResult) =>

@@ -3,20 +3,17 @@ import { SessionMaintenance } from '../../maintenance/session-maintenance.js';
 import { DAY_MS, dayOf } from '../../model/days.js';
 import { number } from '../../operations/words.js';
 import type { Work } from '../run.js';
-import { countOf, noteNone, ownerOf, type OwnerFlags } from './owner.js';
+import { noteEmpty } from './owner.js';
 
-interface UsageFlags extends OwnerFlags, Pick<UsageOptions, 'by'> {
-  from?: string;
-  to?: string;
-}
-
-export const usage: Work<[UsageFlags]> = async ({ em, codec, terminal }, options) => {
+export const usage: Work<[Pick<UsageOptions, 'by'> & Partial<UsageOptions>]> = async (
+  { em, codec, terminal },
+  options,
+) => {
   const { by, to = dayOf(Date.now()) } = options;
   // What is no day is refused with its name.
   const last = Date.parse(to);
   const { from = Number.isNaN(last) ? to : dayOf(last - 29 * DAY_MS) } = options;
-  const maintenance = new SessionMaintenance(em, codec);
-  const { rows, unreadable } = await maintenance.usage({ ...ownerOf(options), from, to, by });
+  const { rows, unreadable } = await new SessionMaintenance(em, codec).usage({ ...options, from, to });
   const lines = rows.map((row) => [
     row.appName,
     row.group,
@@ -24,10 +21,6 @@ export const usage: Work<[UsageFlags]> = async ({ em, codec, terminal }, options
   ]);
   const head = ['app', by, 'events', 'tokens in', 'cached', 'tokens out', 'thoughts', 'calls of tools'];
   await terminal.result({ rows, unreadable }, () => terminal.table([head, ...lines]));
-  if (rows.length === 0) {
-    if ((await countOf(em, options)).sessions > 0) terminal.note(`No event is of ${from} to ${to}.`);
-    else noteNone(terminal, options);
-  }
+  if (rows.length === 0) await noteEmpty({ em, terminal }, options, `No event is of ${from} to ${to}.`);
   if (unreadable > 0) terminal.note(`${number(unreadable)} events could not be read, and are not counted.`);
-  return undefined;
 };

@@ -1,11 +1,11 @@
-import { existsSync } from 'node:fs';
 import { once } from 'node:events';
 import path from 'node:path';
 import { migrationStatus } from '../../../migrations/status.js';
 import { SchemaError } from '../../model/errors.js';
 import { MikroOrmSessionService } from '../../sessions/session-service.js';
 import type { Work } from '../run.js';
-import { UsageError } from '../usage-error.js';
+import { UsageError } from '../errors.js';
+import { checkExists } from '../files.js';
 
 /** Serves ADK's development page and API, until Ctrl-C. It changes no table: others may be at work in the database. */
 export const web: Work<[string, { port?: number }]> = async (
@@ -13,7 +13,7 @@ export const web: Work<[string, { port?: number }]> = async (
   folder,
   { port = 8_000 },
 ) => {
-  if (!existsSync(folder)) throw new UsageError(`There is no folder ${folder}.`);
+  checkExists(folder, 'folder');
   const { AdkApiServer } = await devtools();
   const { problem } = await migrationStatus(orm);
   if (problem !== undefined) throw new SchemaError(problem);
@@ -23,7 +23,6 @@ export const web: Work<[string, { port?: number }]> = async (
   terminal.note(`The page: ${server.url}/dev-ui/`);
   if (!signal.aborted) await once(signal, 'abort');
   await server.stop();
-  return undefined;
 };
 
 async function devtools() {

@@ -7,7 +7,7 @@ import { createEvent } from '@google/adk';
 import { MikroORM } from '@mikro-orm/core';
 import { SqliteDriver } from '@mikro-orm/sqlite';
 import { adkEntities } from '../../../entities/index.js';
-import { atPoint } from '../../../src/cli/commands/history-point.js';
+import { atPoint } from '../../../src/cli/commands/history.js';
 import {
   InvalidArgumentError,
   MikroOrmArtifactService,
@@ -540,7 +540,7 @@ describe('in general', () => {
 
   test('no other refusal of a point is taken for an invocation that is missing', async () => {
     const refusal = new InvalidArgumentError('Something else is wrong.');
-    await expect(atPoint({ before: 'inv-9' }, () => Promise.reject(refusal))).rejects.toBe(refusal);
+    await expect(atPoint({ beforeInvocationId: 'inv-9' }, () => Promise.reject(refusal))).rejects.toBe(refusal);
   });
 
   test.each([

@@ -143,7 +143,7 @@ async function round(orm: MikroORM, { spoilsMigrator = false }: Partial<DriverSe
     },
   };
   if (!spoilsMigrator) {
-    await doctor({ orm, em, terminal } as unknown as Context);
+    await doctor({ em, terminal } as unknown as Context);
     expect(findings.map(({ check }) => check)).toContain('sessions');
     expect(findings.filter(({ state }) => state === 'wrong')).toEqual([]);
   }
