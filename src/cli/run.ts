@@ -62,7 +62,7 @@ export interface Context {
   /** Fires at the first Ctrl-C; a second one ends the process. */
   signal: AbortSignal;
   /** Asks, unless there is `--yes`. @throws Unfinished for another answer than yes. */
-  confirm(question: string | (() => Promise<string>), unchanged?: string): Promise<void>;
+  confirm: (question: string | (() => Promise<string>), unchanged?: string) => Promise<void>;
 }
 
 /** What a command does, with its arguments and its options. @throws Unfinished to end the process with 1. */
@@ -76,7 +76,7 @@ export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => 
 export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
   return async function (this: Command): Promise<void> {
     const { json = false, codec, maxDecodedBytes, yes, ...connection } = this.optsWithGlobals<CommonFlags>();
-    const { yes: _, ...flags } = this.opts();
+    const { yes: _, ...flags } = this.opts<CommonFlags>();
     const controller = new AbortController();
     const { signal } = controller;
     const end = () => controller.abort();
@@ -96,7 +96,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
       };
       const context = { orm, em: orm.em, terminal, url: connection.url, codec: options, signal, confirm };
       process.exitCode = 0;
-      await work(context, ...([...this.processedArgs, flags] as Args));
+      await work(context, ...([...(this.processedArgs as unknown[]), flags] as Args));
     } catch (error) {
       fail(error, this);
     } finally {

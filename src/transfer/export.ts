@@ -21,7 +21,6 @@ import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
-import { isRecord } from '../model/objects.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { type Scope, type StateEntry } from '../model/state.js';
 import { AS_STORED, PLAIN, type Undecoded } from '../model/stored-texts.js';
@@ -40,6 +39,7 @@ import { transferredVersion } from './stored-artifacts.js';
 import { memoryPage, transferredMemories, type MemoryKey } from './stored-memories.js';
 import {
   eventHeads,
+  labelsIn,
   nextAppWithState,
   nextUserWithState,
   transferredSession,
@@ -293,7 +293,7 @@ function sessionRecord(
     lastSeq,
     ...(deletedAt !== undefined && { deletedAt }),
     ...(title !== null && { title }),
-    ...(labels !== null && { labels: labelsOf(labels) }),
+    ...(labels !== null && { labels: labelsIn(labels) }),
     ...bound,
     state: state.map((entry) => stateRecord(entry, key)),
     ...pastOf(key, history),
@@ -342,15 +342,6 @@ function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): Sta
   const value = isEncoded(json) ? undefined : decode(json);
   if (!value) refuse(owner, [], [key]);
   return { key, value: value?.value, eventId };
-}
-
-function labelsOf(json: string): Record<string, string> {
-  const labels = decode(json)?.value;
-  // What somebody else has stored there and is no label is left out: it could not be imported.
-  const strings = Object.entries(isRecord(labels) ? labels : {}).filter(
-    (entry): entry is [string, string] => typeof entry[1] === 'string',
-  );
-  return Object.fromEntries(strings);
 }
 
 /** What is damaged would be missing in the export, and nobody would know. */

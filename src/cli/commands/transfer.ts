@@ -134,7 +134,8 @@ async function importFile(context: Context, file: string, flags: ImportFlags): P
     if (!isRecordLine(first)) {
       let text = first;
       for (let next = await lines.next(); !next.done; next = await lines.next()) text += `\n${next.value}`;
-      return await importForeign(context, flags, { from: text, as: namesOf(flags) });
+      await importForeign(context, flags, { from: text, as: namesOf(flags) });
+      return;
     }
     const { dryRun, keepAnnulled, batchSize, asStored, keepState } = flags;
     if (dryRun || keepAnnulled || namesOf(flags))

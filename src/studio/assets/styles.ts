@@ -186,7 +186,7 @@ figcaption, .file { font-size: 0.8125rem; margin-top: 0.25rem; overflow-wrap: an
 .block { margin-bottom: 1.75rem; }
 .block > h2 { margin-bottom: 0.6rem; }
 .block > p { margin: 0.4rem 0; }
-.finding pre { margin-top: 0.4rem; }
+.findings pre { margin-top: 0.4rem; }
 .chart { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.85rem 1.1rem; margin-bottom: 1rem; box-shadow: var(--shadow); }
 .chart figcaption { font-weight: 600; margin: 0 0 0.4rem; }
 .chart svg { display: block; width: 100%; height: auto; }

@@ -3,7 +3,7 @@ import { InvalidArgumentError, SessionNotFoundError } from '../../model/errors.j
 import { decode, decodeEvent } from '../../model/event-codec.js';
 import { isRecord } from '../../model/objects.js';
 import { partsOf } from '../../model/turn.js';
-import type { TransferredSession } from '../../transfer/transferred-sessions.js';
+import { labelsIn, type TransferredSession } from '../../transfer/transferred-sessions.js';
 import { Refusal, SECURITY_HEADERS, checkForm } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import { eventNumber, notFound, type Visit } from '../visit.js';
@@ -28,10 +28,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
   '/describe': {
     title: 'Edit title and labels',
     fields: ({ title, labels }) => {
-      const parsed = labels === null ? undefined : decode(labels)?.value;
-      const lines = Object.entries(isRecord(parsed) ? parsed : {}).map(([name, value]) =>
-        labelText(name, String(value)),
-      );
+      const lines = Object.entries(labelsIn(labels)).map(([name, value]) => labelText(name, value));
       // As the browser has them: its field for a title takes line breaks out.
       const shown = { title: (title ?? '').replace(/[\r\n]/g, ''), labels: lines.join('\n') };
       return html`<input type="hidden" name="shown" value="${fieldValue(JSON.stringify(shown))}" />
@@ -205,12 +202,7 @@ async function formPage(
         <a class="button" href="${back}">Cancel</a>
       </div>
     </form>`;
-  const crumbs = [
-    { text: 'Apps', href: links.to('/') },
-    { text: key.appName, href: links.sessions(key.appName) },
-    { text: name, href: back },
-  ];
-  return page(visit, { title, crumbs, body });
+  return page(visit, { title, appName: key.appName, crumbs: [{ text: name, href: back }], body });
 }
 
 function pointField(firstSeq: number, lastSeq: number, value: number): Html {

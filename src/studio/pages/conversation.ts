@@ -18,7 +18,8 @@ import {
 import { markdown, type Markdown } from '../markdown.js';
 import { namesField, notFound, type Visit } from '../visit.js';
 import { authorOf, eventList, inLine, tokensText } from './event-view.js';
-import { ago, chip, empty, hue, page, time } from './layout.js';
+import { ago, chip, codeOf, definition, empty, hue, labelChips, page, time } from './layout.js';
+import { labelsIn } from '../../transfer/transferred-sessions.js';
 
 /** A conversation with its state. */
 export async function conversationPage(visit: Visit): Promise<Response> {
@@ -38,12 +39,8 @@ export async function conversationPage(visit: Visit): Promise<Response> {
       </section>
       <aside id="state" aria-label="State">${statePanel(visit, conversation, part.at)}</aside>
     </div>`;
-  const crumbs = [
-    { text: 'Apps', href: links.to('/') },
-    { text: key.appName, href: links.sessions(key.appName) },
-    { text: key.userId, href: links.sessions(key.appName, key.userId) },
-  ];
-  return page(visit, { title: name, crumbs, body });
+  const crumbs = [{ text: key.userId, href: links.sessions(key.appName, key.userId) }];
+  return page(visit, { title: name, appName: key.appName, crumbs, body });
 }
 
 interface Shown {
@@ -69,15 +66,11 @@ function heading(visit: Visit, { session, lease }: Conversation, { tokens, ...pa
           action('/delete', 'Delete', 'danger'),
         ]
       : [action('/restore', 'Restore')];
-  const parsed = labels === null ? undefined : decode(labels)?.value;
-  const chips = Object.entries(isRecord(parsed) ? parsed : {}).map(([name, value]) =>
-    chip(html`<bdi>${name}=${String(value)}</bdi>`),
-  );
   return html`<div class="heading">
     <div>
       <h1><bdi>${title ?? key.sessionId}</bdi></h1>
       <p class="facts" id="facts">
-        ${title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`} ${chips}
+        ${title !== null && html`<span class="id"><bdi>${key.sessionId}</bdi></span>`} ${labelChips(labelsIn(labels))}
         <span>${counted(lastSeq - firstSeq + 1, 'event')}</span>
         <span>created ${ago(createTime)}</span> <span>updated ${ago(lastUpdateTime)}</span>
         ${
@@ -254,22 +247,8 @@ function changeView(change: TimedChange): Html {
     isRecord(recorded) && kind === 'state' && Array.isArray(recorded['removed']) ? recorded['removed'] : [];
   const set = Object.entries(stateOf(change)).slice(0, 20);
   const values = [
-    ...set.map(
-      ([key, value]) =>
-        html`<div>
-          <dt><bdi>${key}</bdi></dt>
-          <dd>
-            <code><bdi>${valueText(JSON.stringify(value))}</bdi></code>
-          </dd>
-        </div>`,
-    ),
-    ...removed.slice(0, 20).map(
-      (key) =>
-        html`<div>
-          <dt><bdi>${String(key)}</bdi></dt>
-          <dd>removed</dd>
-        </div>`,
-    ),
+    ...set.map(([key, value]) => definition(key, codeOf(valueText(JSON.stringify(value))))),
+    ...removed.slice(0, 20).map((key) => definition(String(key), 'removed')),
   ];
   const which = kind === 'rewritten' && eventSeq !== null ? ` #${eventSeq}` : kind === 'rewound' ? ` to #${seq}` : '';
   return html`<li class="change">

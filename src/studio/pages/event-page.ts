@@ -26,12 +26,8 @@ export async function eventPage(visit: Visit): Promise<Response> {
     ${!value && html`<p class="error">This is not the JSON of an event.</p>`}
     <pre class="raw" tabindex="0">${text.slice(0, MOST)}${isCut && '…'}</pre>
     ${isCut && html`<p>Download the event to see all of it.</p>`}`;
-  const crumbs = [
-    { text: 'Apps', href: links.to('/') },
-    { text: session.appName, href: links.sessions(session.appName) },
-    { text: session.sessionId, href: `${links.ofSession('/session', session, { at: seq })}#e${seq}` },
-  ];
-  return page(visit, { title: `Event ${seq}`, crumbs, body });
+  const crumbs = [{ text: session.sessionId, href: `${links.ofSession('/session', session, { at: seq })}#e${seq}` }];
+  return page(visit, { title: `Event ${seq}`, appName: session.appName, crumbs, body });
 }
 
 /** The same as a file. */

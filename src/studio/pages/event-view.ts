@@ -9,7 +9,7 @@ import { html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
 import type { Markdown } from '../markdown.js';
 import type { Entry } from '../reading.js';
-import { chip, hue, time } from './layout.js';
+import { chip, codeOf, definition, hue, time } from './layout.js';
 
 /** A stored event may hold anything, whatever the ADK's types promise. */
 type Loose = Readonly<Record<string, unknown>>;
@@ -284,8 +284,7 @@ class EventView {
         : chip(this.#around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
     return fold(
       'call',
-      html`<span class="what">Call</span> <code><bdi>${textOf(name) ?? 'a function'}</bdi></code> ${inLine(args)}
-        ${status}`,
+      html`<span class="what">Call</span> ${codeOf(textOf(name) ?? 'a function')} ${inLine(args)} ${status}`,
       html`<h4>Arguments</h4>
         ${this.#json(args ?? {})}
         ${responses.map(
@@ -307,8 +306,8 @@ class EventView {
     return html`<div class="answer" data-answer="${textOf(id)}">
       ${fold(
         'call',
-        html`<span class="what">Answer of</span>
-          <code><bdi>${textOf(name) ?? 'a function'}</bdi></code> ${isFailed(response) && chip('failed', 'bad')}`,
+        html`<span class="what">Answer of</span> ${codeOf(textOf(name) ?? 'a function')}
+          ${isFailed(response) && chip('failed', 'bad')}`,
         this.#json(response),
       )}
     </div>`;
@@ -378,15 +377,9 @@ class EventView {
       this.#turn !== undefined && chip(`in this turn ${tokensText(this.#turn)}`, 'quiet'),
     ];
     const delta = Object.entries(recordOf(stateDelta));
-    const state = delta.slice(0, MOST_PARTS).map(
-      ([key, value]) =>
-        html`<div>
-          <dt><bdi>${key}</bdi></dt>
-          <dd>
-            <code><bdi>${cut(JSON.stringify(value) ?? '', FEW)[0]}</bdi></code>
-          </dd>
-        </div>`,
-    );
+    const state = delta
+      .slice(0, MOST_PARTS)
+      .map(([key, value]) => definition(key, codeOf(cut(JSON.stringify(value) ?? '', FEW)[0])));
     return [
       chips.some((each) => each !== false) && html`<p class="chips">${chips}</p>`,
       delta.length > 0 && html`<dl class="delta" aria-label="State written">${state}</dl>`,

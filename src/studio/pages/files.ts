@@ -3,11 +3,11 @@ import { fileResponse } from '../../artifacts/artifact-handler.js';
 import { IMAGES } from '../../http/file.js';
 import { bytes } from '../../operations/words.js';
 import { Refusal } from '../guard.js';
-import { html, type Content, type Html } from '../html.js';
+import { html, type Html } from '../html.js';
 import { PAGE } from '../reading.js';
 import { notFound, type Visit } from '../visit.js';
 import { LARGEST_IMAGE } from './event-view.js';
-import { ago, empty, page, table } from './layout.js';
+import { ago, empty, firstOf, nextLink, page, table } from './layout.js';
 
 /** What a row of the list is made of. */
 interface ShownFile {
@@ -25,35 +25,32 @@ export async function filesPage(visit: Visit): Promise<Response> {
   const filename = params.get('file');
   const { files, next } =
     filename === null ? await listed(visit) : { files: await versionsOf(visit, filename), next: undefined };
-  const head = [
-    filename === null ? 'File' : 'Version',
-    'Type',
-    '#Size',
-    '#Saved',
-    ...(filename === null ? ['Versions'] : []),
-  ];
-  const rows = files.map((file) => row(visit, file, filename === null));
+  const columns: Parameters<typeof table<ShownFile>>[1] = {
+    [filename === null ? 'File' : 'Version']: (file) => nameOf(visit, file, filename === null),
+    Type: ({ mimeType, size }) => mimeType ?? (size === undefined ? 'a reference' : ''),
+    '#Size': ({ size }) => size !== undefined && bytes(size),
+    '#Saved': ({ createTime }) => ago(createTime),
+    Versions:
+      filename === null &&
+      (({ filename, version }) =>
+        html`<a href="${links.ofSession('/files', key, { file: filename })}">${version + 1}</a>`),
+  };
+  const none = empty('No files', 'Neither the session nor its user has artifacts here.');
   const body = html`<h1>${filename === null ? 'Files' : html`Versions of <bdi>${filename}</bdi>`}</h1>
-    ${files.length > 0 ? table(head, rows) : empty('No files', 'Neither the session nor its user has artifacts here.')}
-    ${next !== undefined && html`<a class="button" href="${links.ofSession('/files', key, { after: next })}" rel="next">Next page</a>`}`;
+    ${table(files, columns, none)}
+    ${nextLink(next === undefined ? undefined : links.ofSession('/files', key, { after: next }))}`;
   const crumbs = [
-    { text: 'Apps', href: links.to('/') },
-    { text: key.appName, href: links.sessions(key.appName) },
     { text: key.sessionId, href: links.ofSession('/session', key) },
     ...(filename === null ? [] : [{ text: 'Files', href: links.ofSession('/files', key) }]),
   ];
-  return page(visit, { title: filename ?? 'Files', crumbs, body });
+  return page(visit, { title: filename ?? 'Files', appName: key.appName, crumbs, body });
 }
 
-async function listed({
-  session: key,
-  params,
-  reading,
-}: Visit): Promise<{ files: ShownFile[]; next: string | undefined }> {
-  const last = params.get('after');
-  const after = last === null ? undefined : { filename: last, ...(!isOfUser(last) && { sessionId: key.sessionId }) };
-  const files = await reading.artifacts.list({ ...key, limit: PAGE + 1, ...(after && { after }) });
-  return { files: files.slice(0, PAGE), next: files.length > PAGE ? files[PAGE - 1]?.filename : undefined };
+async function listed({ session: key, params, reading }: Visit) {
+  const name = params.get('after');
+  const after = name === null ? undefined : { filename: name, ...(!isOfUser(name) && { sessionId: key.sessionId }) };
+  const { rows, last } = firstOf(await reading.artifacts.list({ ...key, limit: PAGE + 1, ...(after && { after }) }));
+  return { files: rows, next: last?.filename };
 }
 
 /** The newest first. */
@@ -62,27 +59,13 @@ async function versionsOf({ session, reading }: Visit, filename: string): Promis
   return versions.map((version) => ({ filename, ...version })).reverse();
 }
 
-function row({ links, session }: Visit, file: ShownFile, isNewest: boolean): Html {
-  const { filename, version, mimeType, size, createTime } = file;
+function nameOf({ links, session }: Visit, file: ShownFile, isNewest: boolean): Html {
+  const { filename, version, mimeType, size } = file;
   const href = links.ofSession('/file', session, { file: filename, version });
   const name = isNewest ? html`<bdi>${filename}</bdi>` : html`${version}`;
-  const preview: Content =
-    IMAGES.includes(mimeType) &&
-    size !== undefined &&
-    size <= LARGEST_IMAGE &&
-    html`<img src="${href}" alt="" loading="lazy" />`;
-  return html`<tr>
-    <th scope="row">${size === undefined ? name : html`<a href="${href}" download>${name}</a>`} ${preview}</th>
-    <td data-label="Type">${mimeType ?? (size === undefined ? 'a reference' : '')}</td>
-    <td class="number" data-label="Size">${size !== undefined && bytes(size)}</td>
-    <td class="number" data-label="Saved">${ago(createTime)}</td>
-    ${
-      isNewest &&
-      html`<td data-label="Versions">
-        <a href="${links.ofSession('/files', session, { file: filename })}">${version + 1}</a>
-      </td>`
-    }
-  </tr>`;
+  const isShown = IMAGES.includes(mimeType) && size !== undefined && size <= LARGEST_IMAGE;
+  return html`${size === undefined ? name : html`<a href="${href}" download>${name}</a>`}
+  ${isShown && html`<img src="${href}" alt="" loading="lazy" />`}`;
 }
 
 /** The content of a version: an image as such, and everything else to be saved. */

@@ -1,9 +1,10 @@
 import { bytes, shownTime } from '../../operations/words.js';
 import { SCRIPT, STYLES } from '../assets/assets.js';
 import { SECURITY_HEADERS, setFormCookie } from '../guard.js';
-import { html, type Content, type Html } from '../html.js';
+import { fieldValue, html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
-import type { Visit } from '../visit.js';
+import { PAGE, type Size } from '../reading.js';
+import { namesField, type Visit } from '../visit.js';
 
 /** A link above the heading, to where one has come from. */
 interface Crumb {
@@ -13,26 +14,33 @@ interface Crumb {
 
 interface Page {
   title: string;
+  /** The app that the page is about. */
+  appName?: string;
+  /** Where it is below the list of apps, and below its app. */
   crumbs?: readonly Crumb[];
   /** Marks the page's part of the studio. */
   section?: 'sessions' | 'operations';
-  status?: number;
   body: Html;
 }
 
 /** A page for a visitor. */
-export function page(visit: Visit, { title, crumbs = [], section = 'sessions', status = 200, body }: Page): Response {
+export function page(visit: Visit, { title, appName, crumbs, section = 'sessions', body }: Page): Response {
   const { links, cookie } = visit;
   const current = (name: Page['section']) => name === section && html` aria-current="true"`;
   const nav = html`<nav aria-label="Studio">
     <a href="${links.to('/')}" ${current('sessions')}>Sessions</a>
     <a href="${links.to('/operations')}" ${current('operations')}>Operations</a>
   </nav>`;
+  const all = [
+    { text: 'Apps', href: links.to('/') },
+    ...(appName === undefined ? [] : [{ text: appName, href: links.sessions(appName) }]),
+    ...(crumbs ?? []),
+  ];
   const path =
-    crumbs.length > 0 &&
+    crumbs &&
     html`<nav class="crumbs" aria-label="Breadcrumbs">
       <ol>
-        ${crumbs.map(
+        ${all.map(
           ({ text, href }) =>
             html`<li>
               <a href="${href}"><bdi>${text}</bdi></a>
@@ -40,7 +48,7 @@ export function page(visit: Visit, { title, crumbs = [], section = 'sessions', s
         )}
       </ol>
     </nav>`;
-  const response = documentOf(links, { title, status, nav, main: html`${path}${body}` });
+  const response = documentOf(links, { title, status: 200, nav, main: html`${path}${body}` });
   if (cookie !== undefined) response.headers.append('set-cookie', setFormCookie(cookie, links.base));
   return response;
 }
@@ -106,7 +114,8 @@ export function ago(ms: number | undefined): Html {
   return time(ms, `${count} ${name}${count === 1 ? '' : 's'} ago`);
 }
 
-export const size = (count: number, isEstimate = false): Html => html`${isEstimate && '≈ '}${bytes(count)}`;
+export const size = ({ bytes: count, isEstimate }: Size = { bytes: 0, isEstimate: false }): Html =>
+  html`${isEstimate && '≈ '}${bytes(count)}`;
 
 /** Shown if there is nothing to show. */
 export function empty(title: string, ...text: readonly Content[]): Html {
@@ -119,6 +128,9 @@ export function empty(title: string, ...text: readonly Content[]): Html {
 /** A badge with a few words. */
 export const chip = (text: Content, kind = ''): Html => html`<span class="chip ${kind}">${text}</span>`;
 
+export const labelChips = (labels: Readonly<Record<string, string>>): Html[] =>
+  Object.entries(labels).map(([name, value]) => chip(html`<bdi>${name}=${value}</bdi>`));
+
 /** One of eight colors for a name, the same on every page. */
 export function hue(name: string): string {
   let sum = 0;
@@ -126,21 +138,71 @@ export function hue(name: string): string {
   return `hue-${sum % 8}`;
 }
 
-/** A list. @param head the columns; `#` begins those of numbers. @param kind what its style depends on. */
-export function table(head: readonly string[], rows: readonly Html[], kind = ''): Html {
-  const columns = head.map((name) =>
-    name.startsWith('#')
-      ? html`<th scope="col" class="number">${name.slice(1)}</th>`
-      : html`<th scope="col">${name}</th>`,
-  );
+/** What a list shows of its rows, by the headings of its columns; `#` begins those of numbers. What is false has no column. */
+type Columns<Row> = Readonly<Record<string, ((row: Row) => Content) | false>>;
+
+/** A list. @param none in its place if it has no rows. @param kind what its style depends on. */
+export function table<Row>(rows: readonly Row[], columns: Columns<Row>, none?: Html, kind = ''): Content {
+  if (rows.length === 0) return none;
+  const shown = Object.entries(columns).flatMap(([heading, of]) => (of ? [{ heading, of }] : []));
+  const numeric = (heading: string) => heading.startsWith('#') && html`class="number"`;
+  const name = (heading: string) => heading.replace(/^#/, '');
+  const head = shown.map(({ heading }) => html`<th scope="col" ${numeric(heading)}>${name(heading)}</th>`);
+  const cells = (row: Row) =>
+    shown.map(({ heading, of }, i) =>
+      i === 0
+        ? html`<th scope="row">${of(row)}</th>`
+        : html`<td ${numeric(heading)} data-label="${name(heading)}">${of(row)}</td>`,
+    );
   return html`<table class="list ${kind}">
     <thead>
       <tr>
-        ${columns}
+        ${head}
       </tr>
     </thead>
     <tbody>
-      ${rows}
+      ${rows.map(
+        (row) =>
+          html`<tr>
+            ${cells(row)}
+          </tr>`,
+      )}
     </tbody>
   </table>`;
 }
+
+/** The rows of a page, of which one more was read. @returns also the last of them, if more follow. */
+export function firstOf<Row>(found: readonly Row[]): { rows: readonly Row[]; last: Row | undefined } {
+  const rows = found.slice(0, PAGE);
+  return { rows, last: found.length > PAGE ? rows.at(-1) : undefined };
+}
+
+/** @param href undefined on the last page. */
+export const nextLink = (href: string | undefined): Content =>
+  href !== undefined && html`<a class="button" href="${href}" rel="next">Next page</a>`;
+
+/** A field of a form that shows what was given for it. */
+export const field = ({ params }: Visit, name: string, label: string, type = 'search', hint?: string): Html =>
+  html`<label
+    >${label}<input
+      type="${type}"
+      name="${name}"
+      value="${fieldValue(params.get(name) ?? '')}"
+      ${hint !== undefined && html`placeholder="${hint}"`}
+  /></label>`;
+
+/** A form for what a list is to have. @param names what stays. */
+export const searchForm = (href: string, names: Readonly<Record<string, string>>, fields: Content): Html =>
+  html`<form class="search" action="${href}" role="search">
+    ${namesField(names)} ${fields}
+    <button class="primary">Search</button>
+  </form>`;
+
+/** A name and its value in a list of definitions. */
+export const definition = (name: string, value: Content): Html =>
+  html`<div>
+    <dt><bdi>${name}</bdi></dt>
+    <dd>${value}</dd>
+  </div>`;
+
+export const codeOf = (text: string): Html => html`<code><bdi>${text}</bdi></code>`;

@@ -4,11 +4,11 @@ import type { DamagedMemoryError } from '../../model/errors.js';
 import { given } from '../../model/objects.js';
 import { counted } from '../../operations/words.js';
 import { Refusal } from '../guard.js';
-import { fieldValue, html, type Html } from '../html.js';
+import { html } from '../html.js';
 import { PAGE } from '../reading.js';
-import { namesField, type Visit } from '../visit.js';
+import type { Visit } from '../visit.js';
 import { changed } from './changes.js';
-import { ago, empty, page, table } from './layout.js';
+import { ago, empty, field, firstOf, nextLink, page, searchForm, table } from './layout.js';
 
 /** The path of the page that forgets. */
 export const FORGET = '/forget';
@@ -28,58 +28,58 @@ export async function memoryPage(visit: Visit): Promise<Response> {
   const { memories, next } = isSearch
     ? { ...(await service.searchMemory({ appName, userId, query, limit: PAGE, includeApp: false })), next: undefined }
     : await listed(service, owner, params);
-  const rows = memories.map((memory) => row(visit, memory));
-  const head = ['What', 'Session', '#When', ...(isSearch ? ['#Score'] : []), ...(visit.mayChange ? ['Forget'] : [])];
   const of = { app: appName, user: userId };
+  const columns: Parameters<typeof table<StoredMemory & Partial<FoundMemory>>>[1] = {
+    What: ({ author, content }) =>
+      html`${author !== undefined && html`<span class="id"><bdi>${shortened(author, SHOWN_OF_NAME)}</bdi></span>`}
+        <bdi>${shortened(textOf(content), SHOWN)}</bdi>`,
+    Session: ({ sessionId }) =>
+      sessionId === undefined || userId === undefined
+        ? html`<bdi>${sessionId}</bdi>`
+        : html`<a class="quiet" href="${links.ofSession('/session', { appName, userId, sessionId })}"
+            ><bdi>${sessionId}</bdi></a
+          >`,
+    '#When': ({ timestamp }) => ago(timestamp === undefined ? undefined : Date.parse(timestamp)),
+    '#Score': isSearch && (({ score }) => score?.toFixed(2)),
+    Forget: visit.mayChange && (({ id, sessionId }) => html`<a href="${forgetLink(visit, id, sessionId)}">Forget</a>`),
+  };
+  const none = isSearch
+    ? empty('Nothing found', 'No memory has one of these words.')
+    : empty('No memories', 'Agents remember nothing here.');
   const body = html`<div class="heading">
       <h1>Memory of ${userId === undefined ? html`all users of <bdi>${appName}</bdi>` : html`<bdi>${userId}</bdi>`}</h1>
-      ${visit.mayChange && memories.length > 0 && html`<div class="actions"><a class="button" href="${links.to(FORGET, of)}">Forget all</a></div>`}
+      ${visit.mayChange && memories.length > 0 && html`<div class="actions"><a class="button" href="${forgetLink(visit)}">Forget all</a></div>`}
     </div>
-    ${
-      userId !== undefined &&
-      html`<form class="search" action="${links.to('/memory')}" role="search">
-        ${namesField({ app: appName, user: userId })}
-        <label>Words<input type="search" name="q" value="${fieldValue(query)}" /></label>
-        <button class="primary">Search</button>
-      </form>`
-    }
-    ${
-      rows.length > 0
-        ? table(head, rows)
-        : isSearch
-          ? empty('Nothing found', 'No memory has one of these words.')
-          : empty('No memories', 'Agents remember nothing here.')
-    }
+    ${userId !== undefined && searchForm(links.to('/memory'), { app: appName, user: userId }, field(visit, 'q', 'Words'))}
+    ${table(memories, columns, none)}
     ${
       damaged.length > 0 &&
       html`<p role="alert">
         ${counted(damaged.length, 'memory', 'memories')} cannot be read:
-        ${damaged.slice(0, PAGE).map(({ memoryId, sessionId }) => html`<a href="${links.to(FORGET, { ...of, memory: memoryId, session: sessionId })}"><bdi>${memoryId}</bdi></a> `)}
+        ${damaged.slice(0, PAGE).map(({ memoryId, sessionId }) => html`<a href="${forgetLink(visit, memoryId, sessionId)}"><bdi>${memoryId}</bdi></a> `)}
       </p>`
     }
-    ${next && html`<a class="button" href="${links.to('/memory', { ...of, after: next.id, session: next.sessionId })}" rel="next">Next page</a>`}`;
-  return page(visit, { title: 'Memory', crumbs: crumbsOf(visit), body });
+    ${nextLink(next && links.to('/memory', { ...of, after: next.id, session: next.sessionId }))}`;
+  return page(visit, { title: 'Memory', ...placeOf(visit), body });
 }
 
-function crumbsOf({ links, appName, userId }: Visit) {
-  return [
-    { text: 'Apps', href: links.to('/') },
-    { text: appName, href: links.sessions(appName) },
-    ...(userId === undefined ? [] : [{ text: userId, href: links.sessions(appName, userId) }]),
-  ];
-}
+const placeOf = ({ links, appName, userId }: Visit) => ({
+  appName,
+  crumbs: userId === undefined ? [] : [{ text: userId, href: links.sessions(appName, userId) }],
+});
 
-type Owner = { appName: string; userId?: string };
+const forgetLink = ({ links, appName, userId }: Visit, memory?: string, session?: string) =>
+  links.to(FORGET, { app: appName, user: userId, memory, session });
 
 async function listed(
   service: MikroOrmMemoryService,
-  owner: Owner,
+  owner: { appName: string; userId?: string },
   params: URLSearchParams,
-): Promise<{ memories: StoredMemory[]; next: StoredMemory | undefined }> {
+) {
   const id = params.get('after');
   const after = id === null ? undefined : { id, ...given({ sessionId: params.get('session') ?? undefined }) };
-  const memories = await service.listMemories({ ...owner, limit: PAGE + 1, ...given({ after }) });
-  return { memories: memories.slice(0, PAGE), next: memories.length > PAGE ? memories[PAGE - 1] : undefined };
+  const { rows, last } = firstOf(await service.listMemories({ ...owner, limit: PAGE + 1, ...given({ after }) }));
+  return { memories: rows, next: last };
 }
 
 /** How many characters of a text and of an author's name are shown. */
@@ -87,26 +87,6 @@ const SHOWN = 300;
 const SHOWN_OF_NAME = 60;
 
 const shortened = (text: string, length: number) => (text.length > length ? `${text.slice(0, length)}…` : text);
-
-function row(visit: Visit, memory: StoredMemory & Partial<FoundMemory>): Html {
-  const { links, appName, userId } = visit;
-  const { id, sessionId, content, author, timestamp, score } = memory;
-  const forget = links.to(FORGET, { app: appName, user: userId, memory: id, session: sessionId });
-  const session =
-    sessionId !== undefined && userId !== undefined && links.ofSession('/session', { appName, userId, sessionId });
-  return html`<tr>
-    <th scope="row">
-      ${author !== undefined && html`<span class="id"><bdi>${shortened(author, SHOWN_OF_NAME)}</bdi></span>`}
-      <bdi>${shortened(textOf(content), SHOWN)}</bdi>
-    </th>
-    <td data-label="Session">
-      ${session ? html`<a class="quiet" href="${session}"><bdi>${sessionId}</bdi></a>` : html`<bdi>${sessionId}</bdi>`}
-    </td>
-    <td class="number" data-label="When">${ago(timestamp === undefined ? undefined : Date.parse(timestamp))}</td>
-    ${score !== undefined && html`<td class="number" data-label="Score">${score.toFixed(2)}</td>`}
-    ${visit.mayChange && html`<td data-label="Forget"><a href="${forget}">Forget</a></td>`}
-  </tr>`;
-}
 
 /** Asks with GET whether to forget a memory, those of a session or all, and does it with POST. */
 export async function forgetPage(visit: Visit): Promise<Response> {
@@ -126,7 +106,7 @@ export async function forgetPage(visit: Visit): Promise<Response> {
   const count = await service.forget({ ...which, dryRun: true });
   if (count === 0) throw new Refusal(404, 'There is no such memory. It was forgotten, or has never been there.');
   const body = html`<h1>Forget</h1>
-    <form class="form" method="post" action="${links.to(FORGET, { ...of, memory: memoryId, session: sessionId })}">
+    <form class="form" method="post" action="${forgetLink(visit, memoryId, sessionId)}">
       ${visit.tokenField}
       <p>
         <strong>${counted(count, 'memory', 'memories')}</strong>
@@ -139,5 +119,5 @@ export async function forgetPage(visit: Visit): Promise<Response> {
         <a class="button" href="${links.to('/memory', of)}">Cancel</a>
       </div>
     </form>`;
-  return page(visit, { title: 'Forget', crumbs: crumbsOf(visit), body });
+  return page(visit, { title: 'Forget', ...placeOf(visit), body });
 }

@@ -5,6 +5,8 @@ import { DAY_MS, dayOf } from '../../model/days.js';
 import { bytes, counted, number } from '../../operations/words.js';
 import { dayBars, sumOf, type Series } from '../chart.js';
 import { html, type Content, type Html } from '../html.js';
+import type { Links } from '../links.js';
+import type { SessionKey } from '../../model/keys.js';
 import { notFound, type Visit } from '../visit.js';
 import { ago, chip, empty, page, table } from './layout.js';
 
@@ -33,86 +35,81 @@ function operationsPage(visit: Visit, title: string, body: Html): Response {
 export async function nowPage(visit: Visit): Promise<Response> {
   const { reading, scope, links } = visit;
   const leases = await reading.heldLeases(scope, MOST);
-  const rows = leases.map(
-    ({ session, holder, token, remainsMs }) =>
-      html`<tr>
-        <th scope="row">
-          <a href="${links.ofSession('/session', session)}"><bdi>${session.sessionId}</bdi></a>
-        </th>
-        <td><bdi>${session.appName}</bdi> / <bdi>${session.userId}</bdi></td>
-        <td><bdi>${holder}</bdi></td>
-        <td class="number">${number(token)}</td>
-        <td class="number">${number(Math.round(remainsMs / 1_000))} s</td>
-      </tr>`,
+  const none = empty('No lease is held', 'Nobody runs a session with a lease at this moment.');
+  const list = table(
+    leases,
+    {
+      Session: ({ session }) => sessionLink(links, session),
+      'App / user': ({ session }) => ownerOf(session),
+      Holder: ({ holder }) => html`<bdi>${holder}</bdi>`,
+      '#Token': ({ token }) => number(token),
+      '#Expires in': ({ remainsMs }) => html`${number(Math.round(remainsMs / 1_000))} s`,
+    },
+    none,
   );
   const held = html`<section class="block">
     <h2>Leases held <span class="dim">${leases.length === MOST ? `${MOST} or more` : leases.length}</span></h2>
-    ${
-      leases.length === 0
-        ? empty('No lease is held', 'Nobody runs a session with a lease at this moment.')
-        : table(['Session', 'App / user', 'Holder', '#Token', '#Expires in'], rows)
-    }
+    ${list}
   </section>`;
   const rest = visit.isUnlimited ? [await logSection(visit), await damageSection(visit)] : [];
   return operationsPage(visit, 'Operations', html`${rest[0]}${held}${rest[1]}`);
 }
 
+const sessionLink = (links: Links, key: SessionKey) =>
+  html`<a href="${links.ofSession('/session', key)}"><bdi>${key.sessionId}</bdi></a>`;
+
+const ownerOf = ({ appName, userId }: SessionKey) => html`<bdi>${appName}</bdi> / <bdi>${userId}</bdi>`;
+
 async function logSection({ reading, readers }: Visit): Promise<Html> {
   const { position, epoch } = await reading.log.head();
-  const rows = Object.entries(await readers()).map(([name, cursor]) => {
+  const ofHost = Object.entries(await readers()).map(([name, cursor]) => {
     const at = typeof cursor === 'number' ? cursor : cursor.position;
     const isOther = typeof cursor !== 'number' && cursor.epoch !== epoch;
     const problem = isOther ? chip('of another epoch', 'bad') : at > position && chip('ahead of the log', 'bad');
     const behind = Math.max(position - at, 0);
-    return readerRow(name, { at, behind, signs: problem || upToDate(behind) });
+    return { name, at, behind, signs: problem || upToDate(behind) };
   });
-  const projections = (await SessionProjection.list(reading.em)).map(({ name, cursor, behind }) =>
-    readerRow(name, { at: cursor?.position ?? 0, behind, signs: [chip('projection'), ' ', upToDate(behind)] }),
-  );
+  const projections = (await SessionProjection.list(reading.em)).map(({ name, cursor, behind }) => {
+    return { name, at: cursor?.position ?? 0, behind, signs: [chip('projection'), ' ', upToDate(behind)] };
+  });
+  const list = table([...ofHost, ...projections], {
+    Reader: ({ name }) => html`<bdi>${name}</bdi>`,
+    '#Position': ({ at }) => number(at),
+    '#Behind': ({ behind, signs }) => html`${number(behind)} ${signs}`,
+  });
   return html`<section class="block">
     <h2>Event log</h2>
     <dl class="cards">${card('Position of the newest event', number(position))} ${card('Epoch', number(epoch))}</dl>
-    ${rows.length + projections.length > 0 && table(['Reader', '#Position', '#Behind'], [...rows, ...projections])}
+    ${list}
   </section>`;
 }
 
 const upToDate = (behind: number): Content => behind === 0 && chip('up to date', 'good');
 
-function readerRow(name: string, { at, behind, signs }: { at: number; behind: number; signs: Content }): Html {
-  return html`<tr>
-    <th scope="row"><bdi>${name}</bdi></th>
-    <td class="number">${number(at)}</td>
-    <td class="number">${number(behind)} ${signs}</td>
-  </tr>`;
-}
-
 /** Some of the sessions at a time: it takes reading the keys of their events. */
 async function damageSection(visit: Visit): Promise<Html> {
   const { reading, links, params } = visit;
   const { miscounted, checked, last } = await reading.miscounted(params.has('session') ? visit.session : undefined);
-  const rows = miscounted.map(
-    (key) =>
-      html`<tr>
-        <th scope="row">
-          <a href="${links.ofSession('/session', key)}"><bdi>${key.sessionId}</bdi></a>
-        </th>
-        <td><bdi>${key.appName}</bdi> / <bdi>${key.userId}</bdi></td>
-        <td><a href="${links.ofSession('/repair', key)}">What repair would do</a></td>
-      </tr>`,
-  );
   const text = 'Each of these sessions has the events that its row counts. Contents were not read.';
+  const list = table(
+    miscounted,
+    {
+      Session: (key) => sessionLink(links, key),
+      'App / user': ownerOf,
+      Repair: (key) => html`<a href="${links.ofSession('/repair', key)}">What repair would do</a>`,
+    },
+    empty('Nothing is missing', text),
+  );
   return html`<section class="block" id="damaged">
     <h2>Damaged sessions <span class="dim">${miscounted.length} of ${counted(checked, 'session')}</span></h2>
-    ${miscounted.length === 0 ? empty('Nothing is missing', text) : table(['Session', 'App / user', 'Repair'], rows)}
+    ${list}
     ${
       last &&
       html`<p class="pager">
         <a class="button" href="${links.ofSession('/operations', last)}#damaged" rel="next"
           >Look at the next sessions</a
         >
-        <span class="dim"
-          >after <bdi>${last.appName}</bdi> / <bdi>${last.userId}</bdi>; doctor looks at all of them</span
-        >
+        <span class="dim">after ${ownerOf(last)}; doctor looks at all of them</span>
       </p>`
     }
   </section>`;
@@ -128,21 +125,15 @@ export async function statsPage(visit: Visit): Promise<Response> {
     return operationsPage(visit, 'Statistics', html`${cards(stats)}${await charts(visit, maintenance)}`);
   }
   const apps = await maintenance.stats({ groupBy: 'app' });
-  const rows = apps.map(
-    (stats) =>
-      html`<tr>
-        <th scope="row">
-          <a href="${links.sessions(stats.appName)}"><bdi>${stats.appName}</bdi></a>
-        </th>
-        <td class="number">${number(stats.sessions)}</td>
-        <td class="number">${number(stats.users)}</td>
-        <td class="number">${number(stats.events)}</td>
-        <td class="number">${number(stats.eventsPerSession.median)} / ${number(stats.eventsPerSession.largest)}</td>
-        <td class="number">${bytes(sizeOf(stats))}</td>
-        <td class="number">${ago(stats.newestUpdate)}</td>
-      </tr>`,
-  );
-  const head = ['App', '#Sessions', '#Users', '#Events', '#Median / largest', '#Size', '#Last update'];
+  const list = table(apps, {
+    App: ({ appName }) => html`<a href="${links.sessions(appName)}"><bdi>${appName}</bdi></a>`,
+    '#Sessions': ({ sessions }) => number(sessions),
+    '#Users': ({ users }) => number(users),
+    '#Events': ({ events }) => number(events),
+    '#Median / largest': ({ eventsPerSession: { median, largest } }) => `${number(median)} / ${number(largest)}`,
+    '#Size': (stats) => bytes(sizeOf(stats)),
+    '#Last update': ({ newestUpdate }) => ago(newestUpdate),
+  });
   const sum = (of: (stats: SessionStats) => number) => apps.reduce((total, stats) => total + of(stats), 0);
   const totals = html`<dl class="cards">
     ${card('Sessions', number(sum((stats) => stats.sessions)))}
@@ -151,7 +142,7 @@ export async function statsPage(visit: Visit): Promise<Response> {
   </dl>`;
   const body =
     apps.length > 0
-      ? html`${totals}${await charts(visit, maintenance)}${table(head, rows)}`
+      ? html`${totals}${await charts(visit, maintenance)}${list}`
       : empty('Nothing is stored', 'There are no sessions yet.');
   return operationsPage(visit, 'Statistics', body);
 }
@@ -209,15 +200,17 @@ export async function doctorPage(visit: Visit): Promise<Response> {
   visit.checkUnlimited();
   const findings: Finding[] = [];
   for await (const finding of examine(visit.reading.em, { readsAll: false })) findings.push(finding);
-  const rows = findings.map(
-    ({ check, state, found, advice }) =>
-      html`<tr class="finding">
-        <th scope="row">${check}</th>
-        <td>${STATES[state]}</td>
-        <td>${found}${advice !== undefined && html`<pre>${advice}</pre>`}</td>
-      </tr>`,
+  const list = table(
+    findings,
+    {
+      Check: ({ check }) => check,
+      State: ({ state }) => STATES[state],
+      Found: ({ found, advice }) => html`${found}${advice !== undefined && html`<pre>${advice}</pre>`}`,
+    },
+    undefined,
+    'findings',
   );
-  const body = html`${table(['Check', 'State', 'Found'], rows)}
+  const body = html`${list}
     <p class="dim">
       The command <code>npx adk-mikro-orm doctor</code> also looks for what is left of sessions that were deleted, and
       for damage in all sessions.
@@ -237,14 +230,10 @@ export async function repairPage(visit: Visit): Promise<Response> {
   const measured = (await reading.sizes([{ ...key, eventCount }]))(key)?.bytes ?? 0;
   const isLarge = eventCount > READ_AT_ONCE.events || measured > READ_AT_ONCE.bytes;
   const body = isLarge && params.get('scan') !== '1' ? unscanned(visit, eventCount, measured) : await repairOf(visit);
-  const crumbs = [
-    { text: 'Apps', href: links.to('/') },
-    { text: key.appName, href: links.sessions(key.appName) },
-    { text: key.sessionId, href: links.ofSession('/session', key) },
-  ];
+  const crumbs = [{ text: key.sessionId, href: links.ofSession('/session', key) }];
   const main = html`<h1>Repair of <bdi>${key.sessionId}</bdi></h1>
     ${body}`;
-  return page(visit, { title: 'Repair', crumbs, section: 'operations', body: main });
+  return page(visit, { title: 'Repair', appName: key.appName, crumbs, section: 'operations', body: main });
 }
 
 const unscanned = ({ links, session }: Visit, eventCount: number, measured: number) =>
@@ -260,25 +249,16 @@ async function repairOf({ session: key, reading }: Visit): Promise<Html> {
   try {
     const { damage, events, stateValues } = await maintenance.repair(key, { dryRun: true });
     const rows = [
-      ...damage.map(
-        ({ from, to, problem }) =>
-          html`<tr>
-            <th scope="row">${from === to ? `Event ${from}` : `Events ${from} to ${to}`}</th>
-            <td>${problem}</td>
-          </tr>`,
-      ),
-      ...stateValues.map(
-        ({ key: name }) =>
-          html`<tr>
-            <th scope="row">State <bdi>${name}</bdi></th>
-            <td>unreadable</td>
-          </tr>`,
-      ),
+      ...damage.map(({ from, to, problem }) => ({
+        what: html`${from === to ? `Event ${from}` : `Events ${from} to ${to}`}`,
+        problem,
+      })),
+      ...stateValues.map(({ key: name }) => ({ what: html`State <bdi>${name}</bdi>`, problem: 'unreadable' })),
     ];
+    const list = table(rows.slice(0, MOST), { What: ({ what }) => what, Problem: ({ problem }) => problem });
     return rows.length === 0
       ? empty('Nothing is damaged', 'All of this session can be read.')
-      : html`${table(['What', 'Problem'], rows.slice(0, MOST))}
-          ${rows.length > MOST && html`<p class="dim">and ${number(rows.length - MOST)} more</p>`}
+      : html`${list} ${rows.length > MOST && html`<p class="dim">and ${number(rows.length - MOST)} more</p>`}
           <section class="block">
             <p>
               repair takes ${counted(events.length, 'event')} and ${counted(stateValues.length, 'value')} of the state
