@@ -11,8 +11,9 @@ import {
   type Walk,
 } from '../database/statements/walk.js';
 import { givenKey, type SessionKey } from '../model/keys.js';
+import { namesOf, pagesOf } from '../model/pages.js';
 import { Batches } from './batches.js';
-import { deletionBatchSize, type BatchOptions } from './options.js';
+import { batchSizeOf, type BatchOptions } from './options.js';
 
 /** What is to be done to a session. */
 export interface Task {
@@ -60,32 +61,23 @@ export class DeletionRun extends CallInParts {
 
   constructor(database: Database, operation: string, options: BatchOptions & Owner) {
     super(database, { operation, key: givenKey(options) });
-    this.batches = new Batches(options, deletionBatchSize(options), database.dialect.sql.turnMs);
+    this.batches = new Batches(options, batchSizeOf(options, 1_000), database.dialect.sql.turnMs);
   }
 
   /** The app that was asked for, or all that there are. */
-  async *apps(appName: string | undefined, table: AppTable): AsyncGenerator<string> {
-    if (appName !== undefined) {
-      yield appName;
-      return;
-    }
-    const next = (after: string) => this.read((sql) => nextApp(sql, after, table));
-    for (let app = await next(''); app !== undefined; app = await next(app)) yield app;
+  apps(appName: string | undefined, table: AppTable): AsyncGenerator<string> {
+    return namesOf(appName, (after) => this.read((sql) => nextApp(sql, after, table)));
   }
 
   /** Deletes of the sessions of a walk, in one app or in all. */
   async walk(deletion: Deletion, { appName, ...way }: Omit<Walk, 'appName'> & Pick<Owner, 'appName'>): Promise<void> {
-    for await (const app of this.apps(appName, 'sessions')) await this.#walkApp(deletion, { appName: app, ...way });
-  }
-
-  async #walkApp(deletion: Deletion, walk: Walk): Promise<void> {
-    let after: KeptSession | undefined;
-    for (;;) {
-      const page = await this.read((sql) => walkedSessions(sql, walk, after, PAGE));
-      if (page.length === 0 || !(await this.batches.mayBegin())) return;
-      await this.deleteOf(deletion, page);
-      if (page.length < PAGE) return;
-      after = page.at(-1);
+    for await (const app of this.apps(appName, 'sessions')) {
+      const walk = { appName: app, ...way };
+      const read = (after?: KeptSession) => this.read((sql) => walkedSessions(sql, walk, after, PAGE));
+      for await (const page of pagesOf(PAGE, read)) {
+        if (page.length === 0 || !(await this.batches.mayBegin())) break;
+        await this.deleteOf(deletion, page);
+      }
     }
   }
 

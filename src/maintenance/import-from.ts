@@ -14,7 +14,7 @@ import { recognise } from '../transfer/foreign/recognise.js';
 import { savedSessions, type SavedNames } from '../transfer/foreign/saved-session.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
-import { IMPORT_OPTIONS, importBatchSize, type ImportOptions } from './options.js';
+import { IMPORT_OPTIONS, batchSizeOf, type ImportOptions } from './options.js';
 
 export interface ImportFromOptions extends Omit<ImportOptions, 'texts'>, CommonOptions {
   /**
@@ -90,7 +90,7 @@ export async function importFrom(options: ImportFromOptions): Promise<ImportResu
     typeof from === 'string'
       ? savedSessions(from, { as, refuse, onAnnulled })
       : await storedSessions(from, options, { refuse, onAnnulled });
-  const mode = { batchSize: importBatchSize(options), isDryRun, isForeign: true, sharedState };
+  const mode = { batchSize: batchSizeOf(options, 500), isDryRun, isForeign: true, sharedState };
   const target = new Import(call, mode);
   const done = () => ({ ...target.result, ...left });
   return call.run(done, () =>

@@ -129,15 +129,9 @@ export interface ImportOptions {
 /** The most values that one statement can bind on every database. */
 const MAX_BATCH_SIZE = 10_000;
 
-/** The most rows that a transaction deletes. */
-export const deletionBatchSize = ({ batchSize = 1_000 }: BatchOptions): number => Math.min(batchSize, MAX_BATCH_SIZE);
-
-/** The most events that a transaction of an import writes. */
-export const importBatchSize = ({ batchSize = 500 }: Pick<ImportOptions, 'batchSize'>): number =>
-  Math.min(batchSize, MAX_BATCH_SIZE);
-
-/** The most texts that `reencode` rewrites in a transaction. */
-export const reencodeBatchSize = ({ batchSize = 200 }: ReencodeOptions): number => Math.min(batchSize, MAX_BATCH_SIZE);
+/** How many rows, events or texts one transaction takes. */
+export const batchSizeOf = ({ batchSize }: { batchSize?: number }, byDefault: number): number =>
+  Math.min(batchSize ?? byDefault, MAX_BATCH_SIZE);
 
 export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
   batchSize: aCount,
@@ -146,7 +140,7 @@ export const IMPORT_OPTIONS: Known<Omit<ImportOptions, 'texts'>> = {
   sharedState: oneOf('overwrite', 'keep'),
 };
 
-/** `withKeys` checks the names. */
+/** `optionsOf` checks the names. */
 const OWNER: Known<StatsOptions> = { appName: condition(anything), userId: condition(anything) };
 const BATCH_OPTIONS: Known<BatchOptions> = {
   batchSize: aCount,
@@ -158,10 +152,23 @@ const BATCH_OPTIONS: Known<BatchOptions> = {
   onProgress: aFunction,
 };
 
-/** @throws InvalidKeyError when a name cannot be a key. */
-function withKeys<Options extends Partial<SessionKey>>(options: Options): Options {
-  checkKeys(givenKey(options));
-  return options;
+/**
+ * @param more throws for what the values together do not say.
+ * @returns a check of a method's options, and of the names in them. It throws InvalidKeyError when one cannot be a key.
+ */
+function optionsOf<Options extends Partial<SessionKey>>(
+  method: string,
+  known: Known<Options>,
+  more?: (options: Options) => void,
+  ...required: readonly (keyof Options)[]
+): (given: Options) => Options {
+  const check = object<Options>(known, ...required);
+  return (given) => {
+    const options = check(given, `The options of ${method}`);
+    more?.(options);
+    checkKeys(givenKey(options));
+    return options;
+  };
 }
 
 export const checkOptions = object(COMMON_OPTIONS);
@@ -169,37 +176,28 @@ const someTexts = oneOf('plain', 'asStored');
 export const checkImport = object<ImportOptions>({ ...IMPORT_OPTIONS, texts: someTexts });
 export const checkRepair = object<RepairOptions>({ dryRun: aBoolean, includeLeased: aBoolean });
 
-const pruneOptions = object<PruneOptions>({
-  ...OWNER,
-  ...BATCH_OPTIONS,
-  idleFor: condition(aWait),
-  olderThan: condition(aWait),
-  deletedFor: condition(aWait),
-});
+export const checkPrune = optionsOf<PruneOptions>(
+  'prune',
+  { ...OWNER, ...BATCH_OPTIONS, idleFor: condition(aWait), olderThan: condition(aWait), deletedFor: condition(aWait) },
+  ({ idleFor, olderThan, deletedFor }) => {
+    if (idleFor === undefined && olderThan === undefined && deletedFor === undefined)
+      throw new InvalidArgumentError(
+        'prune needs idleFor, olderThan or deletedFor; without it every session would go.',
+      );
+  },
+);
 
-export function checkPrune(given: PruneOptions): PruneOptions {
-  const options = pruneOptions(given, 'The options of prune');
-  const { idleFor, olderThan, deletedFor } = options;
-  if (idleFor === undefined && olderThan === undefined && deletedFor === undefined)
-    throw new InvalidArgumentError('prune needs idleFor, olderThan or deletedFor; without it every session would go.');
-  return withKeys(options);
-}
-
-const trimOptions = object<TrimOptions>({
-  ...OWNER,
-  ...BATCH_OPTIONS,
-  sessionId: condition(anything),
-  dropOpenCalls: aBoolean,
-  keepLast: condition(aWholeNumber),
-  olderThan: condition(aWait),
-});
-
-export function checkTrim(given: TrimOptions): TrimOptions {
-  const options = trimOptions(given, 'The options of trim');
-  if ((options.keepLast === undefined) === (options.olderThan === undefined))
-    throw new InvalidArgumentError('trim needs either keepLast or olderThan.');
-  return withKeys(options);
-}
+export const checkTrim = optionsOf<TrimOptions>(
+  'trim',
+  {
+    ...{ ...OWNER, ...BATCH_OPTIONS, sessionId: condition(anything), dropOpenCalls: aBoolean },
+    ...{ keepLast: condition(aWholeNumber), olderThan: condition(aWait) },
+  },
+  ({ keepLast, olderThan }) => {
+    if ((keepLast === undefined) === (olderThan === undefined))
+      throw new InvalidArgumentError('trim needs either keepLast or olderThan.');
+  },
+);
 
 /** @returns the one session that is to be trimmed; undefined without a `sessionId`. */
 export function trimmedSession({ appName, userId, sessionId }: TrimOptions): SessionKey | undefined {
@@ -209,40 +207,29 @@ export function trimmedSession({ appName, userId, sessionId }: TrimOptions): Ses
   return { appName, userId, sessionId };
 }
 
-const eraseOptions = object<EraseUserOptions>({ ...OWNER, userId: anything, ...BATCH_OPTIONS });
-
-export function checkErase(given: EraseUserOptions): EraseUserOptions {
-  const options = eraseOptions(given, 'The options of eraseUser');
+export const checkErase = optionsOf<EraseUserOptions>(
+  'eraseUser',
+  { ...OWNER, userId: anything, ...BATCH_OPTIONS },
   // Without a user everybody would be erased.
-  checkKeys({ userId: options.userId });
-  return withKeys(options);
-}
+  ({ userId }) => checkKeys({ userId }),
+);
 
 const { includeLeased: _, ...WORK_OPTIONS } = BATCH_OPTIONS;
-const reencodeOptions = object<ReencodeOptions>({ ...OWNER, ...WORK_OPTIONS, adoptPlain: aBoolean });
+export const checkReencode = optionsOf<ReencodeOptions>('reencode', {
+  ...{ ...OWNER, ...WORK_OPTIONS, adoptPlain: aBoolean },
+});
 
-export const checkReencode = (options: ReencodeOptions) =>
-  withKeys(reencodeOptions(options, 'The options of reencode'));
+export const checkExport = optionsOf<ExportOptions>('exportSessions', { ...OWNER, texts: someTexts });
 
-const exportOptions = object<ExportOptions>({ ...OWNER, texts: someTexts });
-
-export const checkExport = (options: ExportOptions) =>
-  withKeys(exportOptions(options, 'The options of exportSessions'));
-
-const statsOptions = object<StatsOptions & { groupBy?: 'app' }>({ ...OWNER, groupBy: oneOf('app') });
-
-export const checkStats = (options: StatsOptions) => withKeys(statsOptions(options, 'The options of stats'));
+export const checkStats = optionsOf<StatsOptions & { groupBy?: 'app' }>('stats', { ...OWNER, groupBy: oneOf('app') });
 
 const aDay = rule("a day such as '2026-11-26'", isDay);
 
-const usageOptions = object<UsageOptions>(
+export const checkUsage = optionsOf<UsageOptions>(
+  'usage',
   { ...OWNER, from: aDay, to: aDay, by: oneOf('day', 'user', 'model', 'agent') },
+  ({ from, to }) => {
+    if (to < from) throw new InvalidArgumentError('to must be the day of from, or a later one.');
+  },
   ...(['from', 'to', 'by'] as const),
 );
-
-/** @throws InvalidArgumentError also if the last day is before the first. */
-export function checkUsage(options: UsageOptions): UsageOptions {
-  const checked = withKeys(usageOptions(options, 'The options of usage'));
-  if (checked.to < checked.from) throw new InvalidArgumentError('to must be the day of from, or a later one.');
-  return checked;
-}

@@ -6,6 +6,7 @@ import type { Sql } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/statements/walk.js';
 import { Undecodable, encodingOf, namesKey } from '../model/codec.js';
 import { givenKey } from '../model/keys.js';
+import { namesOf, pagesOf } from '../model/pages.js';
 import type { MaintenanceResult } from '../model/results.js';
 import {
   areEncodedAlike,
@@ -13,11 +14,11 @@ import {
   encodedMemory,
   memoryPage,
   recodeMemory,
-  type MemoryKey,
+  type TransferredMemory,
 } from '../transfer/stored-memories.js';
 import { nextAppWithState } from '../transfer/transferred-sessions.js';
 import { Batches } from './batches.js';
-import { reencodeBatchSize, type ReencodeOptions } from './options.js';
+import { batchSizeOf, type ReencodeOptions } from './options.js';
 import { recodedVersion, replaceVersion, type RecodedVersion } from './recoded-artifacts.js';
 import { RECODED_TABLES, recode, recodedPage, type RecodedTable, type StoredText } from './recoded-texts.js';
 
@@ -33,148 +34,123 @@ const TOGETHER_BYTES = 4_000_000;
 /** See `SessionMaintenance.reencode`. */
 export async function reencode(database: Database, options: ReencodeOptions): Promise<MaintenanceResult> {
   const run = new ReencodeRun(database, options);
-  const call = new CallInParts(database, { operation: 'reencode', key: givenKey(options) });
-  return call.run(
+  return run.run(
     () => run.batches.result,
-    () => run.all(call),
+    () => run.all(),
   );
 }
 
+/** Whose texts are meant. */
+interface Owner {
+  appName: string;
+  userId: string | undefined;
+}
+
 /** A call that rewrites texts, from app to app and from table to table, in pages. */
-class ReencodeRun {
+class ReencodeRun extends CallInParts {
   readonly batches: Batches;
-  readonly #database: Database;
   readonly #options: ReencodeOptions;
 
   constructor(database: Database, options: ReencodeOptions) {
-    this.#database = database;
+    super(database, { operation: 'reencode', key: givenKey(options) });
     this.#options = options;
-    this.batches = new Batches(options, reencodeBatchSize(options), database.dialect.sql.turnMs);
+    this.batches = new Batches(options, batchSizeOf(options, 200), database.dialect.sql.turnMs);
   }
 
-  async all(call: CallInParts): Promise<void> {
-    const { appName, userId } = this.#options;
-    for await (const [app, tables] of this.#apps(call, appName)) {
+  async all(): Promise<void> {
+    const { userId } = this.#options;
+    for await (const [appName, tables] of this.#apps()) {
+      const owner = { appName, userId };
       // State of the app is nobody's.
-      const meant = tables.filter((table) => userId === undefined || table !== 'app');
-      for (const table of meant) if (!(await this.#table(call, table, app))) return;
-      if (!(await this.#artifacts(call, app))) return;
-      if (!(await this.#memories(call, app))) return;
+      for (const table of tables) if (userId === undefined || table !== 'app') await this.#texts(table, owner);
+      await this.#artifacts(owner);
+      await this.#memories(owner);
+      if (this.batches.result.more) return;
     }
   }
 
   /** @returns the apps with the tables that may hold contents of them. */
-  async *#apps(call: CallInParts, appName: string | undefined): AsyncGenerator<[string, readonly RecodedTable[]]> {
-    if (appName !== undefined) {
-      yield [appName, RECODED_TABLES];
-      return;
-    }
+  async *#apps(): AsyncGenerator<[string, readonly RecodedTable[]]> {
+    const { appName } = this.#options;
     const known = new Set<string>();
-    const next = (after: string) => call.read((sql) => nextAppWithState(sql, after));
-    for (let app = await next(''); app !== undefined; app = await next(app)) {
+    for await (const app of namesOf(appName, (after) => this.read((sql) => nextAppWithState(sql, after)))) {
       known.add(app);
       yield [app, RECODED_TABLES];
     }
     // The log may have entries of a user or an app that has no state any more, and a user may have credentials alone.
-    for (const table of ['changes', 'credentials'] as const) {
-      const nextOf = (after: string) => call.read((sql) => nextApp(sql, after, table));
-      for (let app = await nextOf(''); app !== undefined; app = await nextOf(app))
+    for (const table of appName === undefined ? (['changes', 'credentials'] as const) : [])
+      for await (const app of namesOf(undefined, (after) => this.read((sql) => nextApp(sql, after, table))))
         if (!known.has(app)) yield [app, [table]];
-    }
   }
 
-  /** @returns false when the work has to end. */
-  async #artifacts(call: CallInParts, appName: string): Promise<boolean> {
-    const owner = { appName, userId: this.#options.userId };
+  /** Pages of what there is, until the work has to end. */
+  #pages<Row>(read: (sql: Sql, after: Row | undefined, limit: number) => Promise<readonly Row[]>) {
+    const { size } = this.batches;
+    return pagesOf<Row>(size, async (after) =>
+      (await this.batches.mayBegin()) ? this.read((sql) => read(sql, after, size)) : [],
+    );
+  }
+
+  async #artifacts(owner: Owner): Promise<void> {
     const isLenient = this.#options.adoptPlain ?? false;
-    let after: VersionKey | undefined;
-    for (;;) {
-      if (!(await this.batches.mayBegin())) return false;
-      const page = await call.read((sql) => versionPage(sql, owner, after, this.batches.size));
+    for await (const page of this.#pages<VersionKey>((sql, ...range) => versionPage(sql, owner, ...range))) {
       let group: RecodedVersion[] = [];
       for (const key of page) {
-        const recoded = await call.encoding(() => recodedVersion(this.#database, key, isLenient));
+        const recoded = await this.encoding(() => recodedVersion(this.database, key, isLenient));
         if (!recoded) continue;
         if (recoded instanceof Damaged) this.batches.count({ unreadable: 1 });
         else group.push(recoded);
         if (group.reduce((sum, { size }) => sum + size, 0) < TOGETHER_BYTES) continue;
-        await this.#replace(call, group);
+        await this.#write(group, replaceVersion);
         group = [];
-        if (!(await this.batches.mayBegin())) return false;
+        if (!(await this.batches.mayBegin())) return;
       }
-      await this.#replace(call, group);
-      if (page.length < this.batches.size) return true;
-      after = page.at(-1);
+      await this.#write(group, replaceVersion);
     }
   }
 
-  /** @returns false when the work has to end. */
-  async #memories(call: CallInParts, appName: string): Promise<boolean> {
-    const { userId, adoptPlain: isLenient } = this.#options;
-    let after: MemoryKey | undefined;
-    for (;;) {
-      if (!(await this.batches.mayBegin())) return false;
-      const page = await call.read((sql) => memoryPage(sql, { appName, userId }, after, this.batches.size));
-      const decoded = await this.#database.code((texts) =>
+  async #memories(owner: Owner): Promise<void> {
+    const { adoptPlain: isLenient } = this.#options;
+    const read = (sql: Sql, after: TransferredMemory | undefined, limit: number) =>
+      memoryPage(sql, owner, after?.key, limit);
+    for await (const page of this.#pages(read)) {
+      const decoded = await this.database.code((texts) =>
         page.map((memory) => ({ memory, plain: decodedMemory(texts, memory, isLenient) })),
       );
       const readable = decoded.flatMap(({ memory, plain }) =>
         plain instanceof Undecodable ? [] : [{ memory, plain }],
       );
       this.batches.count({ unreadable: page.length - readable.length });
-      const encoded = await this.#database.code((texts) =>
+      const encoded = await this.database.code((texts) =>
         readable.map(({ memory, plain }) => ({ memory, recoded: encodedMemory(texts, memory.key, plain) })),
       );
       const changed = encoded.filter(({ memory, recoded }) => !areEncodedAlike(memory, recoded));
-      await this.#write(call, changed, (sql, { memory, recoded }) => recodeMemory(sql, memory, recoded));
-      if (page.length < this.batches.size) return true;
-      after = page.at(-1)?.key;
+      await this.#write(changed, (sql, { memory, recoded }) => recodeMemory(sql, memory, recoded));
     }
-  }
-
-  async #replace(call: CallInParts, versions: readonly RecodedVersion[]): Promise<void> {
-    await this.#write(call, versions, replaceVersion);
   }
 
   /** One transaction. @param replace returns false if it changed nothing. */
-  async #write<T>(
-    call: CallInParts,
-    found: readonly T[],
-    replace: (sql: Sql, each: T) => Promise<boolean>,
-  ): Promise<void> {
+  async #write<T>(found: readonly T[], replace: (sql: Sql, each: T) => Promise<boolean>): Promise<void> {
     if (found.length === 0) return;
-    const skipped = this.batches.isDryRun
-      ? 0
-      : await call.write(async (sql) => {
-          let skipped = 0;
-          for (const each of found) if (!(await replace(sql, each))) skipped++;
-          return skipped;
-        });
+    const count = async (sql: Sql) => {
+      let skipped = 0;
+      for (const each of found) if (!(await replace(sql, each))) skipped++;
+      return skipped;
+    };
+    const skipped = this.batches.isDryRun ? 0 : await this.write(count);
     this.batches.add({ texts: found.length - skipped, skipped });
   }
 
-  /** @returns false when the work has to end. */
-  async #table(call: CallInParts, table: RecodedTable, appName: string): Promise<boolean> {
-    const owner = { appName, userId: this.#options.userId };
-    let after: StoredText | undefined;
-    for (;;) {
-      if (!(await this.batches.mayBegin())) return false;
-      const page = await call.read((sql) => recodedPage(sql, table, owner, after, this.batches.size));
-      await this.#page(call, page);
-      if (page.length < this.batches.size) return true;
-      after = page.at(-1);
-    }
-  }
-
   /** Decoded and encoded outside of the transaction: others wait for nothing but the updates. */
-  async #page(call: CallInParts, page: readonly StoredText[]): Promise<void> {
-    await this.#write(call, await this.#recodings(page), (sql, { stored, text }) => recode(sql, stored, text));
+  async #texts(table: RecodedTable, owner: Owner): Promise<void> {
+    for await (const page of this.#pages<StoredText>((sql, ...range) => recodedPage(sql, table, owner, ...range)))
+      await this.#write(await this.#recodings(page), (sql, { stored, text }) => recode(sql, stored, text));
   }
 
   /** @returns the texts that are not stored as the codec stores them now. */
   async #recodings(page: readonly StoredText[]): Promise<Recoding[]> {
     const { adoptPlain } = this.#options;
-    const decoded = await this.#database.code((texts) =>
+    const decoded = await this.database.code((texts) =>
       page.map(({ text, context }) => {
         if (text === undefined) return undefined;
         return adoptPlain ? texts.decodeLeniently(text, context) : texts.decode(text, () => context);
@@ -185,7 +161,7 @@ class ReencodeRun {
       return typeof json === 'string' ? [{ stored, json }] : [];
     });
     this.batches.count({ unreadable: page.length - readable.length });
-    const encoded = await this.#database.code((texts) =>
+    const encoded = await this.database.code((texts) =>
       readable.map(({ stored, json }) => ({ stored, text: texts.encode(json, () => stored.context) })),
     );
     return encoded.filter(

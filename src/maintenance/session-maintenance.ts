@@ -12,7 +12,6 @@ import type { ImportResult, MaintenanceResult } from '../model/results.js';
 import { exportRecords, type ExportOptions } from '../transfer/export.js';
 import { Import } from '../transfer/import.js';
 import type { TransferRecord } from '../transfer/records.js';
-import { countAll } from './counts.js';
 import { DeletionRun } from './deletion-run.js';
 import { eraseUser } from './erase-user.js';
 import {
@@ -26,7 +25,7 @@ import {
   checkStats,
   checkTrim,
   checkUsage,
-  importBatchSize,
+  batchSizeOf,
   type EraseUserOptions,
   type ImportOptions,
   type PruneOptions,
@@ -38,7 +37,7 @@ import {
 import { prune } from './prune.js';
 import { reencode } from './reencode.js';
 import { repair, type RepairOptions, type RepairedSession } from './repair.js';
-import { statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
+import { countAll, statsByApp, statsOf, type AppStats, type SessionStats } from './stats.js';
 import { trim } from './trim.js';
 import { usageIn, type Usage } from './usage.js';
 
@@ -179,7 +178,7 @@ export class SessionMaintenance {
     const call = new CallInParts(this.#database, { operation: 'importSessions', key: {} });
     const { required } = this.#database.codec;
     const { texts, sharedState } = checked;
-    const mode = { batchSize: importBatchSize(checked), texts, sharedState, required };
+    const mode = { batchSize: batchSizeOf(checked, 500), texts, sharedState, required };
     const target = new Import(call, mode);
     return call.run(
       () => target.result,

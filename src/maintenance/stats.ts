@@ -1,4 +1,9 @@
-import type { ByApp, Counts } from './counts.js';
+import { isOpenUpload } from '../artifacts/uploads.js';
+import type { Sql } from '../database/dialects/dialect.js';
+import { numberOf, textOf } from '../database/sql/row-values.js';
+import { stateTable } from '../database/sql/tables.js';
+import { SCOPES } from '../model/state.js';
+import type { StatsOptions } from './options.js';
 
 /** What is stored, soft-deleted sessions included. */
 export interface SessionStats {
@@ -32,15 +37,105 @@ export interface AppStats extends SessionStats {
   appName: string;
 }
 
+/** What the database sums up for each app. */
+type Summed = keyof Omit<SessionStats, 'sessions' | 'events' | 'eventsPerSession' | 'oldestUpdate' | 'newestUpdate'>;
+
+/** A sum over the rows of a table. */
+type Sum = readonly [what: string, table: string, condition?: string];
+
+/** How many sessions of an app have a number of events. */
+interface SessionCount {
+  appName: string;
+  events: number;
+  sessions: number;
+  oldestUpdate: number;
+  newestUpdate: number;
+}
+
+/** Counts by the database, soft-deleted sessions included. */
+interface Counts {
+  sessions: readonly SessionCount[];
+  /** By name and app. */
+  sums: ReadonlyMap<string, ReadonlyMap<string, number>>;
+}
+
+function sumsOf({ tables, dialect }: Sql, { userId }: StatsOptions): Record<Summed, readonly Sum[]> {
+  const bytes = (column: string) => `coalesce(sum(${dialect.sql.byteLength(column)}), 0)`;
+  // Nobody's, so of no user.
+  const scopes = SCOPES.filter((scope) => scope !== 'app' || userId === undefined);
+  const { artifactVersions, artifactParts } = tables;
+  return {
+    deletedSessions: [['count(*)', tables.sessions, "status <> 'active'"]],
+    users: [['count(distinct user_id)', tables.sessions]],
+    eventBytes: [
+      [bytes('data'), tables.events],
+      [bytes('text'), tables.eventParts],
+    ],
+    stateBytes: scopes.map((scope): Sum => [bytes('value'), stateTable(tables, scope)]),
+    artifacts: [['count(*)', tables.artifacts, 'last_version >= 0']],
+    // No database reads the bytes for that.
+    artifactBytes: [artifactVersions, artifactParts].map((table): Sum => ['coalesce(sum(length(data)), 0)', table]),
+    uploads: [['count(*)', `${artifactVersions} as v`, isOpenUpload(artifactVersions)]],
+    memories: [['count(*)', tables.memories]],
+    memoryBytes: [[bytes('data'), tables.memories]],
+  };
+}
+
+/** The server adds up. */
+export async function countAll(sql: Sql, owner: StatsOptions): Promise<Counts> {
+  const { where, values } = ofOwner(owner);
+  // A deletion that has begun has overwritten the time of the last update.
+  const updated = `case when status <> 'ending' then last_update_time else create_time end`;
+  const rows = await sql.all(
+    `select app_name, last_seq - first_seq + 1 as events, count(*) as sessions, min(${updated}) as oldest,
+      max(${updated}) as newest from ${sql.tables.sessions}${where} group by app_name, last_seq - first_seq + 1`,
+    values,
+  );
+  const sessions = rows.map((row) => ({
+    appName: textOf(row['app_name']),
+    events: numberOf(row['events']),
+    sessions: numberOf(row['sessions']),
+    oldestUpdate: numberOf(row['oldest']),
+    newestUpdate: numberOf(row['newest']),
+  }));
+  const sums = new Map<string, Map<string, number>>();
+  for (const [name, parts] of Object.entries(sumsOf(sql, owner))) {
+    const byApp = new Map<string, number>();
+    for (const part of parts)
+      for (const [app, sum] of await summed(sql, owner, part)) byApp.set(app, (byApp.get(app) ?? 0) + sum);
+    sums.set(name, byApp);
+  }
+  return { sessions, sums };
+}
+
+async function summed(sql: Sql, owner: StatsOptions, [what, table, condition]: Sum): Promise<[string, number][]> {
+  const { where, values } = ofOwner(owner, condition);
+  const rows = await sql.all(`select app_name, ${what} as total from ${table}${where} group by app_name`, values);
+  return rows.map((row) => [textOf(row['app_name']), numberOf(row['total'])]);
+}
+
+function ofOwner({ appName, userId }: StatsOptions, condition?: string): { where: string; values: unknown[] } {
+  const conditions = [
+    ...(condition === undefined ? [] : [condition]),
+    ...(appName === undefined ? [] : ['app_name = ?']),
+    ...(userId === undefined ? [] : ['user_id = ?']),
+  ];
+  return {
+    where: conditions.length > 0 ? ` where ${conditions.join(' and ')}` : '',
+    values: [appName, userId].filter((value) => value !== undefined),
+  };
+}
+
 export function statsByApp(counts: Counts): AppStats[] {
-  const maps = [counts.users, ...counts.stateBytes, counts.artifacts, counts.uploads, counts.memories];
-  const apps = new Set([...counts.sessions.map(({ appName }) => appName), ...maps.flatMap((map) => [...map.keys()])]);
+  const named = [...counts.sums.values()].flatMap((sum) => [...sum.keys()]);
+  const apps = new Set([...counts.sessions.map(({ appName }) => appName), ...named]);
   return [...apps].sort().map((appName) => ({ appName, ...statsOf(counts, (app) => app === appName) }));
 }
 
 export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = () => true): SessionStats {
-  const total = (...maps: readonly ByApp[]) =>
-    maps.flatMap((map) => [...map]).reduce((sum, [appName, number]) => (isMeant(appName) ? sum + number : sum), 0);
+  const total = (sum: ReadonlyMap<string, number>) =>
+    [...sum].reduce((all, [appName, number]) => (isMeant(appName) ? all + number : all), 0);
+  const sums = [...counts.sums].map(([name, sum]) => [name, total(sum)] as const);
   const found = counts.sessions.filter(({ appName }) => isMeant(appName)).sort((a, b) => a.events - b.events);
   const sessions = found.reduce((sum, each) => sum + each.sessions, 0);
   const events = found.reduce((sum, each) => sum + each.events * each.sessions, 0);
@@ -51,16 +146,8 @@ export function statsOf(counts: Counts, isMeant: (appName: string) => boolean = 
   };
   return {
     sessions,
-    deletedSessions: total(counts.deleted),
-    users: total(counts.users),
     events,
-    eventBytes: total(...counts.eventBytes),
-    stateBytes: total(...counts.stateBytes),
-    artifacts: total(counts.artifacts),
-    artifactBytes: total(...counts.artifactBytes),
-    uploads: total(counts.uploads),
-    memories: total(counts.memories),
-    memoryBytes: total(counts.memoryBytes),
+    ...(Object.fromEntries(sums) as Record<Summed, number>),
     eventsPerSession: {
       mean: sessions === 0 ? 0 : events / sessions,
       median: percentile(0.5),

@@ -15,7 +15,10 @@ export interface Sql {
   /** Whether the transaction is a host's, which may have read before. */
   readonly isJoined: boolean;
   /** @returns the rows. */
-  all<Row extends object>(text: string, values?: readonly unknown[]): Promise<Row[]>;
+  all<Row extends object = Readonly<Record<string, unknown>>>(
+    text: string,
+    values?: readonly unknown[],
+  ): Promise<Row[]>;
   /** @returns how many rows matched, and the number that MySQL's `last_insert_id(…)` returned. */
   run(text: string, values?: readonly unknown[]): Promise<{ affectedRows: number; insertId: number }>;
   /** Runs statements at once, if the driver can. After one that fails none is run. @returns the rows of each. */
