@@ -31,7 +31,7 @@ export async function setBooks(sql: Sql, key: SessionKey, firstSeq: number, last
 /** @returns the numbers of the session's rows of events, and their times, in order. */
 export async function eventTimes(sql: Sql, key: SessionKey): Promise<{ seq: number; timestamp: number }[]> {
   const text = `select seq, timestamp as at from ${sql.tables.events} where ${SESSION_WHERE} order by seq`;
-  const rows = await sql.all<{ seq: number; at: number | string }>(text, sessionValues(key));
+  const rows = await sql.all(text, sessionValues(key));
   return rows.map(({ seq, at }) => ({ seq: numberOf(seq), timestamp: numberOf(at) }));
 }
 
@@ -40,21 +40,21 @@ export async function rawEvent(sql: Sql, key: SessionKey, seq: number): Promise<
   const { events, eventParts } = sql.tables;
   const { sql: pieces } = sql.dialect;
   const values = [...sessionValues(key), seq];
-  const [row] = await sql.all<RawRow>(
+  const [row] = await sql.all(
     `select event_id, timestamp as at, ${pieces.hex('data')} as content from ${events} where ${SESSION_WHERE} and seq = ?`,
     values,
   );
   if (!row) return undefined;
-  const parts = await sql.all<{ part: number; content: string }>(
+  const parts = await sql.all(
     `select part, ${pieces.hex('text')} as content from ${eventParts} where ${SESSION_WHERE} and seq = ? order by part`,
     values,
   );
   return {
     seq,
-    eventId: textOf(row.event_id),
-    timestamp: numberOf(row.at),
-    content: row.content === null ? null : Buffer.from(textOf(row.content), 'hex'),
-    parts: parts.map(({ part, content }) => ({ part: numberOf(part), content: Buffer.from(textOf(content), 'hex') })),
+    eventId: textOf(row['event_id']),
+    timestamp: numberOf(row['at']),
+    content: row['content'] === null ? null : bytesIn(row),
+    parts: parts.map((each) => ({ part: numberOf(each['part']), content: bytesIn(each) })),
   };
 }
 
@@ -65,11 +65,11 @@ export async function deleteEvent(sql: Sql, key: SessionKey, seq: number): Promi
 
 /** @returns the bytes of what was recorded of the session's state. */
 export async function rawChange(sql: Sql, key: SessionKey, id: number): Promise<Buffer> {
-  const [row] = await sql.all<{ content: string | null }>(
+  const [row] = await sql.all(
     `select ${sql.dialect.sql.hex('data')} as content from ${sql.tables.changes} where ${SESSION_WHERE} and change_id = ?`,
     [...sessionValues(key), id],
   );
-  return Buffer.from(optionalTextOf(row?.content ?? null) ?? '', 'hex');
+  return Buffer.from(optionalTextOf(row?.['content'] ?? null) ?? '', 'hex');
 }
 
 /** Locks a state value. @returns its bytes; undefined when it is gone, or somebody else writes it. */
@@ -80,11 +80,11 @@ export async function rawValue(
   key: string,
 ): Promise<RawValue | undefined> {
   const { sql: pieces } = sql.dialect;
-  const [row] = await sql.all<{ content: string }>(
+  const [row] = await sql.all(
     `select ${pieces.hex('value')} as content from ${valueRow(sql, scope)}${pieces.skipLocked ?? ''}`,
     [...ownerValues(session, scope), key],
   );
-  return row && { scope, key, content: Buffer.from(textOf(row.content), 'hex') };
+  return row && { scope, key, content: bytesIn(row) };
 }
 
 export async function deleteValue(sql: Sql, session: SessionKey, scope: Scope, key: string): Promise<void> {
@@ -94,8 +94,4 @@ export async function deleteValue(sql: Sql, session: SessionKey, scope: Scope, k
 const valueRow = ({ tables }: Sql, scope: Scope) =>
   `${stateTable(tables, scope)} where ${ownerWhere(scope)} and state_key = ?`;
 
-interface RawRow {
-  event_id: string;
-  at: number | string;
-  content: string | null;
-}
+const bytesIn = (row: Readonly<Record<string, unknown>>) => Buffer.from(textOf(row['content']), 'hex');

@@ -83,7 +83,7 @@ const MOST_READ = 65_536;
 
 /** @returns the next apps by name that have sessions, by some searches of the index each; at most `limit`. */
 export async function appsAfter(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
-  const rows = await sql.all<NamedRow>(texts(sql).selectApps, [after, limit]);
+  const rows = await sql.all(texts(sql).selectApps, [after, limit]);
   return rows.map(namedUpdateOf);
 }
 
@@ -92,7 +92,7 @@ export async function usersAfter(sql: Sql, appName: string, after: string, limit
   const { pagesAlone, skipsToNextName } = sql.dialect.sql;
   const owners = pagesAlone ? [appName] : [appName, appName];
   const values = [...owners, after, ...(pagesAlone || skipsToNextName ? [] : [appName]), limit];
-  return (await sql.all<NamedRow>(texts(sql).selectUsers, values)).map(namedUpdateOf);
+  return (await sql.all(texts(sql).selectUsers, values)).map(namedUpdateOf);
 }
 
 /** @param keys sessions of one app. */
@@ -100,7 +100,7 @@ export async function sampledSizes(sql: Sql, keys: readonly SessionKey[]): Promi
   const [first] = keys;
   if (!first) return [];
   const { selectSize, selectPartSizes } = texts(sql);
-  const sampled = await sql.all<SizeRow>(
+  const sampled = await sql.all(
     keys.map((_, i) => selectSize(i)).join(' union all '),
     keys.flatMap((key) => sessionValues(key)),
   );
@@ -114,9 +114,9 @@ export async function sampledSizes(sql: Sql, keys: readonly SessionKey[]): Promi
   const values = [first.appName, ...keys.flatMap(({ userId, sessionId }) => [userId, sessionId])];
   const idOf = ({ userId, sessionId }: SessionKey) => JSON.stringify([userId, sessionId]);
   const byId = new Map(sizes.map((size) => [idOf(size.key), size]));
-  for (const row of await sql.all<PartSizeRow>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)) {
+  for (const row of await sql.all<Row>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)) {
     const size = byId.get(idOf(sessionKeyOf(row)));
-    if (size) size.bytes += numberOf(row.bytes);
+    if (size) size.bytes += numberOf(row['bytes']);
   }
   return sizes;
 }
@@ -166,18 +166,19 @@ export async function writersOf(
 ): Promise<Undecoded<WritingEvent[]>> {
   if (eventIds.length === 0) return () => [];
   const ids = placeholders(eventIds.length);
-  const own = await sql.all<WriterRow>(`${texts(sql).selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`, [
+  const own = await sql.all<Row>(`${texts(sql).selectWriters} where ${SESSION_WHERE} and event_id in (${ids})`, [
     ...sessionValues(session),
     ...eventIds,
   ]);
-  const missing = scope === 'session' ? [] : eventIds.filter((id) => !own.some((row) => textOf(row.event_id) === id));
+  const missing =
+    scope === 'session' ? [] : eventIds.filter((id) => !own.some((row) => textOf(row['event_id']) === id));
   const rows = missing.length === 0 ? own : [...own, ...(await elsewhere(sql, session, scope, missing, visible))];
   return (texts) =>
     rows.map((row) => {
-      const [key, id] = [sessionKeyOf(row), textOf(row.event_id)];
-      const known = { ...key, origin: row.origin ?? '' };
-      const { json = null } = contentOf(texts, known, id, optionalTextOf(row.data) ?? undefined);
-      return { session: key, id, seq: numberOf(row.seq), timestamp: numberOf(row.happened), json };
+      const [known, id] = [knownIn(row), textOf(row['event_id'])];
+      const { json = null } = contentOf(texts, known, id, optionalTextOf(row['data']) ?? undefined);
+      const session = sessionKeyOf(row);
+      return { session, id, seq: numberOf(row['seq']), timestamp: numberOf(row['happened']), json };
     });
 }
 
@@ -187,9 +188,9 @@ async function elsewhere(
   scope: Scope,
   eventIds: readonly string[],
   visible: VisibleRows,
-): Promise<WriterRow[]> {
+): Promise<Row[]> {
   const ofUser = scope === 'user' ? userId : visible.userId;
-  return sql.all<WriterRow>(
+  return sql.all<Row>(
     `${texts(sql).selectElsewhere(ofUser !== undefined)} and e.event_id in (${placeholders(eventIds.length)})`,
     [appName, ...(ofUser === undefined ? [] : [ofUser]), ...eventIds],
   );
@@ -203,73 +204,44 @@ export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, lim
     ...(userId === undefined ? [] : ['user_id = ?']),
     `lease_expires > ${now}`,
   ];
-  const rows = await sql.all<LeaseRow>(
+  const rows = await sql.all<Row>(
     `select ${SESSION_COLUMNS}, lease_holder, lease_token, lease_expires as expires, ${now} as now
       from ${sql.tables.sessions} where ${where.join(' and ')} order by lease_expires limit ?`,
     [...[appName, userId].filter((name) => name !== undefined), limit],
   );
   return rows.map((row) => ({
     session: sessionKeyOf(row),
-    holder: textOf(row.lease_holder),
-    token: numberOf(row.lease_token),
-    remainsMs: numberOf(row.expires) - numberOf(row.now),
+    holder: textOf(row['lease_holder']),
+    token: numberOf(row['lease_token']),
+    remainsMs: numberOf(row['expires']) - numberOf(row['now']),
   }));
 }
 
-interface NamedRow {
-  name: string;
-  updated: number | string | null;
-}
+/** A row with a session's key, and with whatever else was selected. */
+type Row = SessionKeyRow & Readonly<Record<string, unknown>>;
 
-const namedUpdateOf = ({ name, updated }: NamedRow): NamedUpdate => ({
+const namedUpdateOf = ({ name, updated }: Readonly<Record<string, unknown>>): NamedUpdate => ({
   name: textOf(name),
   lastUpdateTime: optionalNumberOf(updated),
 });
 
-interface SizeRow {
-  ordinal: number | string;
-  events: number | string;
-  bytes: number | string;
-}
+type ChangeRow = Row & { kind: ChangeKind };
 
-interface PartSizeRow extends SessionKeyRow {
-  bytes: number | string;
-}
-
-interface ChangeRow extends SessionKeyRow {
-  kind: ChangeKind;
-  seq: number;
-  event_seq: number | null;
-  changed: number | string;
-  data: string | null;
-  /** Null for the state of a user or an app. */
-  origin: string | null;
-}
-
-interface WriterRow extends SessionKeyRow {
-  event_id: string;
-  seq: number;
-  happened: number | string;
-  data: string | null;
-  origin: string | null;
-}
-
-interface LeaseRow extends SessionKeyRow {
-  lease_holder: string;
-  lease_token: number | string;
-  expires: number | string;
-  now: number | string;
-}
+/** @returns what texts of a row's session are bound to; state of a user or an app has no origin. */
+const knownIn = (row: Row) => ({ ...sessionKeyOf(row), origin: optionalTextOf(row['origin']) ?? '' });
 
 /** @param rows the newest first. */
 const timedChangesOf =
   (rows: readonly ChangeRow[]): Undecoded<TimedChange[]> =>
   (texts) =>
     rows.toReversed().map((row) => {
-      const change = { kind: row.kind, seq: numberOf(row.seq), eventSeq: optionalNumberOf(row.event_seq) ?? null };
-      const known = { ...sessionKeyOf(row), origin: row.origin ?? '' };
-      const data = decodedData(texts, known, change, optionalTextOf(row.data));
-      return { ...change, time: numberOf(row.changed), data };
+      const change = {
+        kind: row.kind,
+        seq: numberOf(row['seq']),
+        eventSeq: optionalNumberOf(row['event_seq']) ?? null,
+      };
+      const data = decodedData(texts, knownIn(row), change, optionalTextOf(row['data']));
+      return { ...change, time: numberOf(row['changed']), data };
     });
 
 const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {

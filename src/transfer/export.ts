@@ -21,6 +21,8 @@ import { DamagedSessionError, type DamagedEvents } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import type { ErrorContext } from '../model/options.js';
+import { given } from '../model/objects.js';
+import { namesOf, pagesOf } from '../model/pages.js';
 import { gapsIn } from '../model/seq-ranges.js';
 import { type Scope, type StateEntry } from '../model/state.js';
 import { AS_STORED, PLAIN, type Undecoded } from '../model/stored-texts.js';
@@ -36,7 +38,7 @@ import type {
   TransferRecord,
 } from './records.js';
 import { transferredVersion } from './stored-artifacts.js';
-import { memoryPage, transferredMemories, type MemoryKey } from './stored-memories.js';
+import { memoryPage, transferredMemories, type TransferredMemory } from './stored-memories.js';
 import {
   eventHeads,
   labelsIn,
@@ -93,11 +95,8 @@ export async function* exportRecords(
     isCoded: !areAsStored && !database.codec.isNone,
     decoded: async (read) => (areAsStored ? read(AS_STORED) : database.unobserved(call, () => database.code(read))),
   };
-  const nextApp = (after: string) => reading.run((sql) => nextAppWithState(sql, after));
-  for (let app = appName ?? (await nextApp('')); app !== undefined;) {
+  for await (const app of namesOf(appName, (after) => reading.run((sql) => nextAppWithState(sql, after))))
     yield* exportApp(reading, app, userId);
-    app = appName === undefined ? await nextApp(app) : undefined;
-  }
 }
 
 /** What the texts that are read are bound to; nothing if they are not as they are stored. */
@@ -119,19 +118,13 @@ async function* exportApp(
     const found = await stateOf(app, 'app');
     if (found.state.length > 0) yield { type: 'app', appName, ...found };
   }
-  const nextUser = (after: string) => run((sql) => nextUserWithState(sql, appName, after));
-  for (let user = userId ?? (await nextUser('')); user !== undefined;) {
+  for await (const user of namesOf(userId, (after) => run((sql) => nextUserWithState(sql, appName, after)))) {
     const found = await stateOf({ ...app, userId: user }, 'user');
     if (found.state.length > 0) yield { type: 'user', appName, userId: user, ...found };
-    user = userId === undefined ? await nextUser(user) : undefined;
   }
-  let after: KeptSession | undefined;
-  for (;;) {
-    const page = await run((sql) => walkedSessions(sql, { appName, userId, by: 'key' }, after, PAGE));
-    for (const { key } of page) yield* exportSession(reading, key);
-    if (page.length < PAGE) break;
-    after = page.at(-1);
-  }
+  const sessions = (after?: KeptSession) =>
+    run((sql) => walkedSessions(sql, { appName, userId, by: 'key' }, after, PAGE));
+  for await (const page of pagesOf(PAGE, sessions)) for (const { key } of page) yield* exportSession(reading, key);
   yield* exportArtifacts(reading, appName, userId);
   yield* exportMemories(reading, appName, userId);
 }
@@ -142,26 +135,20 @@ async function* exportMemories(
   appName: string,
   userId: string | undefined,
 ): AsyncGenerator<MemoryRecord> {
-  let after: MemoryKey | undefined;
-  for (;;) {
-    const page = await reading.run((sql) => memoryPage(sql, { appName, userId }, after, PAGE));
+  const memories = (after?: TransferredMemory) =>
+    reading.run((sql) => memoryPage(sql, { appName, userId }, after?.key, PAGE));
+  for await (const page of pagesOf(PAGE, memories)) {
     const read = await reading.decoded((texts) => transferredMemories(texts, page));
     for (const { key, seq, time, createTime, settles, expires, words, model, embedding, data } of read)
       yield {
         type: 'memory',
         ...key,
-        ...(seq !== undefined && { seq }),
-        time,
-        createTime,
-        ...(settles !== undefined && { settles }),
-        ...(expires !== undefined && { expires }),
+        ...given({ seq, time, createTime, settles, expires }),
         ...boundIn(reading, key),
         words: words.toString('base64'),
         ...(embedding && model !== undefined && { model, embedding: embedding.toString('base64') }),
         ...(isWhole(data) ? { encoded: data } : { data: decode(data)?.value as Record<string, unknown> }),
       };
-    if (page.length < PAGE) return;
-    after = page.at(-1)?.key;
   }
 }
 
@@ -172,21 +159,18 @@ async function* exportArtifacts(
   userId: string | undefined,
 ): AsyncGenerator<ArtifactRecord | ArtifactPartRecord> {
   const { run, snapshot, decoded } = reading;
-  let after: VersionKey | undefined;
-  for (;;) {
-    const page = await run((sql) => versionPage(sql, { appName, userId }, after, PAGE));
+  const versions = (after?: VersionKey) => run((sql) => versionPage(sql, { appName, userId }, after, PAGE));
+  for await (const page of pagesOf(PAGE, versions)) {
     for (const key of page) {
       const found = await decoded(await snapshot((sql) => transferredVersion(sql, key)));
       // Deleted since the page was read.
       if (!found) continue;
       const { info, parts, createTime, upload } = found;
       const text = isWhole(info) ? { encoded: info } : { info: decode(info)?.value as Record<string, unknown> };
-      const binding = { ...boundIn(reading, key), ...(upload !== undefined && { upload }) };
+      const binding = { ...boundIn(reading, key), ...given({ upload }) };
       yield { type: 'artifact', ...key, createTime, parts: parts.length, ...binding, ...text };
       for (const [part, data] of parts.entries()) yield { type: 'part', ...key, part, data: data.toString('base64') };
     }
-    if (page.length < PAGE) return;
-    after = page.at(-1);
   }
 }
 
@@ -287,13 +271,8 @@ function sessionRecord(
   return {
     type: 'session',
     ...key,
-    createTime,
-    lastUpdateTime,
-    firstSeq,
-    lastSeq,
-    ...(deletedAt !== undefined && { deletedAt }),
-    ...(title !== null && { title }),
-    ...(labels !== null && { labels: labelsIn(labels) }),
+    ...{ createTime, lastUpdateTime, firstSeq, lastSeq },
+    ...given({ deletedAt, title: title ?? undefined, labels: labels === null ? undefined : labelsIn(labels) }),
     ...bound,
     state: state.map((entry) => stateRecord(entry, key)),
     ...pastOf(key, history),

@@ -39,20 +39,18 @@ export async function nextAppWithState(sql: Sql, after: string): Promise<string 
     (table) => `select min(app_name) as name from ${table} where app_name > ?`,
   );
   const text = `select min(name) as name from (${first.join(' union all ')}) as apps`;
-  const [row] = await sql.all<{ name: string | null }>(
-    text,
-    first.map(() => after),
-  );
-  return row && (optionalTextOf(row.name) ?? undefined);
+  const values = first.map(() => after);
+  const [row] = await sql.all(text, values);
+  return row && (optionalTextOf(row['name']) ?? undefined);
 }
 
 /** @returns the next user of an app by id that has `user:` state; undefined when there is none. */
 export async function nextUserWithState(sql: Sql, appName: string, after: string): Promise<string | undefined> {
-  const [row] = await sql.all<{ user_id: string }>(
+  const [row] = await sql.all(
     `select user_id from ${sql.tables.userStates} where app_name = ? and user_id > ? order by user_id limit 1`,
     [appName, after],
   );
-  return row && textOf(row.user_id);
+  return row && textOf(row['user_id']);
 }
 
 /** @returns a session's row, deleted or not. */
@@ -80,15 +78,15 @@ export async function eventHeads(
   numbers: readonly number[],
 ): Promise<Map<number, Omit<StoredEvent, 'json'>>> {
   if (numbers.length === 0) return new Map();
-  const rows = await sql.all<EventHeadRow>(
+  const rows = await sql.all(
     `select seq, event_id, timestamp, begins_turn from ${sql.tables.events}
       where ${SESSION_WHERE} and seq in (${placeholders(numbers.length)})`,
     [...sessionValues(session), ...numbers],
   );
   return new Map(
     rows.map((row) => [
-      numberOf(row.seq),
-      { id: textOf(row.event_id), timestamp: numberOf(row.timestamp), beginsTurn: booleanOf(row.begins_turn) },
+      numberOf(row['seq']),
+      { id: textOf(row['event_id']), timestamp: numberOf(row['timestamp']), beginsTurn: booleanOf(row['begins_turn']) },
     ]),
   );
 }
@@ -110,13 +108,6 @@ export async function describeTransferred(sql: Sql, { key, ...session }: Describ
       ...sessionValues(key),
     ],
   );
-}
-
-interface EventHeadRow {
-  seq: number;
-  event_id: string;
-  timestamp: number | string;
-  begins_turn: boolean | number;
 }
 
 interface SessionRow extends StoredSessionRow {

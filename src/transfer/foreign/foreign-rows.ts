@@ -29,9 +29,6 @@ export function jsonObject(row: ForeignRow, column: string): Record<string, unkn
   return parsed;
 }
 
-/** The state of a store that always writes an object. @throws UnreadableRow */
-export const stateObject: ForeignKind['state'] = (row) => jsonObject(row, 'state');
-
 /** Date, time, fraction and offset; Go's `time.String()` adds the name of the zone and more. */
 const TIME = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)? ?(?:Z|UTC|([+-]\d\d)(?::?(\d\d))?)?(?: \S+)*$/;
 

@@ -1,6 +1,7 @@
 import type { EventCursor, ForeignRow, ForeignStore } from './foreign-store.js';
 import { encode } from '../../model/event-codec.js';
 import { checkKeys, sessionIdentity, type SessionKey } from '../../model/keys.js';
+import { pagesOf } from '../../model/pages.js';
 import { scopeOf } from '../../model/state.js';
 import type { EventRecord, SessionRecord, TransferRecord } from '../records.js';
 import { UnreadableRow, type ForeignKind } from './foreign-rows.js';
@@ -63,15 +64,9 @@ export class ForeignReader {
   }
 
   async *records(): AsyncGenerator<TransferRecord> {
-    let after: SessionKey | undefined;
-    for (;;) {
-      const rows = await this.#run((sql) => this.#store.sessions(sql, after, SESSIONS));
-      const last = rows.at(-1);
-      if (!last) break;
-      yield* this.#page(rows);
-      if (rows.length < SESSIONS) break;
-      after = sessionKeyOf(last);
-    }
+    const read = (after?: ForeignRow) =>
+      this.#run((sql) => this.#store.sessions(sql, after && sessionKeyOf(after), SESSIONS));
+    for await (const rows of pagesOf(SESSIONS, read)) yield* this.#page(rows);
     yield* this.#finishShared(new Set());
     for (const scope of ['user', 'app'] as const) yield* this.#alone(scope);
   }
@@ -135,32 +130,26 @@ export class ForeignReader {
 
   /** State of apps and users without sessions. */
   async *#alone(scope: 'app' | 'user'): AsyncGenerator<TransferRecord> {
-    let after: string[] | undefined;
-    for (;;) {
-      const rows = await this.#run((sql) => this.#store.stateAlone(sql, scope, after, SESSIONS));
+    const ownerOf = (row: ForeignRow) => {
+      const { appName, userId } = sessionKeyOf(row);
+      return scope === 'app' ? { appName } : { appName, userId };
+    };
+    const read = (after?: ForeignRow) =>
+      this.#run((sql) => this.#store.stateAlone(sql, scope, after && Object.values(ownerOf(after)), SESSIONS));
+    for await (const rows of pagesOf(SESSIONS, read))
       for (const row of rows) {
-        const { appName, userId } = sessionKeyOf(row);
-        const owner = scope === 'app' ? { appName } : { appName, userId };
+        const owner = ownerOf(row);
         yield* this.#sharedRecord({ scope, owner, state: this.#state(row, owner), writers: new Map() });
-        after = Object.values(owner);
       }
-      if (rows.length < SESSIONS) return;
-    }
   }
 
   /** Reads all events of some sessions, and keeps their order and what they wrote. */
   async #readAllEvents(sessions: readonly Found[]): Promise<void> {
     const byKey = new Map(sessions.map((session) => [sessionIdentity(session.key), session]));
-    let after: EventCursor | undefined;
-    for (;;) {
-      const rows = await this.#run((sql) =>
-        this.#store.events(
-          sql,
-          sessions.map(({ key }) => key),
-          after,
-          EVENTS,
-        ),
-      );
+    const keys = sessions.map(({ key }) => key);
+    const read = (after?: ForeignRow) =>
+      this.#run((sql) => this.#store.events(sql, keys, after && eventCursorOf(after), EVENTS));
+    for await (const rows of pagesOf(EVENTS, read))
       for (const row of rows) {
         const cursor = eventCursorOf(row);
         const session = byKey.get(sessionIdentity(cursor));
@@ -168,10 +157,7 @@ export class ForeignReader {
         if (event) session.events.push(this.#foundEvent(session, row, event));
         if (!session)
           this.#refuse(asEvent(cursor), new UnreadableRow('its session has another spelling of these names'));
-        after = cursor;
       }
-      if (rows.length < EVENTS) break;
-    }
     for (const session of sessions) {
       const all = inOrder(session.events);
       session.events = this.#onAnnulled ? withoutAnnulled(all) : all;

@@ -3,9 +3,7 @@ import type { Sql } from '../../database/dialects/dialect.js';
 import type { ForeignStore } from './foreign-store.js';
 import { SchemaError } from '../../model/errors.js';
 import { adkGo } from './adk-go.js';
-import { adkJs } from './adk-js.js';
-import { adkPythonSqlite } from './adk-python-sqlite.js';
-import { adkPython } from './adk-python.js';
+import { adkJs, adkPython, adkPythonSqlite } from './adk-tables.js';
 import type { ForeignKind } from './foreign-rows.js';
 
 /** In the types of its columns on each database; ADK JS has 191, and none on SQLite. */

@@ -5,11 +5,10 @@ import { checkKeys, type SessionKey } from '../../model/keys.js';
 import { isRecord } from '../../model/objects.js';
 import { isTemporary, scopeOf, setOwn, type Scope } from '../../model/state.js';
 import type { EventRecord, TransferRecord } from '../records.js';
-import { camelCased } from './camel-case.js';
-import { FIRST_MS, USERS } from './event-data.js';
+import { FIRST_MS, USERS } from './adk-tables.js';
 import { UnreadableRow, checkedTime } from './foreign-rows.js';
 import { foundEvent, stateRecords, withoutAnnulled, type FoundEvent, type Refuse } from './found-event.js';
-import { msOf, pythonEvent } from './python-event.js';
+import { camelCased, msOf, pythonEvent } from './python-event.js';
 
 /** Names for saved sessions, in place of those in the file. */
 export type SavedNames = Partial<SessionKey>;

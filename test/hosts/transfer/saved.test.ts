@@ -7,7 +7,7 @@ import path from 'node:path';
 import { adkEntities } from '../../../entities/index.js';
 import { importFrom as importSaved, type ImportFromOptions, type RefusedRow } from '../../../src/import.js';
 import { adkServices, migrate } from '../../../src/index.js';
-import { camelCased } from '../../../src/transfer/foreign/camel-case.js';
+import { camelCased } from '../../../src/transfer/foreign/python-event.js';
 import { availableDatabases, createDatabase, type DatabaseName } from '../../support/servers.js';
 import { prepare, remove, run } from '../cli/command.js';
 import { PYTHON_EVENT, SAME_IN_JS } from './stores/adk-python.js';
