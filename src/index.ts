@@ -61,7 +61,8 @@ export {
 } from './log/session-projection.js';
 export type { WaitingCall } from './conversation/open-calls.js';
 export { toMessages, type EventPage, type Message, type MessageToolCall } from './conversation/messages.js';
-export type { RepairOptions, RepairedSession, TakenChange, TakenEvent, TakenValue } from './maintenance/repair.js';
+export type { TakenEvent } from './maintenance/raw-rows.js';
+export type { RepairOptions, RepairedSession, TakenChange, TakenValue } from './maintenance/repair.js';
 export type {
   BatchOptions,
   EraseUserOptions,

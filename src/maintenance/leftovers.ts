@@ -61,12 +61,12 @@ export async function removeLeftovers(run: DeletionRun, appName: string, userId:
 /** Reads the keys of all changes. @returns how many sessions have left something, at most `limit`. */
 export async function countLeftovers(sql: Sql, limit: number): Promise<number> {
   const { changes, sessions } = sql.tables;
-  const [row] = await sql.all<{ total: number | string }>(
+  const [row] = await sql.all(
     `select count(*) as total from (select distinct ${SESSION_COLUMNS} from ${changes} as c where kind <> 'deleted'
       and session_id <> '' and not exists (select 1 from ${sessions} as s where ${isSameSession('s', 'c')}) limit ?) as leftovers`,
     [limit],
   );
-  return numberOf(row?.total);
+  return numberOf(row?.['total']);
 }
 
 /** Reads the next sessions of an app, or of one user in it, of which something is recorded. */

@@ -5,22 +5,16 @@ import { SESSION_WHERE, ownerValues, ownerWhere, sessionValues, stateTable } fro
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 
-/** An event's row whose content is taken out, as it is. */
-interface RawEvent {
+/** The row of an event that could not be read, byte for byte. */
+export interface TakenEvent {
   seq: number;
   eventId: string;
+  /** In ms since 1970. */
   timestamp: number;
-  /** Null if the row has none. */
+  /** Null if the row had none. */
   content: Buffer | null;
-  /** The event's text in `adk_event_parts`. */
-  parts: { part: number; content: Buffer }[];
-}
-
-/** A state value that is taken out, as it is. */
-interface RawValue {
-  scope: Scope;
-  key: string;
-  content: Buffer;
+  /** What it had in `adk_event_parts`. */
+  parts: readonly { part: number; content: Buffer }[];
 }
 
 export async function setBooks(sql: Sql, key: SessionKey, firstSeq: number, lastSeq: number): Promise<void> {
@@ -36,7 +30,7 @@ export async function eventTimes(sql: Sql, key: SessionKey): Promise<{ seq: numb
 }
 
 /** @returns an event's row with the bytes of its content. */
-export async function rawEvent(sql: Sql, key: SessionKey, seq: number): Promise<RawEvent | undefined> {
+export async function rawEvent(sql: Sql, key: SessionKey, seq: number): Promise<TakenEvent | undefined> {
   const { events, eventParts } = sql.tables;
   const { sql: pieces } = sql.dialect;
   const values = [...sessionValues(key), seq];
@@ -73,18 +67,13 @@ export async function rawChange(sql: Sql, key: SessionKey, id: number): Promise<
 }
 
 /** Locks a state value. @returns its bytes; undefined when it is gone, or somebody else writes it. */
-export async function rawValue(
-  sql: Sql,
-  session: SessionKey,
-  scope: Scope,
-  key: string,
-): Promise<RawValue | undefined> {
+export async function rawValue(sql: Sql, session: SessionKey, scope: Scope, key: string): Promise<Buffer | undefined> {
   const { sql: pieces } = sql.dialect;
   const [row] = await sql.all(
     `select ${pieces.hex('value')} as content from ${valueRow(sql, scope)}${pieces.skipLocked ?? ''}`,
     [...ownerValues(session, scope), key],
   );
-  return row && { scope, key, content: bytesIn(row) };
+  return row && bytesIn(row);
 }
 
 export async function deleteValue(sql: Sql, session: SessionKey, scope: Scope, key: string): Promise<void> {

@@ -3,7 +3,7 @@ import { readParts, replaceParts } from '../database/dialects/event-parts.js';
 import { keysetAfter } from '../database/sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import { STATE_KEYS, originOf, stateTable } from '../database/sql/tables.js';
-import { WITH_CONTENT, type ChangeKind } from '../database/statements/changes.js';
+import { WITH_CONTENT } from '../database/statements/changes.js';
 import { namesKey, ofChange, ofCredential, ofEvent, ofState, type CodecContext } from '../model/codec.js';
 import type { SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
@@ -31,10 +31,8 @@ export interface StoredText {
 
 interface Source {
   table: string;
-  /** The primary key. */
+  /** The primary key, in whose order pages come. */
   columns: readonly string[];
-  /** In this order pages come, by an index. */
-  order: readonly string[];
   content: string;
   /** As it is selected. */
   selected: string;
@@ -50,11 +48,11 @@ export async function recodedPage(
   after: StoredText | undefined,
   limit: number,
 ): Promise<StoredText[]> {
-  const { table: name, columns, order, selected, where, more } = sourcesOf(sql)[table];
+  const { table: name, columns, selected, where, more } = sourcesOf(sql)[table];
   const conditions = ['app_name = ?', ...(userId === undefined ? [] : ['user_id = ?']), ...(where ? [where] : [])];
   const owner = userId === undefined ? [appName] : [appName, userId];
   // What `owner` names is the same in all rows.
-  const rest = order.filter((column) => column !== 'app_name' && (userId === undefined || column !== 'user_id'));
+  const rest = columns.filter((column) => column !== 'app_name' && (userId === undefined || column !== 'user_id'));
   const position =
     after &&
     keysetAfter(
@@ -62,17 +60,13 @@ export async function recodedPage(
       rest.map((column) => after.key[columns.indexOf(column)] ?? ''),
     );
   const text = `select ${columns.join(', ')}, ${selected} as content${more} from ${name} as t
-    where ${conditions.join(' and ')}${position ? ` and ${position.where}` : ''} order by ${order.join(', ')} limit ?`;
-  const rows = await sql.all<Row>(text, [...owner, ...(position?.values ?? []), limit]);
+    where ${conditions.join(' and ')}${position ? ` and ${position.where}` : ''} order by ${columns.join(', ')} limit ?`;
+  const rows = await sql.all(text, [...owner, ...(position?.values ?? []), limit]);
   const texts: StoredText[] = [];
   for (const row of rows) {
-    const key = columns.map((column) => keyValue(column, row[column as keyof Row]));
-    texts.push({
-      table,
-      key,
-      text: await contentOf(sql, table, key, row.content),
-      context: contextOf(table, row),
-    });
+    const key = columns.map((column) => keyValue(column, row[column]));
+    const text = await contentOf(sql, table, key, row['content']);
+    texts.push({ table, key, text, context: contextOf(table, row) });
   }
   return texts;
 }
@@ -86,11 +80,11 @@ export async function recode(sql: Sql, { table, key, text: read }: StoredText, t
   const { table: name, columns, content, selected } = sourcesOf(sql)[table];
   const values = [key[0] ?? '', ...key.slice(1)];
   const where = columns.map((column) => `${column} = ?`).join(' and ');
-  const [row] = await sql.all<{ content: string | null }>(
+  const [row] = await sql.all(
     `select ${selected} as content from ${name} where ${where}${sql.dialect.sql.skipLocked ?? ''}`,
     values,
   );
-  if (!row || (await contentOf(sql, table, key, row.content)) !== read) return false;
+  if (!row || (await contentOf(sql, table, key, row['content'])) !== read) return false;
   const data = table === 'events' ? await replaceParts(sql, ...eventOf(key), text) : text;
   await sql.run(`update ${name} set ${content} = ? where ${where}`, [data, ...values]);
   return true;
@@ -100,7 +94,7 @@ async function contentOf(
   sql: Sql,
   table: RecodedTable,
   key: StoredText['key'],
-  content: string | null,
+  content: unknown,
 ): Promise<string | undefined> {
   const text = optionalTextOf(content);
   // One that is not encrypted was written by somebody else.
@@ -113,20 +107,7 @@ function eventOf([appName, userId, sessionId, seq]: StoredText['key']): [Session
   return [{ appName: String(appName), userId: String(userId), sessionId: String(sessionId) }, Number(seq)];
 }
 
-interface Row {
-  content: string | null;
-  app_name: string;
-  user_id?: string;
-  session_id?: string;
-  origin?: string | null;
-  seq?: number | string;
-  event_id?: string;
-  state_key?: string;
-  credential_key?: string;
-  change_id?: number | string;
-  kind?: ChangeKind;
-  event_seq?: number | string | null;
-}
+type Row = Readonly<Record<string, unknown>>;
 
 const CREDENTIAL_KEY = ['app_name', 'user_id', 'credential_key'];
 
@@ -135,16 +116,16 @@ const keyValue = (column: string, value: unknown) =>
 
 function contextOf(table: RecodedTable, row: Row): CodecContext {
   const session = {
-    appName: textOf(row.app_name),
-    userId: textOf(row.user_id ?? ''),
-    sessionId: textOf(row.session_id ?? ''),
-    origin: optionalTextOf(row.origin ?? null) ?? '',
+    appName: textOf(row['app_name']),
+    userId: textOf(row['user_id'] ?? ''),
+    sessionId: textOf(row['session_id'] ?? ''),
+    origin: optionalTextOf(row['origin'] ?? null) ?? '',
   };
-  if (table === 'events') return ofEvent(session, textOf(row.event_id));
-  if (table === 'credentials') return ofCredential(session, textOf(row.credential_key));
-  if (table !== 'changes') return ofState(session, table, textOf(row.state_key));
-  const eventSeq = optionalNumberOf(row.event_seq ?? null);
-  return ofChange(session, { kind: textOf(row.kind), seq: numberOf(row.seq), eventSeq });
+  if (table === 'events') return ofEvent(session, textOf(row['event_id']));
+  if (table === 'credentials') return ofCredential(session, textOf(row['credential_key']));
+  if (table !== 'changes') return ofState(session, table, textOf(row['state_key']));
+  const eventSeq = optionalNumberOf(row['event_seq'] ?? null);
+  return ofChange(session, { kind: textOf(row['kind']), seq: numberOf(row['seq']), eventSeq });
 }
 
 function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
@@ -154,7 +135,6 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
   const state = (scope: Scope): Source => ({
     table: stateTable(tables, scope),
     columns: STATE_KEYS[scope],
-    order: STATE_KEYS[scope],
     content: 'value',
     selected: select.value,
     where: '',
@@ -167,7 +147,6 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
       ...data,
       table: events,
       columns: [...key, 'seq'],
-      order: [...key, 'seq'],
       where: '',
       more: `, event_id${origin}`,
     },
@@ -178,7 +157,6 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
       ...data,
       table: changes,
       columns: [...key, 'change_id'],
-      order: [...key, 'change_id'],
       where: `data is not null and kind in (${kinds})`,
       more: `, kind, seq, event_seq${origin}`,
     },
@@ -186,7 +164,6 @@ function sourcesOf({ tables }: Sql): Record<RecodedTable, Source> {
       ...data,
       table: credentials,
       columns: CREDENTIAL_KEY,
-      order: CREDENTIAL_KEY,
       where: '',
       more: '',
     },

@@ -34,19 +34,16 @@ import { pastState } from '../model/past-state.js';
 import { MAX_SEQ, gapsIn, rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { byScope, prefixed, type StateEntries, type StateEntry } from '../model/state.js';
 import { AS_STORED, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
-import { deleteEvent, deleteValue, eventTimes, rawChange, rawEvent, rawValue, setBooks } from './raw-rows.js';
-
-/** The row of an event that could not be read, byte for byte. */
-export interface TakenEvent {
-  seq: number;
-  eventId: string;
-  /** In ms since 1970. */
-  timestamp: number;
-  /** Null if the row had none. */
-  content: Buffer | null;
-  /** What it had in `adk_event_parts`. */
-  parts: readonly { part: number; content: Buffer }[];
-}
+import {
+  deleteEvent,
+  deleteValue,
+  eventTimes,
+  rawChange,
+  rawEvent,
+  rawValue,
+  setBooks,
+  type TakenEvent,
+} from './raw-rows.js';
 
 /** A state value that could not be read, byte for byte. */
 export interface TakenValue {
@@ -301,10 +298,10 @@ async function takenOut(
   const stateValues: TakenValue[] = [];
   for (const { scope, key, stored } of values) {
     const raw = await rawValue(sql, session, scope, key);
-    const text = raw?.content.toString() ?? stored;
+    const text = raw?.toString() ?? stored;
     // Somebody has written it anew since, or is about to.
     if (!raw || (text !== stored && (isEncoded(text ?? '') || decode(text ?? '')))) throw new Unforeseen();
-    stateValues.push({ key: prefixed(scope, key), content: raw.content });
+    stateValues.push({ key: prefixed(scope, key), content: raw });
   }
   const taken: TakenChange[] = [];
   for (const { id, kind, seq } of changes) taken.push({ kind, seq, content: await rawChange(sql, session, id) });

@@ -152,19 +152,15 @@ class Pairs {
 }
 
 class EventView {
-  readonly #around: Surroundings;
-  readonly #pairs: Pairs;
-  readonly #isBrief: boolean;
-  readonly #turn: TokenCounts | undefined;
   #seq = 0;
 
   /** @param turn the tokens of the turn that ends with the event. */
-  constructor(around: Surroundings, pairs: Pairs, isBrief: boolean, turn: TokenCounts | undefined) {
-    this.#around = around;
-    this.#pairs = pairs;
-    this.#isBrief = isBrief;
-    this.#turn = turn;
-  }
+  constructor(
+    readonly around: Surroundings,
+    readonly pairs: Pairs,
+    readonly isBrief: boolean,
+    readonly turn: TokenCounts | undefined,
+  ) {}
 
   view({ seq, to, event }: Entry): Html {
     this.#seq = seq;
@@ -188,9 +184,9 @@ class EventView {
     ];
     const rest = [this.#transcription(loose), this.#error(loose), this.#actions(loose)].flat();
     // It stays in its place, for links to it and to the state as of it.
-    const isFolded = parts.length > 0 && parts.every((part) => this.#pairs.answeredBy(part['functionResponse']));
+    const isFolded = parts.length > 0 && parts.every((part) => this.pairs.answeredBy(part['functionResponse']));
     const isSlim = isFolded && !isUser && rest.every((each) => each === false || each === undefined);
-    const isCurrent = this.#around.at === seq;
+    const isCurrent = this.around.at === seq;
     return html`<li
       class="event ${isUser ? 'user' : 'agent'} depth-${depth} ${hue(author)} ${isCurrent && 'current'} ${isSlim && 'slim'}"
       id="e${seq}"
@@ -228,7 +224,7 @@ class EventView {
   }
 
   #link(path: string, query?: Record<string, number>): string {
-    return this.#around.links.ofSession(path, this.#around.session, query);
+    return this.around.links.ofSession(path, this.around.session, query);
   }
 
   #rest(text: string): Html {
@@ -248,7 +244,7 @@ class EventView {
     const { text, thought, functionCall, functionResponse, inlineData, fileData, executableCode, codeExecutionResult } =
       part;
     if (isRecord(functionCall))
-      return this.#call(functionCall, this.#pairs.call(this.#seq, nthCall), longRunningToolIds);
+      return this.#call(functionCall, this.pairs.call(this.#seq, nthCall), longRunningToolIds);
     if (isRecord(functionResponse)) return this.#response(functionResponse);
     if (typeof text === 'string') {
       const view = author === 'user' ? this.#text(text) : this.#written(text);
@@ -278,10 +274,10 @@ class EventView {
     const waits = isLongRunning && shown?.paired.isAnswered !== true;
     const last = responses.at(-1);
     const status = waits
-      ? chip(this.#around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
+      ? chip(this.around.isNewest ? 'waits for an answer' : 'long-running', 'warn pending')
       : last
         ? isFailed(last.response) && chip('failed', 'bad')
-        : chip(this.#around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
+        : chip(this.around.isNewest ? 'no answer yet' : 'no answer on this page', 'pending');
     return fold(
       'call',
       html`<span class="what">Call</span> ${codeOf(textOf(name) ?? 'a function')} ${inLine(args)} ${status}`,
@@ -298,7 +294,7 @@ class EventView {
 
   #response(functionResponse: Loose): Html {
     const { id, name, response } = functionResponse;
-    const call = this.#pairs.answeredBy(functionResponse);
+    const call = this.pairs.answeredBy(functionResponse);
     if (call)
       return html`<p class="note">
         Answer of <code><bdi>${textOf(name)}</bdi></code> to <a href="#e${call.seq}">#${call.seq}</a>
@@ -374,7 +370,7 @@ class EventView {
         .slice(0, MOST_PARTS)
         .map(([name, version]) => chip(html`artifact <bdi>${name}</bdi> ${String(version)}`)),
       tokens !== '' && chip(tokens, 'quiet'),
-      this.#turn !== undefined && chip(`in this turn ${tokensText(this.#turn)}`, 'quiet'),
+      this.turn !== undefined && chip(`in this turn ${tokensText(this.turn)}`, 'quiet'),
     ];
     const delta = Object.entries(recordOf(stateDelta));
     const state = delta
@@ -389,11 +385,11 @@ class EventView {
 
   /** A text of a model's. */
   #written(text: string): Html {
-    return this.#text(text, this.#around.markdown);
+    return this.#text(text, this.around.markdown);
   }
 
   #text(text: string, markdown?: Markdown): Html {
-    const [shown, isCut] = cut(text, this.#isBrief ? FEW : MOST_TEXT);
+    const [shown, isCut] = cut(text, this.isBrief ? FEW : MOST_TEXT);
     const whole = isCut ? `${shown}…` : shown;
     return html`${markdown ? markdown(whole) : html`<div class="text" dir="auto">${whole}</div>`}
     ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
@@ -404,7 +400,7 @@ class EventView {
   }
 
   #pre(text: string): Html {
-    const [shown, isCut] = cut(text, this.#isBrief ? FEW : MOST_JSON);
+    const [shown, isCut] = cut(text, this.isBrief ? FEW : MOST_JSON);
     return html`<pre tabindex="0" dir="auto">${shown}${isCut && '…'}</pre>
       ${isCut && this.#rest(`Show all (${bytes(text.length)})`)}`;
   }
