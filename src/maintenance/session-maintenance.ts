@@ -209,7 +209,8 @@ export class SessionMaintenance {
   stats(options?: StatsOptions): Promise<SessionStats>;
   async stats(options: StatsOptions & { groupBy?: 'app' } = {}): Promise<SessionStats | AppStats[]> {
     const { groupBy, ...owner } = checkStats(options);
-    const counts = await this.#read({ operation: 'stats', key: owner }, (sql) => countAll(sql, owner));
+    const call = { operation: 'stats', key: owner };
+    const counts = await this.#database.call(call, () => this.#database.run((sql) => countAll(sql, owner)));
     return groupBy === 'app' ? statsByApp(counts) : statsOf(counts);
   }
 
@@ -241,10 +242,6 @@ export class SessionMaintenance {
   beginLogEpoch(): Promise<Pick<LogCursor, 'position' | 'epoch'>> {
     const call = { operation: 'beginLogEpoch', key: {} };
     return this.#database.call(call, () => this.#once(beginEpoch));
-  }
-
-  #read<T>(call: ErrorContext, work: (sql: Sql) => Promise<T>): Promise<T> {
-    return this.#database.call(call, () => this.#database.run(work));
   }
 
   /** Runs one transaction, once (contract O1). */

@@ -14,7 +14,7 @@ import {
 } from '../database/sql/tables.js';
 import { decodedData, type ChangeKind } from '../database/statements/changes.js';
 import { contentOf } from '../database/statements/session-reader.js';
-import type { SessionKey } from '../model/keys.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 import type { Undecoded } from '../model/stored-texts.js';
 
@@ -25,13 +25,11 @@ export interface NamedUpdate {
   lastUpdateTime: number | undefined;
 }
 
-/** How large a session's newest events are. */
-interface SampledSize {
-  key: SessionKey;
-  /** How many events were measured: all, or the newest `SAMPLED`. */
-  events: number;
-  /** Of these, as UTF-8. */
+/** How large a session is, by its newest events if it has many. */
+export interface Size {
+  /** As UTF-8. */
   bytes: number;
+  isEstimate: boolean;
 }
 
 /** A change of a session, or of the state of a user or an app, with its time. */
@@ -73,7 +71,7 @@ interface VisibleRows {
 }
 
 /** How many of a session's events are measured: a page of sessions stays fast, however long they are. */
-export const SAMPLED = 50;
+const SAMPLED = 50;
 
 /** In how many of the sessions that were updated last a writer of shared state is looked for. */
 const SEARCHED = 100;
@@ -95,30 +93,34 @@ export async function usersAfter(sql: Sql, appName: string, after: string, limit
   return (await sql.all(texts(sql).selectUsers, values)).map(namedUpdateOf);
 }
 
-/** @param keys sessions of one app. */
-export async function sampledSizes(sql: Sql, keys: readonly SessionKey[]): Promise<SampledSize[]> {
-  const [first] = keys;
-  if (!first) return [];
+/** @param sessions of one app. @returns their sizes, by what identifies each. */
+export async function sampledSizes(
+  sql: Sql,
+  sessions: readonly (SessionKey & { eventCount: number })[],
+): Promise<Map<string, Size>> {
+  const [first] = sessions;
+  if (!first) return new Map();
   const { selectSize, selectPartSizes } = texts(sql);
-  const sampled = await sql.all(
-    keys.map((_, i) => selectSize(i)).join(' union all '),
-    keys.flatMap((key) => sessionValues(key)),
+  const rows = await sql.all(
+    sessions.map((_, i) => selectSize(i)).join(' union all '),
+    sessions.flatMap((key) => sessionValues(key)),
   );
-  const sizes = keys.map((key): SampledSize => ({ key, events: 0, bytes: 0 }));
-  for (const { ordinal, events, bytes } of sampled) {
-    const size = sizes[numberOf(ordinal)];
-    if (size) Object.assign(size, { events: numberOf(events), bytes: numberOf(bytes) });
-  }
-  if (selectPartSizes === undefined) return sizes;
-  const where = keys.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
-  const values = [first.appName, ...keys.flatMap(({ userId, sessionId }) => [userId, sessionId])];
-  const idOf = ({ userId, sessionId }: SessionKey) => JSON.stringify([userId, sessionId]);
-  const byId = new Map(sizes.map((size) => [idOf(size.key), size]));
-  for (const row of await sql.all<Row>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)) {
-    const size = byId.get(idOf(sessionKeyOf(row)));
-    if (size) size.bytes += numberOf(row['bytes']);
-  }
-  return sizes;
+  const sampled = new Map(rows.map((row) => [numberOf(row['ordinal']), row]));
+  const where = sessions.map(() => '(s.user_id = ? and s.session_id = ?)').join(' or ');
+  const values = [first.appName, ...sessions.flatMap(({ userId, sessionId }) => [userId, sessionId])];
+  const parts = selectPartSizes
+    ? await sql.all<Row>(`${selectPartSizes} where s.app_name = ? and (${where})`, values)
+    : [];
+  const inParts = new Map(parts.map((row) => [sessionIdentity(sessionKeyOf(row)), numberOf(row['bytes'])]));
+  return new Map(
+    sessions.map((session, i) => {
+      const id = sessionIdentity(session);
+      const row = sampled.get(i);
+      const [events, bytes] = row ? [numberOf(row['events']), numberOf(row['bytes']) + (inParts.get(id) ?? 0)] : [0, 0];
+      const isEstimate = session.eventCount > SAMPLED && events > 0;
+      return [id, { bytes: isEstimate ? (bytes / events) * session.eventCount : bytes, isEstimate }];
+    }),
+  );
 }
 
 /**

@@ -98,12 +98,15 @@ const COOKIE = 'adk_studio';
 
 /** The cookie that the token of a form belongs to: it goes with no request that another site makes. */
 export function formCookie(request: Request): string | undefined {
-  const cookies = request.headers.get('cookie') ?? '';
-  return cookies
-    .split(';')
-    .map((cookie) => cookie.trim().split('='))
-    .find(([name, value]) => name === COOKIE && value !== undefined && /^[\w-]{43}$/.test(value))?.[1];
+  return cookiesOf(request, COOKIE).find((value) => /^[\w-]{43}$/.test(value));
 }
+
+/** @returns the values of the cookies of a name. */
+export const cookiesOf = (request: Request, name: string): string[] =>
+  (request.headers.get('cookie') ?? '').split(';').flatMap((cookie) => {
+    const text = cookie.trim();
+    return text.startsWith(`${name}=`) ? [text.slice(name.length + 1)] : [];
+  });
 
 export const newFormCookie = () => randomBytes(32).toString('base64url');
 

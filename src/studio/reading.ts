@@ -11,7 +11,7 @@ import { nextApp } from '../database/statements/walk.js';
 import { EventLog, MikroOrmArtifactService } from '../index.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import { decode, decodeEvent } from '../model/event-codec.js';
-import type { SessionKey } from '../model/keys.js';
+import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
 import type { CodecOptions, ReportingOptions } from '../model/options.js';
 import { MAX_SEQ, gapsIn } from '../model/seq-ranges.js';
@@ -24,7 +24,6 @@ import { MikroOrmSessionService } from '../sessions/session-service.js';
 import { findSummaries } from '../sessions/stored-summaries.js';
 import { transferredSession, type TransferredSession } from '../transfer/transferred-sessions.js';
 import {
-  SAMPLED,
   appsAfter,
   changesElsewhere,
   changesOf,
@@ -34,6 +33,7 @@ import {
   writersOf,
   type HeldLease,
   type NamedUpdate,
+  type Size,
   type TimedChange,
   type WritingEvent,
 } from './browsing.js';
@@ -56,12 +56,6 @@ const KEYS = 200;
 
 /** How many events are read at most for the state as of one of them. */
 export const MOST_REPLAYED = 10_000;
-
-/** What is measured of a session, of its newest events if it has many. */
-export interface Size {
-  bytes: number;
-  isEstimate: boolean;
-}
 
 /** An event of a conversation, or the numbers of events that cannot be read. */
 export type Entry = { seq: number; event: Event; to?: undefined } | { seq: number; to: number; event?: undefined };
@@ -167,21 +161,12 @@ export class Reading {
     return { name, lastUpdateTime: newest?.lastUpdateTime };
   }
 
-  /** @returns the size of each session, by its user and id. */
+  /** @returns the size of each session, by its key. */
   async sizes(
     sessions: readonly (SessionKey & { eventCount: number })[],
   ): Promise<(key: SessionKey) => Size | undefined> {
     const sizes = await this.#read((sql) => sampledSizes(sql, sessions));
-    const idOf = ({ userId, sessionId }: SessionKey) => JSON.stringify([userId, sessionId]);
-    const counts = new Map(sessions.map((session) => [idOf(session), session.eventCount]));
-    const measured = new Map(
-      sizes.map(({ key, events, bytes }): [string, Size] => {
-        const count = counts.get(idOf(key)) ?? events;
-        const isEstimate = count > SAMPLED && events > 0;
-        return [idOf(key), { bytes: isEstimate ? (bytes / events) * count : bytes, isEstimate }];
-      }),
-    );
-    return (key) => measured.get(idOf(key));
+    return (key) => sizes.get(sessionIdentity(key));
   }
 
   /** @returns the row of a session, soft-deleted or not; undefined when there is none. */

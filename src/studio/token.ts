@@ -1,4 +1,4 @@
-import { Refusal, SECURITY_HEADERS, checkHost, isSame, type StudioScope } from './guard.js';
+import { Refusal, SECURITY_HEADERS, checkHost, cookiesOf, isSame, type StudioScope } from './guard.js';
 
 const COOKIE = 'adk_studio_token';
 
@@ -12,9 +12,7 @@ export class TokenDoor {
 
   /** For `authorize` of a studio. @throws Refusal of 401 without the token. */
   readonly authorize = (request: Request): StudioScope => {
-    const cookies = (request.headers.get('cookie') ?? '').split(';').map((cookie) => cookie.trim());
-    const given = cookies.find((cookie) => cookie.startsWith(`${COOKIE}=`))?.slice(COOKIE.length + 1) ?? '';
-    if (!isSame(given, this.#token))
+    if (!isSame(cookiesOf(request, COOKIE)[0] ?? '', this.#token))
       throw new Refusal(401, 'Open the link that the command has printed: it has the token.');
     return {};
   };

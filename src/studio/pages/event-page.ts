@@ -6,6 +6,7 @@ import { Refusal, SECURITY_HEADERS } from '../guard.js';
 import { html } from '../html.js';
 import { notFound, type Visit } from '../visit.js';
 import { fileHeaders } from '../../http/file.js';
+import { recordOf } from './event-view.js';
 import { page } from './layout.js';
 
 /** How much of an event's JSON a page shows, in characters. */
@@ -47,8 +48,6 @@ export async function partFile(visit: Visit): Promise<Response> {
   const name = typeof displayName === 'string' && displayName ? displayName : `event-${seq}-file-${part}`;
   return file(Buffer.from(data, 'base64'), String(mimeType), name);
 }
-
-const recordOf = (value: unknown): Readonly<Record<string, unknown>> => (isRecord(value) ? value : {});
 
 function file(content: Buffer<ArrayBuffer>, type: string, name: string): Response {
   const headers = { ...SECURITY_HEADERS, ...fileHeaders(name, type), 'content-length': String(content.byteLength) };

@@ -15,7 +15,7 @@ import { chip, codeOf, definition, hue, time } from './layout.js';
 type Loose = Readonly<Record<string, unknown>>;
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
-const recordOf = (value: unknown): Loose => (isRecord(value) ? value : {});
+export const recordOf = (value: unknown): Loose => (isRecord(value) ? value : {});
 const recordsOf = (value: unknown): Loose[] => (Array.isArray(value) ? value.filter(isRecord) : []);
 
 /** How many characters of a text are shown, and of JSON; the page of the event has the rest. */

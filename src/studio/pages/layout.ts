@@ -3,7 +3,8 @@ import { SCRIPT, STYLES } from '../assets/assets.js';
 import { SECURITY_HEADERS, setFormCookie } from '../guard.js';
 import { fieldValue, html, type Content, type Html } from '../html.js';
 import type { Links } from '../links.js';
-import { PAGE, type Size } from '../reading.js';
+import type { Size } from '../browsing.js';
+import { PAGE } from '../reading.js';
 import { namesField, type Visit } from '../visit.js';
 
 /** A link above the heading, to where one has come from. */
