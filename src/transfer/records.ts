@@ -20,7 +20,7 @@ import { isFramed, isWhole } from '../model/codec.js';
 import { InvalidArgumentError, InvalidKeyError, UnserializableValueError } from '../model/errors.js';
 import { MOST_LEVELS, encode } from '../model/event-codec.js';
 import { withoutInternalMetadata } from '../model/internal-metadata.js';
-import { checkKeys, type SessionKey } from '../model/keys.js';
+import { checkKeys, checkedSessionKey, type SessionKey } from '../model/keys.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { checkStateKey, prefixed, scopeOf, type Scope, type StateEntry } from '../model/state.js';
 import { beginsTurn, type LooseEvent } from '../model/turn.js';
@@ -200,16 +200,12 @@ export type StorableRecord =
 
 export type NumberedEvent = StoredEvent & { seq: number };
 
-const seqFrom = (least: number) =>
+const seqFrom = (least: number, most = MAX_SEQ) =>
   rule(
-    `a whole number from ${least} to ${MAX_SEQ}`,
-    (value) => Number.isInteger(value) && Number(value) >= least && Number(value) <= MAX_SEQ,
+    `a whole number from ${least} to ${most}`,
+    (value) => Number.isInteger(value) && Number(value) >= least && Number(value) <= most,
   );
-
-const anUpload = rule(
-  `a whole number from ${-MAX_SEQ} to -1`,
-  (value) => Number.isInteger(value) && Number(value) >= -MAX_SEQ && Number(value) < 0,
-);
+const anUpload = seqFrom(-MAX_SEQ, -1);
 
 const aTitle: Check = (value, name) => {
   aString(value, name);
@@ -227,67 +223,43 @@ const bound = object<TextBinding>({ origin: aString, names: aString }, 'origin',
 const aNumber = rule('a number', Number.isFinite);
 
 /** `checkKeys` checks the names. */
-const session: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
+const named: Known<SessionKey & { type: string }> = {
+  ...{ type: anything, appName: anything, userId: anything, sessionId: anything },
+};
+const ofVersion = { ...named, filename: anything, version: seqFrom(0) };
+const ofState = { bound, state: objects };
 
 const CHECKS = {
-  app: object<AppRecord>({ type: anything, appName: anything, bound, state: objects }, 'state'),
-  user: object<UserRecord>({ type: anything, appName: anything, userId: anything, bound, state: objects }, 'state'),
+  app: object<AppRecord>({ type: anything, appName: anything, ...ofState }, 'state'),
+  user: object<UserRecord>({ type: anything, appName: anything, userId: anything, ...ofState }, 'state'),
   session: object<SessionRecord>(
     {
-      type: anything,
-      ...session,
-      createTime: aTime,
-      lastUpdateTime: aTime,
-      firstSeq: seqFrom(1),
-      lastSeq: seqFrom(0),
-      deletedAt: aTime,
-      title: aTitle,
-      labels: someLabels,
-      state: objects,
-      bound,
-      created: aRecord,
-      encodedCreated: encoded,
-      changes: objects,
-      openCalls: objects,
+      ...{ ...named, ...ofState, createTime: aTime, lastUpdateTime: aTime, firstSeq: seqFrom(1), lastSeq: seqFrom(0) },
+      ...{ deletedAt: aTime, title: aTitle, labels: someLabels },
+      ...{ created: aRecord, encodedCreated: encoded, changes: objects, openCalls: objects },
     },
-    'createTime',
-    'lastUpdateTime',
-    'firstSeq',
-    'lastSeq',
-    'state',
+    ...(['createTime', 'lastUpdateTime', 'firstSeq', 'lastSeq', 'state'] as const),
   ),
   event: object<EventRecord>(
-    { type: anything, ...session, seq: seqFrom(1), event: aRecord, encoded, superseded: strings, beginsTurn: aBoolean },
+    { ...named, seq: seqFrom(1), event: aRecord, encoded, superseded: strings, beginsTurn: aBoolean },
     'seq',
     'event',
   ),
   artifact: object<ArtifactRecord>(
-    {
-      ...{ type: anything, ...session, filename: anything, version: seqFrom(0), createTime: aTime },
-      ...{ parts: seqFrom(0), bound, info: aRecord, encoded, upload: anUpload },
-    },
-    'version',
-    'createTime',
-    'parts',
+    { ...ofVersion, createTime: aTime, parts: seqFrom(0), bound, info: aRecord, encoded, upload: anUpload },
+    ...(['version', 'createTime', 'parts'] as const),
   ),
   part: object<ArtifactPartRecord>(
-    {
-      ...{ type: anything, ...session, filename: anything, version: seqFrom(0) },
-      ...{ part: seqFrom(0), data: aString },
-    },
-    'version',
-    'part',
-    'data',
+    { ...ofVersion, part: seqFrom(0), data: aString },
+    ...(['version', 'part', 'data'] as const),
   ),
   memory: object<MemoryRecord>(
     {
-      ...{ type: anything, ...session, memoryId: anything, seq: seqFrom(1), time: aTime, createTime: aTime },
+      ...{ ...named, memoryId: anything, seq: seqFrom(1), time: aTime, createTime: aTime },
       ...{ settles: aNumber, expires: aNumber, bound, words: aString, embedding: aString, model: aString },
       ...{ data: aRecord, encoded },
     },
-    'time',
-    'createTime',
-    'words',
+    ...(['time', 'createTime', 'words'] as const),
   ),
 };
 const checkState = object<StateRecord>(
@@ -344,7 +316,7 @@ export function storableRecord(record: unknown, number: number, accepted: Accept
   }
 }
 
-/** The records of events have no binding: that of their session counts. */
+/** The records of events and of parts have no binding: that of their session or their artifact counts. */
 function checkTexts(
   record: TransferRecord,
   { owner }: StorableRecord,
@@ -421,7 +393,7 @@ function storable(record: TransferRecord): StorableRecord {
       return { type, owner, state: storableState(record.state, type, owner) };
     }
     case 'session': {
-      const owner = ownerOf(record);
+      const owner = checkedSessionKey(record);
       if (record.firstSeq > record.lastSeq + 1) throw new InvalidArgumentError('firstSeq must be lastSeq + 1 at most.');
       if (record.created) encode(record.created, 'created', RECORDED_LEVELS);
       for (const call of record.openCalls ?? []) checkCall(call, 'openCalls');
@@ -436,7 +408,7 @@ function storable(record: TransferRecord): StorableRecord {
       const event: EventRecord['event'] & LooseEvent = record.event;
       aString(event.id, 'event.id');
       aTime(event.timestamp, 'event.timestamp');
-      const owner = ownerOf(record);
+      const owner = checkedSessionKey(record);
       checkKeys({ ...owner, eventId: event.id });
       // Whoever makes a file or another store could write what ADK trusts. ADK takes it from events of another store, too.
       const json = record.encoded ?? encode(withoutInternalMetadata(event), 'event').json;
@@ -448,16 +420,8 @@ function storable(record: TransferRecord): StorableRecord {
     }
     case 'artifact': {
       const { createTime, parts, info, encoded, upload } = record;
-      if ((info === undefined) === (encoded === undefined))
-        throw new InvalidArgumentError('It must have either info or encoded.');
-      return {
-        type,
-        owner: versionOf(record),
-        createTime,
-        parts,
-        upload,
-        info: encoded ?? encode(info, 'info', RECORDED_LEVELS).json,
-      };
+      const text = eitherText('info', info, encoded);
+      return { type, owner: versionOf(record), createTime, parts, upload, info: text };
     }
     case 'part':
       return { type, owner: versionOf(record), part: record.part, data: Buffer.from(record.data, 'base64') };
@@ -466,12 +430,18 @@ function storable(record: TransferRecord): StorableRecord {
   }
 }
 
+/** @returns the text that is stored of what a record has as it is, or encoded. */
+function eitherText(name: string, plain: unknown, encoded: string | undefined): string {
+  if ((plain === undefined) === (encoded === undefined))
+    throw new InvalidArgumentError(`It must have either ${name} or encoded.`);
+  return encoded ?? encode(plain, name, RECORDED_LEVELS).json;
+}
+
 /** @throws InvalidKeyError, InvalidArgumentError. */
 function storableMemory(record: MemoryRecord): TransferredMemory {
   const { appName, userId, sessionId, memoryId, data, encoded, time, createTime, model } = record;
   checkKeys({ appName, ...(userId !== '' && { userId }), ...(sessionId !== '' && { sessionId }), memoryId });
-  if ((data === undefined) === (encoded === undefined))
-    throw new InvalidArgumentError('It must have either data or encoded.');
+  const text = eitherText('data', data, encoded);
   if (data && !isRecord(data['content'])) throw new InvalidArgumentError('Its data must have a content.');
   if ((model === undefined) !== (record.embedding === undefined))
     throw new InvalidArgumentError('It must have embedding and model, or neither.');
@@ -480,7 +450,7 @@ function storableMemory(record: MemoryRecord): TransferredMemory {
     key: { appName, userId, sessionId, memoryId },
     ...{ time, createTime, seq: record.seq, settles: record.settles, expires: record.expires },
     ...{ words, model, embedding },
-    data: encoded ?? encode(data, 'data', RECORDED_LEVELS).json,
+    data: text,
   };
 }
 
@@ -488,12 +458,6 @@ function storableMemory(record: MemoryRecord): TransferredMemory {
 function versionOf({ appName, userId, sessionId, filename, version }: ArtifactNames): VersionKey {
   checkKeys({ appName, userId, ...(sessionId !== '' && { sessionId }), filename });
   return { appName, userId, sessionId, filename, version };
-}
-
-function ownerOf({ appName, userId, sessionId }: SessionKey): SessionKey {
-  const owner = { appName, userId, sessionId };
-  checkKeys(owner);
-  return owner;
 }
 
 function storableState(state: readonly StateRecord[], scope: Scope, owner: SessionKey): StateEntry[] {
