@@ -75,7 +75,7 @@ export class DeletionRun extends CallInParts {
       const walk = { appName: app, ...way };
       const read = (after?: KeptSession) => this.read((sql) => walkedSessions(sql, walk, after, PAGE));
       for await (const page of pagesOf(PAGE, read)) {
-        if (page.length === 0 || !(await this.batches.mayBegin())) break;
+        if (!(await this.batches.mayBegin())) break;
         await this.deleteOf(deletion, page);
       }
     }

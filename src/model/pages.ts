@@ -1,5 +1,5 @@
 /**
- * Reads rows by their keys, a page at a time.
+ * Reads rows by their keys, a page at a time, none of them empty.
  *
  * @param size how many rows a page has; the first one with fewer is the last.
  * @param read reads the page after a row; undefined for the first page.
@@ -9,7 +9,7 @@ export async function* pagesOf<Row>(
   read: (after: Row | undefined) => Promise<readonly Row[]>,
 ): AsyncGenerator<readonly Row[]> {
   for (let page = await read(undefined); ; page = await read(page.at(-1))) {
-    yield page;
+    if (page.length > 0) yield page;
     if (page.length < size) return;
   }
 }
