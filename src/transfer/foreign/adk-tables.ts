@@ -28,7 +28,7 @@ export const FIRST_MS = 1e11;
  * The event in the column `event_data`, which ADK JS and adk-python have alike. Both may have written to one table; their
  * times distinguish them, ms and seconds. @throws UnreadableRow
  */
-export function eventData(row: ForeignRow): EventRecord['event'] {
+function eventData(row: ForeignRow): EventRecord['event'] {
   const json = jsonObject(row, 'event_data');
   if (checkedTime(json['timestamp']) < FIRST_MS) return pythonEvent(json, row, USERS);
   if (json['id'] !== row['id']) throw new UnreadableRow('event_data has another id than the row');
