@@ -5,16 +5,16 @@ import { LAZILY, hostOrm } from './mikro-orm.js';
 import { UsageError } from './errors.js';
 import { checkExists } from './files.js';
 
-/** Where the database is; MikroORM's own rules find the host's config where both are left out. */
+/** Where the database is. If both are left out, MikroORM's own rules find the host's config. */
 export interface ConnectionOptions {
   config?: string;
   url?: string;
 }
 
 /**
- * @param mayCreate whether a SQLite file that does not exist is made.
+ * @param mayCreate whether to create a SQLite file that does not exist.
  * @returns an ORM that knows the entities of this package; the caller closes it.
- * @throws UsageError when there is no config, no driver or no file.
+ * @throws UsageError if there is no config, no driver or no file.
  */
 export async function connect({ config, url }: ConnectionOptions, mayCreate: boolean): Promise<MikroORM> {
   if (url !== undefined) return open(url, { entities: adkEntities() }, mayCreate);
@@ -23,7 +23,7 @@ export async function connect({ config, url }: ConnectionOptions, mayCreate: boo
 }
 
 /**
- * @param url of a database of another store, which is only read.
+ * @param url the database of another store, which is only read.
  * @returns an ORM without entities; the caller closes it.
  */
 export function connectForeign(url: string): Promise<MikroORM> {
@@ -37,7 +37,7 @@ async function open(url: string, options: Partial<Options>, mayCreate: boolean):
   return MikroORM.init({ ...database, ...options, ...LAZILY });
 }
 
-/** By the scheme of a URL, which is the end of the package's name as well. */
+/** By the scheme of a URL, which is also the end of the package's name. */
 const DRIVERS: Readonly<Record<DialectName, (url: string) => Promise<Partial<Options>>>> = {
   sqlite: async (url) => ({
     driver: (await import('@mikro-orm/sqlite')).SqliteDriver,
@@ -55,13 +55,13 @@ const isScheme = (name: string): name is DialectName => Object.hasOwn(DRIVERS, n
  *
  * @param url `sqlite:<file>`, `sqlite::memory:`, `postgresql://…`, `mysql://…` or `mariadb://…`.
  * @returns the driver and where it connects to; add entities and whatever else you want.
- * @throws UsageError when the URL begins with something else, or the driver is not installed.
+ * @throws UsageError if the URL begins with something else, or the driver is not installed.
  */
 export async function databaseOptions(url: string): Promise<Partial<Options>> {
   const scheme = url.slice(0, url.indexOf(':')).replace(/^postgres$/, 'postgresql');
   if (!isScheme(scheme)) {
     const schemes = Object.keys(DRIVERS).map((name) => `${name}:`);
-    // The URL itself stays out of the message: it can hold a password.
+    // The message does not show the URL, which can hold a password.
     throw new UsageError(`The database URL has to begin with ${schemes.slice(0, -1).join(', ')} or ${schemes.at(-1)}`);
   }
   try {

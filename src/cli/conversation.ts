@@ -12,7 +12,7 @@ export function eventLines(terminal: Terminal, seq: number, event: Event): strin
   if (errorCode !== undefined || errorMessage !== undefined)
     said.push(terminal.red(`error ${printable([errorCode, errorMessage].filter(Boolean).join(': '))}`));
   if (interrupted) said.push(terminal.red('interrupted'));
-  // Stored events may lack what the ADK's types promise.
+  // Stored events may lack what ADK's types promise.
   const actions: Partial<Event['actions']> | undefined = event.actions;
   if (actions?.transferToAgent) said.push(terminal.dim(`hands over to ${printable(actions.transferToAgent)}`));
   const state = Object.entries(actions?.stateDelta ?? {}).map(([key, value]) => `${printable(key)} = ${json(value)}`);

@@ -6,7 +6,7 @@ import { driverCodeOf } from '../model/errors.js';
 import { isObject } from '../model/objects.js';
 import { UsageError } from './errors.js';
 
-/** What the system says of a file, in words. */
+/** The system's error codes for files, in words. */
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file or folder',
   EEXIST: 'it exists already',
@@ -18,7 +18,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full',
 };
 
-/** @param flags `r` to read it, `w` to write it anew, `wx` to write it if it does not exist. */
+/** @param flags `r` to read the file, `w` to overwrite it, `wx` to write it if it does not exist. */
 export async function openFile(path: string, flags: 'r' | 'w' | 'wx'): Promise<FileHandle> {
   try {
     return await open(path, flags);

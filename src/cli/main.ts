@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { runCommandLine } from './program.js';
 
-// Whoever reads may have enough, as `head` does.
+// The reader, such as `head`, may close the pipe early.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
   process.exit();

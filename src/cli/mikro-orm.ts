@@ -6,25 +6,25 @@ import { defaultExportOf } from './files.js';
 import { driverCodeOf } from '../model/errors.js';
 import { isObject } from '../model/objects.js';
 
-/** MikroORM 6 would connect at once, and fail without saying what it is that has failed. MikroORM 7 has no such option. */
+/** Without this MikroORM 6 connects at once, and fails without saying what has failed. MikroORM 7 has no such option. */
 export const LAZILY = { connect: false };
 
 /** The members of `@mikro-orm/cli` that are used. */
 interface MikroOrmCli {
   CLIHelper: { getORM(context: string, configPaths: string[] | undefined, options: object): Promise<MikroORM> };
-  /** Of MikroORM 6. */
+  /** In MikroORM 6. */
   CLIConfigurator?: { configure(): unknown };
-  /** Of MikroORM 7. */
+  /** In MikroORM 7. */
   configure?(): Promise<unknown>;
 }
 
 /**
- * What MikroORM says if there is none: beside a package.json, when environment variables give a part of it, and in any
- * other folder.
+ * MikroORM's messages if there is no config: beside a package.json, with a part of it in environment variables, and in any other
+ * folder.
  */
 const NO_CONFIG = /config file .*not found|No driver specified|needs to be installed as a local dependency/;
 
-/** What Node.js says if nothing in the process loads TypeScript. */
+/** The codes of Node.js if nothing in the process loads TypeScript. */
 const NO_TYPESCRIPT = new Set(['ERR_UNKNOWN_FILE_EXTENSION', 'ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING']);
 
 const TYPESCRIPT = 'mikro-orm.config.ts';
@@ -33,9 +33,9 @@ const LOADED_BY_TSX = "Install tsx, and run NODE_OPTIONS='--import tsx' npx adk-
 const IN_TYPESCRIPT = /\.[cm]?ts$/;
 
 /**
- * @param file a config whose default export is options, or a list or a function that gives them; in TypeScript if the process
- *   has something that loads it.
- * @throws UsageError when it has no such export.
+ * @param file a config whose default export is options, a list of them, or a function that returns them; in TypeScript if the
+ *   process can load it.
+ * @throws UsageError if it has no such export.
  */
 async function namedOrm(file: string, context: string): Promise<MikroORM> {
   const { MikroORM } = await import('@mikro-orm/core');
@@ -56,7 +56,7 @@ const contextOf = (options: unknown): unknown =>
  * The ORM of the host's config, found as MikroORM's own command line finds it: `MIKRO_ORM_CLI_CONFIG`, `configPaths` in
  * package.json, `mikro-orm.config.js` and so on; a config in TypeScript with what MikroORM loads it with.
  *
- * @throws UsageError when there is none.
+ * @throws UsageError if there is none.
  */
 export async function hostOrm(config: string | undefined): Promise<MikroORM> {
   const context = process.env['MIKRO_ORM_CONTEXT_NAME'] ?? 'default';
@@ -64,14 +64,14 @@ export async function hostOrm(config: string | undefined): Promise<MikroORM> {
     try {
       return await namedOrm(config, context);
     } catch (error) {
-      // MikroORM may bring what loads TypeScript.
+      // MikroORM may be able to load TypeScript.
       if (!NO_TYPESCRIPT.has(driverCodeOf(error) ?? '')) throw error;
     }
   }
   const cli = await load();
-  // MikroORM 6 says without it that a named config in TypeScript is not found.
+  // Without this MikroORM 6 says that a named config in TypeScript is not found.
   if (config !== undefined) process.env['MIKRO_ORM_CLI_ALWAYS_ALLOW_TS'] ??= '1';
-  // Sets up the loading of TypeScript; the commands that it also makes are not used.
+  // Sets up the loading of TypeScript. It also makes commands, which are not used.
   await (cli.configure ? cli.configure() : cli.CLIConfigurator?.configure());
   try {
     return await cli.CLIHelper.getORM(context, config === undefined ? undefined : [config], LAZILY);

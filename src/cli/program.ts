@@ -26,7 +26,7 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
   try {
     await program().parseAsync(args, { from: 'user' });
   } catch (error) {
-    // Commander has reported it. Help and version are no errors.
+    // Commander has reported it. Help and version are not errors.
     if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
     else fail(error);
   }

@@ -1,15 +1,15 @@
 import { SingleBar } from 'cli-progress';
 
-/** How often a line is written if nobody looks at a terminal. */
+/** How often to write a line if stderr is not a terminal. */
 const LINE_MS = 5_000;
 
-/** How far a command is: a bar on a terminal, elsewhere a line every few seconds. On stderr. */
+/** Shows on stderr how far a command is: by a bar on a terminal, otherwise by a line every few seconds. */
 export class Progress {
   readonly #total: number | undefined;
   readonly #bar: SingleBar | undefined;
   #lastLine = performance.now();
 
-  /** @param total undefined if it is not known: the bar is a text then. */
+  /** @param total undefined if it is not known: then the bar is a text. */
   constructor(total: number | undefined) {
     this.#total = total;
 

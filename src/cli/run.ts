@@ -50,14 +50,14 @@ interface CommonFlags extends ConnectionOptions {
   yes?: true;
 }
 
-/** What a command gets to work with. */
+/** What a command gets. */
 export interface Context {
   orm: MikroORM;
   em: EntityManager;
   terminal: Terminal;
   /** The URL of the database, if it was given instead of a config. */
   url?: string | undefined;
-  /** The codec that contents are stored in, if one was named; for whatever reads or writes them. */
+  /** The codec of stored contents, if one was named; for everything that reads or writes them. */
   codec: CodecOptions;
   /** Fires at the first Ctrl-C; a second one ends the process. */
   signal: AbortSignal;
@@ -69,9 +69,9 @@ export interface Context {
 export type Work<Args extends unknown[]> = (context: Context, ...args: Args) => Promise<void>;
 
 /**
- * @param mayCreate whether the command makes a SQLite file that does not exist.
- * @returns an action for commander: opens the database, runs the work, closes the database. It sets the exit code of the
- *   process: 0, 1 if something failed, 2 if the command line was wrong.
+ * @param mayCreate whether the command creates a SQLite file that does not exist.
+ * @returns an action for commander: opens the database, runs the work, closes the database. It sets the exit code of the process:
+ *   0, 1 if something failed, 2 if the command line was wrong.
  */
 export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = false) {
   return async function (this: Command): Promise<void> {
@@ -109,7 +109,7 @@ export function action<Args extends unknown[]>(work: Work<Args>, mayCreate = fal
 /** What a command does with the session that its arguments name, and its options. */
 export type SessionWork<Flags> = (context: Context, key: SessionKey, flags: Flags) => Promise<void>;
 
-/** As `action`, when the arguments are an app, a user and a session. */
+/** Like `action`, for commands whose arguments are an app, a user and a session. */
 export const sessionAction = <Flags>(work: SessionWork<Flags>) =>
   action<[string, string, string, Flags]>((context, appName, userId, sessionId, flags) =>
     work(context, { appName, userId, sessionId }, flags),
@@ -125,7 +125,7 @@ async function codecOf(file: string): Promise<Codec | readonly Codec[]> {
   return codec as Codec | readonly Codec[];
 }
 
-/** A message of the package, or its advice, for somebody who may have no config: `--url` is in its place. */
+/** Makes a message or advice of the package speak of `--url` instead of a config. */
 export function inWordsOfUrl({ url }: Pick<Context, 'url'>, message: string): string {
   if (url === undefined) return message;
   return message
@@ -137,7 +137,7 @@ export function inWordsOfUrl({ url }: Pick<Context, 'url'>, message: string): st
     .replace(/, or '?npx mikro-orm migration:up'?( with adkMigrations\(…\) in your config)?/, '');
 }
 
-/** Reports an error on stderr. @param command whose words the message gets. */
+/** Reports an error on stderr. @param command the command whose option names the message uses. */
 export function fail(error: unknown, command?: Command): void {
   process.exitCode = 1;
   const said = error instanceof Error ? error.message : String(error);
@@ -162,6 +162,6 @@ function inWordsOf(command: Command | undefined, message: string): string {
   for (const option of command?.options ?? []) words.set(option.attributeName(), option.long ?? '');
   for (const argument of command?.registeredArguments ?? [])
     words.set(CALLED[argument.name()] ?? argument.name(), `<${argument.name()}>`);
-  // Only what cannot be an English word, but for `at`, which begins a message.
+  // Replaces only what cannot be an English word, except `at` at the beginning of a message.
   return message.replace(/(?<![\w-])[a-z]+[A-Z]\w*|^at\b/g, (word) => words.get(word) ?? word);
 }

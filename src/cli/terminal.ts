@@ -29,7 +29,7 @@ export class Terminal {
     return this.write(this.isJson ? [json(value)] : lines());
   }
 
-  /** Waits while whoever reads is behind. */
+  /** Waits while the reader is behind. */
   async write(lines: readonly string[]): Promise<void> {
     const text = lines.map((line) => `${line}\n`).join('');
     if (!process.stdout.write(text)) await once(process.stdout, 'drain');
@@ -48,7 +48,7 @@ export class Terminal {
     return [this.dim(lineOf(heading)), ...rows.map(lineOf)];
   }
 
-  /** Something that is no result. */
+  /** Something other than a result. */
   note(text: string): void {
     process.stderr.write(`${text}\n`);
   }

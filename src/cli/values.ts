@@ -9,7 +9,7 @@ const UNITS: Readonly<Record<string, number>> = {
   w: 7 * 24 * 3_600_000,
 };
 
-/** @returns ms; a number with one of the units `s`, `m`, `h`, `d` and `w` is taken. */
+/** @param text a number with one of the units `s`, `m`, `h`, `d` and `w`. @returns ms. */
 export function duration(text: string): number {
   const [, number = '', unit = ''] = /^(\d+(?:\.\d+)?)([smhdw])$/.exec(text) ?? [];
   const factor = UNITS[unit];
@@ -17,7 +17,7 @@ export function duration(text: string): number {
   return Number(number) * factor;
 }
 
-/** @returns ms since 1970; an ISO date or time is taken. */
+/** @param text an ISO date or time. @returns ms since 1970. */
 export function time(text: string): number {
   const ms = /^\d{4}-\d\d/.test(text) ? Date.parse(text) : NaN;
   if (Number.isNaN(ms)) throw new InvalidArgumentError('It takes a date or a time, such as 2026-11-22T10:00:00Z.');
@@ -36,7 +36,7 @@ export function port(text: string): number {
   return number;
 }
 
-/** A position of the event log, or the JSON of an entry's `cursor`; what is in it is checked where it is used. */
+/** A position of the event log, or the JSON of an entry's `cursor`, whose content is checked later. */
 export function logCursor(text: string): LogCursor | number {
   if (!text.startsWith('{')) return wholeNumber(text);
   try {

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 import type { SessionKey } from '../model/keys.js';
 
-/** Whether records have contents as they are read, or as a codec has stored them. */
+/** Whether records have decoded contents, or contents as a codec has stored them. */
 export type TransferTexts = 'plain' | 'asStored';
 
-/** What a record's texts, and those of its events, are bound to if they are as a codec has stored them (contract M4). */
+/** What the texts of a record and of its events are bound to, if they are as a codec has stored them (contract M4). */
 export interface TextBinding {
-  /** The session's; empty for state of a user or of an app. */
+  /** The origin of the session; empty for state of a user or an app. */
   origin: string;
-  /** A digest of that and of the record's names. Under other names nobody could read the texts. */
+  /** A digest of the origin and the record's names. Under other names nobody could read the texts. */
   names: string;
 }
 

@@ -54,23 +54,23 @@ interface Reading {
   /** The same as of one moment. */
   readonly snapshot: Run;
   readonly areAsStored: boolean;
-  /** Whether what is read has to be decoded by a codec. */
+  /** Whether a codec must decode what is read. */
   readonly isCoded: boolean;
-  /** Decodes it, unless it is exported as it is stored. */
+  /** Decodes a result, unless it is exported as it is stored. */
   readonly decoded: <T>(read: Undecoded<T>) => Promise<T>;
 }
 
 const deflate = promisify<string, ZlibOptions, Buffer>(deflateRaw);
 const inflate = promisify<Buffer, Buffer>(inflateRaw);
 
-/** What to export, all conditions given must hold, and how. */
+/** What to export, and how. A session must meet all conditions. */
 export interface ExportOptions {
   appName?: string;
-  /** Without the state of apps (`app:`), which is nobody's. */
+  /** Leaves out the state of apps (`app:`), which belongs to nobody. */
   userId?: string;
   /**
-   * `'plain'` by default. With `'asStored'` what a codec has encoded stays encoded, and no key is needed. It can be imported under
-   * the same names alone, and read with the same codecs and keys.
+   * `'plain'` by default. With `'asStored'` encoded texts stay encoded, and no key is needed. They can only be imported under the
+   * same names, and read with the same codecs and keys.
    */
   texts?: TransferTexts;
 }
@@ -78,7 +78,7 @@ export interface ExportOptions {
 /** How many sessions one query reads. */
 const PAGE = 200;
 
-/** How many events are in memory at a time uncompressed. */
+/** How many uncompressed events are in memory at a time. */
 const BATCH = 200;
 
 /** Reads what is stored, in an order that is the same on every database. */
@@ -99,7 +99,7 @@ export async function* exportRecords(
     yield* exportApp(reading, app, userId);
 }
 
-/** What the texts that are read are bound to; nothing if they are not as they are stored. */
+/** What the texts of an export as stored are bound to; nothing for other exports. */
 const boundIn = ({ areAsStored }: Reading, owner: SessionKey, origin = ''): { bound?: TextBinding } =>
   areAsStored ? { bound: bindingOf(owner, origin) } : {};
 
@@ -129,7 +129,7 @@ async function* exportApp(
   yield* exportMemories(reading, appName, userId);
 }
 
-/** Also those that nobody finds any more, or not yet. */
+/** Includes expired memories, and those that have not settled. */
 async function* exportMemories(
   reading: Reading,
   appName: string,
@@ -152,7 +152,7 @@ async function* exportMemories(
   }
 }
 
-/** One version at a time is in memory. */
+/** Has one version in memory at a time. */
 async function* exportArtifacts(
   reading: Reading,
   appName: string,
@@ -163,7 +163,7 @@ async function* exportArtifacts(
   for await (const page of pagesOf(PAGE, versions)) {
     for (const key of page) {
       const found = await decoded(await snapshot((sql) => transferredVersion(sql, key)));
-      // Deleted since the page was read.
+      // It was deleted since the page was read.
       if (!found) continue;
       const { info, parts, createTime, upload } = found;
       const text = isWhole(info) ? { encoded: info } : { info: decode(info)?.value as Record<string, unknown> };
@@ -190,20 +190,19 @@ interface StoredSession {
 /** Some events of a session as they are stored. */
 interface StoredPage {
   events: readonly StoredLogEvent[];
-  /** Of those that are exported as they are stored, by number. */
+  /** The heads of events that are exported as they are stored, by number. */
   heads: readonly [seq: number, head: Omit<StoredEvent, 'json'>][];
   superseded: readonly [seq: number, keys: readonly string[]][];
 }
 
 /**
- * A session is read in one snapshot, and nothing of it is given out before all of it is read: a snapshot that waited for the
- * consumer would keep the only connection of an ORM from its host, and what has been given out cannot be taken back when
- * the connection is lost.
+ * Reads a session in one snapshot, and yields nothing before all of it is read: a snapshot that waited for the consumer would keep
+ * an ORM's only connection from its host, and yielded records could not be taken back if the connection is lost.
  */
 async function* exportSession(reading: Reading, key: SessionKey): AsyncGenerator<SessionRecord | EventRecord> {
   const { decoded, isCoded } = reading;
   const read = await reading.snapshot((sql) => readSession(sql, reading, key));
-  // Deleted since the page was read, or on the way.
+  // It was deleted since the page was read, or is being deleted.
   if (!read) return;
   const { row, openCalls, batches } = read;
   const bound = boundIn(reading, key, row.origin);
@@ -298,7 +297,7 @@ function eventContents(key: SessionKey, page: StoredPage, events: readonly Logge
   return `[${contents.join()}]`;
 }
 
-/** What was recorded of a session's state, in its record. */
+/** The recorded changes of a session's state, for its record. */
 function pastOf(
   key: SessionKey,
   history: readonly RecordedChange[],
@@ -323,7 +322,7 @@ function stateRecord({ key, json, eventId }: StateEntry, owner: SessionKey): Sta
   return { key, value: value?.value, eventId };
 }
 
-/** What is damaged would be missing in the export, and nobody would know. */
+/** Refuses damage: it would be missing in the export, and nobody would know. */
 function refuse(key: SessionKey, events: readonly DamagedEvents[], stateKeys: readonly string[] = []): void {
   if (events.length + stateKeys.length === 0) return;
   throw new DamagedSessionError(

@@ -10,7 +10,7 @@ export interface SessionBatch {
   isLast: boolean;
 }
 
-/** What is here of the session. */
+/** What is stored here of the session. */
 export interface StoredHere {
   row: TransferredSession | undefined;
   /** The number of the newest event that an earlier batch of a dry run would have written. */
@@ -19,27 +19,27 @@ export interface StoredHere {
 
 type SessionRow = DescribedSession;
 
-/** What becomes of a session's row before its events are written. */
+/** What happens to a session's row before its events are written. */
 type Start =
   | 'create'
-  /** The row lacks events, since its deletion has begun. What is left of it goes, and the session is written anew. */
+  /** The row lacks events, since its deletion has begun. The rest is deleted, and the session is written again. */
   | 'replace'
   | 'keep';
 
-/** What becomes of the session when the events of a batch are written. */
+/** What happens to the session when the events of a batch are written. */
 type End =
-  /** More events come. Until then nobody sees a part of the session: it is soft-deleted. */
+  /** More events follow. Until then the session is soft-deleted, so that nobody sees a part of it. */
   | { kind: 'hide'; row: SessionRow }
-  /** All events are there. The session gets its state, and what people call it. */
+  /** All events are there. The session gets its state, title and labels. */
   | {
       kind: 'complete';
       row: SessionRow;
-      /** Whether the session was a part so far, which has no state. */
+      /** Whether the session was incomplete until now, without state. */
       isFirst: boolean;
-      /** Whether it was soft-deleted so far, for readers of the log. */
+      /** Whether it was soft-deleted until now, for readers of the log. */
       wasDeleted: boolean;
     }
-  /** The session has gone on here since it was exported, and keeps its state. */
+  /** The session got new events here since it was exported, and keeps its state. */
   | { kind: 'leave' };
 
 /** What the import does with a batch. */
@@ -47,27 +47,27 @@ export type ImportPlan =
   | { kind: 'refuse'; error: InvalidArgumentError | SessionExistsError }
   | {
       kind: 'write';
-      /** Whether the session counts as one that was not here. */
+      /** Whether to count the session as new. */
       isNew: boolean;
       start: Start;
-      /** The events that are not here, by consecutive numbers; the others are skipped. */
+      /** The events that are not stored here, with consecutive numbers; the others are skipped. */
       events: readonly NumberedEvent[];
       /** The number of the session's newest event afterwards. */
       lastSeq: number;
       end: End;
     };
 
-/** Compares a batch with what is here, and decides what is to be done. It reads nothing and writes nothing. */
+/** Compares a batch with what is stored here, and decides what to do. It reads and writes nothing. */
 export class ImportPlanner {
   readonly #batch: SessionBatch;
   readonly #start: Start;
   readonly #isNew: boolean;
-  /** The session's row, or the one that it gets first. */
+  /** The session's row, or the first one that it will get. */
   readonly #row: SessionRow;
-  /** The number of the newest event that is here. */
+  /** The number of the newest event that is stored here. */
   readonly #knownSeq: number;
   readonly #isForeign: boolean;
-  /** What encoded texts that are written must be bound to; undefined if the session is made for them. */
+  /** The origin to which encoded texts must be bound; undefined if the session is created for them. */
   readonly #origin: string | undefined;
 
   /** @param isForeign see `ImportMode`. */
@@ -85,12 +85,12 @@ export class ImportPlanner {
     this.#origin = here?.origin;
   }
 
-  /** The numbers of the events that are here already; `plan` needs what is stored of them. */
+  /** The numbers of the events that are stored here already; `plan` needs their ids. */
   get known(): number[] {
     return this.#batch.events.map(({ seq }) => seq).filter((seq) => seq <= this.#knownSeq);
   }
 
-  /** @param stored the known events, by number; those that are missing here are not compared. */
+  /** @param stored the known events, by number; missing ones are not compared. */
   plan(stored: ReadonlyMap<number, { id: string }>): ImportPlan {
     const { events, session } = this.#batch;
     const { sessionId } = session.owner;
@@ -107,7 +107,7 @@ export class ImportPlanner {
       const what = `Its event ${other.seq} has another id than the one that was to be written.`;
       return refusal(new SessionExistsError(sessionId, what));
     }
-    // An import that was interrupted continues where it was, and a later one brings what is new.
+    // This continues an interrupted import, and adds what is new in a later one.
     const fresh = events.filter(({ seq }) => seq > this.#knownSeq);
     const gap = fresh.findIndex(({ seq }, i) => seq !== this.#knownSeq + 1 + i);
     const behindGap = fresh[gap];
@@ -141,7 +141,7 @@ export class ImportPlanner {
     return { kind: 'complete', row, isFirst, wasDeleted: !isFirst && this.#row.deletedAt !== undefined };
   }
 
-  /** A session that is not whole yet is soft-deleted with the time of its creation. */
+  /** An incomplete session is soft-deleted with the time of its creation. */
   get #isUnfinished(): boolean {
     return this.#row.deletedAt === this.#row.createTime;
   }
@@ -149,7 +149,7 @@ export class ImportPlanner {
   #completeRow(lastSeq: number): SessionRow {
     const { owner: key, session } = this.#batch.session;
     const { createTime, lastUpdateTime, title = null, labels, deletedAt } = session;
-    // `first_seq` is not the record's: a session that was trimmed here since the export does not have its first events any more.
+    // `first_seq` does not come from the record: if the session was trimmed here since the export, its first events are gone.
     const { firstSeq } = this.#row;
     const row = { key, firstSeq, lastSeq, createTime, lastUpdateTime };
     if (!this.#isForeign) return { ...row, title, labels: labels ? JSON.stringify(labels) : null, deletedAt };

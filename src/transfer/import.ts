@@ -39,11 +39,11 @@ import {
 
 interface ImportMode extends AcceptedTexts {
   batchSize: number;
-  /** Whether nothing is written; the progress is the same. */
+  /** Whether to write nothing; the progress is the same. */
   isDryRun?: boolean;
-  /** Whether values of apps and users that are here stay. */
+  /** Whether existing values of apps and users stay. */
   sharedState?: 'overwrite' | 'keep' | undefined;
-  /** Whether the records come from a store without titles, labels and soft-deleted sessions: those that are here stay. */
+  /** Whether the records come from a store without titles, labels and soft deletions: then those of existing sessions stay. */
   isForeign?: boolean;
 }
 
@@ -51,10 +51,10 @@ type ImportedSession = SessionBatch['session'];
 type ImportedArtifact = StorableRecord & { type: 'artifact' };
 type WritePlan = ImportPlan & { kind: 'write' };
 
-/** What is here of a batch's session: what an import goes by, and encodes for. */
+/** What is stored of a batch's session: the basis of the plan, and what texts are encoded for. */
 interface Here {
   row: TransferredSession | undefined;
-  /** The numbers of the batch's events that are here, with their ids. */
+  /** The numbers and ids of the batch's events that are stored. */
   events: readonly (readonly [seq: number, id: string])[];
   /** The session's own state as it is stored; empty if the import does not set it. */
   state: readonly StateEntry[];
@@ -71,7 +71,7 @@ interface BatchTexts {
 
 interface StateWrite {
   set: StateEntries;
-  /** Whether this is in place of what is here; then it is recorded. */
+  /** Whether this replaces stored state; then it is recorded. */
   replaces: boolean;
   recorded: readonly NewChange[];
 }
@@ -86,14 +86,14 @@ export class Import {
   };
   #session: ImportedSession | undefined;
   #events: NumberedEvent[] = [];
-  /** Those that wait after the session's events so far. */
+  /** The calls that wait after the session's events so far. */
   #calls = new WaitingCalls();
   /** The number of the session's newest event that a batch has written, or would have. */
   #lastSeq: number | undefined;
-  /** The version whose parts come. */
+  /** The version whose parts follow. */
   #artifact: ImportedArtifact | undefined;
   #parts: Buffer[] = [];
-  /** Those that are written together. */
+  /** The memories that will be written together. */
   #memories: TransferredMemory[] = [];
 
   constructor(call: CallInParts, mode: ImportMode) {
@@ -105,7 +105,7 @@ export class Import {
     return { ...this.#done };
   }
 
-  /** @throws InvalidArgumentError for what is no record of an export, or comes in another order. */
+  /** @throws InvalidArgumentError for something that is not a record of an export, or is out of order. */
   async add(record: unknown): Promise<void> {
     const number = this.#done.records + 1;
     const storable = storableRecord(record, number, this.#mode);
@@ -203,7 +203,7 @@ export class Import {
     this.drop();
   }
 
-  /** Forgets the session or the artifact whose records come, and what is not written. */
+  /** Forgets the session or the artifact whose records are coming, and everything that is not written yet. */
   drop(): void {
     this.#artifact = undefined;
     this.#parts = [];
@@ -233,7 +233,7 @@ export class Import {
     });
   }
 
-  /** Runs a transaction after what it writes was encoded. @param read reads what it is encoded for. */
+  /** Encodes what a transaction writes before it runs it. @param read reads the facts for which it is encoded. */
   #encodedFirst<Facts extends object, Texts, T>(
     read: (sql: Sql) => Promise<Facts>,
     encode: (texts: StoredTexts, facts: Facts) => Texts,
@@ -258,7 +258,7 @@ export class Import {
     this.#done.events += written.events.length;
   }
 
-  /** @returns what was done, or with a dry run would have been. */
+  /** @returns what was done, or what a dry run would have done. */
   async #writeBatch(batch: SessionBatch): Promise<WritePlan> {
     if (this.#mode.isDryRun) return this.#planOf(batch, await this.#call.read((sql) => this.#here(sql, batch)));
     const origin = batch.session.session.bound?.origin ?? randomUUID();
@@ -274,7 +274,7 @@ export class Import {
     );
   }
 
-  /** Reads what is here; the row as it is, or with the session's lock. */
+  /** Reads what is stored of the session, with or without its lock. */
   async #here(sql: Sql, batch: SessionBatch, { isLocked = false }: UnderLock = {}): Promise<Here> {
     const { owner: key } = batch.session;
     const row = await (isLocked ? lockTransferred(sql, key) : transferredSession(sql, key));
@@ -287,11 +287,11 @@ export class Import {
 
   #planner(batch: SessionBatch, row: TransferredSession | undefined): ImportPlanner {
     const { isDryRun, isForeign } = this.#mode;
-    // What a dry run has not written is taken for written.
+    // A dry run counts as written what it would have written.
     return new ImportPlanner(batch, { row, drySeq: isDryRun ? this.#lastSeq : undefined }, isForeign);
   }
 
-  /** @throws InvalidArgumentError, SessionExistsError for what cannot be written. */
+  /** @throws InvalidArgumentError, SessionExistsError for records that cannot be written. */
   #planOf(batch: SessionBatch, { row, events }: Here): WritePlan {
     const plan = this.#planner(batch, row).plan(new Map(events.map(([seq, id]) => [seq, { id }])));
     if (plan.kind === 'refuse') throw plan.error;
@@ -343,18 +343,18 @@ export class Import {
     const { isFirst, wasDeleted, row } = end;
     const isDeleted = row.deletedAt !== undefined;
     const change = { session: key, seq: row.lastSeq };
-    // Of a session in which an event was rewritten no entry explains some of the state.
+    // If an event of the session was rewritten, no other entry explains some of the state.
     if (isFirst || (wasDeleted && !isDeleted)) await recordChange(sql, { ...change, kind: 'imported' });
     if (isDeleted && !wasDeleted) await recordChange(sql, { ...change, kind: 'soft-deleted' });
   }
 
-  /** @returns the state that is here, as it is stored. */
+  /** @returns the stored state, with encoded texts. */
   async #stored(sql: Sql, owner: SessionKey, scope: Scope): Promise<StateEntry[]> {
     return (await writtenState(sql, owner, scope))(AS_STORED);
   }
 }
 
-/** @returns what records that the session was created. */
+/** @returns the changes that record the session's creation. */
 function encodedCreation(texts: StoredTexts, key: KnownSession, { session, state }: ImportedSession): NewChange[] {
   const { created, encodedCreated } = session;
   if (encodedCreated !== undefined) return [{ session: key, kind: 'created', seq: 0, data: encodedCreated }];
@@ -363,7 +363,7 @@ function encodedCreation(texts: StoredTexts, key: KnownSession, { session, state
     json: JSON.stringify(value),
     eventId: null,
   }));
-  // Another store's session; what an event has written comes with it. A text as it is stored is no value.
+  // A session of another store: its events have the values that they wrote. An encoded text is not a value.
   const unwritten = state.filter(({ json, eventId }) => eventId === null && !isEncoded(json));
   return creationChanges(texts, key, byScope(created ? given : unwritten));
 }
@@ -377,7 +377,7 @@ function encodedOwnState(
 ): StateWrite | undefined {
   const set = () => encodedState(texts, key, byScope(entries));
   const stored = comparableState(texts, key, 'session', raw, entries);
-  // The records explain this state. A change in the log would be taken for one that was made here.
+  // The records explain this state, so a change in the log would look like one that was made here.
   if (isFirst && stored.length === 0) return { set: set(), replaces: false, recorded: [] };
   if (JSON.stringify(stored) === JSON.stringify(entries)) return undefined;
   const kept = new Set(entries.map((entry) => entry.key));
@@ -389,7 +389,7 @@ function encodedOwnState(
   return { set: set(), replaces: true, recorded };
 }
 
-/** @returns the state that is here, to be compared with `entries`: of values that are encoded there as it is stored. */
+/** @returns the stored state to compare with `entries`: encoded values for entries that are encoded. */
 function comparableState(
   texts: StoredTexts,
   owner: KnownSession,

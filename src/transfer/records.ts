@@ -29,20 +29,20 @@ import type { VersionKey } from '../artifacts/stored-version.js';
 import type { TransferredMemory } from './stored-memories.js';
 import { isBoundTo, type TextBinding, type TransferTexts } from './bound-texts.js';
 
-/** A value of the state. Its key has no prefix: the record says whose it is. */
+/** A value of the state. Its key has no prefix, since the record names the owner. */
 export interface StateRecord {
   key: string;
   /** Absent if it is encoded. */
   value?: unknown;
   /** The value as a codec has stored it. */
   encoded?: string;
-  /** The event that wrote it; null where it was set outside a run. */
+  /** The event that wrote it; null if it was set outside a run. */
   eventId: string | null;
 }
 
 /**
- * What the past of a session's state is made of beside its events: `state` was set outside a run, after the event `seq`; `trimmed` is
- * the state before the first event that is kept. `set` is absent if it is in `encoded`, as a codec has stored it.
+ * The changes, besides events, from which a session's past state is computed: `state` was set outside a run, after the event `seq`;
+ * `trimmed` is the state before the first event that is kept. `set` is absent if it is in `encoded`, as a codec has stored it.
  */
 export interface StateChangeRecord {
   kind: 'state' | 'trimmed';
@@ -71,7 +71,7 @@ export interface UserRecord {
   state: readonly StateRecord[];
 }
 
-/** A session; its events follow as records of their own. */
+/** A session; its events follow as further records. */
 export interface SessionRecord extends SessionKey {
   type: 'session';
   /** In ms since 1970, like the other times. */
@@ -89,30 +89,30 @@ export interface SessionRecord extends SessionKey {
   bound?: TextBinding;
   /** Its own state. */
   state: readonly StateRecord[];
-  /** The state that it was given, keys with prefixes; by default what no event has written. */
+  /** The state at its creation, with prefixed keys; by default the state that no event has written. */
   created?: Record<string, unknown>;
   /** The same as a codec has stored it. */
   encodedCreated?: string;
   changes?: readonly StateChangeRecord[];
-  /** Of an export of texts as they are stored: the calls that wait for a person, which encoded events do not show. */
+  /** In an export of texts as they are stored: the calls that wait for a person, which encoded events do not show. */
   openCalls?: readonly WaitingCall[];
 }
 
-/** An event of the session whose record came before. */
+/** An event of the session in the preceding record. */
 export interface EventRecord extends SessionKey {
   type: 'event';
   seq: number;
-  /** The event as ADK has it, as JSON carries it; where it is encoded, only its id and its time. */
+  /** ADK's event as JSON; if it is encoded, only its id and its time. */
   event: { id: string; timestamp: number } & Record<string, unknown>;
   /** The event as a codec has stored it. */
   encoded?: string;
-  /** The keys of its state delta that lost to an earlier event, which was written later. */
+  /** The keys of its state delta that lost to an earlier event with a later write. */
   superseded?: readonly string[];
-  /** Of an encoded event, which does not show it: a turn begins with it. */
+  /** For an encoded event, which does not show it: a turn begins with it. */
   beginsTurn?: true;
 }
 
-/** What names a version of an artifact in records. */
+/** Names a version of an artifact in records. */
 interface ArtifactNames extends SessionKey {
   /** Empty for a file of the user. */
   sessionId: string;
@@ -121,7 +121,7 @@ interface ArtifactNames extends SessionKey {
   version: number;
 }
 
-/** A version of an artifact; the parts of its content follow as records of their own. */
+/** A version of an artifact; the parts of its content follow as further records. */
 export interface ArtifactRecord extends ArtifactNames {
   type: 'artifact';
   /** When it was saved, in ms since 1970. */
@@ -134,11 +134,11 @@ export interface ArtifactRecord extends ArtifactNames {
   info?: Record<string, unknown>;
   /** The same as a codec has stored it. */
   encoded?: string;
-  /** Negative, for content of a stream that a codec has bound to the number. */
+  /** Negative: the number of the upload to which a codec has bound the content of a stream. */
   upload?: number;
 }
 
-/** A part of the content of the artifact whose record came before. */
+/** A part of the content of the preceding artifact. */
 export interface ArtifactPartRecord extends ArtifactNames {
   type: 'part';
   /** Counted from 0. */
@@ -152,7 +152,7 @@ export interface MemoryRecord extends SessionKey {
   type: 'memory';
   /** Empty if all users of the app share it. */
   userId: string;
-  /** Empty if it is of no session. */
+  /** Empty if it belongs to no session. */
   sessionId: string;
   memoryId: string;
   /** The number of its event, if a projection has added it. */
@@ -161,15 +161,15 @@ export interface MemoryRecord extends SessionKey {
   time: number;
   /** When it was added. */
   createTime: number;
-  /** Nobody finds it before then. */
+  /** Before this time nobody finds it. */
   settles?: number;
-  /** Nobody finds it from then on. */
+  /** From this time on nobody finds it. */
   expires?: number;
   /** Of an export of texts as they are stored. */
   bound?: TextBinding;
   /** What a search compares, in base64. */
   words: string;
-  /** Its vector, in base64, and what has made it. */
+  /** Its vector, in base64, and the name of what made it. */
   embedding?: string;
   model?: string;
   /** Content, author and metadata. Absent if it is encoded. */
@@ -182,7 +182,7 @@ export interface MemoryRecord extends SessionKey {
 export type TransferRecord =
   AppRecord | UserRecord | SessionRecord | EventRecord | ArtifactRecord | ArtifactPartRecord | MemoryRecord;
 
-/** A record that can be stored. `owner` has empty names if the state is not a session's. */
+/** A record that can be stored. `owner` has empty names if the state does not belong to a session. */
 export type StorableRecord =
   | { type: 'app' | 'user'; owner: SessionKey; state: StateEntry[] }
   | { type: 'session'; owner: SessionKey; state: StateEntry[]; session: SessionRecord }
@@ -219,7 +219,7 @@ const someLabels: Check = (value, name) => {
 const encoded = rule('a text as a codec has stored it', (value) => typeof value === 'string' && isWhole(value));
 const bound = object<TextBinding>({ origin: aString, names: aString }, 'origin', 'names');
 
-/** Sums of times may be later than any date. */
+/** Not checked as a date, since sums of times may be later than any date. */
 const aNumber = rule('a number', Number.isFinite);
 
 /** `checkKeys` checks the names. */
@@ -278,20 +278,20 @@ const checkCall = object<WaitingCall>(
   { seq, number: seq, name: aString, timestamp: aTime, id: aString, branch: aString, about: aString, openUntil: seq },
   ...(['seq', 'number', 'name', 'timestamp', 'id'] as const),
 );
-/** A change holds an object of state, and that the values. */
+/** Two levels more than a value: the change, and its object of state. */
 const RECORDED_LEVELS = MOST_LEVELS + 2;
 
-/** Which texts are taken. */
+/** Which texts are accepted. */
 export interface AcceptedTexts {
-  /** By default plain ones. */
+  /** Plain texts by default. */
   texts?: TransferTexts | undefined;
   /** The codecs without which a text as it is stored is damage. */
   required?: readonly string[];
 }
 
 /**
- * @param number of the record, counted from 1.
- * @throws InvalidArgumentError that begins with the number, for what is no record of an export, or cannot be stored.
+ * @param number the record's number, counted from 1.
+ * @throws InvalidArgumentError that begins with the number, for something that is not a record of an export, or cannot be stored.
  */
 export function storableRecord(record: unknown, number: number, accepted: AcceptedTexts = {}): StorableRecord {
   const name = `Record ${number}`;
@@ -365,11 +365,11 @@ function hasPlain(record: OwnRecord): boolean {
 const bytesIn = ({ words, embedding }: MemoryRecord) =>
   [words, embedding].flatMap((bytes) => (bytes === undefined ? [] : [Buffer.from(bytes, 'base64')]));
 
-/** Of a codec that has left the rest as it is. */
+/** For a codec that has encoded only the content. */
 const hasEncodedContent = (info: ArtifactRecord['info']) =>
   isRecord(info?.['content']) && info['content']['isEncoded'] === true;
 
-/** Refuses a text that was stored plain although a codec is required: it may be forged, and would be trusted once encoded. */
+/** Refuses a plain text if a codec is required: it may be forged, and once it is encoded everybody would trust it. */
 export function refusePlain(record: string, required: readonly string[] = []): void {
   if (required.length > 0)
     throw new InvalidArgumentError(
@@ -410,7 +410,7 @@ function storable(record: TransferRecord): StorableRecord {
       aTime(event.timestamp, 'event.timestamp');
       const owner = checkedSessionKey(record);
       checkKeys({ ...owner, eventId: event.id });
-      // Whoever makes a file or another store could write what ADK trusts. ADK takes it from events of another store, too.
+      // Anybody who makes a file or another store could write keys that ADK trusts.
       const json = record.encoded ?? encode(withoutInternalMetadata(event), 'event').json;
       const lost = superseded && { superseded: JSON.stringify(superseded) };
       const begins = record.encoded === undefined ? beginsTurn(event) : (record.beginsTurn ?? false);
@@ -454,7 +454,7 @@ function storableMemory(record: MemoryRecord): TransferredMemory {
   };
 }
 
-/** @throws InvalidKeyError for names that cannot be those of a version. */
+/** @throws InvalidKeyError for names that no version can have. */
 function versionOf({ appName, userId, sessionId, filename, version }: ArtifactNames): VersionKey {
   checkKeys({ appName, userId, ...(sessionId !== '' && { sessionId }), filename });
   return { appName, userId, sessionId, filename, version };

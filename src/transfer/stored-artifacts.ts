@@ -19,9 +19,9 @@ import { isEncoded, ofArtifact } from '../model/codec.js';
 import { DamagedArtifactError, InvalidArgumentError } from '../model/errors.js';
 import { AS_STORED, type StoredTexts, type Undecoded } from '../model/stored-texts.js';
 
-/** A version as it is exported and imported. */
+/** A version, as exports and imports have it. */
 interface TransferredVersion {
-  /** JSON of `ArtifactInfo`, or that as a codec has stored it. */
+  /** JSON of `ArtifactInfo`, plain or as a codec has stored it. */
   info: string;
   parts: readonly Buffer[];
   createTime: number;
@@ -29,7 +29,7 @@ interface TransferredVersion {
   upload?: number | undefined;
 }
 
-/** What the row of an upload has of a version. */
+/** The content of an upload's row. */
 const NO_CONTENT: EncodedVersion = { info: '{}', parts: [] };
 
 const nameOf = ({ filename, version }: VersionKey) => `Version ${version} of artifact ${filename}`;
@@ -61,15 +61,15 @@ export async function transferredVersion(
 }
 
 /**
- * @returns a version of an export as it is to be stored.
- * @throws InvalidArgumentError if its content is not the one that its hash is of.
+ * @returns a version of an export as it will be stored.
+ * @throws InvalidArgumentError if its content does not match its hash.
  */
 export function encodedImport(
   texts: StoredTexts,
   key: VersionKey,
   { info: text, parts, upload }: TransferredVersion,
 ): EncodedVersion {
-  // What is encoded is not looked into.
+  // Encoded texts are not checked.
   const info = isEncoded(text) ? undefined : infoOf(text);
   if (info instanceof Damaged) throw new InvalidArgumentError(`${nameOf(key)} has no info of an artifact.`);
   if (info === undefined || info.content?.isEncoded === true) {
@@ -84,7 +84,7 @@ export function encodedImport(
  * Writes a version of an export, for a transaction.
  *
  * @returns false if it is stored already.
- * @throws InvalidArgumentError if another one is here.
+ * @throws InvalidArgumentError if another version has its number.
  */
 export async function importVersion(
   sql: Sql,

@@ -15,7 +15,7 @@ import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
 import { AS_STORED, type StoredTexts } from '../model/stored-texts.js';
 
-/** Names a memory. The user is empty for one of the app, the session for one of none. */
+/** Names a memory. The user is empty if it belongs to the app; the session is empty if it belongs to none. */
 export interface MemoryKey extends SessionKey {
   memoryId: string;
 }
@@ -24,7 +24,7 @@ export interface MemoryKey extends SessionKey {
 export interface MemoryTexts {
   /** JSON of content, author and metadata. */
   data: string;
-  /** As a search reads them. */
+  /** In the form that a search reads. */
   words: Buffer;
   /** Its vector, if it has one. */
   embedding?: Buffer | undefined;
@@ -76,7 +76,7 @@ export async function memoryPage(
   return memoriesWhere(sql, end, [...owner, ...(keyset?.values ?? []), limit]);
 }
 
-/** @returns those of some memories that are there, in no order, with their texts as they are stored. */
+/** @returns the memories that exist, in no order, with their texts as they are stored. */
 export const memoriesOf = (sql: Sql, keys: readonly MemoryKey[]): Promise<TransferredMemory[]> =>
   memoriesWhere(sql, keys.map(() => `(${MEMORY_WHERE})`).join(' or '), keys.flatMap(memoryValues));
 
@@ -102,7 +102,7 @@ async function memoriesWhere(sql: Sql, where: string, values: readonly unknown[]
   }));
 }
 
-/** @param isLenient whether what lacks a codec that is required is read, too: to give it that codec. */
+/** @param isLenient whether to read texts that lack a required codec, too, in order to encode them. */
 export function decodedMemory(
   texts: StoredTexts,
   { key, data, words, embedding }: TransferredMemory,
@@ -117,7 +117,7 @@ export function decodedMemory(
   return vector instanceof Undecodable ? vector : { data: json, words: list, embedding: vector };
 }
 
-/** Decodes the bytes of a column. Nothing is there while a codec is waited for. */
+/** Decodes the bytes of a column. The result is empty while the codec is not ready. */
 export function decodedBytes(
   texts: StoredTexts,
   key: MemoryKey,
@@ -133,7 +133,7 @@ export function decodedBytes(
   return required.length > 0 && !isLenient ? new Undecodable(`not encoded with ${required.join(', ')}`, false) : stored;
 }
 
-/** What is encoded stays as it is. */
+/** Encodes the plain texts of a memory. */
 export function encodedMemory(
   texts: StoredTexts,
   key: MemoryKey,
@@ -175,9 +175,9 @@ const encodingOfColumn = (bytes: Buffer | undefined) => (bytes && isFramed(bytes
 /**
  * Replaces the encoded columns of a memory, for a transaction.
  *
- * @param read as it was read.
- * @param model what has made its vector.
- * @returns false if it changed since, or another transaction has locked its row.
+ * @param read the memory as it was read.
+ * @param model the name of what made its vector.
+ * @returns false if it has changed since, or if another transaction has locked its row.
  */
 export async function recodeMemory(
   sql: Sql,
@@ -196,9 +196,9 @@ export async function recodeMemory(
 }
 
 /**
- * Writes a memory of an export as it is to be stored, for a transaction: of two with one key the one that was added later stays.
+ * Writes a memory of an export, for a transaction. If a memory with the same key exists, the one that was added later stays.
  *
- * @returns false if it is here already, or a later one.
+ * @returns false if the same memory or a later one is stored.
  */
 export async function importMemory(sql: Sql, memory: TransferredMemory): Promise<boolean> {
   const { memories } = sql.tables;

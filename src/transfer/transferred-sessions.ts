@@ -11,7 +11,7 @@ import { decode } from '../model/event-codec.js';
 import type { SessionKey } from '../model/keys.js';
 import { isRecord } from '../model/objects.js';
 
-/** A session's row, as it is exported. */
+/** A session's row, as exports have it. */
 export interface TransferredSession extends StoredSession {
   title: string | null;
   /** JSON, or null if it has none. */
@@ -27,12 +27,12 @@ export function labelsIn(json: string | null): Record<string, string> {
   return Object.fromEntries(strings);
 }
 
-/** What an import makes of a session's row. */
+/** What an import writes into a session's row. */
 export type DescribedSession = Omit<TransferredSession, 'incarnation' | 'origin' | 'status'>;
 
 const columnsOf = ({ tables }: Sql) => `${STORED_SESSION_COLUMNS}, title, ${tables.select.labels} as labels_json`;
 
-/** @returns the next app by name that has sessions, state, artifacts or memories; undefined when there is none. */
+/** @returns the next app by name that has sessions, state, artifacts or memories; undefined if there is none. */
 export async function nextAppWithState(sql: Sql, after: string): Promise<string | undefined> {
   const { sessions, userStates, appStates, artifacts, memories } = sql.tables;
   const first = [sessions, userStates, appStates, artifacts, memories].map(
@@ -44,7 +44,7 @@ export async function nextAppWithState(sql: Sql, after: string): Promise<string 
   return row && (optionalTextOf(row['name']) ?? undefined);
 }
 
-/** @returns the next user of an app by id that has `user:` state; undefined when there is none. */
+/** @returns the next user of an app by id that has `user:` state; undefined if there is none. */
 export async function nextUserWithState(sql: Sql, appName: string, after: string): Promise<string | undefined> {
   const [row] = await sql.all(
     `select user_id from ${sql.tables.userStates} where app_name = ? and user_id > ? order by user_id limit 1`,
@@ -60,7 +60,7 @@ export async function transferredSession(sql: Sql, session: SessionKey): Promise
   return row && transferredSessionOf(row);
 }
 
-/** As `transferredSession`, and locks the row. */
+/** Like `transferredSession`, and locks the row. */
 export async function lockTransferred(sql: Sql, session: SessionKey): Promise<TransferredSession | undefined> {
   const row = await sql.dialect.operations.lockSession<SessionRow>(sql, {
     table: sql.tables.sessions,
@@ -91,7 +91,7 @@ export async function eventHeads(
   );
 }
 
-/** Makes a session's row what was exported; for the caller that holds its lock. */
+/** Writes the exported values into a session's row, for the caller that holds its lock. */
 export async function describeTransferred(sql: Sql, { key, ...session }: DescribedSession): Promise<void> {
   await sql.run(
     `update ${sql.tables.sessions} set first_seq = ?, last_seq = ?, create_time = ?, last_update_time = ?, deleted_at = ?,

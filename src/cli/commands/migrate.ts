@@ -21,23 +21,23 @@ export const runMigrations: Work<[{ dryRun?: true }]> = async ({ orm, em, termin
   await terminal.result({ migrations: pending, ...(statements && { statements }) }, () => {
     if (pending.length === 0) return [`${statements ? '-- ' : ''}The tables are up to date.`];
     if (!statements) return pending.map((name) => `Ran ${name}`);
-    // A script that a database takes.
+    // The output is a script that a database can run.
     return [...pending.map((name) => `-- ${name}`), ...statements.flatMap((sql) => printableLines(`${sql};`))];
   });
 };
 
-/** SQLite makes a file that is not there when it is opened. A database in memory is as empty. */
+/** Opening a missing SQLite file would create it, so an empty database in memory replaces it. */
 function makeNoFile({ config, em }: MikroORM): void {
   const file = config.get('dbName')?.replace(/^file:(\/\/)?/, '');
   const isFile = supportedDialect(em.getPlatform()) === 'sqlite' && file !== undefined && !/^[a-z]{2,}:/i.test(file);
   if (isFile && !existsSync(path.resolve(config.get('baseDir'), file))) config.set('dbName', ':memory:');
 }
 
-/** For how long a migration that an outage interrupts is retried: as long as a call of the services. */
+/** How long to retry a migration that an outage interrupts: as long as a call of the services. */
 const OUTAGE_MS = 30_000;
 
 /**
- * Tries again while a server is starting or failing over.
+ * Retries while a server is starting or failing over.
  *
  * @param isReadOnly whether the database stays as it is, its settings included.
  * @param work may run several times.

@@ -7,7 +7,7 @@ import type { Context } from '../run.js';
 /** Whose sessions a command is about. */
 export const ownerOf = ({ appName, userId }: StatsOptions) => given({ appName, userId });
 
-/** Counts sessions and events: a dry run does that by the rows of the sessions alone. */
+/** Counts sessions and events, by a dry run, which reads only the rows of the sessions. */
 export const countOf = ({ em }: Pick<Context, 'em'>, owner: StatsOptions) =>
   new SessionMaintenance(em).prune({ ...ownerOf(owner), olderThan: 0, includeLeased: true, dryRun: true });
 

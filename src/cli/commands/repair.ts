@@ -24,13 +24,13 @@ export const repair: SessionWork<RepairOptions & { save?: string }> = async (
     );
   const taken = `${counted(planned.events.length, 'event')} and ${counted(planned.stateValues.length, 'state value')}`;
   await confirm(`This takes out ${taken} of ${quoted(key.sessionId)}. Continue?`, 'Nothing was changed.');
-  // The file is written before anything is taken out; one that exists is not overwritten.
+  // The file is written before anything is removed; an existing file is not overwritten.
   const file = await openFile(save, 'wx');
   try {
     await file.write(`${JSON.stringify(saved(planned))}\n`);
     await file.sync();
     const repaired = await maintenance.repair(key, { includeLeased });
-    // What was damaged since is in it, too.
+    // This also has what was damaged since the dry run.
     await file.write(`${JSON.stringify(saved(repaired))}\n`);
     await terminal.result(saved(repaired), () => [...lines(repaired), `What was taken out is in ${save}.`]);
   } finally {
@@ -38,7 +38,7 @@ export const repair: SessionWork<RepairOptions & { save?: string }> = async (
   }
 };
 
-/** Contents as base64, since they may be no text. */
+/** Contents in base64, since they may not be text. */
 const saved = ({ damage, events, stateValues, changes }: RepairedSession) => ({
   damage,
   events: events.map((event) => ({ ...inBase64(event), parts: event.parts.map(inBase64) })),

@@ -16,7 +16,7 @@ interface StudioFlags {
 const PORT = 4_777;
 const LOOPBACK = ['127.0.0.1', 'localhost', '::1'];
 
-/** The shortest token that is taken, in characters. */
+/** The shortest token that is accepted, in characters. */
 const SHORTEST = 16;
 
 export const studio: Work<[StudioFlags]> = async (

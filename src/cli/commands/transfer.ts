@@ -20,7 +20,7 @@ import type { Context, Work } from '../run.js';
 import { countOf, ownerOf } from './owner.js';
 import { counted, printable } from '../../operations/words.js';
 
-/** Beside the file, until the export is whole. */
+/** The export is written beside the file with this suffix until it is complete. */
 const UNFINISHED = '.part';
 
 interface ExportFlags extends Partial<SessionKey> {
@@ -84,7 +84,7 @@ async function exportRecords(
     throw isFile ? inWords(unfinished, 'written', error) : error;
   } finally {
     progress.end();
-    // A query that is under way when the file fails would open the pool again after the ORM is closed.
+    // If writing the file fails, a query that is still under way would open the pool again after the ORM is closed.
     await reader.return();
   }
   if (isFile && !signal.aborted) await rename(unfinished, file);
@@ -114,7 +114,7 @@ export const importSessions: Work<[string | undefined, ImportFlags]> = async (co
   }
 };
 
-/** The names that saved sessions are to get. */
+/** The new names for saved sessions. */
 function namesOf({ appName, userId, sessionId }: ImportFlags): SavedNames | undefined {
   const names = given({ appName, userId, sessionId });
   return Object.keys(names).length > 0 ? names : undefined;
@@ -162,18 +162,18 @@ async function firstLine(lines: AsyncIterator<string>): Promise<string> {
   return next.done ? '' : next.value;
 }
 
-/** Whether a file that begins so is one of export. A saved session is one value, often in many lines. */
+/** Whether a file with this first line comes from `export`. A saved session is one value, often in many lines. */
 function isRecordLine(line: string): boolean {
   const record = decodeExactly(line)?.value;
   return line === '' || (isRecord(record) && Object.hasOwn(record, 'type'));
 }
 
-/** @throws InvalidArgumentError for a line that is no JSON. */
+/** @throws InvalidArgumentError for a line that is not JSON. */
 async function* records(first: string, lines: AsyncIterator<string>): AsyncGenerator {
   let next: IteratorResult<string, unknown> = { value: first };
   for (let number = 1; !next.done; number++) {
     if (next.value.trim() !== '') {
-      // No export of ours has an integer that JavaScript changes; one of another program is refused with its path.
+      // Our exports have no integer that JavaScript changes; if a file of another program has one, it is refused with its path.
       const record = decodeExactly(next.value);
       if (!record) throw new InvalidArgumentError(`Line ${number} is no JSON, so it is no record of an export.`);
       yield record.value;

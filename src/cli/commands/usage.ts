@@ -10,7 +10,7 @@ export const usage: Work<[Pick<UsageOptions, 'by'> & Partial<UsageOptions>]> = a
   options,
 ) => {
   const { by, to = dayOf(Date.now()) } = options;
-  // What is no day is refused with its name.
+  // An invalid day is refused later, with its name.
   const last = Date.parse(to);
   const { from = Number.isNaN(last) ? to : dayOf(last - 29 * DAY_MS) } = options;
   const { rows, unreadable } = await new SessionMaintenance(em, codec).usage({ ...options, from, to });

@@ -7,7 +7,7 @@ import type { Work } from '../run.js';
 import { UsageError } from '../errors.js';
 import { checkExists } from '../files.js';
 
-/** Serves ADK's development page and API, until Ctrl-C. It changes no table: others may be at work in the database. */
+/** Serves ADK's development page and API until Ctrl-C. It changes no table, since others may use the database. */
 export const web: Work<[string, { port?: number }]> = async (
   { orm, em, codec, terminal, signal },
   folder,

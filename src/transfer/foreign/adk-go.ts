@@ -4,7 +4,7 @@ import { UnreadableRow, utcTime, type ForeignKind } from './foreign-rows.js';
 import { filledActions } from './python-event.js';
 import { isRecord } from '../../model/objects.js';
 
-/** The columns of JSON, and what ADK JS calls them. */
+/** The JSON columns, and their names in ADK JS. */
 const JSON_COLUMNS = {
   content: 'content',
   grounding_metadata: 'groundingMetadata',
@@ -26,7 +26,7 @@ const TEXT_COLUMNS = {
 const BOOLEAN_COLUMNS = { partial: 'partial', turn_complete: 'turnComplete', interrupted: 'interrupted' };
 
 /**
- * The GORM service of adk-go (session/database/storage_session.go). What an event lacks is NULL, and so are columns that
+ * The GORM service of adk-go (session/database/storage_session.go). Fields that an event lacks are NULL, and so are columns that
  * another version has added.
  */
 export const adkGo: ForeignKind = {
@@ -58,7 +58,7 @@ export const adkGo: ForeignKind = {
   times: (row) => ({ createTime: utcTime(row['create_time']), lastUpdateTime: utcTime(row['update_time']) }),
 };
 
-/** @returns null for what is not there; older versions have written `<null>`. @throws UnreadableRow */
+/** @returns null if there is nothing; older versions have written `<null>`. @throws UnreadableRow */
 function jsonIn(row: ForeignRow, column: string): unknown {
   const value = row[column];
   if (value === null || value === undefined || value === '' || value === '<null>') return null;
@@ -68,7 +68,7 @@ function jsonIn(row: ForeignRow, column: string): unknown {
 }
 
 /**
- * The actions, of which Go wrote the names of its fields (`StateDelta`) before v2.2.0, and null for maps.
+ * Reads the actions. Before v2.2.0 Go wrote its own field names (`StateDelta`), and null for maps.
  *
  * @throws UnreadableRow
  */
@@ -86,7 +86,7 @@ function actionsIn(row: ForeignRow): Record<string, unknown> {
   return filledActions(actions);
 }
 
-/** The fields of a Go struct as ADK JS names them, without those that are not set. */
+/** The fields of a Go struct that are set, by their names in ADK JS. */
 function fields(struct: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(struct)

@@ -3,7 +3,7 @@ import { decodeExactly } from '../../model/exact-json.js';
 import type { EventRecord, SessionRecord } from '../records.js';
 import { isRecord } from '../../model/objects.js';
 
-/** What one of ADK's stores keeps in its rows. */
+/** How to read the rows of one of ADK's stores. */
 export interface ForeignKind {
   /** The event of a row, as ADK JS has it. @throws UnreadableRow */
   event(row: ForeignRow): EventRecord['event'];
@@ -17,7 +17,7 @@ export interface ForeignKind {
   times(row: ForeignRow, lastEvent: number | undefined): Pick<SessionRecord, 'createTime' | 'lastUpdateTime'>;
 }
 
-/** What a row lacks; a part of the reason that `importFrom` reports. */
+/** What is wrong with a row; part of the reason that `importFrom` reports. */
 export class UnreadableRow extends Error {}
 
 /** The object in a JSON column. @throws UnreadableRow */
@@ -32,7 +32,7 @@ export function jsonObject(row: ForeignRow, column: string): Record<string, unkn
 /** Date, time, fraction and offset; Go's `time.String()` adds the name of the zone and more. */
 const TIME = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)? ?(?:Z|UTC|([+-]\d\d)(?::?(\d\d))?)?(?: \S+)*$/;
 
-/** A time as text, with an offset or in UTC; with parts of a ms. @throws UnreadableRow */
+/** Reads a time from text, with an offset or in UTC, with fractions of a ms. @throws UnreadableRow */
 export function utcTime(value: unknown): number {
   const [, date, time, fraction = '', hours = '+00', minutes = '00'] = TIME.exec(String(value)) ?? [];
   const seconds = Date.parse(`${date}T${time}${hours}:${minutes}`);

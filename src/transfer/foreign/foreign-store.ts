@@ -2,7 +2,7 @@ import type { Dialect, Sql } from '../../database/dialects/dialect.js';
 import { placeholders } from '../../database/sql/tables.js';
 import type { SessionKey } from '../../model/keys.js';
 
-/** A row of another program, as the driver gives it, with JSON as text. */
+/** A row of another program, as the driver returns it, with JSON as text. */
 export type ForeignRow = Readonly<Record<string, unknown>>;
 
 interface ForeignColumn {
@@ -16,7 +16,7 @@ interface ForeignColumn {
 export type EventCursor = SessionKey & { id: string };
 
 const TABLES = ['adk_internal_metadata', 'sessions', 'events', 'app_states', 'user_states'];
-/** They are selected as text: a driver that parses JSON, or reads a number of SQLite, would change long integers. */
+/** Selected as text: a driver that parses JSON, or reads a number of SQLite, would change long integers. */
 const JSON_COLUMNS = new Set([
   ...['state', 'event_data'],
   ...['content', 'grounding_metadata', 'custom_metadata', 'usage_metadata', 'citation_metadata'],
@@ -37,7 +37,7 @@ export class ForeignStore {
     this.#quote = quote;
   }
 
-  /** @returns the columns of those tables that are there. All others need it before. */
+  /** @returns the columns of the tables that exist. Call it before the other methods. */
   async columns(sql: Sql): Promise<ForeignColumn[]> {
     const rows = await sql.all<{ table_name: string; column_name: string; type: string }>(
       this.#dialect.sql.columns(`('${TABLES.join("', '")}')`),
@@ -76,7 +76,7 @@ export class ForeignStore {
     return sql.all(`${this.#select('sessions')} ${page(SESSION, values)} limit ${limit}`, values);
   }
 
-  /** Reads the events of some sessions, in an order that has an index in most stores, and nothing to do with their times. */
+  /** Reads the events of some sessions in an order that has an index in most stores, not in the order of their times. */
   events(
     sql: Sql,
     sessions: readonly SessionKey[],
@@ -87,7 +87,7 @@ export class ForeignStore {
     const given = sessions.flatMap(valuesOf);
     if (!after) return sql.all(`${this.#selectEvents()} ${page(EVENT, undefined, isMeant)} limit ${limit}`, given);
     const cursor = [after.id, after.appName, after.userId, after.sessionId];
-    // MySQL finds the beginning by the first condition only.
+    // MySQL uses only the first condition to find the start of the page.
     const text = `${this.#selectEvents()} ${page(EVENT, cursor, `id >= ? and ${isMeant}`)} limit ${limit}`;
     return sql.all(text, [after.id, ...given, ...cursor]);
   }

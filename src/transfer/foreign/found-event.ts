@@ -7,28 +7,28 @@ import { isRecord } from '../../model/objects.js';
 import { prefixed, scopeOf, type Scope } from '../../model/state.js';
 import type { EventRecord, StateRecord } from '../records.js';
 
-/** A row that could not be taken, or a part of one. */
+/** A row that could not be imported, or a part of one. */
 export interface RefusedRow {
   appName: string;
   /** Absent for state of an app. */
   userId?: string;
   /** Absent for state of a user or an app. */
   sessionId?: string;
-  /** Absent if the session itself or its state is meant. */
+  /** Absent for the session itself or its state. */
   eventId?: string;
   reason: string;
 }
 
 export type Refuse = (what: Omit<RefusedRow, 'reason'>, error: unknown) => void;
 
-/** What is kept of an event while the others are read. */
+/** What is kept of an event while other events are read. */
 export interface FoundEvent {
   id: string;
   timestamp: number;
-  /** What decides between events of the same time. */
+  /** Orders events of the same time. */
   order: number | string;
   invocationId: unknown;
-  /** Of a marker of adk-python's `Runner.rewind_async`: the invocation that it annuls, with all that follows up to the marker. */
+  /** For a marker of adk-python's `Runner.rewind_async`: the invocation that it annuls, with everything up to the marker. */
   annulsFrom: unknown;
   calls: readonly string[];
   responses: readonly string[];
@@ -79,14 +79,14 @@ function isSame(one: unknown, other: unknown): boolean {
   }
 }
 
-/** By time, then as they were inserted or by id; of the same time, a response comes after its call. */
+/** Sorts by time, then by insertion or id; if times are equal, a response comes after its call. */
 export function inOrder(events: readonly FoundEvent[]): FoundEvent[] {
   const sorted = events.toSorted((a, b) => a.timestamp - b.timestamp || (a.order < b.order ? -1 : 1));
   const result = new Set<FoundEvent>();
   const callers = new Map<string, FoundEvent>();
   for (const event of sorted) for (const id of event.calls) callers.set(id, event);
   for (const event of sorted) {
-    // Each waits for the caller behind it. A list, since the stack has no room for any number of them.
+    // Each waits for the event with its call. A list, since recursion could overflow the stack.
     const waiting = [event];
     const seen = new Set(waiting);
     for (let next = waiting.at(-1); next; next = waiting.at(-1)) {
@@ -151,7 +151,7 @@ export function stateRecords(
   });
 }
 
-/** @returns why something could not be taken. @throws an error that says nothing of what was read. */
+/** @returns why something could not be imported. @throws an error that has nothing to do with what was read. */
 export function reasonOf(error: unknown): string {
   if (error instanceof RangeError) return 'it is nested too deeply';
   if (error instanceof UnreadableRow || error instanceof AdkMikroOrmError) return error.message;

@@ -25,7 +25,7 @@ export async function writeForeign(
   onRefused: (row: RefusedRow) => void,
   onRecord: () => boolean,
 ): Promise<void> {
-  /** Whose records come; undefined if they are refused. */
+  /** The session whose records follow; undefined if they are refused. */
   let session: SessionKey | undefined;
   const attempt = async (owner: Omit<RefusedRow, 'reason'>, work: Promise<void>) => {
     try {

@@ -3,7 +3,7 @@ import { setOwn } from '../../model/state.js';
 import type { EventRecord } from '../records.js';
 import { isRecord } from '../../model/objects.js';
 
-/** What else users of adk-python name (events/event_actions.py; `Part` and `UiWidget`). */
+/** More paths with names that users of adk-python choose (events/event_actions.py; `Part` and `UiWidget`). */
 const MORE_USERS = [
   'actions.set_model_response',
   'actions.render_ui_widgets.payload',
@@ -29,7 +29,7 @@ const AUTH_USERS = new Set(SCOPES.map((flow) => `auth_scheme.flows.${flow}.scope
  * The event that adk-python dumped (`Event.model_dump` in sessions/schemas/v1.py and sqlite_session_service.py): times are in
  * seconds, bytes in the alphabet of base64 for URLs, and auth configs in snake_case.
  *
- * @param users what users of ADK JS name.
+ * @param users the paths with names that users of ADK JS choose.
  */
 export function pythonEvent(
   json: Record<string, unknown>,
@@ -46,7 +46,7 @@ export function pythonEvent(
   }
   return {
     ...event,
-    // These columns count before the JSON.
+    // These columns take precedence over the JSON.
     id: row['id'] as string,
     invocationId: row['invocation_id'],
     timestamp: msOf(json['timestamp']) as number,
@@ -55,7 +55,7 @@ export function pythonEvent(
   };
 }
 
-/** What ADK JS takes for granted in every event's actions. */
+/** Adds what ADK JS expects in every event's actions. */
 export function filledActions(actions: Record<string, unknown>): Record<string, unknown> {
   const { stateDelta, artifactDelta, requestedAuthConfigs, requestedToolConfirmations } = actions;
   return {
@@ -67,12 +67,12 @@ export function filledActions(actions: Record<string, unknown>): Record<string, 
   };
 }
 
-/** Python has microseconds; a product of doubles would have digits beyond them. */
+/** Python has microseconds; without rounding, a product of doubles would have more digits. */
 export function msOf(seconds: unknown): unknown {
   return typeof seconds === 'number' ? Math.round(seconds * 1e6) / 1e3 : seconds;
 }
 
-/** Auth configs by function call; `type_` and `in_` are names that Python cannot have without it. */
+/** Auth configs by function call; `type_` and `in_` are written so because Python reserves the plain names. */
 function authConfigs(configs: unknown): unknown {
   if (!isRecord(configs)) return configs;
   const result = {};
@@ -92,7 +92,7 @@ function withoutUnderscores(value: unknown): unknown {
   );
 }
 
-/** Brings the bytes in a content to the alphabet that ADK JS reads. */
+/** Converts the bytes in a content to the alphabet that ADK JS reads. */
 function standardBytes(content: unknown): void {
   const parts: unknown = isRecord(content) ? content['parts'] : undefined;
   const standard = (owner: unknown, name: string) => {

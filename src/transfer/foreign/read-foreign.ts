@@ -16,7 +16,7 @@ import {
 } from './found-event.js';
 import type { Run } from '../../database/dialects/dialect.js';
 
-/** How many sessions are read at a time: what is known of their events is in memory meanwhile, without contents. */
+/** How many sessions are read at a time. Meanwhile a summary of each of their events is in memory. */
 const SESSIONS = 100;
 
 /** How many events are in memory at a time. */
@@ -35,19 +35,19 @@ interface Shared {
   scope: 'app' | 'user';
   owner: { appName: string; userId?: string };
   state: Record<string, unknown>;
-  /** Who wrote the keys. */
+  /** The events that wrote the keys. */
   writers: Map<string, FoundEvent>;
 }
 
-/** Reads a store of ADK's as the records of an export. It reads a store that is in use, each session as of one moment. */
+/** Reads one of ADK's stores as the records of an export, each session as of one moment, even while the store is in use. */
 export class ForeignReader {
   readonly #run: Run;
   readonly #store: ForeignStore;
   readonly #kind: ForeignKind;
   readonly #refuse: Refuse;
-  /** Called with how many events of a session do not count any more; undefined if they are taken, too. */
+  /** Called with the number of a session's annulled events; undefined if they are imported, too. */
   readonly #onAnnulled: ((count: number) => void) | undefined;
-  /** By app and user, of the sessions that are being read. */
+  /** By app and user, for the sessions that are being read. */
   #shared = new Map<string, Shared>();
 
   constructor(
@@ -87,7 +87,7 @@ export class ForeignReader {
     return { key, row, state: this.#state(row, key), events: [] };
   }
 
-  /** The state in a row; what cannot be read is reported, and is as if it were empty. */
+  /** The state in a row. If it cannot be read, it is reported and treated as empty. */
   #state(row: ForeignRow, owner: Omit<RefusedRow, 'reason'>): Record<string, unknown> {
     try {
       return this.#kind.state(row);
@@ -112,7 +112,7 @@ export class ForeignReader {
     return { identity, shared };
   }
 
-  /** Gives the state of those that have no more sessions. */
+  /** Yields the state of apps and users that have no more sessions. */
   *#finishShared(others: ReadonlySet<string>): Generator<TransferRecord> {
     for (const [identity, shared] of this.#shared) {
       if (others.has(identity)) continue;
@@ -143,7 +143,7 @@ export class ForeignReader {
       }
   }
 
-  /** Reads all events of some sessions, and keeps their order and what they wrote. */
+  /** Reads all events of some sessions, and keeps their order and the keys that they wrote. */
   async #readAllEvents(sessions: readonly Found[]): Promise<void> {
     const byKey = new Map(sessions.map((session) => [sessionIdentity(session.key), session]));
     const keys = sessions.map(({ key }) => key);
@@ -165,7 +165,7 @@ export class ForeignReader {
     }
   }
 
-  /** @returns undefined for an event that cannot be taken, and reports it. */
+  /** @returns undefined for an event that cannot be imported, which is reported. */
   #event(cursor: EventCursor, row: ForeignRow): EventRecord['event'] | undefined {
     try {
       const event = this.#kind.event(row);
@@ -221,7 +221,7 @@ export class ForeignReader {
       const byId = new Map(rows.map((each) => [each['id'], each]));
       for (const [i, id] of ids.entries()) {
         const read = byId.get(id);
-        // Deleted meanwhile: the session is reported as lacking its events.
+        // It was deleted meanwhile, and the session is reported, since it lacks events.
         if (!read) return;
         yield { type: 'event', ...key, seq: from + i + 1, event: this.#kind.event(read) };
       }

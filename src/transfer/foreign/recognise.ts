@@ -6,15 +6,15 @@ import { adkGo } from './adk-go.js';
 import { adkJs, adkPython, adkPythonSqlite } from './adk-tables.js';
 import type { ForeignKind } from './foreign-rows.js';
 
-/** In the types of its columns on each database; ADK JS has 191, and none on SQLite. */
+/** In the column types of adk-python, on each database; ADK JS has 191, and none on SQLite. */
 const PYTHON_ID_LENGTH = '(128)';
 
-/** What a pickled object begins with. */
+/** The first byte of a pickled object. */
 const PICKLE = 0x80;
 
 const NEEDED = ['sessions', 'events', 'app_states', 'user_states'];
 
-/** @throws SchemaError for tables that are of no store that can be read; it names those that are there. */
+/** @throws SchemaError if the tables belong to no known store; it names the tables that exist. */
 export async function recognise(sql: Sql, store: ForeignStore, em: EntityManager): Promise<ForeignKind> {
   const columns = await store.columns(sql);
   const tables = new Set(columns.map(({ table }) => table));

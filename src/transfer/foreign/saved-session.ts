@@ -10,16 +10,19 @@ import { UnreadableRow, checkedTime } from './foreign-rows.js';
 import { foundEvent, stateRecords, withoutAnnulled, type FoundEvent, type Refuse } from './found-event.js';
 import { camelCased, msOf, pythonEvent } from './python-event.js';
 
-/** Names for saved sessions, in place of those in the file. */
+/** Names for saved sessions that replace those in the file. */
 export type SavedNames = Partial<SessionKey>;
 
-/** What users of adk-python name, in either case: it saves sessions in one and has saved them in the other. */
+/**
+ * Paths with names that users choose, in camel case and in snake case: adk-python saves sessions in one, and saved them in the
+ * other before.
+ */
 const EITHER_CASE = new Set([...USERS, ...Array.from(USERS, camelCased)]);
 
 interface Reading {
   as: SavedNames;
   refuse: Refuse;
-  /** Undefined if annulled events are taken, too. */
+  /** Undefined if annulled events are imported, too. */
   onAnnulled: ((count: number) => void) | undefined;
 }
 
@@ -34,7 +37,7 @@ export function savedSessions(text: string, reading: Reading): TransferRecord[] 
   const saved: unknown[] = Array.isArray(read) ? read : [read];
   if (reading.as.sessionId !== undefined && saved.length !== 1)
     throw new InvalidArgumentError('The file has several sessions, so they cannot all get one sessionId.');
-  // State of the app or the user is that of the session that was updated last.
+  // The session that was updated last decides the state of the app and the user.
   return saved
     .map((each) => savedSession(each, reading))
     .toSorted((a, b) => a.lastUpdateTime - b.lastUpdateTime)
@@ -86,7 +89,7 @@ function savedSession(saved: unknown, { as, refuse, onAnnulled }: Reading) {
     { type: 'user', appName, userId, state: entries('user') },
     {
       ...{ type: 'session', ...key },
-      // No file has it; the same file gives the same again, by which a second import knows the session.
+      // No file has a creation time. The same file always gives the same one, by which a second import recognises the session.
       createTime: found[0]?.timestamp ?? lastUpdateTime,
       ...{ lastUpdateTime, firstSeq: 1, lastSeq: kept.length },
       state: entries('session'),
