@@ -137,10 +137,13 @@ function streamOf(
   onError: (error: unknown) => void,
 ): ReadableStream<Uint8Array> {
   const reader = parts[Symbol.asyncIterator]();
+  let isLeft = false;
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
         const next = signal.aborted ? undefined : await reader.next();
+        // The sender has left meanwhile, which is not an error, and has closed the stream.
+        if (isLeft) return;
         if (!next || next.done) controller.close();
         else controller.enqueue(next.value);
       } catch (error) {
@@ -149,6 +152,7 @@ function streamOf(
       }
     },
     async cancel() {
+      isLeft = true;
       await reader.return?.();
     },
   });

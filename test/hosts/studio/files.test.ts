@@ -120,6 +120,12 @@ describe.each(availableDatabases())('on %s', (name) => {
     expect((await get('report.pdf', { version: 9 })).status).toBe(404);
     expect((await get('report.pdf', { version: '-1' })).status).toBe(404);
     expect((await site.get(query('/', { ...KEY, filename: 'report.pdf' }), { method: 'POST' })).status).toBe(405);
+    // Leaving in the middle is not an error of the host's.
+    const leaving = await handler.fetch(new Request(`http://x${query('/', { ...KEY, filename: 'report.pdf' })}`));
+    const body = leaving.body!.getReader();
+    const reading = body.read();
+    await body.cancel();
+    await reading;
     for (answer of [false, undefined, 1, 'yes', {}]) expect((await get('report.pdf')).status).toBe(403);
     expect(errors).toEqual([]);
     answer = Promise.reject(new Error('secret'));
