@@ -251,6 +251,18 @@ memorySuite.own('Q8', 'a search returns at most the requested memories and chara
   for (const nothing of ['', ' ', '?!', '\u{1f600}']) expect(await search(nothing)).toEqual([]);
 });
 
+memorySuite.own('Q8', 'of a long question the words at both ends count', async (context) => {
+  const { say, search } = memoryOf(context);
+  await say('s', 'a zebra', 'a walrus', 'an otter');
+  const page = range(5_000).map((n) => `word${n}`);
+  const question = ['zebra', ...page.slice(0, 2_500), 'walrus', ...page.slice(2_500), 'zebra', 'otter'];
+  expect((await search(question.join(' '))).sort()).toEqual(['a zebra', 'an otter']);
+  expect((await search(question.slice(2_460, 2_580).join(' '))).sort()).toEqual(['a walrus']);
+  // What only repeats it is left out, however long it is.
+  await say('t', question.join(' '));
+  expect((await search(question.join(' '))).sort()).toEqual(['a zebra', 'an otter']);
+});
+
 memorySuite.own('Q8', 'a search may be of a session, of a time, and of metadata', async (context) => {
   const { service, key, say, search } = memoryOf(context);
   await say('s1', 'fox one', 'fox two');
