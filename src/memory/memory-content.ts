@@ -48,14 +48,17 @@ export function newMemory(
   return { ...rest, text, words: wordList(words), data: encode(data, 'memory').json };
 }
 
-/** @returns undefined if an event has nothing to remember. */
+/** In characters: more does not fit into every server's packet, and is a file rather than something that was said. */
+const MOST_REMEMBERED = 500_000;
+
+/** @returns undefined if an event has nothing to remember, or too much. */
 export async function memoryOfEvent(
   event: Event,
   { customMetadata, ...rest }: Pick<NewMemory & MemoryData, keyof SessionKey | 'seq' | 'ttlMs' | 'customMetadata'>,
   text?: TextOfEvent,
 ): Promise<NewMemory | undefined> {
   const content = await contentOf(event, text);
-  if (!content) return undefined;
+  if (!content || textOf(content).length > MOST_REMEMBERED) return undefined;
   const { author } = event;
   const data: MemoryData = { content, ...(author && { author }), ...(customMetadata && { customMetadata }) };
   return newMemory(data, { ...rest, memoryId: event.id, time: timeOf(event.timestamp) });
@@ -78,8 +81,15 @@ async function contentOf(event: Event, text?: TextOfEvent): Promise<MemoryEntry[
   return { ...(role !== undefined && { role }), parts: texts.map((text) => ({ text })) };
 }
 
-const saidIn = (content: Event['content']): string[] =>
-  (content?.parts ?? []).flatMap(({ text, thought }) => (text && !thought ? [text] : []));
+/** An event may have been made by any program: if it were an error, it would end a projection for all users. */
+function saidIn(content: Event['content']): string[] {
+  const parts: unknown = content?.parts;
+  if (!Array.isArray(parts)) return [];
+  return parts.flatMap((part: unknown) => {
+    const { text, thought } = isRecord(part) ? part : {};
+    return typeof text === 'string' && text !== '' && !thought ? [text] : [];
+  });
+}
 
 /** What a memory is searched by. */
 export const textOf = (content: MemoryEntry['content']): string => saidIn(content).join('\n');

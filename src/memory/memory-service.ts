@@ -20,6 +20,7 @@ import {
   nullable,
   object,
   objects,
+  type Check,
 } from '../model/arguments.js';
 import { SessionProjection } from '../log/session-projection.js';
 import { Undecodable } from '../model/codec.js';
@@ -159,6 +160,13 @@ const checkOptions = object<MikroOrmMemoryServiceOptions>({
 const owner = { appName: anything, userId: condition(anything) };
 const metadata = nullable(aPlainObject);
 
+const aContent: Check = (value, name) => {
+  const content = aPlainObject(value, name);
+  // LOAD_MEMORY fails for a part that is null.
+  if (content['parts'] !== undefined) objects(content['parts'], `${name}.parts`);
+  return content;
+};
+
 /** `{ tenant: request.tenant }` of a request without one would find the memories that have none. */
 const wantedMetadata = condition((value, name) => {
   const wanted = aPlainObject(value, name);
@@ -184,7 +192,7 @@ const checkRequest = {
   ),
   entry: object<AddMemoryRequest['memories'][number]>(
     {
-      content: aPlainObject,
+      content: aContent,
       author: nullable(aString),
       timestamp: nullable(aString),
       id: anything,

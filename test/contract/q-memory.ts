@@ -1,4 +1,4 @@
-import { createEvent, LOAD_MEMORY, LlmAgent, PRELOAD_MEMORY, Runner, type Session } from '@google/adk';
+import { createEvent, LOAD_MEMORY, LlmAgent, PRELOAD_MEMORY, Runner, type Event, type Session } from '@google/adk';
 import { AdkMemory } from '../../entities/index.js';
 import { MEMORY_RULES } from '../../packages/session-contract/src/memory-rules.js';
 import { compression, encryption } from '../../src/codecs/index.js';
@@ -249,6 +249,30 @@ memorySuite.own('Q8', 'a search returns at most the requested memories and chara
   expect(few.join('').length).toBeLessThanOrEqual(60);
   expect(few.length).toBeGreaterThan(2);
   for (const nothing of ['', ' ', '?!', '\u{1f600}']) expect(await search(nothing)).toEqual([]);
+});
+
+memorySuite.own('Q2', 'an event that says nothing readable, or too much, is skipped', async (context) => {
+  const { service, key } = memoryOf(context);
+  const session = await context.service.createSession({ ...key, sessionId: 's' });
+  // What another program has stored may have anything in its content.
+  const contents: unknown[] = [
+    ...[
+      'text',
+      { parts: 'text' },
+      { parts: { 0: { text: 'x' } } },
+      { parts: [null, 'x', { text: 5 }, { text: ['x'] }] },
+    ],
+    ...[{ parts: [{ text: `long${' long'.repeat(100_000)}` }] }, { role: 'user', parts: [null, { text: 'a word' }] }],
+  ];
+  const events = contents.map((content, i) => ({ ...saying('', { id: `e${i}` }), content }) as Event);
+  await context.service.appendEvents({ session, events });
+  await service.addSessionToMemory(session);
+  expect(await idsOf(context)).toEqual(['e5']);
+  await service.forget({ ...key, all: true });
+  await service.projection({ name: context.app, filter: { appName: context.app } }).catchUp();
+  expect(await idsOf(context)).toEqual(['e5']);
+  const ofNull = { parts: [null, { text: 'a word' }] } as never;
+  await expectCode(service.addMemory({ ...key, memories: [{ content: ofNull }] }), 'ADK_INVALID_ARGUMENT', 'parts');
 });
 
 memorySuite.own('Q8', 'of a long question the words at both ends count', async (context) => {
