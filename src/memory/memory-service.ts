@@ -225,8 +225,8 @@ const checkRequest = {
 /** How many memories one statement reads the words of. */
 const PAGE = 5_000;
 
-/** The least memories that one statement of a search reads: conditions on metadata may discard many. */
-const LEAST_READ = 20;
+/** How many memories one statement of a search reads: conditions on metadata may discard many, and SQLite refuses a longer one. */
+const [LEAST_READ, MOST_READ] = [20, 500];
 
 /**
  * ADK's memory in the host's own database. Memories are found by their words, in any script, best match first. The process ranks
@@ -394,15 +394,11 @@ export class MikroOrmMemoryService implements BaseMemoryService {
     );
     const found: FoundMemory[] = [];
     let characters = 0;
-    for (const part of ranking.ranked(Math.max(limit, LEAST_READ))) {
+    for (const part of ranking.ranked(Math.min(Math.max(limit, LEAST_READ), MOST_READ))) {
       if (part.length === 0) break;
       const contents = new Map<string, MemoryData>();
-      const read = await this.#database.read((sql) =>
-        readMemories(
-          sql,
-          part.map(({ memory }) => memory),
-        ),
-      );
+      const keys = part.map(({ memory }) => memory);
+      const read = await this.#database.read((sql) => readMemories(sql, keys));
       for (const { memory, value } of this.#readable(read)) contents.set(memoryIdentity(memory), value);
       for (const { memory, score } of part) {
         const data = contents.get(memoryIdentity(memory));

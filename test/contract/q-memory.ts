@@ -315,6 +315,7 @@ memorySuite.own(
     );
     await service.addEventsToMemory({ ...key, sessionId: 's', events });
     expect(await search('which n5099 n0 n4999 n5000')).toHaveLength(4);
+    expect(new Set(await search('a fact', { limit: 3_000 })).size).toBe(3_000);
   },
   oncePerDialect,
 );
