@@ -8,27 +8,34 @@ import { MikroOrmCredentialService } from './credentials/credential-service.js';
 import { LEASES_OPTIONS, SessionLeases, type SessionLeasesOptions } from './leases/session-leases.js';
 import { EventLog, LOG_OPTIONS, type EventLogOptions } from './log/event-log.js';
 import { SessionMaintenance } from './maintenance/session-maintenance.js';
-import { MikroOrmMemoryService } from './memory/memory-service.js';
+import { anEmbedding } from './memory/embedding.js';
+import { MikroOrmMemoryService, type MikroOrmMemoryServiceOptions } from './memory/memory-service.js';
 import { object } from './model/arguments.js';
 import { MikroOrmSessionService } from './sessions/session-service.js';
 
 /**
  * The options of all services: `ttlMs` is that of the leases, `pollIntervalMs` that of the event log, `canonicalUri` and `maxBytes` are those
- * of artifacts.
+ * of artifacts, `embed` is that of memory.
  */
 export interface AdkServicesOptions
   extends
     SessionLeasesOptions,
     Pick<EventLogOptions, 'pollIntervalMs'>,
-    Pick<MikroOrmArtifactServiceOptions, 'canonicalUri' | 'maxBytes'> {}
+    Pick<MikroOrmArtifactServiceOptions, 'canonicalUri' | 'maxBytes'>,
+    Pick<MikroOrmMemoryServiceOptions, 'embed'> {}
 
-const checkOptions = object<AdkServicesOptions>({ ...LEASES_OPTIONS, ...LOG_OPTIONS, ...ARTIFACT_OPTIONS });
+const checkOptions = object<AdkServicesOptions>({
+  ...LEASES_OPTIONS,
+  ...LOG_OPTIONS,
+  ...ARTIFACT_OPTIONS,
+  embed: anEmbedding,
+});
 
 /** The services on one database. */
 export interface AdkServices {
   sessionService: MikroOrmSessionService;
   artifactService: MikroOrmArtifactService;
-  /** With the common options alone; for its own make a `MikroOrmMemoryService`. */
+  /** With the common options and `embed`; for its others make a `MikroOrmMemoryService`. */
   memoryService: MikroOrmMemoryService;
   /** With a codec alone: credentials are always encrypted. */
   credentialService?: MikroOrmCredentialService;
@@ -51,7 +58,7 @@ export interface AdkServices {
  * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
  */
 export function adkServices(em: EntityManager, options: AdkServicesOptions = {}): AdkServices {
-  const { ttlMs, pollIntervalMs, canonicalUri, maxBytes, ...ofService } = checkOptions(
+  const { ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed, ...ofService } = checkOptions(
     options,
     'The options of adkServices',
   );
@@ -62,7 +69,7 @@ export function adkServices(em: EntityManager, options: AdkServicesOptions = {})
   return {
     sessionService: new MikroOrmSessionService(em, ofService),
     artifactService: new MikroOrmArtifactService(em, { ...common, canonicalUri, maxBytes }),
-    memoryService: new MikroOrmMemoryService(em, common),
+    memoryService: new MikroOrmMemoryService(em, { ...common, embed }),
     ...(isEmpty ? {} : { credentialService: new MikroOrmCredentialService(em, common) }),
     leases: new SessionLeases(em, { ...ofService, ttlMs }),
     log: new EventLog(em, { ...common, pollIntervalMs }),

@@ -595,6 +595,13 @@ memorySuite.own('Q14', 'a memory is found by its meaning, and by its words befor
   });
 });
 
+memorySuite.own('Q14', 'adkServices gives embed to its memory service', async ({ app: appName, orm }) => {
+  const { memoryService } = adkServices(orm.em, { embed: embedding().embed });
+  await memoryService.addMemory({ appName, memories: [{ content: { parts: [{ text: 'Puppy food: aisle 3' }] } }] });
+  const { memories } = await memoryService.searchMemory({ appName, userId: 'alice', query: 'Which dogs?' });
+  expect(memories).toHaveLength(1);
+});
+
 memorySuite.own('Q14', 'embed is called once for a text, and in no transaction', async (context) => {
   const { embed, asked } = embedding();
   const plain = memoryOf(context);
