@@ -186,11 +186,17 @@ async function readPage<Row extends object>(
 /** @returns those of the memories that are still there, in no order. */
 export async function readMemories(sql: Sql, keys: readonly MemoryKey[]): Promise<Undecoded<Read<MemoryData>[]>> {
   const { memories, select } = sql.tables;
-  const rows = await sql.all<DataRow & MemoryKeyRow>(
-    `select ${MEMORY_COLUMNS}, time, ${select.data} as data from ${memories}
-      where ${keys.map(() => `(${MEMORY_WHERE})`).join(' or ')}`,
-    keys.flatMap(memoryValues),
-  );
+  const rows: (DataRow & MemoryKeyRow)[] = [];
+  // Those of the app by themselves, since they may be on another node (contract F7).
+  for (const userId of new Set(keys.map((key) => key.userId))) {
+    const some = keys.filter((key) => key.userId === userId);
+    const found = await sql.all<DataRow & MemoryKeyRow>(
+      `select ${MEMORY_COLUMNS}, time, ${select.data} as data from ${memories}
+        where ${some.map(() => `(${MEMORY_WHERE})`).join(' or ')}`,
+      some.flatMap(memoryValues),
+    );
+    rows.push(...found);
+  }
   return (texts) => rows.map((row) => dataOf(texts, { ...memoryKeyOf(row), time: numberOf(row.time) }, row.data));
 }
 

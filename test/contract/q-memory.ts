@@ -736,7 +736,7 @@ memorySuite.own(
     const one = await context.orm.em.fork().findOneOrFail(AdkMemory, { appName: context.app, id: 's0' });
     await context.orm.em
       .fork()
-      .nativeUpdate(AdkMemory, { appName: context.app, id: 's1' }, { embedding: one.embedding });
+      .nativeUpdate(AdkMemory, { appName: context.app, userId: 'alice', id: 's1' }, { embedding: one.embedding });
     expect(await search('Which dogs?')).toEqual(['my hound']);
     expect(damaged).toEqual(['s1']);
   },

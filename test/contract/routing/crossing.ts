@@ -54,7 +54,7 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     'the same, of artifacts',
   ],
   [
-    /^select user_id, session_id, memory_id, seq, .* from adk_memories where app_name = \?/,
+    /^select app_name, user_id, session_id, memory_id, seq, .* from adk_memories where app_name = \?/,
     'reencode and exports walk through the memories of an app',
   ],
   [/from adk_memories where app_name = \? and expires <=/, 'prune looks for memories of an app that have expired'],
