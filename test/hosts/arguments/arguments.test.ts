@@ -39,7 +39,7 @@ afterAll(() => orm.close(true));
 const TAKERS: Record<string, { known: string; call: (argument: never) => unknown }> = {
   adkServices: {
     known:
-      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs, pollIntervalMs, canonicalUri, maxBytes',
+      'onStaleSession, onUnleasedAppend, maxEventBytes, deletion, onRewrittenEvent, onAnsweredCall, defaultNumRecentEvents, onDamagedEvent, onDamage, retry, timeoutMs, postgresql, onError, telemetry, codec, maxDecodedBytes, ttlMs, pollIntervalMs, canonicalUri, maxBytes, embed',
     call: (options) => adkServices(orm.em, options),
   },
   SessionMaintenance: {
