@@ -1,5 +1,6 @@
 import type { EntityManager } from '@mikro-orm/core';
 import type { Database } from '../database/calls/database.js';
+import { isOwn } from '../database/calls/public-error.js';
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf } from '../database/sql/row-values.js';
 import { SESSION_WHERE, sessionValues } from '../database/sql/tables.js';
@@ -79,11 +80,24 @@ export function memoryProjection<Em extends EntityManager>(
     for (const [i, entry] of adding.entries()) if (stored[i]) memories.set(entry, stored[i]);
   };
 
+  /** Runs statements in the transaction of the projection, which passes on what its work throws. */
+  const write = async (operation: string, tx: Em, work: (sql: Sql) => Promise<unknown>): Promise<void> => {
+    const joined = database.join(tx);
+    try {
+      await joined.transaction(work);
+    } catch (error) {
+      // The projection retries what may pass, by the driver's own error.
+      if (isOwn(error) || database.connections.isPassing(error)) throw error;
+      database.report(error, { operation, key: givenKey(filter) });
+      throw joined.errorOf(error);
+    }
+  };
+
   const options: Pick<SessionProjectionOptions<Em>, 'name' | 'filter' | 'apply' | 'clear'> = {
     name,
     filter,
     async apply(entries, tx) {
-      await database.join(tx).transaction(async (sql) => {
+      await write('catchUp', tx, async (sql) => {
         const pending = new Pending(sql, settleMs);
         for (const entry of entries) {
           if (entry.change) {
@@ -98,9 +112,7 @@ export function memoryProjection<Em extends EntityManager>(
     },
     async clear(tx) {
       const { where, values } = addedBy(filter);
-      await database
-        .join(tx)
-        .transaction((sql) => sql.run(`delete from ${sql.tables.memories} where ${where}`, values));
+      await write('rebuild', tx, (sql) => sql.run(`delete from ${sql.tables.memories} where ${where}`, values));
     },
   };
   return { options, prepare };

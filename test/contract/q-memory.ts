@@ -969,3 +969,19 @@ memorySuite.own('Q9', 'what was forgotten is not brought back by a projection th
   await projection.catchUp();
   expect(await search('all apples')).toEqual(['e4 new apples']);
 });
+
+memorySuite.own('A12', 'a projection whose statement fails says so without its SQL', async ({ scratch }) => {
+  const { orm, service, query } = await scratch();
+  const session = await service.createSession({ appName: 'app', userId: 'alice' });
+  await service.appendEvent({ session, event: saying('my dog is called Rex') });
+  await query('drop table adk_memories');
+  const reported: unknown[] = [];
+  const memory = new MikroOrmMemoryService(orm.em, { onError: (error) => reported.push(error) });
+  const projection = memory.projection({ settleMs: 0 });
+  for (const call of [projection.catchUp(), projection.rebuild()]) {
+    const error = await errorOf(call);
+    expect(error).toMatchObject({ code: 'ADK_SCHEMA' });
+    expect(error.message).not.toContain('adk_memories');
+  }
+  expect(reported.length).toBeGreaterThan(1);
+});
