@@ -1,10 +1,18 @@
 import type { Run, Sql } from '../database/dialects/dialect.js';
 import { keysetAfter } from '../database/sql/keyset.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
-import { SESSION_KEY, isSameSession, perTables, sessionValues } from '../database/sql/tables.js';
+import {
+  SESSION_KEY,
+  isSameSession,
+  perTables,
+  sessionKeyOf,
+  sessionValues,
+  type SessionKeyRow,
+} from '../database/sql/tables.js';
 import { isEncoded } from '../model/codec.js';
 import { parse } from '../model/event-codec.js';
 import { isRecord } from '../model/objects.js';
+import { pagesOf } from '../model/pages.js';
 import { PART_BYTES } from './artifact-content.js';
 import type { VersionKey } from './stored-version.js';
 
@@ -19,20 +27,14 @@ const PAGE = 1_000;
  */
 export async function incompleteVersions(run: Run, limit: number): Promise<VersionKey[]> {
   const found: VersionKey[] = [];
-  let after: VersionKey | undefined;
-  do {
-    const rows = await run((sql) => page(sql, after));
+  for await (const rows of pagesOf<Row>(PAGE, (last) => run((sql) => page(sql, last && keyOf(last))))) {
     found.push(...rows.filter(isIncomplete).map(keyOf));
-    const last = rows.at(-1);
-    after = last && rows.length === PAGE ? keyOf(last) : undefined;
-  } while (after && found.length < limit);
+    if (found.length >= limit) break;
+  }
   return found.slice(0, limit);
 }
 
-interface Row {
-  app_name: string;
-  user_id: string;
-  session_id: string;
+interface Row extends SessionKeyRow {
   filename: string;
   version: number | string;
   info: string;
@@ -54,9 +56,7 @@ function isIncomplete({ info, parts, last_part }: Row): boolean {
 }
 
 const keyOf = (row: Row): VersionKey => ({
-  appName: textOf(row.app_name),
-  userId: textOf(row.user_id),
-  sessionId: textOf(row.session_id),
+  ...sessionKeyOf(row),
   filename: textOf(row.filename),
   version: numberOf(row.version),
 });

@@ -28,6 +28,7 @@ import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
+import { pagesOf } from '../model/pages.js';
 import { encodedMemory, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
 import { Embedder, anEmbedding, type MemoryEmbedding } from './embedding.js';
 import {
@@ -46,6 +47,7 @@ import {
   listMemories,
   readCompared,
   readMemories,
+  type Compared,
   type Read,
 } from './memory-store.js';
 import { memoryProjection, type MemoryProjectionOptions } from './memory-projection.js';
@@ -369,19 +371,18 @@ export class MikroOrmMemoryService implements BaseMemoryService {
       const unit = await this.#embedder?.question(query, context);
       const scope = { sessionId, since, model: unit && this.#embedder?.model };
       const { leastCosine = 0 } = this.#options.embed ?? {};
-      for (const owner of includeApp ? [userId, ''] : [userId])
-        for (let after: Ranked | undefined; ;) {
-          const page = await this.#database.read((sql) =>
-            readCompared(sql, { appName, userId: owner }, scope, after, PAGE),
-          );
+      for (const owner of includeApp ? [userId, ''] : [userId]) {
+        const whose = { appName, userId: owner };
+        const pages = pagesOf<Read<Compared>>(PAGE, (last) =>
+          this.#database.read((sql) => readCompared(sql, whose, scope, last?.memory, PAGE)),
+        );
+        for await (const page of pages)
           for (const { memory, value } of this.#readable(page)) {
             const similarity = unit && value.vector && cosine(unit, value.vector);
             const isSimilar = similarity !== undefined && similarity > leastCosine;
             ranking.add(memory, value.words, isSimilar ? similarity : undefined);
           }
-          if (page.length < PAGE) break;
-          after = page.at(-1)?.memory;
-        }
+      }
       return { memories: await this.#best(ranking, checked) };
     });
   }

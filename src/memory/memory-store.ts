@@ -39,7 +39,7 @@ export interface Read<T> {
 }
 
 /** What a search compares. */
-interface Compared {
+export interface Compared {
   words: Buffer;
   /** Only if it is of the model that was asked for. */
   vector: Buffer | undefined;

@@ -1,15 +1,15 @@
 import type { Database } from '../database/calls/database.js';
 import { once } from '../database/calls/once.js';
-import type { Sql } from '../database/dialects/dialect.js';
+import type { Run } from '../database/dialects/dialect.js';
 import { nextApp } from '../database/statements/walk.js';
 import { Undecodable } from '../model/codec.js';
 import { givenKey } from '../model/keys.js';
+import { namesOf, pagesOf } from '../model/pages.js';
 import {
   decodedMemory,
   encodedMemory,
   memoryPage,
   recodeMemory,
-  type MemoryKey,
   type TransferredMemory,
 } from '../transfer/stored-memories.js';
 import { TEXTS_AT_ONCE, type Embedder } from './embedding.js';
@@ -25,8 +25,6 @@ export interface RebuildVectorsRequest {
   signal?: AbortSignal;
 }
 
-type Run = <T>(work: (sql: Sql) => Promise<T>) => Promise<T>;
-
 /** See `MikroOrmMemoryService.rebuildVectors`. */
 export async function rebuildVectors(
   database: Database,
@@ -36,7 +34,7 @@ export async function rebuildVectors(
   const context = { operation: 'rebuildVectors', key: givenKey(owner) };
   const run: Run = (work) => database.call(context, () => database.run(work));
   let rebuilt = 0;
-  for await (const page of pagesOf(run, owner)) {
+  for await (const page of memoryPages(run, owner)) {
     const lacking = page.filter(({ model }) => model !== embedder.model);
     if (signal?.aborted) break;
     if (dryRun) rebuilt += lacking.length;
@@ -68,19 +66,12 @@ export async function rebuildVectors(
   return rebuilt;
 }
 
-async function* pagesOf(
+async function* memoryPages(
   run: Run,
   { appName, userId }: Pick<RebuildVectorsRequest, 'appName' | 'userId'>,
-): AsyncGenerator<TransferredMemory[]> {
-  const next = (after: string) => run((sql) => nextApp(sql, after, 'memories'));
-  for (let app = appName ?? (await next('')); app !== undefined;) {
-    const owner = { appName: app, userId };
-    for (let after: MemoryKey | undefined; ;) {
-      const page = await run((sql) => memoryPage(sql, owner, after, TEXTS_AT_ONCE));
-      yield page;
-      if (page.length < TEXTS_AT_ONCE) break;
-      after = page.at(-1)?.key;
-    }
-    app = appName === undefined ? await next(app) : undefined;
-  }
+): AsyncGenerator<readonly TransferredMemory[]> {
+  for await (const app of namesOf(appName, (after) => run((sql) => nextApp(sql, after, 'memories'))))
+    yield* pagesOf<TransferredMemory>(TEXTS_AT_ONCE, (last) =>
+      run((sql) => memoryPage(sql, { appName: app, userId }, last?.key, TEXTS_AT_ONCE)),
+    );
 }
