@@ -4,7 +4,7 @@ import { SESSION_COLUMNS, SESSION_WHERE, perTables, sessionValues, type Tables }
 import type { BoundStatement } from '../drivers/driver.js';
 import type { AppendBatch, Dialect, DialectAppends, DialectSql, DistributedTables, Sql } from './dialect.js';
 import { columns } from './postgresql-append.js';
-import { insertBatch } from './session-rows.js';
+import { appendsOneByOne, insertBatch } from './session-rows.js';
 import { addToLastSeq, appendCondition } from './session-row.js';
 
 /** Messages of errors that have only the code of an internal error: the first is from Citus, the others from its client library. */
@@ -78,17 +78,7 @@ const COMMIT: BoundStatement = { text: 'commit', values: [] };
  * only: for the number, and for all that comes after it. Citus passes on one statement after another.
  */
 function appendsTogether(tables: Tables, dialectSql: DialectSql): DialectAppends {
-  return {
-    most: 1,
-    commits: true,
-    shares: () => false,
-    isStatement: () => false,
-    async write(sql, batches) {
-      const lastSeqs: (number | undefined)[] = [];
-      for (const batch of batches) lastSeqs.push(await append(sql, batch, tables, dialectSql));
-      return lastSeqs;
-    },
-  };
+  return { ...appendsOneByOne((sql, batch) => append(sql, batch, tables, dialectSql)), commits: true };
 }
 
 async function append(

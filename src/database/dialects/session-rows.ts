@@ -139,12 +139,15 @@ export async function insertBatch(sql: Sql, { session, events, state }: AppendBa
 }
 
 /** Appends by several statements in a transaction. */
-export function appendsByRows(take: Take): DialectAppends {
-  const append = async (sql: Sql, batch: AppendBatch): Promise<number | undefined> => {
+export const appendsByRows = (take: Take): DialectAppends =>
+  appendsOneByOne(async (sql, batch) => {
     const lastSeq = await take(sql, batch);
     if (lastSeq !== undefined) await insertBatch(sql, batch, lastSeq);
     return lastSeq;
-  };
+  });
+
+/** Appends each batch by itself. @param append returns the session's new `last_seq`, like `DialectAppends.write`. */
+export function appendsOneByOne(append: (sql: Sql, batch: AppendBatch) => Promise<number | undefined>): DialectAppends {
   return {
     most: 1,
     shares: () => false,
