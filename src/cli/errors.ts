@@ -3,7 +3,7 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** A command could not do all that was asked, or was told not to: it has said why, or the message does. The process ends with 1. */
+/** A command did not finish, or its user answered no. The command or the message says why. The process ends with 1. */
 export class Unfinished extends Error {
   override readonly name = 'Unfinished';
 }

@@ -46,7 +46,7 @@ export class Embedder {
   readonly #database: Database;
   readonly #failed: (error: unknown, context: ErrorContext) => void;
 
-  /** @param failed hears of what the function throws in calls that go on without it. */
+  /** @param failed is called with what the function throws, by calls that continue without vectors. */
   constructor(embedding: MemoryEmbedding, database: Database, failed: (error: unknown, context: ErrorContext) => void) {
     this.#embedding = embedding;
     this.#database = database;
@@ -57,7 +57,7 @@ export class Embedder {
     return this.#embedding.model;
   }
 
-  /** @returns undefined if there is none: the words have to do. */
+  /** @returns the vector; undefined if there is none, so that the search uses words alone. */
   async question(text: string, context: ErrorContext): Promise<Float64Array | undefined> {
     try {
       const [vector = []] = await this.#vectors([text], 'question');
@@ -68,7 +68,7 @@ export class Embedder {
     }
   }
 
-  /** Gives memories their vectors. Once the function has failed, the rest of them get none. */
+  /** Gives memories their vectors. After the function has failed it is not called again, and the remaining memories get none. */
   async embedded(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
     const known = new Map<string, Buffer>();
     for (let i = 0; i < memories.length; i += TEXTS_AT_ONCE)

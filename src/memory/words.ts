@@ -144,7 +144,7 @@ export const lengthOf = (list: Buffer): number => list.readUInt32LE() >>> 8;
 /**
  * Counts how often a list has each word of a question, and behind these how often it has words of the same stem, itself among them.
  *
- * @param counts gets them, from a place where there are zeros; at most 255 of a stem.
+ * @param counts receives the counts. It must hold zeros from `place` on. The count of a stem is 255 at most.
  * @returns false if it has none.
  */
 export function countWords(

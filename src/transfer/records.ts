@@ -41,8 +41,8 @@ export interface StateRecord {
 }
 
 /**
- * The changes, besides events, from which a session's past state is computed: `state` was set outside a run, after the event `seq`;
- * `trimmed` is the state before the first event that is kept. `set` is absent if it is in `encoded`, as a codec has stored it.
+ * A change of state outside an event; a session's past state is computed from both. `state` was set outside a run, after the event
+ * `seq`. `trimmed` is the state before the first event that is kept. If a codec has encoded the change, `encoded` replaces `set`.
  */
 export interface StateChangeRecord {
   kind: 'state' | 'trimmed';
@@ -430,7 +430,7 @@ function storable(record: TransferRecord): StorableRecord {
   }
 }
 
-/** @returns the text that is stored of what a record has as it is, or encoded. */
+/** @returns the text to store: the JSON of `plain`, or `encoded` if the record has that. @throws InvalidArgumentError if it has both or neither. */
 function eitherText(name: string, plain: unknown, encoded: string | undefined): string {
   if ((plain === undefined) === (encoded === undefined))
     throw new InvalidArgumentError(`It must have either ${name} or encoded.`);

@@ -49,7 +49,7 @@ export interface SessionCoding<Head, Read, Texts> {
   readonly read: (sql: Sql, locked?: Head) => Promise<Undecoded<Read>>;
   /** Makes and encodes the new texts from those that were read and decoded. */
   readonly encode: (read: Read) => Promise<Texts>;
-  /** Something else that must be unchanged under the lock, besides the session's version. */
+  /** Besides the session's version, this must be the same under the lock as before. */
   readonly version?: (sql: Sql) => Promise<string>;
 }
 

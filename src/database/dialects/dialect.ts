@@ -126,7 +126,7 @@ interface DialectConnections {
 
 /** What a driver's error means. */
 interface DialectErrors {
-  /** The failure, by the code of the driver's error; undefined if the code does not tell. */
+  /** The failure, by the code of the driver's error; undefined for a code that is not known. */
   failureOf(error: unknown): Failure | undefined;
 
   /** Whether the error comes from the server, not from the driver: a statement that the server refuses has no effect. */

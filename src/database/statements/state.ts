@@ -69,7 +69,7 @@ export async function stateOfSessions(
   const ids = namesNone ? [] : sessions.map((session) => session.id);
   const ofOwner = userId === undefined ? 'app_name = ?' : 'app_name = ? and user_id = ?';
   const ofUsers = ofOwner + (users.length > 0 ? ` and user_id in (${placeholders(users.length)})` : '');
-  // This may also find a session that has the same id and belongs to another user of the page; `ownerKey` tells them apart.
+  // Two users of a page may have sessions with the same id. `ownerKey` distinguishes them.
   const ofSessions = ofUsers + (ids.length > 0 ? ` and session_id in (${placeholders(ids.length)})` : '');
   const { value } = sql.tables.select;
   const rows = await sql.all<StateRow & { user_id: string; session_id: string }>(
