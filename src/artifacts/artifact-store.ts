@@ -1,7 +1,7 @@
 import type { Database } from '../database/calls/database.js';
 import { encodedFirst } from '../database/calls/encoded-first.js';
 import type { Sql } from '../database/dialects/dialect.js';
-import { keysetAfter } from '../database/sql/keyset.js';
+import { keysetAfter, ownedAfter } from '../database/sql/keyset.js';
 import { bytesOf, numberOf, textOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
@@ -173,20 +173,19 @@ export async function partsOf(sql: Sql, key: ArtifactKey, { data, upload, versio
 /** Reads the next versions of an app, or of one user in it, by their keys; at most `limit`. */
 export async function versionPage(
   sql: Sql,
-  { appName, userId }: { appName: string; userId: string | undefined },
+  owner: { appName: string; userId: string | undefined },
   after: VersionKey | undefined,
   limit: number,
 ): Promise<VersionKey[]> {
-  const ofUser = userId === undefined ? undefined : { where: 'user_id = ?', values: [userId] };
-  const columns = [...(ofUser ? [] : ['user_id']), 'session_id', 'filename', 'version'];
-  const last = after && [...(ofUser ? [] : [after.userId]), after.sessionId, after.filename, after.version];
-  const conditions = [ofUser, last && keysetAfter(columns, last)].filter((each) => each !== undefined);
+  const columns = ['user_id', 'session_id', 'filename', 'version'];
+  const last = after && [after.userId, after.sessionId, after.filename, after.version];
+  const { where, values } = ownedAfter(owner, columns, last);
   const rows = await sql.all<{ user_id: string; session_id: string; filename: string; version: number | string }>(
-    texts(sql).page(conditions.map((each) => ` and ${each.where}`).join('')),
-    [appName, ...conditions.flatMap(({ values }) => values), limit],
+    texts(sql).page(where),
+    [...values, limit],
   );
   return rows.map((row) => ({
-    appName,
+    appName: owner.appName,
     userId: textOf(row.user_id),
     sessionId: textOf(row.session_id),
     filename: textOf(row.filename),
@@ -332,8 +331,8 @@ const texts = perTables(({ dialect, tables: { artifacts, artifactVersions, artif
       from ${artifacts} as a join ${artifactVersions} as v on ${isSameSession('v', 'a')}
         and v.filename = a.filename and v.version = a.last_version
       where a.app_name = ? and a.user_id = ?${more} order by a.session_id, a.filename limit ?`,
-    page: (more: string) => `select user_id, session_id, filename, version from ${artifactVersions}
-      where version >= 0 and app_name = ?${more} order by user_id, session_id, filename, version limit ?`,
+    page: (where: string) => `select user_id, session_id, filename, version from ${artifactVersions}
+      where version >= 0 and ${where} order by user_id, session_id, filename, version limit ?`,
     head: `select last_version from ${artifacts} where ${where}`,
     // One whose first version is under way has none.
     names: `select session_id, filename from ${artifacts} where app_name = ? and user_id = ? and session_id in (?, '')

@@ -1,6 +1,6 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { readParts, replaceParts } from '../database/dialects/event-parts.js';
-import { keysetAfter } from '../database/sql/keyset.js';
+import { ownedAfter } from '../database/sql/keyset.js';
 import { numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import { STATE_KEYS, originOf, stateTable } from '../database/sql/tables.js';
 import { WITH_CONTENT } from '../database/statements/changes.js';
@@ -44,24 +44,15 @@ interface Source {
 export async function recodedPage(
   sql: Sql,
   table: RecodedTable,
-  { appName, userId }: RecodedOwner,
+  owner: RecodedOwner,
   after: StoredText | undefined,
   limit: number,
 ): Promise<StoredText[]> {
   const { table: name, columns, selected, where, more } = sourcesOf(sql)[table];
-  const conditions = ['app_name = ?', ...(userId === undefined ? [] : ['user_id = ?']), ...(where ? [where] : [])];
-  const owner = userId === undefined ? [appName] : [appName, userId];
-  // What `owner` names is the same in all rows.
-  const rest = columns.filter((column) => column !== 'app_name' && (userId === undefined || column !== 'user_id'));
-  const position =
-    after &&
-    keysetAfter(
-      rest,
-      rest.map((column) => after.key[columns.indexOf(column)] ?? ''),
-    );
+  const page = ownedAfter(owner, columns.slice(1), after?.key.slice(1));
   const text = `select ${columns.join(', ')}, ${selected} as content${more} from ${name} as t
-    where ${conditions.join(' and ')}${position ? ` and ${position.where}` : ''} order by ${columns.join(', ')} limit ?`;
-  const rows = await sql.all(text, [...owner, ...(position?.values ?? []), limit]);
+    where ${page.where}${where ? ` and ${where}` : ''} order by ${columns.join(', ')} limit ?`;
+  const rows = await sql.all(text, [...page.values, limit]);
   const texts: StoredText[] = [];
   for (const row of rows) {
     const key = columns.map((column) => keyValue(column, row[column]));

@@ -1,5 +1,5 @@
 import type { Sql } from '../database/dialects/dialect.js';
-import { keysetAfter } from '../database/sql/keyset.js';
+import { ownedAfter } from '../database/sql/keyset.js';
 import { bytesOf, numberOf, optionalNumberOf, optionalTextOf, textOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
@@ -63,17 +63,13 @@ const CONTENT = ['seq', 'time', 'create_time', 'settles', 'expires', 'words', 'm
 /** Reads the next memories of an app, or of one user in it, by their keys, with their texts as they are stored. */
 export async function memoryPage(
   sql: Sql,
-  { appName, userId }: { appName: string; userId?: string | undefined },
+  owner: { appName: string; userId?: string | undefined },
   after: MemoryKey | undefined,
   limit: number,
 ): Promise<TransferredMemory[]> {
-  const columns = [...(userId === undefined ? ['user_id'] : []), 'session_id', 'memory_id'];
-  const last = after && [...(userId === undefined ? [after.userId] : []), after.sessionId, after.memoryId];
-  const keyset = last && keysetAfter(columns, last);
-  const owner = userId === undefined ? [appName] : [appName, userId];
-  const where = `app_name = ?${userId === undefined ? '' : ' and user_id = ?'}${keyset ? ` and ${keyset.where}` : ''}`;
-  const end = `${where} order by ${columns.join(', ')} limit ?`;
-  return memoriesWhere(sql, end, [...owner, ...(keyset?.values ?? []), limit]);
+  const columns = ['user_id', 'session_id', 'memory_id'];
+  const { where, values } = ownedAfter(owner, columns, after && [after.userId, after.sessionId, after.memoryId]);
+  return memoriesWhere(sql, `${where} order by ${columns.join(', ')} limit ?`, [...values, limit]);
 }
 
 /** @returns the memories that exist, in no order, with their texts as they are stored. */

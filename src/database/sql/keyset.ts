@@ -17,3 +17,21 @@ export function keysetAfter(
     values: [value, value, ...inner.values],
   };
 }
+
+/**
+ * A condition for the rows of an app, or of one user in it, after a given one in the order of a key.
+ *
+ * @param columns of the key, without `app_name`; `user_id` comes first.
+ * @param last their values in the given row; undefined for all rows of the owner.
+ */
+export function ownedAfter(
+  { appName, userId }: { appName: string; userId?: string | undefined },
+  columns: readonly string[],
+  last: readonly unknown[] | undefined,
+): { where: string; values: unknown[] } {
+  // What the owner names is the same in all rows.
+  const named = userId === undefined ? 0 : 1;
+  const keyset = last && keysetAfter(columns.slice(named), last.slice(named));
+  const where = `app_name = ?${named ? ' and user_id = ?' : ''}${keyset ? ` and ${keyset.where}` : ''}`;
+  return { where, values: [appName, ...(named ? [userId] : []), ...(keyset?.values ?? [])] };
+}
