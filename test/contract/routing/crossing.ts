@@ -58,7 +58,10 @@ const MAY_CROSS: readonly [text: RegExp, reason: string][] = [
     'reencode and exports walk through the memories of an app',
   ],
   [/from adk_memories where app_name = \? and expires <=/, 'prune looks for memories of an app that have expired'],
-  [/^delete from adk_memories where seq is not null and app_name = \?/, 'a projection begins anew for an app'],
+  [
+    /^delete from adk_memories where seq is not null( and app_name = \?|$)/,
+    'a projection begins anew, for an app or for all',
+  ],
   [/^select app_name, .* group by app_name/, 'stats of an app, or of all'],
   [/^select name, \(select last_update_time/, 'the names of all apps'],
   [/^select (app_name|user_id) as name, max\(/, 'the names of all apps, or of all users of one, on distributed tables'],
