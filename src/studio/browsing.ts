@@ -18,16 +18,16 @@ import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { Scope } from '../model/state.js';
 import type { Undecoded } from '../model/stored-texts.js';
 
-/** An app or a user. */
+/** An app or a user, with the time of its last update. */
 export interface NamedUpdate {
   name: string;
-  /** Of the session that was updated last; undefined if all are soft-deleted. */
+  /** Undefined if all its sessions are soft-deleted. */
   lastUpdateTime: number | undefined;
 }
 
-/** How large a session is, by its newest events if it has many. */
+/** The size of a session; an estimate from its newest events if it has many. */
 export interface Size {
-  /** As UTF-8. */
+  /** In UTF-8. */
   bytes: number;
   isEstimate: boolean;
 }
@@ -45,13 +45,13 @@ export interface TimedChange {
   data: string | null;
 }
 
-/** An event that has written to the state. */
+/** An event that wrote to the state. */
 export interface WritingEvent {
   session: SessionKey;
   id: string;
   seq: number;
   timestamp: number;
-  /** Null if it is large. */
+  /** Null if the event is too large to read for the name of its author. */
   json: string | null;
 }
 
@@ -64,28 +64,28 @@ export interface HeldLease {
   remainsMs: number;
 }
 
-/** The rows that a person may look at. */
+/** The app and the user whose rows a visitor may see; all if undefined. */
 interface VisibleRows {
   appName?: string | undefined;
   userId?: string | undefined;
 }
 
-/** How many of a session's events are measured: a page of sessions stays fast, however long they are. */
+/** How many events of a session are measured, so that a page of long sessions is as fast as one of short sessions. */
 const SAMPLED = 50;
 
-/** In how many of the sessions that were updated last a writer of shared state is looked for. */
+/** How many sessions, the last updated first, are searched for the writer of shared state. */
 const SEARCHED = 100;
 
 /** The largest event that is read to name its author, in bytes. */
 const MOST_READ = 65_536;
 
-/** @returns the next apps by name that have sessions, by some searches of the index each; at most `limit`. */
+/** @returns at most `limit` apps that have sessions and whose name is greater than `after`, in the order of their names. */
 export async function appsAfter(sql: Sql, after: string, limit: number): Promise<NamedUpdate[]> {
   const rows = await sql.all(texts(sql).selectApps, [after, limit]);
   return rows.map(namedUpdateOf);
 }
 
-/** @returns the next users of an app by id that have sessions, in the same way. */
+/** @returns at most `limit` users of an app that have sessions and whose id is greater than `after`, in the order of their ids. */
 export async function usersAfter(sql: Sql, appName: string, after: string, limit: number): Promise<NamedUpdate[]> {
   const { pagesAlone, skipsToNextName } = sql.dialect.sql;
   const owners = pagesAlone ? [appName] : [appName, appName];
@@ -93,7 +93,7 @@ export async function usersAfter(sql: Sql, appName: string, after: string, limit
   return (await sql.all(texts(sql).selectUsers, values)).map(namedUpdateOf);
 }
 
-/** @param sessions of one app. @returns their sizes, by what identifies each. */
+/** @param sessions of one app. @returns their sizes, by `sessionIdentity`. */
 export async function sampledSizes(
   sql: Sql,
   sessions: readonly (SessionKey & { eventCount: number })[],
@@ -124,8 +124,8 @@ export async function sampledSizes(
 }
 
 /**
- * @param owner a session; with an empty session id, or also an empty user id, the state of the user or of the app.
- * @returns the newest changes whose `seq` is in a range, in the order in which they were made; at most `limit`.
+ * @param owner a session; or a user (the session id is empty), or an app (the user id is empty, too).
+ * @returns the newest changes whose `seq` is in the range, at most `limit`, the oldest first.
  */
 export async function changesOf(
   sql: Sql,
@@ -138,9 +138,9 @@ export async function changesOf(
 }
 
 /**
- * The same of the sessions that were updated last: those which may have set the state of a user or an app.
+ * Like `changesOf`, but for the sessions that were updated last: they may have set the state of a user or an app.
  *
- * @param visible leaves out what the person may not see.
+ * @param visible what the visitor may see.
  */
 export async function changesElsewhere(
   sql: Sql,
@@ -155,9 +155,9 @@ export async function changesElsewhere(
 }
 
 /**
- * Finds events by their ids: in the session; of state of a user or an app also in the sessions that were updated last.
+ * Finds events by their ids in the session, and for state of a user or an app also in the sessions that were updated last.
  *
- * @param visible leaves out what the person may not see.
+ * @param visible what the visitor may see.
  */
 export async function writersOf(
   sql: Sql,
@@ -198,7 +198,7 @@ async function elsewhere(
   );
 }
 
-/** Reads the row of every session that the person may see. @returns those that expire next; at most `limit`. */
+/** Reads the row of every visible session. @returns at most `limit` leases, those that expire first at the beginning. */
 export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, limit: number): Promise<HeldLease[]> {
   const { now } = sql.dialect.sql;
   const where = [
@@ -219,7 +219,7 @@ export async function heldLeases(sql: Sql, { appName, userId }: VisibleRows, lim
   }));
 }
 
-/** A row with a session's key, and with whatever else was selected. */
+/** A row with a session's key and other columns. */
 type Row = SessionKeyRow & Readonly<Record<string, unknown>>;
 
 const namedUpdateOf = ({ name, updated }: Readonly<Record<string, unknown>>): NamedUpdate => ({
@@ -229,7 +229,7 @@ const namedUpdateOf = ({ name, updated }: Readonly<Record<string, unknown>>): Na
 
 type ChangeRow = Row & { kind: ChangeKind };
 
-/** @returns what texts of a row's session are bound to; state of a user or an app has no origin. */
+/** @returns what the texts of a row are bound to. State of a user or an app has no origin. */
 const knownIn = (row: Row) => ({ ...sessionKeyOf(row), origin: optionalTextOf(row['origin']) ?? '' });
 
 /** @param rows the newest first. */
@@ -249,10 +249,10 @@ const timedChangesOf =
 const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
   const { sessions, events, eventParts, changes, select } = tables;
   const columns = sessionColumnsOf('s');
-  // The column has no sign on MariaDB.
+  // The column is unsigned on MariaDB, where a negative difference is an error.
   const newest = `case when s.last_seq > ${SAMPLED} then s.last_seq - ${SAMPLED} else 0 end`;
   const sizes = {
-    // The order has PostgreSQL take the index by number: by the other one it would read all events of a long session.
+    // Without the order PostgreSQL chooses the other index, and reads all events of a long session.
     selectSize: (
       ordinal: number,
     ) => `select ${ordinal} as ordinal, count(*) as events, coalesce(sum(n.bytes), 0) as bytes
@@ -263,7 +263,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
           where ${isSameSession('p', 's')} and p.seq > ${newest}) as bytes from ${sessions} as s`
       : undefined,
   };
-  // From name to name by the index, in one statement: as statements of their own, each waits for the server.
+  // One statement jumps from name to name in the index: one statement for each name would be a round trip each.
   const names = (column: string, where: string) => {
     const after = `from ${sessions} where ${where}${column} >`;
     if (sql.pagesAlone)
@@ -276,7 +276,7 @@ const texts = perTables(({ dialect: { sql, limits }, tables }: Sql) => {
           union all select (select min(${column}) ${after} names.name), step + 1
             from names where name is not null and step < ?)
         select name from names where name is not null`;
-    // All columns of the index are in the order: MySQL would otherwise sort all sessions of the app.
+    // Names all columns of the index: otherwise MySQL sorts all sessions of the app.
     const newest = [...(where === '' ? [] : ['app_name']), column, 'last_update_time'].map((each) => `${each} desc`);
     return `select name, (select last_update_time from ${sessions} where ${where}${column} = found.name and status = 'active'
         order by ${newest.join(', ')} limit 1) as updated

@@ -1,21 +1,21 @@
 import { number } from '../operations/words.js';
 import { html, type Html } from './html.js';
 
-/** A number for each day that has one, under a name. */
+/** A named series: numbers by day. */
 export interface Series {
   name: string;
   values: ReadonlyMap<string, number>;
 }
 
-/** More have no color of their own. */
+/** There are eight colors. More series are not shown. */
 const MOST_SERIES = 8;
 
-/** @returns what all days have together. */
+/** @returns the sum of all days. */
 export const sumOf = ({ values }: Series): number => [...values.values()].reduce((sum, value) => sum + value, 0);
 
 const [STEP, HEIGHT, TOP] = [24, 120, 18];
 
-/** A bar for each day, with a part for each of the first series. */
+/** A bar for each day, divided by series. */
 export function dayBars(title: string, days: readonly string[], series: readonly Series[]): Html {
   const shown = series.slice(0, MOST_SERIES);
   const most = Math.max(1, ...days.map((day) => shown.reduce((sum, { values }) => sum + (values.get(day) ?? 0), 0)));

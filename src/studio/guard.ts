@@ -8,7 +8,7 @@ export interface StudioScope {
   userId?: string;
 }
 
-/** A request that gets no page. Its message is shown. */
+/** Refuses a request. The visitor sees the message. */
 export class Refusal extends Error {
   constructor(
     readonly status: number,
@@ -18,7 +18,7 @@ export class Refusal extends Error {
   }
 }
 
-/** On every response. No script, style or image comes from elsewhere, and none is written into a page. */
+/** For every response: scripts, styles and images come only from the studio, and never stand in the page itself. */
 export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
   'content-security-policy':
@@ -26,7 +26,7 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
-  // Not `no-referrer`, with which browsers leave the origin out of the forms that are checked by it.
+  // With `no-referrer`, browsers send no origin with a form, and `checkHost` needs it.
   'referrer-policy': 'same-origin',
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
@@ -35,11 +35,11 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
 
 /**
- * A page of another site can have its name lead to this machine, and then read what it likes (DNS rebinding): it is found
- * out by the name in `Host`.
+ * Prevents DNS rebinding: another site can let its own name resolve to this machine, and its pages could then read the studio.
+ * Such requests have that name in `Host`.
  *
- * @param hosts the names that are answered; undefined for any.
- * @throws Refusal of 403.
+ * @param hosts the allowed names; undefined for any.
+ * @throws Refusal of 400 for no valid `Host`, of 403 for another name or a form of another site.
  */
 export function checkHost(request: Request, hosts: readonly string[] | undefined): void {
   const host = hostOf(request);
@@ -58,7 +58,7 @@ export function checkHost(request: Request, hosts: readonly string[] | undefined
   if (origin !== null && originHost(origin) !== host) throw new Refusal(403, 'The request comes from another site.');
 }
 
-/** The names that a studio without `authorize` answers to. */
+/** The allowed names: without `authorize` only those of this machine. */
 export const hostsOf = (hosts: readonly string[] | undefined, isAuthorized: boolean) =>
   hosts ?? (isAuthorized ? undefined : LOOPBACK);
 
@@ -75,10 +75,9 @@ function originHost(origin: string): string | undefined {
 const checkNames = object<StudioScope>({ appName: condition(anything), userId: condition(anything) });
 
 /**
- * Checks what `authorize` has returned. A misspelt name, one without a value, or an object that is no scope would show
- * everything.
+ * Checks what `authorize` returned: a misspelt property, or one that is `undefined`, would otherwise show everything.
  *
- * @throws TypeError if it is none of what it may return; Refusal of 403 if it is `false`.
+ * @throws Refusal of 403 for `false`; TypeError for anything else that is not a scope.
  */
 export function checkScope(given: StudioScope | false): StudioScope {
   if (given === false) throw new Refusal(403, 'You may not see this.');
@@ -87,7 +86,7 @@ export function checkScope(given: StudioScope | false): StudioScope {
     checkKeys(scope);
     return scope;
   } catch (error) {
-    // It is the host's mistake, and not the visitor's.
+    // Not a Refusal: the mistake is the host's, and belongs into its log.
     throw new TypeError('authorize must return false, or an object with appName and userId, one of them, or neither.', {
       cause: error,
     });
@@ -96,12 +95,12 @@ export function checkScope(given: StudioScope | false): StudioScope {
 
 const COOKIE = 'adk_studio';
 
-/** The cookie that the token of a form belongs to: it goes with no request that another site makes. */
+/** The cookie with the token of forms. Browsers do not send it with requests of other sites. */
 export function formCookie(request: Request): string | undefined {
   return cookiesOf(request, COOKIE).find((value) => /^[\w-]{43}$/.test(value));
 }
 
-/** @returns the values of the cookies of a name. */
+/** @returns the values of all cookies of this name. */
 export const cookiesOf = (request: Request, name: string): string[] =>
   (request.headers.get('cookie') ?? '').split(';').flatMap((cookie) => {
     const text = cookie.trim();
@@ -126,7 +125,7 @@ export function checkForm(request: Request, form: URLSearchParams): void {
     );
 }
 
-/** Compares secrets in a time that does not depend on them. */
+/** Compares secrets in constant time. */
 export function isSame(one: string, other: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(one), digest(other));

@@ -1,19 +1,19 @@
 import { printable } from '../operations/words.js';
 
-/** Markup that goes into a page as it is. */
+/** Markup that is not escaped again. */
 export class Html {
   constructor(readonly text: string) {}
 
-  /** How long it is as UTF-8. */
+  /** Its length in UTF-8. */
   get bytes(): number {
     return Buffer.byteLength(this.text);
   }
 }
 
-/** What a template takes: text is escaped, markup is not; `undefined` and `false` are nothing. */
+/** A value in a template: text is escaped, markup is not; `undefined` and `false` are left out. */
 export type Content = Html | string | number | undefined | false | readonly Content[];
 
-/** Markup with values in it, each escaped unless it is markup itself. */
+/** Makes markup from a template: its values are escaped unless they are markup. */
 export function html(strings: TemplateStringsArray, ...values: readonly Content[]): Html {
   return new Html(strings.map((text, i) => text + markupOf(values[i])).join(''));
 }
@@ -24,7 +24,7 @@ function markupOf(value: Content): string {
   return typeof value === 'object' ? value.map(markupOf).join('') : escaped(shown(String(value)));
 }
 
-/** The value of a form's field, which must come back as it is: control characters stay. */
+/** The value of a form's field. Keeps control characters, so that the form sends back what is stored. */
 export function fieldValue(text: string): Html {
   return new Html(escaped(text));
 }
@@ -39,7 +39,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 
 const escaped = (text: string) => text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
 
-/** Text in which control characters, and those that reorder what is shown, are written out; lines and tabs stay. */
+/** Writes out control characters and those that change the direction of text, except line breaks and tabs. */
 export const shown = (text: string): string =>
   text
     .replaceAll('\r\n', '\n')

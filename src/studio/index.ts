@@ -1,5 +1,5 @@
 /**
- * `adk-mikro-orm/studio`: the stored sessions as pages. `docs/studio.md` says how to run and mount it.
+ * `adk-mikro-orm/studio`: pages that show the stored sessions. `docs/studio.md` says how to run and mount it.
  *
  * @module adk-mikro-orm/studio
  */

@@ -1,16 +1,16 @@
 import type { SessionKey } from '../model/keys.js';
 
-/** What a link has in its query; `undefined` is left out. */
+/** The parameters of a link; those that are `undefined` are left out. */
 type Query = Readonly<Record<string, string | number | undefined>>;
 
 /**
- * The addresses of the pages. Names and ids are in the query: in a path, browsers and proxies would resolve `..` and decode
- * slashes.
+ * The addresses of the pages. Names and ids stand in the query, since browsers and proxies resolve `..` in a path and decode
+ * its slashes.
  */
 export class Links {
   /**
-   * @param base the path that the studio is mounted at; empty at the root.
-   * @param kept what all links to pages about a session have in their query.
+   * @param base the path at which the studio is mounted; empty at the root.
+   * @param kept parameters that every link to a session has.
    */
   constructor(
     readonly base: string,
@@ -27,7 +27,6 @@ export class Links {
     return this.to('/sessions', { app: appName, user: userId });
   }
 
-  /** A page about one session. */
   ofSession(path: string, { appName, userId, sessionId }: SessionKey, query: Query = {}): string {
     return this.to(path, { app: appName, user: userId, session: sessionId, ...this.kept, ...query });
   }

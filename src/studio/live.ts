@@ -7,15 +7,15 @@ import { eventList } from './pages/event-view.js';
 import type { SessionLogCursor } from '../log/entries.js';
 import type { Visit } from './visit.js';
 
-/** A sign of life, for what closes connections on which nothing is sent. */
+/** How often a comment is sent, so that no proxy closes an idle connection. */
 const HEARTBEAT_MS = 15_000;
 
-/** How long a connection lasts: the browser comes back by itself, and its visitor is authorized again. */
+/** How long a connection lasts. The browser then reconnects, and the visitor is authorized again. */
 const LONGEST_MS = 5 * 60_000;
 
 /**
- * The events of a session that come, as server-sent events whose data is their markup. The id of each is the cursor to
- * continue from.
+ * Sends new events of a session as server-sent events: their data is markup, their id is the cursor at which a new connection
+ * continues.
  */
 export async function liveEvents(visit: Visit): Promise<Response> {
   const { request, params, session, reading, links } = visit;
@@ -23,15 +23,15 @@ export async function liveEvents(visit: Visit): Promise<Response> {
   const cursor = (decode(id)?.value ?? id) as SessionLogCursor;
   const formatted = visit.isRaw ? undefined : await markdown();
   const ended = new AbortController();
-  // Checks the cursor, before the response begins.
+  // Before the response begins, so that an invalid cursor is answered with 400.
   const entries = reading.log.session(session).watch(cursor, {}, { signal: ended.signal })[Symbol.asyncIterator]();
   const end = () => {
     ended.abort();
-    // Its last entry may have been taken, and the next one not asked for: it would watch for ever.
+    // If nobody is waiting for the next entry, the signal alone would leave the watcher open for ever.
     void entries.return?.();
   };
   request.signal.addEventListener('abort', end);
-  // They keep no process alive: nobody may read the response, or cancel it.
+  // If nobody reads or cancels the response, the timers must not keep the process alive.
   const timers = [setTimeout(end, LONGEST_MS).unref()];
   const text = (...lines: string[]) => new TextEncoder().encode(`${lines.join('\n')}\n\n`);
   const frame = (entry: SessionLogEntry) => {
@@ -53,7 +53,7 @@ export async function liveEvents(visit: Visit): Promise<Response> {
         controller.enqueue(text('retry: 1000'));
         timers.push(setInterval(() => controller.enqueue(text(':')), HEARTBEAT_MS).unref());
       },
-      // One entry at a time, when the one before was sent: a slow reader fills no memory.
+      // Reads an entry only after the previous one was sent: a slow reader would otherwise fill the memory.
       async pull(controller) {
         try {
           const next = await entries.next();
@@ -64,7 +64,7 @@ export async function liveEvents(visit: Visit): Promise<Response> {
           stop();
         } catch (error) {
           stop();
-          // The page loads anew what is there.
+          // Makes the page reload.
           if (error instanceof LogWentBackError) controller.enqueue(text('event: reset', 'data: '));
         }
         controller.close();

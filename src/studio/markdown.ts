@@ -1,11 +1,11 @@
 import { Html, shown } from './html.js';
 
-/** Makes markup of a text in Markdown. */
+/** Renders a text in Markdown. */
 export type Markdown = (text: string) => Html;
 
 let loading: Promise<Markdown> | undefined;
 
-/** Loads what pages of conversations need, and no other. */
+/** Loads the renderer, which only pages of conversations need. */
 export function markdown(): Promise<Markdown> {
   loading ??= load();
   return loading;
@@ -13,11 +13,11 @@ export function markdown(): Promise<Markdown> {
 
 async function load(): Promise<Markdown> {
   const { default: MarkdownIt } = await import('markdown-it');
-  // HTML in the text is text, and a line of it begins a line.
+  // HTML is shown as text; a line break stays one.
   const markdown = new MarkdownIt({ html: false, breaks: true });
-  // The browser would load it from anywhere. What is left of it is a link.
+  // The browser would load images from any site. They become links.
   markdown.disable('image');
-  // Any other scheme may run something, and an address without one is none of the text's: it would be a page of the studio.
+  // Another scheme may run code, and an address without a scheme would lead to a page of the studio.
   markdown.validateLink = (url) => /^(https?|mailto):/i.test(url);
   const { rules } = markdown.renderer;
   rules['link_open'] = (tokens, i, options, _env, renderer) => {
@@ -25,13 +25,13 @@ async function load(): Promise<Markdown> {
     tokens[i]?.attrSet('target', '_blank');
     return renderer.renderToken(tokens, i, options);
   };
-  // The page has its own headings.
+  // Headings of a message must not mix with those of the page.
   rules['heading_open'] = () => '<p class="caption">';
   rules['heading_close'] = () => '</p>\n';
-  // Both can be scrolled, also by keyboard.
+  // Wide tables and code can be scrolled, also by keyboard.
   rules['table_open'] = () => '<div class="scrolled" tabindex="0"><table>\n';
   rules['table_close'] = () => '</table></div>\n';
-  // An alignment would be a style, which the pages allow none.
+  // Without the alignment, which would be an inline style: the security headers forbid those.
   rules['th_open'] = () => '<th>';
   rules['td_open'] = () => '<td>';
   rules['fence'] = rules['code_block'] = (tokens, i) =>

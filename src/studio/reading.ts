@@ -45,31 +45,31 @@ export const PAGE = 50;
 /** How many events a page of a conversation has. */
 export const EVENTS = 40;
 
-/** The most events of a session that are read unasked to count its tokens. */
+/** How many events of a session are read at most to count its tokens, unless the visitor asks for it. */
 const COUNTED = 200;
 
-/** How many changes without an event a page has at most. */
+/** How many changes a page of a conversation has at most. */
 const CHANGES = 200;
 
-/** How many keys of each scope of the state are shown. */
+/** How many keys of the state are shown for each scope. */
 const KEYS = 200;
 
-/** How many events are read at most for the state as of one of them. */
+/** How many events are read at most to compute the state as of an event. */
 export const MOST_REPLAYED = 10_000;
 
-/** An event of a conversation, or the numbers of events that cannot be read. */
+/** An event of a conversation, or the range of events that cannot be read. */
 export type Entry = { seq: number; event: Event; to?: undefined } | { seq: number; to: number; event?: undefined };
 
 /** A value of the state, and who wrote it. */
 export interface ShownValue {
-  /** With its prefix. */
+  /** With the prefix of its scope. */
   key: string;
   json: string;
-  /** Absent where it was set outside a run. */
+  /** Absent if the value was set outside a run, or its event was not found. */
   writer?: { session: SessionKey; seq: number; timestamp: number; author: string };
-  /** Whether an event wrote it that was not found. */
+  /** Whether an event wrote the value, but was not found. */
   isFromElsewhere: boolean;
-  /** When it was set outside a run. */
+  /** If it was set outside a run: when. */
   setAt?: number;
 }
 
@@ -77,14 +77,14 @@ export interface ShownState {
   values: Record<Scope, ShownValue[]>;
   /** How many keys of each scope are not shown. */
   more: Record<Scope, number>;
-  /** Why the session's own state as of an event may be another one: too many events come before it, or a row cannot be read. */
+  /** Why the state as of an event may be incomplete: too many events come before it, or a row cannot be read. */
   lacks?: 'tooMany' | 'damaged' | undefined;
 }
 
 export interface Conversation {
   session: TransferredSession;
   lease: StoredLease | undefined;
-  /** The first and the last number that the page is about. */
+  /** The numbers of the page's first and last event. */
   from: number;
   upTo: number;
   entries: Entry[];
@@ -98,11 +98,10 @@ interface Part {
   before?: number | undefined;
   /** The events after this number. */
   after?: number | undefined;
-  /** The event whose state is shown; its page is read if neither of the others is given. */
+  /** The event whose state is shown. Without `before` and `after`, the page with this event is read. */
   at?: number | undefined;
 }
 
-/** Reads what the pages show. */
 export class Reading {
   readonly service: MikroOrmSessionService;
   readonly artifacts: MikroOrmArtifactService;
@@ -116,9 +115,9 @@ export class Reading {
   ) {
     this.service = new MikroOrmSessionService(em, {
       ...options,
-      // A page deletes what can be restored, and the second visitor who answers a call gets an error.
+      // So that what a visitor deletes can be restored, and only the first answer to a call counts.
       ...{ deletion: 'soft', onAnsweredCall: 'reject' },
-      // It says in place of them which events cannot be read.
+      // The page names the events that cannot be read.
       ...{ onDamagedEvent: 'skip', onDamage: () => undefined },
     });
     this.artifacts = new MikroOrmArtifactService(em, options);
@@ -128,7 +127,7 @@ export class Reading {
     this.#read = read;
   }
 
-  /** @returns a page of the apps that may be seen, and one more if there are more. */
+  /** @returns a page of the visible apps, and one more if another page follows. */
   apps({ appName, userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
     return this.#read(async (sql) => {
       if (appName !== undefined) return [await this.#update(sql, appName, { appName, userId })];
@@ -139,14 +138,14 @@ export class Reading {
         if (next === undefined) break;
         name = next;
         const app = await this.#update(sql, name, { appName: name, userId });
-        // An app without sessions of the one user who may be seen is none of the visitor's.
+        // The visitor may not learn of apps in which the visible user has no sessions.
         if (app.lastUpdateTime !== undefined) apps.push(app);
       }
       return apps;
     });
   }
 
-  /** @returns a page of the users of an app, and one more if there are more. */
+  /** @returns a page of the users of an app, and one more if another page follows. */
   users(appName: string, { userId }: StudioScope, after: string): Promise<NamedUpdate[]> {
     return this.#read(async (sql) =>
       userId === undefined
@@ -161,7 +160,7 @@ export class Reading {
     return { name, lastUpdateTime: newest?.lastUpdateTime };
   }
 
-  /** @returns the size of each session, by its key. */
+  /** @returns a function that gives the size of each of these sessions. */
   async sizes(
     sessions: readonly (SessionKey & { eventCount: number })[],
   ): Promise<(key: SessionKey) => Size | undefined> {
@@ -169,12 +168,12 @@ export class Reading {
     return (key) => sizes.get(sessionIdentity(key));
   }
 
-  /** @returns the row of a session, soft-deleted or not; undefined when there is none. */
+  /** @returns the row of a session, soft-deleted or not, or undefined. */
   session(key: SessionKey): Promise<TransferredSession | undefined> {
     return this.#read((sql) => transferredSession(sql, key));
   }
 
-  /** @returns one event as its JSON; undefined when it is not there. */
+  /** @returns the JSON of an event, or undefined. */
   eventJson(key: SessionKey, seq: number): Promise<string | undefined> {
     return this.#decoded(async (sql) => {
       const stored = await loggedEvent(sql, key, seq);
@@ -182,12 +181,12 @@ export class Reading {
     });
   }
 
-  /** @returns a page of a conversation; undefined when there is no such session. */
+  /** @returns a page of a conversation, or undefined if there is no such session. */
   async conversation(key: SessionKey, scope: StudioScope, part: Part): Promise<Conversation | undefined> {
     const session = await this.session(key);
     if (!session) return undefined;
     const { from, upTo, entries } = await this.#entries(session, requestOf(session, part));
-    // A change follows the event whose number it has; the first page has those before any event, too.
+    // A change follows the event with its number. On the first page there are also changes with 0, before any event.
     const first = from <= session.firstSeq ? 0 : from;
     const range = { from: first, upTo, limit: CHANGES };
     const changes = await this.#decoded((sql) => changesOf(sql, key, range));
@@ -203,7 +202,7 @@ export class Reading {
     session: TransferredSession,
     request: ReadEventsRequest,
   ): Promise<Pick<Conversation, 'from' | 'upTo' | 'entries'>> {
-    // Those of a soft-deleted session are nobody's to read until it is restored.
+    // The events of a soft-deleted session cannot be read until it is restored.
     if (session.deletedAt !== undefined) return { ...rangeIn(session, request), entries: [] };
     const page = await this.service.readEvents(session.key, request);
     const range = rangeIn(page, request);
@@ -212,7 +211,7 @@ export class Reading {
     return { ...range, entries: [...page.events, ...missing].sort((a, b) => a.seq - b.seq) };
   }
 
-  /** @returns the tokens of all events of a session; undefined where these are many, unless `readsAll`. */
+  /** @returns the tokens of all events of a session; undefined if there are many and `readsAll` is false. */
   async tokens(
     { session, entries, from, upTo }: Conversation,
     { readsAll }: { readsAll: boolean },
@@ -226,7 +225,7 @@ export class Reading {
     return sum;
   }
 
-  /** The state now, or of the session's own as it was after an event. */
+  /** @param at shows the session's own state as it was after this event; state of user and app is always the current one. */
   async #state(session: TransferredSession, scope: StudioScope, at: number | undefined): Promise<ShownState> {
     const { key } = session;
     const isFar = at !== undefined && at < session.lastSeq && at - session.firstSeq >= MOST_REPLAYED;
@@ -275,7 +274,7 @@ export class Reading {
     });
   }
 
-  /** When keys were set outside a run, as far as the newest changes say: of the session, then of others. */
+  /** @returns when keys were set outside a run, if the newest changes of the session, the user, the app or other sessions say it. */
   async #timesOfChanges(
     key: SessionKey,
     scope: Scope,
@@ -289,7 +288,7 @@ export class Reading {
     };
     if (names.length === 0) return times;
     const owners: SessionKey[] = [key];
-    // A session that is created with state of user and app records it, too.
+    // State of user and app that was passed to `createSession` is recorded at the session.
     if (scope !== 'session') owners.unshift({ ...key, sessionId: '', ...(scope === 'app' && { userId: '' }) });
     const range = { from: 0, upTo: MAX_SEQ, limit: CHANGES };
     for (const owner of owners) note(await this.#decoded((sql) => changesOf(sql, owner, range)));
@@ -298,7 +297,7 @@ export class Reading {
     return times;
   }
 
-  /** Reads texts, which are decoded when the connection has been given back. */
+  /** Reads texts; decodes them after the connection has been given back. */
   #decoded<T>(work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
     return this.database.call({ operation: 'studio', key: {} }, () => this.database.read(work));
   }
@@ -307,13 +306,13 @@ export class Reading {
     return this.#read((sql) => heldLeases(sql, scope, limit));
   }
 
-  /** Looks at n sessions after one. @returns those whose row counts other events than there are. */
+  /** Checks the next sessions after one. @returns those whose row says another number of events than there are. */
   miscounted(after: SessionKey | undefined): Promise<CheckedSessions> {
     return this.#read((sql) => miscountedAfter(sql, after));
   }
 }
 
-/** The state that a change has set, with prefixes. */
+/** @returns the state that a change has set; keys have their prefixes. */
 export function stateOf({ kind, data }: TimedChange): Record<string, unknown> {
   const recorded = data === null ? undefined : decode(data)?.value;
   const set = kind === 'state' && isRecord(recorded) ? recorded['set'] : recorded;
@@ -328,7 +327,7 @@ function writerOf({ session, seq, timestamp, json }: WritingEvent): ShownValue['
 function requestOf({ lastSeq }: TransferredSession, { before, after, at }: Part): ReadEventsRequest {
   if (before !== undefined) return { before, limit: EVENTS };
   if (after !== undefined) return { after, limit: EVENTS };
-  // If the event is among the newest, its page is the one that people know.
+  // An event among the newest is shown on the newest page, which is the page that visitors know.
   const isOlder = at !== undefined && at <= lastSeq - EVENTS;
   return { ...(isOlder && { after: Math.max(0, at - EVENTS / 2) }), limit: EVENTS };
 }

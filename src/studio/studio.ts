@@ -30,34 +30,35 @@ import { Reading } from './reading.js';
 import { Visit, type LogReaders } from './visit.js';
 
 export interface StudioOptions extends CodecOptions {
-  /** Called with the driver's own error, which holds SQL and stored values, for the host's log; visitors see none of it. */
+  /** Gets the driver's own error, with SQL and stored values, for the host's log. Visitors see neither. */
   onError?: (error: unknown, context: ErrorContext) => void;
-  /** The path that it is mounted at, such as `/studio`; the root by default. */
+  /** The path at which it is mounted, such as `/studio`; the root by default. */
   basePath?: string;
   /**
    * Says what the sender of a request may see: `{}` for everything, `{ appName }`, `{ userId }` or both for a part, `false` for
-   * nothing. It is asked for each request, before anything is read. Any other answer, such as `true` or a `Response`, shows
-   * nothing and is reported to `onError`. Without it requests are answered that name `localhost` or a loopback address as
-   * their host, whoever sends them.
+   * nothing. It is called for each request, before anything is read. Any other result, such as `true` or a `Response`, shows
+   * nothing and is reported to `onError`. Without `authorize`, everybody sees everything, but only requests whose host is
+   * `localhost` or a loopback address are answered.
    */
   authorize?: (request: Request) => StudioScope | false | Promise<StudioScope | false>;
   /**
-   * The host names that are answered, with or without a port, such as `studio.example.com`. By default those of the loopback
-   * address, and with `authorize` any.
+   * The host names that requests may have, with or without a port, such as `studio.example.com`. By default any with
+   * `authorize`, and without it `localhost` and the loopback addresses.
    */
   hosts?: readonly string[];
   /**
-   * Whether a visitor may change what is stored; false by default: title and labels, delete (softly) and restore, fork, rewind,
-   * answer a call that waits for a person, forget memories. Each is confirmed in a form of the studio (contract H5, K3, K4, K6).
+   * Whether a visitor may change what is stored; false by default. A visitor can then edit title and labels, soft-delete,
+   * restore, fork and rewind a session, answer a call that waits for a person, and forget memories. Each change is confirmed in
+   * a form (contract H5, K3, K4, K6).
    */
   allowChanges?: boolean;
-  /** The readers of the event log whose positions are shown, by name: where each of them is. */
+  /** Gives the positions of the host's readers of the event log, by name. They are shown. */
   readers?: () => LogReaders | Promise<LogReaders>;
 }
 
-/** Pages of what is stored, as a handler of requests. */
+/** A handler of requests that answers with pages of what is stored. */
 export interface Studio {
-  /** Answers a request; for Next, Hono and whatever else has requests of the fetch standard. It never rejects. */
+  /** Answers a request of the fetch standard, for Next, Hono and others. It never rejects. */
   fetch(this: void, request: Request): Promise<Response>;
   /** The same for `http.createServer` and Express. */
   listener(this: void, request: IncomingMessage, response: ServerResponse): void;
@@ -99,8 +100,8 @@ const PAGES: Readonly<Record<string, Route>> = {
 };
 
 /**
- * Makes pages of the sessions that are stored: lists, conversations with their state, and what is happening now. They change no
- * session, unless `allowChanges` is true.
+ * Makes pages of the stored sessions: lists, conversations with their state, and what is happening now. Visitors can change
+ * nothing, unless `allowChanges` is true.
  *
  * ```ts
  * const studio = createStudio(orm.em, { basePath: '/studio', authorize });
@@ -108,8 +109,8 @@ const PAGES: Readonly<Record<string, Route>> = {
  * ```
  *
  * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
- * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
- * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+ * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+ * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
  */
 export function createStudio(em: EntityManager, options: StudioOptions = {}): Studio {
   const {
@@ -133,7 +134,7 @@ export function createStudio(em: EntityManager, options: StudioOptions = {}): St
     const route = isChange(path) ? changePage : Object.hasOwn(PAGES, path) ? PAGES[path] : undefined;
     if (!route) throw new Refusal(404, 'There is no such page.');
     const methods = ['GET', 'HEAD', ...(isChange(path) || path === FORGET ? ['POST'] : [])];
-    if (!methods.includes(request.method)) throw new Refusal(405, 'This page is only read.');
+    if (!methods.includes(request.method)) throw new Refusal(405, 'This page can only be read.');
     const cookie = allowChanges ? (formCookie(request) ?? newFormCookie()) : undefined;
     return route(new Visit(request, path, scope, links, reading, readers, cookie));
   };
@@ -151,7 +152,7 @@ export function createStudio(em: EntityManager, options: StudioOptions = {}): St
   return { fetch, listener: listenerOf(fetch) };
 }
 
-/** @throws Refusal of 404 for a path that is not below the one where the studio is mounted. */
+/** @throws Refusal of 404 for a path outside `basePath`. */
 function pathOf({ url }: Request, basePath: string): string {
   const { pathname } = new URL(url);
   if (pathname === basePath) return '/';
@@ -168,7 +169,7 @@ function statusOf(error: unknown): [status: number, title: string] {
   if (error instanceof InvalidKeyError || error instanceof InvalidArgumentError) return [400, 'This cannot be read'];
   if (error instanceof SessionNotFoundError) return [404, 'Not found'];
   if (CONFLICTS.some((conflict) => error instanceof conflict)) return [409, 'Not possible now'];
-  // Its message has neither SQL nor credentials (contract A12).
+  // The message is shown: it has neither SQL nor credentials (contract A12).
   if (error instanceof AdkMikroOrmError) return [503, 'The database does not answer as expected'];
   return [500, 'Something has failed'];
 }

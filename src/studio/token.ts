@@ -2,7 +2,7 @@ import { Refusal, SECURITY_HEADERS, checkHost, cookiesOf, isSame, type StudioSco
 
 const COOKIE = 'adk_studio_token';
 
-/** Lets those in who have opened a link with the token; from then on a cookie has it. */
+/** Admits visitors who opened a link with the token. From then on, a cookie has the token. */
 export class TokenDoor {
   readonly #token: string;
 
@@ -10,14 +10,14 @@ export class TokenDoor {
     this.#token = token;
   }
 
-  /** For `authorize` of a studio. @throws Refusal of 401 without the token. */
+  /** The studio's `authorize`. @throws Refusal of 401 without the token. */
   readonly authorize = (request: Request): StudioScope => {
     if (!isSame(cookiesOf(request, COOKIE)[0] ?? '', this.#token))
-      throw new Refusal(401, 'Open the link that the command has printed: it has the token.');
+      throw new Refusal(401, 'Open the link that the command printed: it contains the token.');
     return {};
   };
 
-  /** Answers the link, and leaves everything else to the studio. */
+  /** Answers the link with the token; passes everything else to the studio. */
   guard(fetch: (request: Request) => Promise<Response>): (request: Request) => Promise<Response> {
     return async (request) => {
       const url = new URL(request.url);

@@ -9,26 +9,25 @@ import { fieldValue, html, type Html } from './html.js';
 import { Links } from './links.js';
 import type { Reading } from './reading.js';
 
-/** Where readers of the event log are, by the names that the host gives them. */
+/** The positions of readers of the event log, by names that the host chooses. */
 export type LogReaders = Readonly<Record<string, LogCursor | number>>;
 
-/** A request that is answered: who asks for what. */
+/** A request, and what its sender may see. */
 export class Visit {
   readonly params: URLSearchParams;
   readonly links: Links;
-  /** Whether texts in Markdown are shown as they are. */
+  /** Whether Markdown is shown as text. */
   readonly isRaw: boolean;
 
   constructor(
     readonly request: Request,
-    /** Without the path that the studio is mounted at. */
+    /** Relative to `basePath`. */
     readonly path: string,
     readonly scope: StudioScope,
     links: Links,
     readonly reading: Reading,
-    /** Where the host's readers of the event log are. */
     readonly readers: () => LogReaders | Promise<LogReaders>,
-    /** Undefined if nothing may be changed. */
+    /** The cookie with the token of forms; undefined if nothing may be changed. */
     readonly cookie: string | undefined,
   ) {
     this.params = paramsOf(request);
@@ -40,12 +39,12 @@ export class Visit {
     return this.cookie !== undefined;
   }
 
-  /** A field that each form has which changes something. */
+  /** The hidden field that every form with a change needs. */
   get tokenField(): Html {
     return html`<input type="hidden" name="token" value="${formToken(this.cookie ?? '')}" />`;
   }
 
-  /** @throws Refusal of 404 for an app of somebody else. */
+  /** @throws Refusal of 404 for an app that the visitor may not see. */
   get appName(): string {
     const appName = this.#name('app');
     checkKeys({ appName });
@@ -53,7 +52,7 @@ export class Visit {
     return appName;
   }
 
-  /** The user whose sessions are listed: the one asked for, or the only one that may be seen. */
+  /** The user whose sessions are listed: the requested one, or the only visible one. */
   get userId(): string | undefined {
     const { scope } = this;
     const userId = this.params.get('user') || scope.userId;
@@ -62,7 +61,7 @@ export class Visit {
     return userId;
   }
 
-  /** @throws Refusal of 404 for a session of somebody else, as for one that is not there. */
+  /** @throws Refusal of 404 for a session that the visitor may not see, as if it did not exist. */
   get session(): SessionKey {
     const { appName } = this;
     const key = { appName, userId: this.#name('user'), sessionId: this.#name('session') };
@@ -71,13 +70,13 @@ export class Visit {
     return key;
   }
 
-  /** A number of the query. @throws InvalidArgumentError if it is none. */
+  /** An event's number in the query. @throws InvalidArgumentError if it is not one. */
   number(name: string): number | undefined {
     const text = this.params.get(name);
     return text === null || text === '' ? undefined : eventNumber(name, text);
   }
 
-  /** What the operator of the whole database sees. @throws Refusal of 403 for others. */
+  /** @throws Refusal of 403 unless the visitor may see everything. */
   checkUnlimited(): void {
     if (!this.isUnlimited) throw new Refusal(403, 'This page is for those who may see all apps and users.');
   }
@@ -93,30 +92,30 @@ export class Visit {
   }
 }
 
-/** The number of an event that a visitor has given. @throws InvalidArgumentError if it is none. */
+/** @returns the number of an event that a visitor has given. @throws InvalidArgumentError if it is not one. */
 export function eventNumber(name: string, text: string): number {
   if (!/^\d{1,10}$/.test(text) || Number(text) > MAX_SEQ)
     throw new InvalidArgumentError(`${name} must be a whole number, ${MAX_SEQ} at most.`);
   return Number(text);
 }
 
-/** @throws InvalidArgumentError for what PostgreSQL takes for no text. */
+/** @throws InvalidArgumentError for NUL, which PostgreSQL refuses in a text. */
 function paramsOf({ url }: Request): URLSearchParams {
   const params = new URL(url).searchParams;
   const names = decode(params.get(NAMES) ?? '')?.value;
   if (isRecord(names)) for (const [name, value] of Object.entries(names)) params.set(name, String(value));
-  // After the names, in which it can be escaped.
+  // After `names` has been decoded: as JSON it may contain an escaped NUL.
   if ([...params].flat().some((text) => text.includes('\0')))
     throw new InvalidArgumentError('The address of a page may not hold NUL.');
   return params;
 }
 
-/** The parameter in which a form has names and ids: browsers change line breaks in fields, but not in JSON. */
+/** The parameter with the names and ids of a form, as JSON: browsers change line breaks in fields, but JSON escapes them. */
 const NAMES = 'names';
 
-/** A field for the names and ids that a form with GET sends along. */
+/** A hidden field with the names and ids of a form that is sent with GET. */
 export const namesField = (names: Readonly<Record<string, string>>): Html =>
   html`<input type="hidden" name="${NAMES}" value="${fieldValue(JSON.stringify(names))}" />`;
 
-/** The same answer whether it is not there or not to be seen. */
+/** The same answer for a session that does not exist and for one that the visitor may not see. */
 export const notFound = () => new Refusal(404, 'There is no such session. It was never created, or it was deleted.');

@@ -3,7 +3,7 @@ import { SECURITY_HEADERS } from '../guard.js';
 import { SCRIPT_TEXT } from './script.js';
 import { STYLES_TEXT } from './styles.js';
 
-/** A file of the pages. What is in it decides its name, so that browsers keep it for ever. */
+/** A style sheet or script. Its name is a hash of its text, so browsers may cache it for ever. */
 interface Asset {
   path: string;
   type: string;
@@ -24,7 +24,7 @@ const ICON: Asset = {
   text: '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#4f46e5"/><path d="M4 5h8M4 8h5M4 11h7" stroke="#fff" stroke-width="1.5" stroke-linecap="round"/></svg>',
 };
 
-/** @returns a file of the pages; undefined when there is none at the path. */
+/** @returns the style sheet or script at a path, or undefined. */
 export function assetAt(path: string): Response | undefined {
   const found = [STYLES, SCRIPT, ICON].find((each) => each.path === path);
   if (!found) return undefined;

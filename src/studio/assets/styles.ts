@@ -1,4 +1,4 @@
-/** The look of the pages, light and dark as the visitor's system has it. */
+/** The style sheet of the pages: light or dark, as the visitor's system is set. */
 export const STYLES_TEXT = `
 :root {
   color-scheme: light dark;

@@ -1,6 +1,6 @@
 /**
- * What the pages do beyond showing what is stored; all of it can be read without. It runs in the browser. `npm run studio-script`
- * makes the text of it that the studio serves.
+ * Runs in the browser and follows a live session. The pages can be read without it. `npm run studio-script` compiles it to the
+ * text that the studio serves.
  */
 export {};
 
@@ -19,7 +19,7 @@ const isAtEnd = () => innerHeight + scrollY >= document.documentElement.scrollHe
 
 const branchOf = (element: Element) => element.closest<HTMLElement>('.event')?.dataset['branch'] ?? '';
 
-/** The call that is shown and that an answer belongs to: of the same branch, or of any if one of the two has none. */
+/** Finds the call that an answer belongs to: in its own branch, or in any if the call or the answer has no branch. */
 function callOf(list: HTMLElement, item: Element, answer: HTMLElement): HTMLElement | undefined {
   const { answer: id } = answer.dataset;
   if (!id) return undefined;
@@ -33,7 +33,7 @@ function callOf(list: HTMLElement, item: Element, answer: HTMLElement): HTMLElem
   );
 }
 
-/** Puts the answers of an event into their calls. */
+/** Moves the answers of an event into the calls that they answer. */
 function fold(list: HTMLElement, item: Element): void {
   for (const answer of item.querySelectorAll<HTMLElement>('[data-answer]')) {
     const call = callOf(list, item, answer);
@@ -50,7 +50,7 @@ async function refresh(): Promise<void> {
   const page = new DOMParser().parseFromString(await response.text(), 'text/html');
   for (const id of ['state', 'facts', 'waiting']) {
     const [old, fresh] = [document.getElementById(id), page.getElementById(id)];
-    // What one reads or has folded stays.
+    // Replacing the part that has the focus would interrupt its reader.
     if (!old || !fresh || old.contains(document.activeElement)) continue;
     const [panel, freshPanel] = [old, fresh].map((each) => each.querySelector<HTMLDetailsElement>('.panel'));
     if (panel && freshPanel) freshPanel.open = panel.open;
@@ -60,7 +60,7 @@ async function refresh(): Promise<void> {
 
 let refreshing: number | undefined;
 
-/** Brings state and facts of the page up to date, at most every two seconds. */
+/** Loads state and facts again, at most every two seconds. */
 function refreshSoon(): void {
   refreshing ??= setTimeout(() => {
     refreshing = undefined;
@@ -80,13 +80,13 @@ function add(list: HTMLElement, markup: string): void {
   }
   const none = list.nextElementSibling;
   if (none?.classList.contains('empty')) none.remove();
-  // Only what is seen stays in the document; the others are a page away.
+  // A document that keeps growing becomes slow; a link leads to what is removed here.
   while (list.children.length > Number(list.dataset['most'])) list.firstElementChild?.remove();
   if (follows) list.lastElementChild?.scrollIntoView({ block: 'end' });
   refreshSoon();
 }
 
-/** Adds the events that come. */
+/** Adds new events as they arrive. */
 function follow(list: HTMLElement, url: string): void {
   let cursor = list.dataset['cursor'] ?? '';
   let stream: EventSource | undefined;
@@ -102,7 +102,7 @@ function follow(list: HTMLElement, url: string): void {
       show('on', 'Live');
     };
     opened.onerror = () => {
-      // A connection that the server ends comes back by itself; one that stays away is reported.
+      // The browser reconnects by itself when the server ends the connection: report only a longer interruption.
       late ??= setTimeout(() => show('off', 'Connection lost. Trying again …'), 1_500);
       if (opened.readyState === EventSource.CLOSED) retry = setTimeout(connect, 3_000);
     };
@@ -120,7 +120,7 @@ function follow(list: HTMLElement, url: string): void {
 }
 
 if (events && source) {
-  // A page that is opened shows its newest events. After "Back" the browser restores the place.
+  // Only a page that was just opened is scrolled to its newest events: after "Back" the browser restores the position.
   const [navigation] = performance.getEntriesByType('navigation');
   const isFresh = !(navigation instanceof PerformanceNavigationTiming) || navigation.type === 'navigate';
   if (isFresh && location.hash === '')

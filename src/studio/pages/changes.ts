@@ -10,17 +10,17 @@ import { eventNumber, notFound, type Visit } from '../visit.js';
 import { labelText, labelsOf } from './lists.js';
 import { page } from './layout.js';
 
-/** A change that a visitor may make to a session: what its form asks, and what it does. */
+/** A change that a visitor may make to a session: its form, and what it does. */
 interface Change {
   title: string;
-  /** Whether it is of a soft-deleted session. */
+  /** Whether it applies to soft-deleted sessions, and only to them. */
   isOfDeleted?: boolean;
-  /** What will happen, and the fields of the form. */
+  /** Says what will happen, and has the fields of the form. */
   fields: (session: TransferredSession, visit: Visit) => Content | Promise<Content>;
   button: string;
-  /** Whether something is lost. */
+  /** Whether it deletes something. */
   isDangerous?: boolean;
-  /** @returns where to continue. */
+  /** @returns the page to show next. */
   apply(visit: Visit, form: URLSearchParams): Promise<string>;
 }
 
@@ -29,7 +29,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
     title: 'Edit title and labels',
     fields: ({ title, labels }) => {
       const lines = Object.entries(labelsIn(labels)).map(([name, value]) => labelText(name, value));
-      // As the browser has them: its field for a title takes line breaks out.
+      // As the browser will send them: its field for a title removes line breaks.
       const shown = { title: (title ?? '').replace(/[\r\n]/g, ''), labels: lines.join('\n') };
       return html`<input type="hidden" name="shown" value="${fieldValue(JSON.stringify(shown))}" />
         <label>Title<input name="title" maxlength="255" value="${fieldValue(shown.title)}" /></label>
@@ -44,7 +44,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
       const title = form.get('title') ?? '';
       const text = (form.get('labels') ?? '').replaceAll('\r\n', '\n');
       const labels = labelsOf(text.split('\n').filter((line) => line.trim() !== ''));
-      // What nobody has edited stays as it is, also if somebody else has changed it meanwhile.
+      // Writes only what was edited: the rest may have been changed by somebody else meanwhile.
       await reading.service.describeSession(session, {
         ...(title !== shown['title'] && { title: title === '' ? null : title }),
         ...(text !== shown['labels'] && { labels: Object.keys(labels).length === 0 ? null : labels }),
@@ -136,7 +136,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
   },
 };
 
-/** The call that the page is about. @throws Refusal of 404 if its event does not have it. */
+/** @returns the call that the page is about. @throws Refusal of 404 if the event has no such call. */
 async function askedCall(visit: Visit) {
   const { reading, session, params } = visit;
   const json = await reading.eventJson(session, visit.number('at') ?? 0);
@@ -147,10 +147,9 @@ async function askedCall(visit: Visit) {
   return { id: String(found['id']), name: String(found['name']), args: found['args'] ?? {} };
 }
 
-/** The paths of the pages that change something. */
 export const isChange = (path: string) => Object.hasOwn(CHANGES, path);
 
-/** Asks for a change with GET, and makes it with POST. */
+/** Shows the form of a change (GET), or makes the change (POST). */
 export async function changePage(visit: Visit): Promise<Response> {
   const change = CHANGES[visit.path];
   if (!change || !visit.mayChange) throw new Refusal(403, 'Nothing can be changed here. It takes allowChanges.');
@@ -161,7 +160,7 @@ export async function changePage(visit: Visit): Promise<Response> {
   return formPage(visit, change, session);
 }
 
-/** Makes a change that a form of the studio asks for. @param apply returns where to continue. */
+/** Makes the change that a form of the studio requests. @param apply returns the page to show next. */
 export async function changed(
   { request }: Visit,
   apply: (form: URLSearchParams) => Promise<string>,
@@ -170,7 +169,7 @@ export async function changed(
     throw new Refusal(415, 'This is not a form.');
   const form = new URLSearchParams(await request.text());
   checkForm(request, form);
-  if (!form.get('confirm')) throw new Refusal(400, 'Confirm the change: go back, and set the mark.');
+  if (!form.get('confirm')) throw new Refusal(400, 'The change was not confirmed. Go back, and tick the box.');
   try {
     const location = await apply(form);
     return new Response(null, { status: 303, headers: { ...SECURITY_HEADERS, location } });

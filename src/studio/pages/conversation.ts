@@ -21,7 +21,6 @@ import { authorOf, eventList, inLine, tokensText } from './event-view.js';
 import { ago, chip, codeOf, definition, empty, hue, labelChips, page, time } from './layout.js';
 import { labelsIn } from '../../transfer/transferred-sessions.js';
 
-/** A conversation with its state. */
 export async function conversationPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, session: key } = visit;
   const part = { before: visit.number('before'), after: visit.number('after'), at: visit.number('at') };
@@ -47,7 +46,7 @@ interface Shown {
   before: number | undefined;
   after: number | undefined;
   at: number | undefined;
-  /** Undefined where they were not counted. */
+  /** Undefined if they were not counted. */
   tokens: TokenCounts | undefined;
 }
 
@@ -92,7 +91,7 @@ function heading(visit: Visit, { session, lease }: Conversation, { tokens, ...pa
   </div>`;
 }
 
-/** The events of the page as steps; each shows the state as of it. */
+/** The time line: a step for each event of the page, which leads to the state as of that event. */
 function timeLine({ links, isRaw }: Visit, { session, entries }: Conversation, at: number | undefined): Content {
   if (entries.length === 0) return undefined;
   const { key, firstSeq, lastSeq } = session;
@@ -159,7 +158,7 @@ function eventsOf(
   const isNewest = upTo >= lastSeq;
   const views = eventList(entries, { links, session: key, at, isNewest, markdown: formatted });
   const isLive = isNewest && at === undefined && deletedAt === undefined;
-  // The rows in their order: a change comes after the event whose number it has.
+  // In the order of their numbers; a change comes after the event with its number.
   const rows: [seq: number, row: Content][] = [
     ...entries.map(({ seq }): [number, Content] => [seq, views.get(seq)]),
     ...upToSize(changes.map(changeView), LARGEST).map((view, i): [number, Content] => [
@@ -184,14 +183,14 @@ function eventsOf(
     ${isNewest && html`<div id="waiting">${waitingCalls(entries)}</div>`}`;
 }
 
-/** The long-running calls of the page that nobody has answered. */
+/** The unanswered long-running calls of the page. */
 function waitingCalls(entries: readonly Entry[]): Content {
   const events = entries.flatMap(({ event }) => event ?? []);
   let open: OpenLongRunningCall[];
   try {
     open = openLongRunningCalls({ events } as Parameters<typeof openLongRunningCalls>[0]);
   } catch {
-    // An event that holds what no event should: the calls are marked nonetheless.
+    // An event has a shape that ADK cannot read. The list marks its calls nonetheless.
     return undefined;
   }
   if (open.length === 0) return undefined;
@@ -217,9 +216,9 @@ const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
   created: 'Session created',
   state: 'State changed outside a run',
   rewritten: 'Event rewritten',
-  deleted: 'An earlier session of this id was deleted',
+  deleted: 'An earlier session with this id was deleted',
   ending: 'Deleted',
-  'soft-deleted': 'Deleted, may be restored',
+  'soft-deleted': 'Deleted; can be restored',
   imported: 'Imported',
   restored: 'Restored',
   trimmed: 'Older events trimmed',
@@ -227,14 +226,14 @@ const CHANGES: Readonly<Record<TimedChange['kind'], string>> = {
 };
 
 const LACKS: Readonly<Record<NonNullable<ShownState['lacks']>, string>> = {
-  tooMany: `More than ${number(MOST_REPLAYED)} events come before it, and are not read here: forkSession gives the state.`,
-  damaged: 'Some rows up to there cannot be read. They may have written anything.',
+  tooMany: `The state is not computed here: more than ${number(MOST_REPLAYED)} events come before it. forkSession computes it.`,
+  damaged: 'This state may be incomplete or wrong: some earlier rows cannot be read.',
 };
 
-/** The most markup of changes, and of the state, that a page has, in bytes. */
+/** How much markup a page has at most for changes, and again for the state, in bytes. */
 const LARGEST = 40_000;
 
-/** @returns the first of them, as long as they are not larger together. */
+/** @returns the first views that are at most this large together, in bytes. */
 function upToSize(views: readonly Html[], most: number): Html[] {
   let length = 0;
   return views.filter(({ bytes }) => (length += bytes) <= most);

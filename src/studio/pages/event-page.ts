@@ -12,7 +12,7 @@ import { page } from './layout.js';
 /** How much of an event's JSON a page shows, in characters. */
 const MOST = 40_000;
 
-/** An event as it is stored, except what only ADK may know. */
+/** Shows the stored JSON of an event, without ADK's internal keys. */
 export async function eventPage(visit: Visit): Promise<Response> {
   const { links, session } = visit;
   const { seq, json } = await storedEvent(visit);
@@ -31,13 +31,13 @@ export async function eventPage(visit: Visit): Promise<Response> {
   return page(visit, { title: `Event ${seq}`, appName: session.appName, crumbs, body });
 }
 
-/** The same as a file. */
+/** The same JSON as a file. */
 export async function eventFile(visit: Visit): Promise<Response> {
   const { seq, json } = await storedEvent(visit);
   return file(Buffer.from(json), 'application/json', `event-${seq}.json`);
 }
 
-/** A file of an event: an image as such, and everything else to be saved. */
+/** A file in an event. Images can be displayed; everything else is a download. */
 export async function partFile(visit: Visit): Promise<Response> {
   const { seq, json } = await storedEvent(visit);
   const part = visit.number('part') ?? 0;
@@ -62,7 +62,7 @@ async function storedEvent(visit: Visit): Promise<{ seq: number; json: string }>
   return { seq, json: withoutInternal(json) };
 }
 
-/** ADK trusts an event for these keys: whoever sees one could make another event that is trusted. */
+/** ADK trusts an event that has these keys: whoever has seen them could forge such an event. */
 function withoutInternal(json: string): string {
   const value = decode(json)?.value;
   if (!isRecord(value)) return json.includes(INTERNAL_PREFIX) ? '' : json;

@@ -11,56 +11,56 @@ import type { Markdown } from '../markdown.js';
 import type { Entry } from '../reading.js';
 import { chip, codeOf, definition, hue, time } from './layout.js';
 
-/** A stored event may hold anything, whatever the ADK's types promise. */
+/** A stored event may hold anything, whatever ADK's types promise. */
 type Loose = Readonly<Record<string, unknown>>;
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 export const recordOf = (value: unknown): Loose => (isRecord(value) ? value : {});
 const recordsOf = (value: unknown): Loose[] => (Array.isArray(value) ? value.filter(isRecord) : []);
 
-/** How many characters of a text are shown, and of JSON; the page of the event has the rest. */
+/** How many characters of a text or of JSON are shown. The page of the event has the rest. */
 const MOST_TEXT = 4_000;
 const MOST_JSON = 1_500;
 
-/** The same, once a page has become large. */
+/** The same on a page that has become large. */
 const FEW = 160;
 
 /** How many parts of an event are shown. */
 const MOST_PARTS = 20;
 
-/** How many characters of an author. */
+/** How many characters of an author's name are shown. */
 const MOST_AUTHOR = 80;
 
-/** The markup of the events of a page in bytes, from which on they are shown in brief. */
+/** After how many bytes of markup the next events are shown in brief. */
 const LARGE_PAGE = 110_000;
 
-/** The most of it: an event with more is a link to its page. */
+/** How many bytes of markup the events of a page have at most. An event beyond is a link to its own page. */
 const LARGEST_PAGE = 140_000;
 
-/** The most markup that is made of whole events, shown or not: it takes time. */
+/** How many bytes of markup are made of whole events at most, shown or not: making it takes time. */
 const MOST_MADE = 1_000_000;
 
 /** The largest image that is shown, in bytes. */
 export const LARGEST_IMAGE = 512 * 1024;
 
-/** @returns who has written an event, as far as a page shows that. */
+/** @returns the author of an event, cut to what a page shows. */
 export function authorOf(event: unknown): string {
   return cut(textOf(recordOf(event)['author']) ?? 'unknown', MOST_AUTHOR)[0];
 }
 
-/** What the view of an event has to know besides it. */
+/** What the view of an event depends on, besides the event. */
 interface Surroundings {
   links: Links;
   session: SessionKey;
   /** The event whose state is shown. */
   at?: number | undefined;
-  /** Whether the events are the newest ones: a call without an answer has none. */
+  /** Whether the page has the newest events: only then is a call without an answer here known to have none. */
   isNewest: boolean;
-  /** Formats what models have written; absent if it is shown unformatted. */
+  /** Renders texts of models; if absent, they are shown as they are. */
   markdown?: Markdown | undefined;
 }
 
-/** The events of a page, with the answers in their calls. */
+/** The events of a page; answers are shown in their calls. */
 export function eventList(entries: readonly Entry[], surroundings: Surroundings): Map<number, Html> {
   const pairs = new Pairs(entries);
   const turns = tokensOfTurns(entries, surroundings);
@@ -78,7 +78,7 @@ export function eventList(entries: readonly Entry[], surroundings: Surroundings)
   return views;
 }
 
-/** The tokens of turns that are whole on the page and have several calls of models, by the number of the last event of each. */
+/** The tokens of each turn with several calls of models that is complete on the page, by the number of its last event. */
 function tokensOfTurns(entries: readonly Entry[], { isNewest }: Surroundings): Map<number, TokenCounts> {
   const turns = new Map<number, TokenCounts>();
   let turn: { sum: TokenCounts; calls: number; last: number } | undefined;
@@ -101,7 +101,7 @@ function tokensOfTurns(entries: readonly Entry[], { isNewest }: Surroundings): M
   return turns;
 }
 
-/** @returns nothing if no tokens were counted. */
+/** @returns an empty text if no tokens were counted. */
 export function tokensText({ inputTokens, cachedTokens, outputTokens, thoughtsTokens }: TokenCounts): string {
   if (inputTokens + outputTokens + thoughtsTokens === 0) return '';
   const cached = cachedTokens > 0 ? ` (${number(cachedTokens)} cached)` : '';
@@ -109,18 +109,18 @@ export function tokensText({ inputTokens, cachedTokens, outputTokens, thoughtsTo
   return `${number(inputTokens)} tokens in${cached}, ${number(outputTokens)} out${thoughts}`;
 }
 
-/** A call, and the responses to it on the page. */
+/** A call, and the responses on the page. */
 interface ShownCall {
   seq: number;
   paired: PairedCall;
   responses: { seq: number; response: unknown }[];
 }
 
-/** The calls of a page, by what is stored of them. */
+/** Pairs the calls of a page with their responses. */
 class Pairs {
   readonly #paired = new PairedCalls();
   readonly #calls = new Map<PairedCall, ShownCall>();
-  /** By the number of the event that makes them. */
+  /** By the number of the calling event. */
   readonly #made = new Map<number, ShownCall[]>();
 
   constructor(entries: readonly Entry[]) {
@@ -132,14 +132,14 @@ class Pairs {
         for (const each of shown) this.#calls.set(each.paired, each);
         this.#made.set(seq, shown);
       } catch {
-        // An event whose content has another shape is shown without calls.
+        // The event has a shape that ADK cannot read: it is shown without calls.
       }
       for (const { functionResponse } of partsOf(recordOf(event)))
         this.answeredBy(functionResponse)?.responses.push({ seq, response: recordOf(functionResponse)['response'] });
     }
   }
 
-  /** @param nth which of the calls of the event. */
+  /** @param nth the index of the call among those of the event. */
   call(seq: number, nth: number): ShownCall | undefined {
     return this.#made.get(seq)?.[nth];
   }
@@ -154,7 +154,7 @@ class Pairs {
 class EventView {
   #seq = 0;
 
-  /** @param turn the tokens of the turn that ends with the event. */
+  /** @param turn the tokens of the turn, if the event is its last one. */
   constructor(
     readonly around: Surroundings,
     readonly pairs: Pairs,
@@ -183,7 +183,7 @@ class EventView {
         .map((part, i) => this.#part(part, i, loose, parts.slice(0, i).filter((each) => each['functionCall']).length)),
     ];
     const rest = [this.#transcription(loose), this.#error(loose), this.#actions(loose)].flat();
-    // It stays in its place, for links to it and to the state as of it.
+    // An event that only answers calls stays in the list: links lead to it, and to the state as of it.
     const isFolded = parts.length > 0 && parts.every((part) => this.pairs.answeredBy(part['functionResponse']));
     const isSlim = isFolded && !isUser && rest.every((each) => each === false || each === undefined);
     const isCurrent = this.around.at === seq;
@@ -207,7 +207,7 @@ class EventView {
     </li>`;
   }
 
-  /** In place of one that is too large for the page. */
+  /** A link to the page of an event, for an event that is too large for this page. */
   link({ seq, event }: Entry): Html {
     this.#seq = seq;
     const author = authorOf(event);
@@ -325,7 +325,7 @@ class EventView {
   #reference({ fileUri, mimeType, displayName }: Loose): Html {
     const uri = textOf(fileUri) ?? '';
     const name = html`<bdi>${textOf(displayName) ?? uri}</bdi>`;
-    // Any other scheme may run something.
+    // Another scheme may run code.
     const link = /^https?:\/\//i.test(uri)
       ? html`<a href="${uri}" rel="noreferrer noopener nofollow" target="_blank">${name}</a>`
       : name;
@@ -383,7 +383,7 @@ class EventView {
     ];
   }
 
-  /** A text of a model's. */
+  /** A text of a model. */
   #written(text: string): Html {
     return this.#text(text, this.around.markdown);
   }
@@ -410,7 +410,7 @@ function partsOf({ content }: Loose): Loose[] {
   return recordsOf(recordOf(content)['parts']);
 }
 
-/** The arguments of a call beside its name. */
+/** The arguments of a call, in the line of its name. */
 export function inLine(args: unknown): Content {
   const text = Object.entries(recordOf(args))
     .map(([name, value]) => `${name}: ${JSON.stringify(value) ?? 'undefined'}`)
@@ -431,7 +431,7 @@ function fold(kind: string, summary: Content, content: Html, call?: string): Htm
   </details>`;
 }
 
-/** @returns the first characters of a text, and whether that is not all. */
+/** @returns the first characters of a text, and whether any were cut off. */
 function cut(text: string, length: number): [string, boolean] {
   return text.length <= length ? [text, false] : [text.slice(0, length), true];
 }

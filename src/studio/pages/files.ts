@@ -9,7 +9,6 @@ import { notFound, type Visit } from '../visit.js';
 import { LARGEST_IMAGE } from './event-view.js';
 import { ago, empty, firstOf, nextLink, page, table } from './layout.js';
 
-/** What a row of the list is made of. */
 interface ShownFile {
   filename: string;
   version: number;
@@ -18,7 +17,7 @@ interface ShownFile {
   createTime: number;
 }
 
-/** The files of a session and of its user, or the versions of one of them. */
+/** The artifacts of a session and of its user, or the versions of one of them. */
 export async function filesPage(visit: Visit): Promise<Response> {
   const { links, session: key, params, reading } = visit;
   if (!(await reading.session(key))) throw notFound();
@@ -68,7 +67,7 @@ function nameOf({ links, session }: Visit, file: ShownFile, isNewest: boolean): 
   ${isShown && html`<img src="${href}" alt="" loading="lazy" />`}`;
 }
 
-/** The content of a version: an image as such, and everything else to be saved. */
+/** The content of a version. Images can be displayed; everything else is a download. */
 export async function artifactFile(visit: Visit): Promise<Response> {
   const { session, params, reading, request } = visit;
   const filename = params.get('file') ?? '';

@@ -7,7 +7,7 @@ import type { Size } from '../browsing.js';
 import { PAGE } from '../reading.js';
 import { namesField, type Visit } from '../visit.js';
 
-/** A link above the heading, to where one has come from. */
+/** A link above the heading, to the page above this one. */
 interface Crumb {
   text: string;
   href: string;
@@ -17,14 +17,13 @@ interface Page {
   title: string;
   /** The app that the page is about. */
   appName?: string;
-  /** Where it is below the list of apps, and below its app. */
+  /** The pages between the list of apps, or the app, and this page. */
   crumbs?: readonly Crumb[];
-  /** Marks the page's part of the studio. */
+  /** The part of the studio that the navigation marks. */
   section?: 'sessions' | 'operations';
   body: Html;
 }
 
-/** A page for a visitor. */
 export function page(visit: Visit, { title, appName, crumbs, section = 'sessions', body }: Page): Response {
   const { links, cookie } = visit;
   const current = (name: Page['section']) => name === section && html` aria-current="true"`;
@@ -54,7 +53,7 @@ export function page(visit: Visit, { title, appName, crumbs, section = 'sessions
   return response;
 }
 
-/** A page that says what is wrong, for a visitor or for nobody. */
+/** A page with an error. It needs no visit: the request may have been refused before there was one. */
 export function errorPage(links: Links, status: number, title: string, message: string): Response {
   const main = html`<section class="empty" role="alert">
     <h1>${title}</h1>
@@ -90,7 +89,7 @@ function documentOf(
   return new Response(text, { status, headers: { ...SECURITY_HEADERS, 'content-type': 'text/html; charset=utf-8' } });
 }
 
-/** A time as a person reads it; what it is exactly is in the title. */
+/** A time for a person to read. Its title has the exact time. */
 export function time(ms: number | undefined, text = `${shownTime(ms)} UTC`): Html {
   const date = new Date(ms ?? NaN);
   if (ms === undefined || Number.isNaN(date.getTime())) return html`<span class="dim">–</span>`;
@@ -104,7 +103,7 @@ const STEPS: readonly [ms: number, name: string][] = [
   [1_000, 'second'],
 ];
 
-/** How long ago something was, and after a month when it was. */
+/** How long ago something happened; after a month, the date. */
 export function ago(ms: number | undefined): Html {
   if (ms === undefined) return time(ms);
   const passed = Date.now() - ms;
@@ -118,7 +117,7 @@ export function ago(ms: number | undefined): Html {
 export const size = ({ bytes: count, isEstimate }: Size = { bytes: 0, isEstimate: false }): Html =>
   html`${isEstimate && '≈ '}${bytes(count)}`;
 
-/** Shown if there is nothing to show. */
+/** What a page shows instead of an empty list. */
 export function empty(title: string, ...text: readonly Content[]): Html {
   return html`<section class="empty">
     <h2>${title}</h2>
@@ -126,23 +125,22 @@ export function empty(title: string, ...text: readonly Content[]): Html {
   </section>`;
 }
 
-/** A badge with a few words. */
 export const chip = (text: Content, kind = ''): Html => html`<span class="chip ${kind}">${text}</span>`;
 
 export const labelChips = (labels: Readonly<Record<string, string>>): Html[] =>
   Object.entries(labels).map(([name, value]) => chip(html`<bdi>${name}=${value}</bdi>`));
 
-/** One of eight colors for a name, the same on every page. */
+/** @returns one of eight colors for a name, the same on every page. */
 export function hue(name: string): string {
   let sum = 0;
   for (const character of name) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 9_973;
   return `hue-${sum % 8}`;
 }
 
-/** What a list shows of its rows, by the headings of its columns; `#` begins those of numbers. What is false has no column. */
+/** Columns by heading. A heading that begins with `#` is one of numbers; `false` leaves the column out. */
 type Columns<Row> = Readonly<Record<string, ((row: Row) => Content) | false>>;
 
-/** A list. @param none in its place if it has no rows. @param kind what its style depends on. */
+/** @param none shown if there are no rows. @param kind a class of the style sheet. */
 export function table<Row>(rows: readonly Row[], columns: Columns<Row>, none?: Html, kind = ''): Content {
   if (rows.length === 0) return none;
   const shown = Object.entries(columns).flatMap(([heading, of]) => (of ? [{ heading, of }] : []));
@@ -172,7 +170,7 @@ export function table<Row>(rows: readonly Row[], columns: Columns<Row>, none?: H
   </table>`;
 }
 
-/** The rows of a page, of which one more was read. @returns also the last of them, if more follow. */
+/** @param found the rows of a page, and one more if another page follows. @returns `last` only if one does. */
 export function firstOf<Row>(found: readonly Row[]): { rows: readonly Row[]; last: Row | undefined } {
   const rows = found.slice(0, PAGE);
   return { rows, last: found.length > PAGE ? rows.at(-1) : undefined };
@@ -182,7 +180,7 @@ export function firstOf<Row>(found: readonly Row[]): { rows: readonly Row[]; las
 export const nextLink = (href: string | undefined): Content =>
   href !== undefined && html`<a class="button" href="${href}" rel="next">Next page</a>`;
 
-/** A field of a form that shows what was given for it. */
+/** A field that shows the value in the page's address. */
 export const field = ({ params }: Visit, name: string, label: string, type = 'search', hint?: string): Html =>
   html`<label
     >${label}<input
@@ -192,7 +190,7 @@ export const field = ({ params }: Visit, name: string, label: string, type = 'se
       ${hint !== undefined && html`placeholder="${hint}"`}
   /></label>`;
 
-/** A form for what a list is to have. @param names what stays. */
+/** A form that filters a list. @param names parameters that the form keeps. */
 export const searchForm = (href: string, names: Readonly<Record<string, string>>, fields: Content): Html =>
   html`<form class="search" action="${href}" role="search">
     ${namesField(names)} ${fields}

@@ -8,7 +8,6 @@ import { PAGE } from '../reading.js';
 import type { Visit } from '../visit.js';
 import { ago, chip, empty, field, firstOf, labelChips, nextLink, page, searchForm, size, table } from './layout.js';
 
-/** All apps. */
 export async function appsPage(visit: Visit): Promise<Response> {
   const { links, reading, scope } = visit;
   const { rows, last } = firstOf(await reading.apps(scope, visit.params.get('after') ?? ''));
@@ -28,7 +27,6 @@ export async function appsPage(visit: Visit): Promise<Response> {
   return page(visit, { title: 'Apps', body });
 }
 
-/** The users of an app. */
 export async function usersPage(visit: Visit): Promise<Response> {
   const { links, reading, scope, appName } = visit;
   const { rows, last } = firstOf(await reading.users(appName, scope, visit.params.get('after') ?? ''));
@@ -46,13 +44,13 @@ export async function usersPage(visit: Visit): Promise<Response> {
   return page(visit, { title: `Users of ${appName}`, appName, crumbs: [], body });
 }
 
-/** The sessions of an app that fit the form's fields. */
+/** The sessions of an app that match the form. */
 export async function sessionsPage(visit: Visit): Promise<Response> {
   const { links, reading, appName, userId, params } = visit;
   const request: FindSessionsRequest = given({
     appName,
     userId,
-    // An empty field of the form asks for nothing.
+    // An empty field does not filter.
     title: params.get('title') || undefined,
     labels: labelsOf((params.get('labels') ?? '').split(',').filter((pair) => pair.trim() !== '')),
     status: params.get('status') === 'deleted' ? 'deleted' : 'active',
@@ -127,7 +125,7 @@ function search(visit: Visit, appName: string): Html {
   ]);
 }
 
-/** @returns a day's beginning in UTC, in ms; undefined if none is named. */
+/** @returns the beginning of a day in UTC, in ms; undefined for no text. */
 function dayOf(text: string | null, later = 0): number | undefined {
   if (!text) return undefined;
   const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : NaN;
@@ -136,8 +134,8 @@ function dayOf(text: string | null, later = 0): number | undefined {
 }
 
 /**
- * @param pairs such as `team=red`, and `note="a\nb"` as JSON has it.
- * @throws InvalidArgumentError for what is no label.
+ * @param pairs such as `team=red`, or with a JSON string as in `note="a\nb"`.
+ * @throws InvalidArgumentError if a pair has no name, or its quoted value is not a JSON string.
  */
 export function labelsOf(pairs: readonly string[]): Record<string, string> {
   return Object.fromEntries(
@@ -146,14 +144,13 @@ export function labelsOf(pairs: readonly string[]): Record<string, string> {
       if (at < 1) throw new InvalidArgumentError('Labels must be given as name=value.');
       const text = pair.slice(at + 1).trim();
       const value = text.startsWith('"') ? decode(text)?.value : text;
-      if (typeof value !== 'string')
-        throw new InvalidArgumentError('A value in quotes must be a string as JSON has it.');
+      if (typeof value !== 'string') throw new InvalidArgumentError('A value in quotes must be a JSON string.');
       return [pair.slice(0, at).trim(), value];
     }),
   );
 }
 
-/** A label as `labelsOf` reads it: in quotes if it would be another one without them. */
+/** A label as `labelsOf` reads it: quoted if `labelsOf` would otherwise read another value. */
 export function labelText(name: string, value: string): string {
   const isPlain = value === value.trim() && !/^"|[\r\n]/.test(value);
   return `${name}=${isPlain ? value : JSON.stringify(value)}`;

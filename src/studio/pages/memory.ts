@@ -10,10 +10,9 @@ import type { Visit } from '../visit.js';
 import { changed } from './changes.js';
 import { ago, empty, field, firstOf, nextLink, page, searchForm, table } from './layout.js';
 
-/** The path of the page that forgets. */
 export const FORGET = '/forget';
 
-/** What agents remember of a user, or of all users of an app: in pages, or found by its words. */
+/** The memories of a user, or of all users of an app: in pages, or those that a search finds. */
 export async function memoryPage(visit: Visit): Promise<Response> {
   const { links, params, reading, appName, userId } = visit;
   const damaged: DamagedMemoryError[] = [];
@@ -44,7 +43,7 @@ export async function memoryPage(visit: Visit): Promise<Response> {
     Forget: visit.mayChange && (({ id, sessionId }) => html`<a href="${forgetLink(visit, id, sessionId)}">Forget</a>`),
   };
   const none = isSearch
-    ? empty('Nothing found', 'No memory has one of these words.')
+    ? empty('Nothing found', 'No memory contains any of these words.')
     : empty('No memories', 'Agents remember nothing here.');
   const body = html`<div class="heading">
       <h1>Memory of ${userId === undefined ? html`all users of <bdi>${appName}</bdi>` : html`<bdi>${userId}</bdi>`}</h1>
@@ -82,13 +81,13 @@ async function listed(
   return { memories: rows, next: last };
 }
 
-/** How many characters of a text and of an author's name are shown. */
+/** How many characters are shown of a text, and of an author's name. */
 const SHOWN = 300;
 const SHOWN_OF_NAME = 60;
 
 const shortened = (text: string, length: number) => (text.length > length ? `${text.slice(0, length)}…` : text);
 
-/** Asks with GET whether to forget a memory, those of a session or all, and does it with POST. */
+/** Asks whether to forget a memory, those of a session, or all (GET), and forgets them (POST). */
 export async function forgetPage(visit: Visit): Promise<Response> {
   if (!visit.mayChange) throw new Refusal(403, 'Nothing can be changed here. It takes allowChanges.');
   const { links, params, reading, request, appName, userId } = visit;
@@ -104,7 +103,7 @@ export async function forgetPage(visit: Visit): Promise<Response> {
       return links.to('/memory', of);
     });
   const count = await service.forget({ ...which, dryRun: true });
-  if (count === 0) throw new Refusal(404, 'There is no such memory. It was forgotten, or has never been there.');
+  if (count === 0) throw new Refusal(404, 'There is no such memory. It was forgotten, or never existed.');
   const body = html`<h1>Forget</h1>
     <form class="form" method="post" action="${forgetLink(visit, memoryId, sessionId)}">
       ${visit.tokenField}

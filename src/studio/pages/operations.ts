@@ -10,7 +10,7 @@ import type { SessionKey } from '../../model/keys.js';
 import { notFound, type Visit } from '../visit.js';
 import { ago, chip, empty, page, table } from './layout.js';
 
-/** How many leases, and how many damaged events and values of a session, are shown. */
+/** How many leases are shown, and how many damaged events and values of a session. */
 const MOST = 100;
 
 const TABS: readonly [path: string, text: string, isForAll: boolean][] = [
@@ -31,11 +31,11 @@ function operationsPage(visit: Visit, title: string, body: Html): Response {
   return page(visit, { title, section: 'operations', body: main });
 }
 
-/** Leases that are held; for those who see everything also the log, its readers, and damaged sessions. */
+/** Current leases; for a visitor who may see everything, also the log, its readers, and damaged sessions. */
 export async function nowPage(visit: Visit): Promise<Response> {
   const { reading, scope, links } = visit;
   const leases = await reading.heldLeases(scope, MOST);
-  const none = empty('No lease is held', 'Nobody runs a session with a lease at this moment.');
+  const none = empty('No lease is held', 'No session is being run with a lease.');
   const list = table(
     leases,
     {
@@ -65,7 +65,7 @@ async function logSection({ reading, readers }: Visit): Promise<Html> {
   const ofHost = Object.entries(await readers()).map(([name, cursor]) => {
     const at = typeof cursor === 'number' ? cursor : cursor.position;
     const isOther = typeof cursor !== 'number' && cursor.epoch !== epoch;
-    const problem = isOther ? chip('of another epoch', 'bad') : at > position && chip('ahead of the log', 'bad');
+    const problem = isOther ? chip('from another epoch', 'bad') : at > position && chip('ahead of the log', 'bad');
     const behind = Math.max(position - at, 0);
     return { name, at, behind, signs: problem || upToDate(behind) };
   });
@@ -86,11 +86,11 @@ async function logSection({ reading, readers }: Visit): Promise<Html> {
 
 const upToDate = (behind: number): Content => behind === 0 && chip('up to date', 'good');
 
-/** Some of the sessions at a time: it takes reading the keys of their events. */
+/** Checks some sessions at a time, since it reads the keys of all their events. */
 async function damageSection(visit: Visit): Promise<Html> {
   const { reading, links, params } = visit;
   const { miscounted, checked, last } = await reading.miscounted(params.has('session') ? visit.session : undefined);
-  const text = 'Each of these sessions has the events that its row counts. Contents were not read.';
+  const text = 'Each of these sessions has as many events as its row says. Contents were not read.';
   const list = table(
     miscounted,
     {
@@ -109,13 +109,13 @@ async function damageSection(visit: Visit): Promise<Html> {
         <a class="button" href="${links.ofSession('/operations', last)}#damaged" rel="next"
           >Look at the next sessions</a
         >
-        <span class="dim">after ${ownerOf(last)}; doctor looks at all of them</span>
+        <span class="dim">after ${ownerOf(last)}; doctor checks all of them</span>
       </p>`
     }
   </section>`;
 }
 
-/** What is stored, in numbers: for each app, or of what the visitor may see. */
+/** What is stored, in numbers: for each app, or for what the visitor may see. */
 export async function statsPage(visit: Visit): Promise<Response> {
   const { reading, scope, links, params } = visit;
   if (params.get('count') !== '1') return operationsPage(visit, 'Statistics', uncounted(visit));
@@ -150,7 +150,7 @@ export async function statsPage(visit: Visit): Promise<Response> {
 /** How many days the charts have. */
 const DAYS = 30;
 
-/** Events and tokens of the last days, by app. */
+/** Events and tokens of the last `DAYS` days, by app. */
 async function charts({ scope }: Visit, maintenance: SessionMaintenance): Promise<Html> {
   const now = Date.now();
   const days = Array.from({ length: DAYS }, (_, i) => dayOf(now - (DAYS - 1 - i) * DAY_MS));
@@ -162,7 +162,7 @@ async function charts({ scope }: Visit, maintenance: SessionMaintenance): Promis
       return { name, values: new Map(ofApp.map((row) => [row.group, valueOf(row)])) };
     });
   const events = seriesOf((row) => row.events).sort((one, other) => sumOf(other) - sumOf(one));
-  // An app has one color in both.
+  // In the same order, so that an app has the same color in both charts.
   const tokens = seriesOf((row) => row.inputTokens + row.outputTokens + row.thoughtsTokens);
   const ordered = events.flatMap(({ name }) => tokens.filter((each) => each.name === name));
   return html`<section class="block" aria-label="The last ${DAYS} days">
@@ -170,11 +170,11 @@ async function charts({ scope }: Visit, maintenance: SessionMaintenance): Promis
   </section>`;
 }
 
-/** Nobody who looks around makes the database read so much. */
+/** Asks first: somebody who only looks around should not make the database read so much. */
 const uncounted = ({ links }: Visit) =>
   empty(
     'Count what is stored',
-    'The database reads the sizes of all events for it, as for the command stats, and the server the events of the last 30 days. With millions of them that takes a while. ',
+    'For this the database reads the size of every event, as for the command stats, and the server reads the events of the last 30 days. With millions of events that takes a while. ',
     html`<a class="button" href="${links.to('/operations/stats', { count: 1 })}">Count</a>`,
   );
 
@@ -195,7 +195,7 @@ const STATES: Readonly<Record<Finding['state'], Html>> = {
   wrong: chip('wrong', 'bad'),
 };
 
-/** What `doctor` of the command line finds without reading the keys of all events. */
+/** The checks of the command `doctor` that do not read the keys of all events. */
 export async function doctorPage(visit: Visit): Promise<Response> {
   visit.checkUnlimited();
   const findings: Finding[] = [];
@@ -218,10 +218,10 @@ export async function doctorPage(visit: Visit): Promise<Response> {
   return operationsPage(visit, 'Doctor', body);
 }
 
-/** How much of a session is read without a question: more events, or more bytes of them, take longer than a page may. */
+/** How much of a session is read without asking first: more would take longer than a page may. */
 const READ_AT_ONCE = { events: 1_000, bytes: 1_000_000 };
 
-/** What `repair` would take out of a session. */
+/** What `repair` would remove from a session. */
 export async function repairPage(visit: Visit): Promise<Response> {
   const { session: key, links, reading, params } = visit;
   const session = await reading.session(key);
@@ -239,7 +239,7 @@ export async function repairPage(visit: Visit): Promise<Response> {
 const unscanned = ({ links, session }: Visit, eventCount: number, measured: number) =>
   empty(
     'Scan this session for damage',
-    `The server reads and decodes all of it for that: ${counted(eventCount, 'event')}, about ${bytes(measured)}. `,
+    `For this the server reads and decodes all of it: ${counted(eventCount, 'event')}, about ${bytes(measured)}. `,
     'With 100,000 events that takes seconds. Nothing is written. ',
     html`<a class="button" href="${links.ofSession('/repair', session, { scan: 1 })}">Scan</a>`,
   );
@@ -269,7 +269,7 @@ async function repairOf({ session: key, reading }: Visit): Promise<Html> {
           </section>`;
   } catch (error) {
     if (!(error instanceof LeaseHeldError)) throw error;
-    return empty('Somebody runs this session', error.message);
+    return empty('The session is running', error.message);
   }
 }
 

@@ -14,7 +14,7 @@ export async function waitingPage(visit: Visit): Promise<Response> {
     ...given({ userId, name: filters.name, after: params.get('after') || undefined }),
     limit: PAGE,
   });
-  const none = empty('Nothing waits', 'No call of a long-running tool, and no question of ADK’s, is open.');
+  const none = empty('Nothing waits', 'No call of a long-running tool is open, and no question of ADK.');
   const list = table(
     calls,
     {
