@@ -14,10 +14,19 @@ export interface SynchronousSqlite {
 interface SynchronousStatement {
   /** Whether it returns rows. */
   readonly reader: boolean;
-  all(values: readonly unknown[]): object[];
+  raw(isOn: boolean): unknown;
+  columns(): readonly { name: string }[];
+  /** With `raw`. */
+  all(values: readonly unknown[]): unknown[][];
   get(values: readonly unknown[]): unknown;
   run(values: readonly unknown[]): { changes: number };
   safeIntegers?(isOn: boolean): unknown;
+}
+
+interface Prepared {
+  statement: SynchronousStatement;
+  /** Of one that returns rows. */
+  columns?: readonly string[];
 }
 
 export function isSynchronousSqlite(raw: unknown): raw is SynchronousSqlite {
@@ -46,7 +55,7 @@ export function stopWaiting(database: SynchronousSqlite): () => void {
 /** better-sqlite3 and libSQL. */
 export class SynchronousDriver implements Driver {
   readonly reportsChangedRows = false;
-  readonly #statements = new LastUsed<SynchronousStatement>(KEPT_STATEMENTS);
+  readonly #statements = new LastUsed<Prepared>(KEPT_STATEMENTS);
   readonly #database: SynchronousSqlite;
 
   constructor(database: SynchronousSqlite) {
@@ -55,10 +64,10 @@ export class SynchronousDriver implements Driver {
 
   // eslint-disable-next-line @typescript-eslint/require-await -- what fails is a rejection, as of the other drivers
   async send(text: string, values: readonly unknown[], _: StatementContext): Promise<DriverResult> {
-    const statement = this.#statements.get(text, () => this.#prepared(text));
+    const { statement, columns } = this.#statements.get(text, () => this.#prepared(text));
     try {
-      if (statement.reader) return { rows: statement.all(values), affectedRows: 0, insertId: undefined };
-      return { rows: [], affectedRows: statement.run(values).changes, insertId: undefined };
+      if (!columns) return { rows: [], affectedRows: statement.run(values).changes, insertId: undefined };
+      return { rows: statement.all(values).map((row) => rowOf(columns, row)), affectedRows: 0, insertId: undefined };
     } catch (error) {
       this.#statements.delete(text);
       if (isLibSql(this.#database) && driverCodeOf(error)?.startsWith('SQLITE_BUSY')) this.#reset(statement, values);
@@ -82,12 +91,21 @@ export class SynchronousDriver implements Driver {
     }
   }
 
-  #prepared(text: string): SynchronousStatement {
+  #prepared(text: string): Prepared {
     const statement = this.#database.prepare(text);
     // The host may have asked for bigints by default.
     statement.safeIntegers?.(false);
-    return statement;
+    if (!statement.reader) return { statement };
+    // To make objects of 10,000 rows takes the drivers a third longer.
+    statement.raw(true);
+    return { statement, columns: statement.columns().map(({ name }) => name) };
   }
+}
+
+function rowOf(columns: readonly string[], values: readonly unknown[]): object {
+  const row: Record<string, unknown> = {};
+  for (let i = 0; i < columns.length; i++) row[columns[i] ?? ''] = values[i];
+  return row;
 }
 
 /** The members of sqlite3's database that are used. */
