@@ -51,7 +51,7 @@ export class Ranking {
   /** @param list the words of the memory. @param cosine of its vector and the question's, if that is to count. */
   add(memory: Ranked, list: Buffer, cosine?: number): void {
     // It is the question itself, or as good as that (contract Q7).
-    if (list.equals(this.#question.list)) return;
+    if (list.length === this.#question.list.length && list.equals(this.#question.list)) return;
     if (cosine !== undefined) this.#similar.push({ memory, score: cosine });
     const length = lengthOf(list);
     this.#memories++;

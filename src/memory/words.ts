@@ -139,7 +139,7 @@ export function wordList(words: readonly string[]): Buffer {
 export const isWordList = (bytes: Uint8Array): boolean => bytes[0] === VERSION && bytes.length % ENTRY === 0;
 
 /** How many words the text has in all. */
-export const lengthOf = (list: Buffer): number => list.readUInt32LE() >>> 8;
+export const lengthOf = (list: Buffer): number => entryAt(list, 0) >>> 8;
 
 /**
  * Counts how often a list has each word of a question, and behind these how often it has words of the same stem, itself among them.
@@ -155,7 +155,8 @@ export function countWords(
 ): boolean {
   let hasOne = false;
   let at = ENTRY;
-  for (const [i, { hash, hasStem }] of words.entries()) {
+  for (let i = 0; i < words.length; i++) {
+    const { hash = 0, hasStem } = words[i] ?? {};
     const first = hasStem ? hash & ~REST : hash;
     const last = hasStem ? hash | REST : hash;
     while (at < list.length && entryAt(list, at) >>> 4 < first) at += ENTRY;

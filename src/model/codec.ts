@@ -127,16 +127,22 @@ export const isFramed = (bytes: Uint8Array): boolean => bytes[0] === OPENING;
 export const encodingOfBytes = (framed: Uint8Array = new Uint8Array()): string =>
   Buffer.from(framed.subarray(0, framed.indexOf(LINE_END))).toString();
 
-let last: { line: string; steps: readonly Step[] | undefined } | undefined;
+/** What the first line of bytes that are encoded says. */
+interface Frame {
+  line: Buffer;
+  /** Undefined if somebody has changed it. */
+  steps: readonly Step[] | undefined;
+}
 
-/**
- * A search decodes thousands of lists of words, and most of them have the same line.
- *
- * @param line the first one of bytes that are encoded. @returns undefined if somebody has changed it.
- */
-function stepsOf(line: string): readonly Step[] | undefined {
-  if (last?.line !== line) last = { line, steps: parsedSteps(line) };
-  return last.steps;
+let last: Frame | undefined;
+
+/** A search decodes thousands of lists of words, and most of them have the same line. */
+function frameOf(framed: Uint8Array): Frame {
+  if (last?.line.compare(framed, 0, Math.min(last.line.length, framed.length)) === 0) return last;
+  const line = Buffer.from(framed.subarray(0, framed.indexOf(LINE_END) + 1));
+  const frame = { line, steps: parsedSteps(line.toString()) };
+  if (frame.steps) last = frame;
+  return frame;
 }
 
 function parsedSteps(line: string): readonly Step[] | undefined {
@@ -245,11 +251,10 @@ export class TextCodec {
 
   /** @param framed what `encodeBytes` gave. @param isLenient as for `decode`. */
   decodeBytes(framed: Uint8Array, context: CodecContext, isLenient = false): MaybePromise<Uint8Array | Undecodable> {
-    const end = framed.indexOf(LINE_END);
-    const steps = stepsOf(Buffer.from(framed.subarray(0, Math.max(0, end))).toString());
+    const { line, steps } = frameOf(framed);
     if (!steps) return new Undecodable('encoded, and changed since', false);
     const lacking = isLenient ? [] : this.#lacking(steps);
-    return lacking.length > 0 ? refused(lacking) : this.#decoded(steps, framed.subarray(end + 1), context);
+    return lacking.length > 0 ? refused(lacking) : this.#decoded(steps, framed.subarray(line.length), context);
   }
 
   #decoded(steps: readonly Step[], data: Uint8Array, context: CodecContext): MaybePromise<Uint8Array | Undecodable> {

@@ -57,6 +57,7 @@ export function optionalTextOf(value: unknown): string | null {
  * @throws SchemaError if the value is not bytes.
  */
 export function bytesOf(value: unknown): Buffer {
+  if (Buffer.isBuffer(value)) return value;
   if (typeof value === 'string') return Buffer.from(value, 'base64');
   if (types.isAnyArrayBuffer(value)) return Buffer.from(value);
   if (!ArrayBuffer.isView(value)) throw changedValues('bytes', value);
