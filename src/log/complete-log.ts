@@ -10,13 +10,13 @@ import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 import { wentBack } from './went-back.js';
 
-/** Entries that were read together, and where to continue: also behind entries that the filter left out. */
+/** Entries that were read together, and where to continue. The cursor also passes entries that the filter left out. */
 export interface LogPage {
   entries: CompleteLogEntry[];
   cursor: CompleteLogPosition;
 }
 
-/** Events and changes, in the order of the log. */
+/** Reads events and changes in the order of the log. */
 export class CompleteLog implements LogContent<CompleteLogEntry> {
   readonly #call: ReaderCall;
   readonly #heads: Heads;
@@ -42,7 +42,7 @@ export class CompleteLog implements LogContent<CompleteLogEntry> {
     for await (const { entries } of this.#pagesUpTo(head)) yield* entries;
   }
 
-  /** The same by pages. */
+  /** The same, page by page. */
   get pages(): LogContent<LogPage> {
     return {
       position: () => this.position(),
@@ -59,7 +59,7 @@ export class CompleteLog implements LogContent<CompleteLogEntry> {
     while (after.position < head.position || after.change < head.change) {
       const range = { after, upTo: head, limit: BATCH };
       const page = await this.#call.read((sql) => readPage(sql, range, this.#filter));
-      // Entries show what was written since the head was given out. If that is lost they must be read again.
+      // A page also shows what was written after its head was read. If the database went back meanwhile, read it again.
       const now = await this.#heads.ofLog(this.#call);
       const error = await this.wentBack(now);
       if (error) throw error;
@@ -73,7 +73,7 @@ export class CompleteLog implements LogContent<CompleteLogEntry> {
     }
   }
 
-  /** Where the cursor is. A reader of events alone may have passed some of the changes before its position, never one behind it. */
+  /** The boundary of the cursor. One of `EventLog.since` has no change: take the last change before its position. */
   async #boundary(): Promise<LogBoundary> {
     const { position, change } = this.#cursor;
     return { position, change: change ?? (await this.#call.run((sql) => changeBefore(sql, position))) };

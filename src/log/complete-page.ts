@@ -17,7 +17,6 @@ import { CurrentState } from './current-state.js';
 import type { LogChange, LogEntryPosition } from './entries.js';
 import { loggedChangeOf, loggedChanges, type LoggedChange, type StoredLogChange } from './logged-changes.js';
 
-/** A piece of the complete log. */
 interface CompletePage {
   entries: CompleteEntry[];
   /** Where to continue. */
@@ -32,11 +31,11 @@ export type CompleteEntry = { boundary: LogBoundary } & (
 interface CompleteRange {
   after: LogBoundary;
   upTo: LogBoundary;
-  /** The most events, and the most changes. */
+  /** At most this many events, and as many changes. */
   limit: number;
 }
 
-/** Reads events and changes after one boundary, up to another, in their order (contract J1). */
+/** Reads events and changes between two boundaries, in the order of the log (contract J1). */
 export async function readPage(sql: Sql, range: CompleteRange, columns: LogColumns): Promise<Undecoded<CompletePage>> {
   const rows = await readRows(sql, range, columns);
   const owners = [...rows.events, ...rows.changes].map(({ session }) => session);
@@ -56,7 +55,7 @@ export async function readPage(sql: Sql, range: CompleteRange, columns: LogColum
   };
 }
 
-/** What of the log was read and decoded. */
+/** The decoded rows of a page. */
 interface ReadRows {
   events: LoggedEvent[];
   changes: { change: LoggedChange; rewritten: LoggedEvent | undefined }[];
@@ -89,7 +88,7 @@ function pageOf(
   return { entries, after: isAll ? upTo : read };
 }
 
-/** @returns events and changes up to one place in the log, and whether these are all of the range. */
+/** @returns events and changes up to a boundary, and whether they are all of the range. */
 async function readRows(
   sql: Sql,
   { after, upTo, limit }: CompleteRange,
@@ -103,7 +102,7 @@ async function readRows(
   const changes = await loggedChanges(sql, ofChanges, columns);
   const areChangesCut = changes.length === limit;
   const lastChange = changes.at(-1)?.position ?? 0;
-  // What comes after the end of a list that was cut may lack entries of that list.
+  // If one list was cut, drop what comes after its end in the other: entries of the first may be missing between.
   return {
     events: areChangesCut ? events.filter(({ position }) => (position ?? 0) <= lastChange) : events,
     changes: areEventsCut ? changes.filter(({ position }) => position <= lastEvent) : changes,
@@ -113,7 +112,7 @@ async function readRows(
 
 /**
  * @param rewritten the event that was rewritten, as it is now.
- * @returns undefined if the session is gone; an entry of that follows.
+ * @returns undefined if the session is gone: the entry of its deletion follows.
  */
 function changeOf(
   { session, kind, seq, firstSeq, eventSeq, position, data }: LoggedChange,

@@ -2,7 +2,7 @@ import { decode } from '../model/event-codec.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import { isTemporary, prefixed, scopeOf, setOwn } from '../model/state.js';
 
-/** The state that the tables hold, of the owners of a page. */
+/** The stored state of the sessions, users and apps that a page of the log names. */
 export class CurrentState {
   readonly #values = new Map<string, Map<string, string>>();
 
@@ -14,7 +14,7 @@ export class CurrentState {
     }
   }
 
-  /** State of all scopes that an owner has, an app and a user as well as a session. */
+  /** @returns the state of an owner, with that of its user and its app. */
   of(owner: SessionKey): Record<string, unknown> {
     const state = {};
     for (const part of partsOf(owner)) {
@@ -30,7 +30,7 @@ export class CurrentState {
     return this.#json(owner, name) !== undefined;
   }
 
-  /** The keys whose value is not the one that is stored. */
+  /** @returns the keys whose stored value is another one. */
   superseded(owner: SessionKey, state: Record<string, unknown>): string[] {
     return Object.keys(state).filter(
       (name) => !isTemporary(name) && this.#json(owner, name) !== JSON.stringify(state[name]),
@@ -48,7 +48,7 @@ export class CurrentState {
   }
 }
 
-/** The app, the user and the session, as far as they are named. */
+/** @returns the app, and the user and the session if they are named. */
 function partsOf({ appName, userId, sessionId }: SessionKey): SessionKey[] {
   const parts = [{ appName, userId: '', sessionId: '' }];
   if (userId !== '') parts.push({ appName, userId, sessionId: '' });

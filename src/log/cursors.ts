@@ -13,12 +13,12 @@ import {
 } from '../model/log-history.js';
 import type { SessionLogCursor } from './entries.js';
 
-/** Where a reader is, and in which history. */
+/** The position of a reader, and the history that it belongs to. */
 export interface ReaderCursor {
   position: number;
-  /** Undefined if the reader has read events alone. */
+  /** Undefined if the cursor is not of the complete log. */
   change?: number | undefined;
-  /** Undefined if the reader keeps positions alone. */
+  /** Undefined if the reader keeps only the position. */
   epoch?: number | undefined;
   read: ReadHistory;
 }
@@ -45,7 +45,7 @@ const checkSessionLogPosition = object<SessionLogCursor>(
 
 const NOTHING_READ: ReadHistory = { ends: [], rests: [] };
 
-/** @throws InvalidArgumentError when it is not a cursor of the log. */
+/** @throws InvalidArgumentError if it is not a cursor of the log. */
 export function readerCursorOf(cursor: LogCursor | number): ReaderCursor {
   if (typeof cursor === 'object') {
     checkLogPosition(cursor, 'position');
@@ -56,7 +56,7 @@ export function readerCursorOf(cursor: LogCursor | number): ReaderCursor {
   return { position: cursor, read: NOTHING_READ };
 }
 
-/** @throws InvalidArgumentError when it is not a cursor of a session's log. */
+/** @throws InvalidArgumentError if it is not a cursor of a session's log. */
 export function sessionPositionOf(cursor: SessionLogCursor | number): SessionLogCursor {
   if (typeof cursor === 'object') return checkSessionLogPosition(cursor, 'cursor');
   aWholeNumber(cursor, 'seq');
@@ -76,6 +76,6 @@ export function endsOf({ history }: CompleteLogPosition): readonly HistoryEnd[] 
 /** The rests of a reader of the complete log that continues from its cursor. */
 export function restsOf({ position, change = 0, read }: ReaderCursor): readonly LogBoundary[] {
   if (isSameBoundary({ position, change }, lastBoundary(read.ends))) return withRest(read.rests, { position, change });
-  // The rests of a reader that has read events alone, or keeps positions alone, are not known.
+  // Unknown if the cursor is not of the complete log, or only a position: assume that the reader must begin again.
   return read.rests.length > 0 ? read.rests : [LOG_BEGINNING];
 }

@@ -14,7 +14,7 @@ import { ReaderCall } from './reader-call.js';
 import { SessionLogReader } from './session-log-reader.js';
 import { Heads } from './watch/heads.js';
 
-/** With the options of all services. A watcher retries, too, and throws when the retries have failed. */
+/** Options of `EventLog`, in addition to those of all services. A watcher retries, too, and throws when its retries are used up. */
 export interface EventLogOptions extends CommonOptions {
   /** How long a watcher waits between two polls of the database, in ms; 150 by default. */
   pollIntervalMs?: number;
@@ -36,20 +36,20 @@ export const checkWatchOptions = object<WatchOptions>({ signal: anAbortSignal })
 
 const DEFAULT_POLL_MS = 150;
 
-/** The heads of a database's log, as the options of `EventLog` have them read. */
+/** @returns the heads of a database's log, read as the options say. */
 export function headsOf(database: Database, { pollIntervalMs = DEFAULT_POLL_MS, postgresql }: EventLogOptions): Heads {
   return new Heads(database, pollIntervalMs, postgresql?.listen);
 }
 
 /**
- * The events of all sessions, to replay and to follow live.
+ * Replays the events of all sessions, and follows them live.
  *
- * Across sessions the cursor is the `position`. Readers of the log assign positions after the commit, so nothing ever
- * appears behind a cursor: a reader that remembers the last position it has seen gets every event exactly once, in
- * whatever order the transactions commit (contract G1). Inside a session the cursor is the entry's `cursor`. An event that
- * is appended again keeps its position; a reader that has passed it does not see the new content.
+ * Events of all sessions are numbered by `position`. Readers of the log assign positions after the commit, so no event ever
+ * appears before a cursor: a reader that keeps the cursor of the last entry gets every event exactly once, whatever order the
+ * transactions commit in (contract G1). An event that is appended again keeps its position; a reader that has passed it does
+ * not see the new content.
  *
- * A reader whose account may not write sees only what other readers have assigned positions to.
+ * A reader whose account may not write sees only the events to which other readers have assigned positions.
  *
  * ```ts
  * const log = new EventLog(orm.em);
@@ -62,8 +62,8 @@ export class EventLog {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
-   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: EventLogOptions = {}) {
     const checked = checkOptions(options, 'The options of EventLog');
@@ -72,8 +72,8 @@ export class EventLog {
   }
 
   /**
-   * @returns the position of the newest event, 0 if there is none, and its epoch. Everything committed later comes after it. A
-   *   reader that keeps both learns for sure when the log has gone back.
+   * @returns the cursor after the newest event; its position is 0 if there is none. Everything committed later comes after it.
+   *   Keep the whole cursor, not only the position: only then a reader always notices that the log went back.
    */
   async head(): Promise<LogCursor> {
     const { change: _, ...head } = await this.#heads.ofLog(this.#call('head', {}));
@@ -81,27 +81,27 @@ export class EventLog {
   }
 
   /**
-   * Reads the events after a position, up to those that are committed when the reading begins.
+   * Reads the events after a cursor that are committed when the reading begins.
    *
    * @param cursor where to continue: the `cursor` of the last entry seen, what `head` gave, or 0 for the beginning.
-   * @throws InvalidArgumentError when the cursor is not one, or the filter has a name or a value that it cannot have.
-   * @throws InvalidKeyError when a name or an id of the filter cannot be a key.
-   * @throws LogWentBackError from the loop, when the log no longer has what it had at the cursor, or has begun another epoch.
-   *   Continue from the error's `cursor`.
+   * @throws InvalidArgumentError if it is not a cursor, or the filter has an unknown name or an invalid value.
+   * @throws InvalidKeyError if a name or an id of the filter cannot be a key.
+   * @throws LogWentBackError from the loop, if the log no longer has the events that the cursor has passed, or another epoch has
+   *   begun. Continue from the error's `cursor`.
    */
   since(cursor: LogCursor | number, filter: LogFilter = {}): AsyncIterable<LogEntry & { cursor: LogCursor }> {
     return this.#since(cursor, filter, eventsOf);
   }
 
   /**
-   * Reads the events after a position and then new ones, until the signal fires or the loop is left. While
-   * nothing happens, all watchers of a process share one query per interval.
+   * Reads the events after a cursor and then new ones, until the signal fires or the loop is left. While nothing happens, all
+   * watchers of a process share one query per interval.
    *
    * @param cursor as for `since`.
-   * @throws InvalidArgumentError as `since`, and when an option is not known.
+   * @throws InvalidArgumentError as `since`, and if an option is unknown.
    * @throws InvalidKeyError as `since`.
-   * @throws LogWentBackError from the loop, as `since`, also when the log goes back meanwhile.
-   * @throws DatabaseError from the loop, when the database stays away after all retries; continue from the last cursor.
+   * @throws LogWentBackError from the loop, as `since`, also if the log goes back meanwhile.
+   * @throws DatabaseError from the loop, if the database is still unavailable after all retries; continue from the last cursor.
    */
   watch(
     cursor: LogCursor | number,
@@ -111,7 +111,7 @@ export class EventLog {
     return this.#watch(cursor, filter, options, eventsOf);
   }
 
-  /** The complete log: events, and every other change of sessions and their state. */
+  /** @returns the complete log: events, and every other change of sessions and their state. */
   complete(): CompleteEventLog {
     return {
       head: () => this.#heads.ofLog(this.#call('head', {})),
@@ -120,7 +120,7 @@ export class EventLog {
     };
   }
 
-  /** One session's log; it needs no positions. */
+  /** @returns the log of one session, which needs no positions. */
   session(key: SessionKey): SessionLog {
     const session = checkedSessionKey(key);
     const head = (operation: string) => this.#heads.ofSession(this.#call(operation, session), session);
@@ -177,7 +177,6 @@ export class EventLog {
   }
 }
 
-/** What a reader reads, and from where. */
 type ContentOf<Entry> = (call: ReaderCall, heads: Heads, from: ReaderCursor, filter: LogFilter) => LogContent<Entry>;
 
 const eventsOf: ContentOf<LogEntry & { cursor: LogCursor }> = (call, _heads, from, filter) =>
@@ -186,19 +185,19 @@ const eventsOf: ContentOf<LogEntry & { cursor: LogCursor }> = (call, _heads, fro
 const completeOf: ContentOf<CompleteLogEntry> = (call, heads, from, filter) =>
   new CompleteLog(call, heads, from, filter);
 
-/** The complete log; from `EventLog.complete`. Its readers read as those of `EventLog`. */
+/** The complete log: events and every other change, in one order. `EventLog.complete` returns it. */
 export interface CompleteEventLog {
   /** @returns the cursor after the newest event or change. */
   head(): Promise<LogCursor>;
   /**
-   * Reads the events and changes after a cursor, as `EventLog.since`.
+   * Reads the events and changes after a cursor, like `EventLog.since`.
    *
    * @param cursor the `cursor` of the last entry seen, what `head` gave, or 0 for the beginning.
    * @throws InvalidArgumentError, InvalidKeyError, LogWentBackError as `EventLog.since`.
    */
   since(cursor: LogCursor | number, filter?: LogFilter): AsyncIterable<CompleteLogEntry>;
   /**
-   * Reads the events and changes after a cursor and then new ones, as `EventLog.watch`.
+   * Reads the events and changes after a cursor and then new ones, like `EventLog.watch`.
    *
    * @param cursor as for `since`.
    * @throws InvalidArgumentError, InvalidKeyError, LogWentBackError, DatabaseError as `EventLog.watch`.
@@ -207,11 +206,11 @@ export interface CompleteEventLog {
 }
 
 /**
- * The log of one session; from `EventLog.session`. Continue from the `cursor` of the last entry: its `seq`, and the
- * incarnation of the session that the number belongs to. Numbers begin again if a session is rewound, or deleted and created
- * again under its id. A reader with an earlier cursor gets one entry `{ change: 'reset' }`, drops what it keeps of the
- * session, and then gets the session from its first event. A bare `seq` is not enough for that: its reader notices only if
- * the session has fewer events now, by `LogWentBackError`.
+ * The log of one session. `EventLog.session` returns it. Continue from the `cursor` of the last entry: its `seq`, and the
+ * incarnation of the session that the number belongs to. If the session is rewound, or deleted and created again, numbers are
+ * used again: a reader with an earlier cursor then gets an entry `{ change: 'reset' }`, after which it must drop what it keeps
+ * of the session, and then all events from the first one. A reader with a bare `seq` notices only if the session has fewer
+ * events now; it gets a `LogWentBackError`.
  */
 export interface SessionLog {
   /** @returns the number of the newest event; 0 if there is none, or no such session. */
@@ -219,23 +218,22 @@ export interface SessionLog {
   /** @returns the cursor after the newest event. */
   position(): Promise<SessionLogCursor>;
   /**
-   * Reads the events after a cursor, up to those that are committed when the reading begins; none if there is no such
-   * session.
+   * Reads the events after a cursor that are committed when the reading begins; none if there is no such session.
    *
    * @param cursor the `cursor` of the last entry seen; 0 for the beginning; or a `seq`.
-   * @throws InvalidArgumentError when the cursor is not one, or the filter has a name or a value that it cannot have.
-   * @throws LogWentBackError from the loop, when the session ends before the cursor and has not been rewound or created again:
-   *   the database went back. Continue from the `seq` in its `position`.
+   * @throws InvalidArgumentError if it is not a cursor, or the filter has an unknown name or an invalid value.
+   * @throws LogWentBackError from the loop, if the database went back: the session ends before the cursor, but was not rewound
+   *   or created again. Continue from the `seq` in the error's `position`.
    */
   since(cursor: SessionLogCursor | number, filter?: SessionLogFilter): AsyncIterable<SessionLogEntry>;
   /**
-   * Reads the events after a cursor and then new ones, as `EventLog.watch`. If there is no such session yet, it waits for
-   * it. If the session is rewound, or deleted and created again, it gives a `reset` and reads from the first event.
+   * Reads the events after a cursor and then new ones, like `EventLog.watch`. Waits for a session that does not exist yet. If
+   * the session is rewound, or deleted and created again, it yields a `reset` and reads from the first event.
    *
    * @param cursor as for `since`.
-   * @throws InvalidArgumentError as `since`, and when an option is not known.
-   * @throws LogWentBackError from the loop, as `since`, also when the database goes back meanwhile.
-   * @throws DatabaseError from the loop, when the database stays away after all retries; continue from the last cursor.
+   * @throws InvalidArgumentError as `since`, and if an option is unknown.
+   * @throws LogWentBackError from the loop, as `since`, also if the database goes back meanwhile.
+   * @throws DatabaseError from the loop, if the database is still unavailable after all retries; continue from the last cursor.
    */
   watch(
     cursor: SessionLogCursor | number,

@@ -6,33 +6,32 @@ import { decodeEvent } from '../model/event-codec.js';
 import { checkKeys } from '../model/keys.js';
 import type { LogEntry, LogEntryPosition } from './entries.js';
 
-/** What to read of one session's log; all conditions given must hold. */
+/** Which entries of one session's log to read: those that meet all conditions. */
 export interface SessionLogFilter {
-  /** The event's branch begins with this, character by character. */
+  /** Only events whose branch begins with this, character by character. */
   branchPrefix?: string;
   author?: string;
-  /** The event's author ends with this. */
+  /** Only events whose author ends with this. */
   authorSuffix?: string;
   invocationId?: string;
   /** Only events later than this, in ms since 1970. */
   afterTimestamp?: number;
-  /** End after n entries. */
+  /** Ends after this many entries. */
   limit?: number;
 }
 
 /**
- * What to read of the log. Conditions on events apply to events only; `appName`, `userId`, `sessionId` and `sessionTree`
- * apply to changes of the complete log, too.
+ * Which entries of the log to read. `appName`, `userId`, `sessionId` and `sessionTree` also apply to the changes of the complete
+ * log, the other conditions only to events.
  */
 export interface LogFilter extends SessionLogFilter {
   appName?: string;
   userId?: string;
   sessionId?: string;
-  /** A session's id: reads that session and those of its subagents, see `deriveSessionId`. */
+  /** Only this session and those of its subagents, see `deriveSessionId`. */
   sessionTree?: string;
 }
 
-/** The conditions of a filter. */
 type LogConditions = Omit<LogFilter, 'limit'>;
 
 const FILTER = 'The filter';
@@ -48,7 +47,7 @@ const SESSION_FILTER: Known<SessionLogFilter> = {
 
 const checkSessionNames = object(SESSION_FILTER);
 
-/** `checkKeys` checks the names and ids. */
+/** The values are checked by `checkKeys`. */
 const KEYS: Known<Pick<LogFilter, 'appName' | 'userId' | 'sessionId' | 'sessionTree'>> = {
   appName: condition(anything),
   userId: condition(anything),
@@ -61,12 +60,12 @@ const checkNames = object<LogFilter>({ ...KEYS, ...SESSION_FILTER });
 const { limit: _, ...CONDITIONS } = SESSION_FILTER;
 const checkConditions = object<LogConditions>({ ...KEYS, ...CONDITIONS });
 
-/** @returns a copy. @throws InvalidArgumentError when it has a name or a value that it cannot have. */
+/** @returns a copy. @throws InvalidArgumentError for an unknown name or an invalid value. */
 export function checkSessionFilter(filter: SessionLogFilter): SessionLogFilter {
   return checkSessionNames(filter, FILTER);
 }
 
-/** @returns a copy. @throws InvalidArgumentError as `checkSessionFilter`; InvalidKeyError when a name or an id cannot be a key. */
+/** @returns a copy. @throws InvalidArgumentError as `checkSessionFilter`; InvalidKeyError if a name or an id cannot be a key. */
 export function checkFilter(filter: LogFilter): LogFilter {
   return withIds(checkNames(filter, FILTER));
 }
@@ -85,7 +84,7 @@ function withIds<Filter extends LogConditions>(filter: Filter): Filter {
   return filter;
 }
 
-/** The first entries, as many as the filter asks for. */
+/** Yields the first `limit` entries. */
 export async function* limited<Entry>(
   { limit }: SessionLogFilter,
   entries: AsyncIterable<Entry>,
@@ -99,7 +98,7 @@ export async function* limited<Entry>(
 }
 
 /**
- * The entries of the events that match the filter, and of all events that cannot be read: they might match (contract G4).
+ * Makes entries of the events that match the filter, and of all events that cannot be read: they might match (contract G4).
  */
 export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFilter): Generator<LogEntry> {
   for (const { session, seq, position, json, undecodable } of events) {
@@ -112,7 +111,7 @@ export function* entriesOf(events: readonly LoggedEvent[], filter: SessionLogFil
   }
 }
 
-/** Whether an event meets the conditions that have no column. */
+/** Whether an event meets the conditions that SQL cannot check. */
 function matches(event: Event, { branchPrefix, author, authorSuffix, invocationId }: SessionLogFilter): boolean {
   return (
     (branchPrefix === undefined || text(event.branch).startsWith(branchPrefix)) &&
@@ -122,7 +121,7 @@ function matches(event: Event, { branchPrefix, author, authorSuffix, invocationI
   );
 }
 
-/** A stored event may hold anything; the reader continues anyway (contract G4). */
+/** A stored event may hold anything: one that is not a text must not stop the reader (contract G4). */
 function text(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }

@@ -4,19 +4,19 @@ import type { LogChange, LogEntry } from './entries.js';
 
 type Values = Map<string, unknown>;
 
-/** What the log says of one session. */
+/** A session, as the log describes it. */
 export interface FoldedSession extends SessionKey {
   /** By their `seq`, in order. An event that cannot be read is missing. */
   readonly events: ReadonlyMap<number, Event>;
-  /** Its own state; `FoldedLog` has that of user and app. */
+  /** Its own state, without that of user and app, which `FoldedLog` has. */
   readonly state: ReadonlyMap<string, unknown>;
-  /** Whether it is soft-deleted: it may be restored. */
+  /** Whether it is soft-deleted. */
   readonly isDeleted: boolean;
 }
 
 /**
- * Sessions and state as the entries of a complete log describe them: what the tables hold (contract J2). Keys of state have no
- * prefix here. Everything is kept in memory; to keep a part of it in your own tables, use `SessionProjection`.
+ * The sessions and the state that a complete log describes, which are those of the tables (contract J2). Keys of state have no
+ * prefix here. It is all kept in memory: to keep a part of it in your own tables, use `SessionProjection`.
  */
 export class FoldedLog {
   readonly #sessions = new Map<string, FoldingSession>();
@@ -33,12 +33,12 @@ export class FoldedLog {
     return this.#sessions.get(sessionIdentity(key));
   }
 
-  /** @returns the users whose state the log has named; it may be empty now. */
+  /** @returns the users that have or had state. */
   users(): { appName: string; userId: string; state: ReadonlyMap<string, unknown> }[] {
     return [...this.#users.values()];
   }
 
-  /** @returns the apps whose state the log has named; it may be empty now. */
+  /** @returns the apps that have or had state. */
   apps(): { appName: string; state: ReadonlyMap<string, unknown> }[] {
     return [...this.#apps.values()];
   }
@@ -95,7 +95,7 @@ export class FoldedLog {
     }
   }
 
-  /** Sets all state of user and app, and of the session if it exists. */
+  /** Replaces all state of user and app, and of the session if it exists. */
   #replace(key: SessionKey, state: Record<string, unknown>): void {
     this.#valuesOf(key, 'app:').clear();
     this.#valuesOf(key, 'user:').clear();
@@ -114,15 +114,15 @@ export class FoldedLog {
 }
 
 /**
- * Folds the entries of a complete log, from its beginning, into the sessions and the state that they describe.
+ * Reads a complete log from its beginning, and builds the sessions and the state that it describes.
  *
  * ```ts
  * const folded = await foldLog(log.complete().since(0, { appName: 'support' }));
  * ```
  *
- * @param entries of `EventLog.complete`; those of `watch` only until its signal fires.
+ * @param entries from `EventLog.complete`. If they are from `watch`, the promise resolves when its signal fires.
  * @param folded the result of earlier entries, to continue from; it is changed.
- * @throws what reading the log throws, such as `LogWentBackError`.
+ * @throws the errors of `CompleteEventLog.since`, such as `LogWentBackError`.
  */
 export async function foldLog(
   entries: AsyncIterable<LogEntry | LogChange> | Iterable<LogEntry | LogChange>,

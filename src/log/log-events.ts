@@ -8,12 +8,12 @@ import type { LogContent } from './log-reader.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import { wentBack } from './went-back.js';
 
-/** The events of all sessions, by their positions. */
+/** Reads the events of all sessions, by their positions. */
 export class LogEvents implements LogContent<LogEntry & { cursor: LogPosition }> {
   readonly #call: ReaderCall;
   readonly #filter: LogFilter;
   #cursor: ReaderCursor;
-  /** Up to which position it was read. */
+  /** The last position that was read. */
   #position: number;
 
   constructor(call: ReaderCall, cursor: ReaderCursor, filter: LogFilter) {

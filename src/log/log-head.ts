@@ -17,30 +17,30 @@ export interface CounterRow {
   value: number | string;
 }
 
-/** The last position that was given out. */
+/** The last position that was assigned. */
 export const POSITION = 'position';
 
 /** The epoch of the log. */
 const EPOCH = 'epoch';
 
-/** The number of the last change that has one. */
+/** The last number that was assigned to a change. */
 export const CHANGE = 'change';
 
-/** Of the newest writers of positions, the others have names that begin otherwise: so the newest ones are found at once. */
+/** Begins the counters of the newest writers of positions. Older writers have another prefix, so that they are not read. */
 export const WRITER = 'history ';
 export const FORMER_WRITER = 'former ';
 
-/** How many writers are the newest ones. */
+/** How many writers count as the newest ones. */
 export const NEWEST_WRITERS = 16;
 
-/** The counters of a writer: of positions and of changes. */
+/** The names of a writer's two counters: of positions and of changes. */
 export const namesOf = (kind: string, writer: string) => [`${kind}${writer} p`, `${kind}${writer} c`];
 
 export function countersOf(kind: string, { writer, position, change }: HistoryEnd): [string, number][] {
   return namesOf(kind, writer).map((name, i) => [name, i === 0 ? position : change]);
 }
 
-/** What some counters say of writers; other counters among them are passed over. */
+/** @returns the ends of the writers among some counters. */
 export function endsIn(rows: readonly CounterRow[]): HistoryEnd[] {
   const counters = new Map(rows.map(({ name, value }) => [name, numberOf(value)]));
   const ends = [WRITER, FORMER_WRITER].flatMap((kind) =>
@@ -56,7 +56,7 @@ export function endsIn(rows: readonly CounterRow[]): HistoryEnd[] {
 
 /** Selects the counters of the newest writers. */
 export function selectNewestWriters({ counters }: Tables): string {
-  // The counters are ordered, so that no database reads all of them for a few.
+  // Ordered, so that the database reads only these counters and not all.
   return `select * from (select name, value from ${counters}
     where name >= '${WRITER}' and name < '${afterPrefix(WRITER)}' order by name limit ${4 * NEWEST_WRITERS}) as writers`;
 }
@@ -67,16 +67,16 @@ export interface LogHead extends CompleteLogPosition {
   isPending: boolean;
 }
 
-/** In the row that says whether something has no position. */
+/** The name in the row that says whether something has no position. */
 const PENDING = 'pending';
 
-/** Notifies the listeners of other connections of a commit, where the database can. */
+/** Notifies listeners on other connections of a commit, if the database can. */
 export async function notifyListeners(sql: Sql): Promise<void> {
   const { push } = sql.dialect;
   if (push) await sql.all(push.notify, [push.channel(sql.tables)]);
 }
 
-/** Changes when anything was written; undefined if the database has no cheaper sign than the head. */
+/** @returns a text that changes with every write; undefined if the database has nothing cheaper than the head. */
 export async function changeCounter(sql: Sql): Promise<string | undefined> {
   const { changeCounter } = sql.dialect.sql;
   if (changeCounter === undefined) return undefined;
@@ -96,11 +96,11 @@ export async function logHead(sql: Sql): Promise<LogHead> {
   };
 }
 
-/** Begins an epoch at the last position there is. Positions that are given from now on belong to it. */
+/** Begins an epoch after the last position. Positions assigned from now on belong to it. */
 export async function beginEpoch(sql: Sql): Promise<Pick<LogPosition, 'position' | 'epoch'>> {
   const { operations } = sql.dialect;
   const { counters } = sql.tables;
-  // Locks the counter, so that nobody gives positions meanwhile.
+  // Locks the counter, so that nobody assigns positions meanwhile.
   const position = await operations.increment(sql, counters, POSITION, 0);
   const epoch = await operations.increment(sql, counters, EPOCH, 1);
   const change = await operations.increment(sql, counters, CHANGE, 0);
@@ -109,7 +109,7 @@ export async function beginEpoch(sql: Sql): Promise<Pick<LogPosition, 'position'
   return { position, epoch };
 }
 
-/** @returns the boundary where the first epoch after this one began; undefined without one. */
+/** @returns the boundary at which the next epoch began; undefined if there is none. */
 export async function endOfEpoch(sql: Sql, epoch: number): Promise<LogBoundary | undefined> {
   const names = [`${EPOCH} ${epoch + 1}`, `${EPOCH} ${epoch + 1} c`];
   const text = `select name, value from ${sql.tables.counters} where name in (?, ?)`;
@@ -121,8 +121,8 @@ export async function endOfEpoch(sql: Sql, epoch: number): Promise<LogBoundary |
 const texts = perTables(({ tables }: Sql) => {
   const { events, changes, counters } = tables;
   const counter = `select name, value from ${counters} where name = ?`;
-  // Ordered, so that it is read from the index: while much had no position PostgreSQL took statistics by which `exists` would
-  // find it sooner in the table, and reads all of the table where nothing is pending.
+  // Ordered, so that the index is read: if PostgreSQL took its statistics while many rows had no position, it expects `exists`
+  // to find one soon in the table, and reads the whole table if there is none.
   const firstOf = (table: string, column: string, next: string) =>
     `(select 1 from ${table} where ${column} is null order by ${column}, ${next} limit 1)`;
   return {

@@ -3,13 +3,13 @@ import type { CompleteLogPosition } from '../model/log-history.js';
 import type { ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
-/** What a reader of the log of all sessions reads, and how far it has read it. */
+/** What a `LogReader` reads, and how far it has read. */
 export interface LogContent<Entry> {
-  /** Up to which position it was read. */
+  /** The last position that was read. */
   position(): number;
-  /** @returns the error to throw when a log with this head is not the one that was read so far. */
+  /** @returns an error if a log with this head is not the one that was read so far. */
   wentBack(head: CompleteLogPosition): Promise<LogWentBackError | undefined>;
-  /** Reads on, up to a head. */
+  /** Continues to read, up to a head. */
   readUpTo(head: CompleteLogPosition): AsyncGenerator<Entry>;
 }
 
@@ -25,7 +25,7 @@ export class LogReader<Entry> {
     this.#content = content;
   }
 
-  /** Reads what is committed now, unless the signal fires. */
+  /** Reads what is committed now. The signal ends it. */
   since(): AsyncGenerator<Entry> {
     return this.#call.untilAborted(this.#since());
   }
@@ -37,7 +37,7 @@ export class LogReader<Entry> {
     yield* this.#content.readUpTo(head);
   }
 
-  /** Reads what is committed now, and then what comes, until the signal fires. */
+  /** Reads what is committed now, and then new entries, until the signal fires. */
   watch(): AsyncGenerator<Entry> {
     return this.#call.untilAborted(this.#watch());
   }
@@ -49,7 +49,7 @@ export class LogReader<Entry> {
       for (let head = await heads.poll(); ; head = await heads.next()) {
         let error = await this.#content.wentBack(head);
         if (error) {
-          // A poll that began before the caller's may have read an older head.
+          // The head may be of a poll that began before the caller read its cursor: ask the database again.
           head = await heads.poll();
           error = await this.#content.wentBack(head);
         }

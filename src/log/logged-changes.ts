@@ -14,30 +14,30 @@ import { originIn, type OriginRow } from '../database/statements/state.js';
 import type { SessionKey } from '../model/keys.js';
 import type { StoredTexts } from '../model/stored-texts.js';
 
-/** A change as the log reads it. */
+/** A change of the log. */
 export interface LoggedChange extends StoredLogChange {
   data: string | null;
 }
 
-/** The same as it is stored. */
+/** The same, with its texts as they are stored. */
 export interface StoredLogChange {
-  /** Ids are empty if the change is not of one session. */
+  /** Ids are empty if the change is one of a user or an app. */
   session: SessionKey;
   kind: ChangeKind;
   seq: number;
   eventSeq: number | null;
-  /** The number of the session's oldest event, as it is now; null if the session is gone. */
+  /** The current number of the session's oldest event; null if the session is gone. */
   firstSeq: number | null;
   /** The position of the event that it follows. */
   position: number;
   /** Its number among the changes. */
   number: number;
-  /** Of the session, empty if it is gone. */
+  /** The origin of the session; empty if it is gone. */
   origin: string;
   text: string | null;
 }
 
-/** The changes after one number, up to and including another. */
+/** Reads the changes after one number, up to and including another. */
 export async function loggedChanges(
   sql: Sql,
   { after, upTo, limit }: LogRange,
@@ -59,14 +59,13 @@ export async function loggedChanges(
   }));
 }
 
-/** @returns the number of the last change in front of the event with a position. */
+/** @returns the number of the last change before the event with this position. */
 export async function changeBefore(sql: Sql, position: number): Promise<number> {
   if (position === 0) return 0;
   const [row] = await sql.all<{ number: number | string }>(texts(sql).selectChangeBefore, [position]);
   return row ? numberOf(row.number) : 0;
 }
 
-/** For what is `Undecoded`. */
 export function loggedChangeOf(texts: StoredTexts, change: StoredLogChange): LoggedChange {
   const { session, origin, text } = change;
   return { ...change, data: decodedData(texts, { ...session, origin }, change, text) };
@@ -89,7 +88,7 @@ const texts = perTables(({ tables }: Sql) => {
     (select s.first_seq from ${sessions} as s where ${isSameSession('s', 'c')}) as first_seq`;
   return {
     selectChanges: `${changed} from ${changes} as c where number > ? and number <= ?`,
-    // From the newest one down: a reader that asks reads those that are passed anyway.
+    // Searches from the newest change: the reader will read those that are passed here anyway.
     selectChangeBefore: `select number from ${changes} where position < ? order by number desc limit 1`,
   };
 });

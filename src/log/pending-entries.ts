@@ -13,28 +13,28 @@ import { inLogOrder } from '../model/log-order.js';
 import { MAX_SEQ } from '../model/seq-ranges.js';
 import { CHANGE } from './log-head.js';
 
-/** An event or a change that has no place in the log yet. */
+/** An event or a change without a place in the log. */
 type PendingEntry = { event: PendingRow; change?: undefined } | { event?: undefined; change: PendingRow };
 
-/** Some of what is committed and has no position. */
+/** Some of the committed entries without a place in the log. */
 interface Pending {
   /** In the order in which they get their places. */
   entries: PendingEntry[];
   /** Whether there may be more. */
   isCut: boolean;
-  /** The number of the last change that has one. */
+  /** The last number that was assigned to a change. */
   lastChange: number;
 }
 
 /** An event or a change without a position, or the counter of changes. */
 interface PendingRow extends SessionKeyRow {
-  /** `own` is a change of a session that has events without a position. */
+  /** `own`: a change of a session that has events without a position. */
   kind: 'event' | 'change' | 'own' | 'counter';
-  /** Of a change, which is never 0; the value of the counter; 0 if a session with events has no changes. */
+  /** The id of a change, which is never 0, or the value of the counter; 0 if a session with events has no changes. */
   id: number;
   seq: number;
   timestamp: number;
-  /** The lowest `seq` of its session's later changes without a position; `MAX_SEQ` if there are none, or they are at hand. */
+  /** The lowest `seq` of the session's later changes that were not read; `MAX_SEQ` if there are none. */
   later: number;
 }
 
@@ -49,24 +49,25 @@ interface PendingRows {
 }
 
 /**
- * Of each session these are its first entries: what is left for the next transaction comes after them (contract J2).
+ * Reads the next entries to get a place in the log. They are the first ones of their sessions, so what is left for the next
+ * transaction comes after them (contract J2).
  *
- * @param limit the most events, and the most changes.
+ * @param limit at most this many events, and as many changes.
  */
 export async function pendingEntries(sql: Sql, limit: number): Promise<Pending> {
   let rows = await readRows(sql, texts(sql).select, [limit, limit]);
   const areChangesCut = rows.changes.length === limit;
-  // An event must not get its position before a change of its session that did not fit in.
+  // An event must not get its position before an earlier change of its session that did not fit in.
   if (areChangesCut) rows = await readRows(sql, texts(sql).selectWithOwn, [limit, limit, limit, limit]);
   const { own, lastChange } = rows;
-  // Sessions whose changes were not read wait. The two parts of the statement may take other sessions from events with
-  // equal numbers.
+  // Leaves events whose session's changes were not read for the next time: if several events have the same number, the two parts
+  // of the statement may select different ones.
   const events = areChangesCut ? rows.events.filter((event) => own.has(sessionIdOf(event))) : rows.events;
   const ofEvents = [...own.values()].flat();
   const others = rows.changes.filter((change) => !own.has(sessionIdOf(change)));
   const changes = [...ofEvents, ...others.slice(0, Math.max(0, limit - ofEvents.length))];
   const areEventsCut = rows.events.length === limit;
-  // All pending events with lower numbers than this are at hand.
+  // All pending events with lower numbers than this were read.
   const complete = areEventsCut ? (rows.events.at(-1)?.seq ?? 0) : Infinity;
   return { entries: inTime(events, changes, complete), isCut: areEventsCut || areChangesCut, lastChange };
 }
@@ -100,12 +101,12 @@ async function readRows(sql: Sql, text: string, limits: readonly number[]): Prom
 const sessionIdOf = (row: PendingRow) => sessionIdentity(sessionKeyOf(row));
 
 /**
- * By time across sessions; inside one as it happened, whatever the clocks of the processes that appended.
+ * Orders entries by time across sessions, and inside a session as they happened, whatever the clocks of the processes said.
  *
- * @param events by number; of each session the first ones.
- * @param changes in the order in which they were made; of each session the first ones.
+ * @param events the first ones of each session, by number.
+ * @param changes the first ones of each session, in the order in which they were made.
  * @param complete all events with lower numbers are among `events`.
- * @returns what comes before all that is not at hand.
+ * @returns the entries that come before all that were not read.
  */
 function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], complete: number): PendingEntry[] {
   const sessions = new Map<string, { events: PendingRow[]; changes: PendingRow[] }>();
@@ -122,7 +123,7 @@ function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], c
   for (const session of sessions.values()) {
     let time = -Infinity;
     const later = session.changes.at(-1)?.later ?? MAX_SEQ;
-    // The lowest number that the session had at a change or later: events up to there come before the change.
+    // A rewind lowers the session's number. Events up to the lowest number at a change or later come before the change.
     const follows = new Map<PendingRow, number>();
     let lowest = later;
     for (const change of session.changes.toReversed()) {
@@ -142,9 +143,8 @@ function inTime(events: readonly PendingRow[], changes: readonly PendingRow[], c
 const texts = perTables(({ tables: { events, changes, counters } }: Sql) => {
   const firstEvents = (columns: string) =>
     `select ${columns} from ${events} where position is null order by position, seq limit ?`;
-  // Entries are ordered by number across sessions: of each session the first ones come first, so that a part of them leaves no
-  // gap.
-  // It is one statement, so that both are as of one moment: an event must not get its position before a change that it follows.
+  // Ordered by number, so that a limited part has no gap inside a session. One statement, so that events and changes are of one
+  // moment: otherwise an event could get its position before a change that precedes it.
   const select = `select * from (${firstEvents(`'event' as kind, 0 as id, ${SESSION_COLUMNS}, seq, timestamp, ${MAX_SEQ} as later`)})
       as pending_events
     union all select * from (
@@ -155,7 +155,7 @@ const texts = perTables(({ tables: { events, changes, counters } }: Sql) => {
   return {
     select,
     // Also the changes of the sessions that have these events: the first one of each session, then the second one of each …
-    // `number is null` would let a server without statistics read all changes without a number for each of the sessions.
+    // With `number is null`, a server without statistics would read all changes without a number once for each session.
     selectWithOwn: `${select}
       union all select * from (
         select 'own' as kind, coalesce(change_id, 0) as id, ${SESSION_COLUMNS}, coalesce(seq, 0) as seq,

@@ -7,10 +7,10 @@ import { CHANGE, POSITION, logHead, type LogHead } from './log-head.js';
 import { pendingEntries } from './pending-entries.js';
 import { recordWriter, type RecordedHistory } from './writers.js';
 
-/** Reports a failure to the host that no caller gets as an error. */
+/** Reports a failure for which no call fails. */
 export type Report = (error: unknown, operation: string) => void;
 
-/** Where a reader continues, among the entries that have positions. */
+/** Failures after which a reader continues with the entries that have positions. */
 const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set([
   'readOnly',
   'refusedByGroup',
@@ -19,15 +19,15 @@ const TAKES_NO_WRITES: ReadonlySet<Failure> = new Set([
   'notAllowed',
 ]);
 
-/** How long a database that takes no writes is not asked to, in ms: after a failover positions come soon (contract O4). */
+/** How long after a refused write the next one is tried, in ms: soon, since a failover may be over (contract O4). */
 const READ_ONLY_MS = 500;
 
-/** Gives positions to committed events, on behalf of those who read the log (contract G1). */
+/** Assigns positions to committed events on behalf of the readers of the log (contract G1). */
 export class Positions {
   readonly #database: Database;
-  /** What was left by those who gave out positions here, and whose commits are known; one for each that works at a time. */
+  /** The idle writers, with their last positions; only those whose last commit is known. */
   readonly #writers: HistoryEnd[] = [];
-  /** Writes are not tried before this, by `performance.now()`. */
+  /** No write is tried before this time of `performance.now()`. */
   #mayWriteAt = -Infinity;
 
   constructor(database: Database) {
@@ -35,12 +35,12 @@ export class Positions {
   }
 
   /**
-   * Gives positions to all events that are committed now, if this account may write.
+   * Assigns positions to all events that are committed now, if this account may write.
    *
-   * @param report is called, once until a write succeeds, that a write was refused: then other readers give the positions.
-   * @param signal ends it, with `Aborted`.
-   * @param onHead is called with how far the log goes, before the first transaction and after each.
-   * @returns the last position, and whether there are events that could not be given one.
+   * @param report gets the first refused write until one succeeds again: meanwhile other readers must assign the positions.
+   * @param signal ends the call with `Aborted`.
+   * @param onHead gets the head of the log before the first transaction and after each.
+   * @returns the last position, and whether there are events without one.
    */
   async assign(
     report: Report,
@@ -58,14 +58,14 @@ export class Positions {
 
   async #assignSome(head: LogHead, report: Report, signal: AbortSignal | undefined): Promise<LogHead> {
     const outcome: Outcome = {};
-    // After a failure the writer is not given back: positions may be stored that it does not know of.
+    // After a failure the writer is not used again: positions may be stored that it does not know of.
     const known = this.#writers.pop();
     try {
       const { writer, ...assigned } = await this.#database.transaction(
         (sql) => assignPositions(sql, outcome.lostAnswer === undefined ? known : undefined),
         {
           outcome,
-          // Others may give positions meanwhile, and are heard only between two tries.
+          // Retrying would not help, and other readers may assign the positions.
           retries: (failure) => !TAKES_NO_WRITES.has(failure),
           signal,
         },
@@ -77,22 +77,22 @@ export class Positions {
       const failure = this.#database.failureOf(error);
       if (!TAKES_NO_WRITES.has(failure)) throw error;
       if (this.#mayWriteAt === -Infinity) report(error, 'assignPositions');
-      // An account without the right to write is meant to read only; a read-only server may be one during a failover.
+      // An account without the right will not get it soon; a server may be read-only only during a failover.
       this.#mayWriteAt = failure === 'notAllowed' ? Infinity : performance.now() + READ_ONLY_MS;
       return head;
     }
   }
 }
 
-/** How many events get their positions in one transaction at most, and how many changes. Tests set a lower number. */
+/** At most this many events, and as many changes, get their places in one transaction. Tests set a lower number. */
 export const positioned = { atOnce: 500 };
 
 /**
- * Gives positions to events that are committed and have none, in a transaction of its own. Appends don't wait for
- * it: it locks rows that are written already, and the counter, which only readers of the log use.
+ * Assigns positions to committed events, in a transaction of its own. Appends don't wait for it: it locks rows that are
+ * already written, and the counter, which only readers of the log use.
  *
- * @param writer what the writer left with its last positions, if it is sure of that.
- * @returns the new head, whether entries without a position may remain, and what this writer stored with the head.
+ * @param writer the writer's end, if its last commit is known.
+ * @returns the new head, whether entries without a position may remain, and the writer's new end.
  */
 export async function assignPositions(
   sql: Sql,
@@ -100,7 +100,7 @@ export async function assignPositions(
 ): Promise<Omit<LogHead, 'epoch'> & RecordedHistory> {
   const { operations, sql: dialectSql } = sql.dialect;
   const { counters, events: eventTable, changes: changeTable } = sql.tables;
-  // The lock comes first, then the query: what another reader has positioned meanwhile is seen, and not positioned again.
+  // Lock the counter before the query, so that it sees the positions that another reader has just assigned.
   const position = await operations.increment(sql, counters, POSITION, 0);
   const { entries, isCut, lastChange } = await pendingEntries(sql, positioned.atOnce);
   const before = { position, change: lastChange };

@@ -5,10 +5,10 @@ import type { Sql } from '../database/dialects/dialect.js';
 import type { ErrorContext } from '../model/options.js';
 import { onAbort } from '../model/signals.js';
 
-/** The events in memory at a time, for each reader. */
+/** How many events a reader has in memory at most. */
 export const BATCH = 200;
 
-/** A host's call that reads the log: the statements that are run for it, and the waits. Its signal ends them. */
+/** A call that reads the log: runs its statements and its waits, which its signal ends. */
 export class ReaderCall {
   readonly signal: AbortSignal | undefined;
   readonly #database: Database;
@@ -23,28 +23,28 @@ export class ReaderCall {
   /**
    * Runs statements.
    *
-   * @throws DatabaseError when the database stays away after all retries; Aborted when the signal fires.
+   * @throws DatabaseError if the database is still unavailable after all retries; Aborted when the signal fires.
    */
   run<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return this.#call(() => this.#database.run(work, { signal: this.signal }));
   }
 
-  /** The same with texts, see `Database.read`. */
+  /** The same for statements that read texts, see `Database.read`. */
   read<T>(work: (sql: Sql) => Promise<Undecoded<T>>): Promise<T> {
     return this.#call(() => this.#database.read(work, { signal: this.signal }));
   }
 
-  /** Waits, for any time, for work that ends by itself when the signal fires. @throws DatabaseError as `run`. */
+  /** Waits without a deadline for work that itself ends when the signal fires. @throws DatabaseError as `run`. */
   wait<T>(work: () => Promise<T>): Promise<T> {
     return this.#database.unobserved(this.#context, work);
   }
 
-  /** Waits for work that others may need when the signal has fired: it ends the wait alone. @throws as `run`. */
+  /** Waits for work that others share: the signal ends only the wait. @throws as `run`. */
   waitOrAbort<T>(work: () => Promise<T>): Promise<T> {
     return this.#call(() => this.#orAborted(work()));
   }
 
-  /** Gives entries until the signal fires. */
+  /** Yields entries until the signal fires. */
   untilAborted<Entry>(entries: AsyncGenerator<Entry>): AsyncGenerator<Entry> {
     return this.signal ? this.#until(this.signal, entries) : entries;
   }
@@ -60,18 +60,18 @@ export class ReaderCall {
     }
   }
 
-  /** Measures how far the reader is behind, if calls are observed. @returns what ends that. */
+  /** Measures how far the reader is behind, if calls are observed. @returns a function that ends the measurement. */
   follow(lag: () => number): (() => void) | undefined {
     const { telemetry, system } = this.#database;
     return telemetry?.follow({ system, lag });
   }
 
-  /** Reports what happens beside the call, under the call's key. */
+  /** Reports a failure for which the call does not fail. */
   readonly report = (error: unknown, operation: string): void => {
     this.#database.report(error, { ...this.#context, operation });
   };
 
-  /** Each part is observed by itself: nobody knows when the reader asks for the next one, or whether it does. */
+  /** Observes each batch as a call of its own: the time between two batches is the reader's. */
   #call<T>(work: () => Promise<T>): Promise<T> {
     return this.#database.call(this.#context, work);
   }

@@ -10,12 +10,11 @@ import { entriesOf, type SessionLogFilter } from './filters.js';
 import { BATCH, type ReaderCall } from './reader-call.js';
 import type { Heads } from './watch/heads.js';
 
-/** What one statement reads of a session's log. */
 interface Batch {
   events: LoggedEvent[];
   /** The numbers that have no event. */
   gaps: SeqRange[];
-  /** The number to go on from. */
+  /** The number to continue after. */
   upTo: number;
 }
 
@@ -45,7 +44,7 @@ export class SessionLogReader {
     if (head) yield* this.#readUpTo(head);
   }
 
-  /** Reads what is committed now, and then what comes, until the signal fires. */
+  /** Reads what is committed now, and then new events, until the signal fires. */
   watch(): AsyncGenerator<SessionLogEntry> {
     return this.#call.untilAborted(this.#watch());
   }
@@ -54,7 +53,7 @@ export class SessionLogReader {
     const heads = this.#heads.watchSession(this.#call, this.#session);
     try {
       for (let head = await heads.poll(); ; head = await heads.next()) {
-        // A poll that began before the caller's may have read an older head.
+        // The head may be of a poll that began before the caller read its cursor: ask the database again.
         if (head && (this.#isAnother(head) || head.lastSeq < this.#cursor.seq)) head = await heads.poll();
         if (head) yield* this.#readUpTo(head);
       }
@@ -64,9 +63,9 @@ export class SessionLogReader {
   }
 
   /**
-   * Reads on, up to a head: from the start, after an entry that says so, if what was read is of another history.
+   * Continues to read, up to a head. If the session has another history by now, yields a reset and reads from the first event.
    *
-   * @throws LogWentBackError when the cursor is ahead of the session.
+   * @throws LogWentBackError if the cursor is ahead of the session.
    */
   async *#readUpTo(head: SessionHead): AsyncGenerator<SessionLogEntry> {
     const { incarnation, firstSeq, lastSeq } = head;
@@ -84,7 +83,7 @@ export class SessionLogReader {
     this.#cursor = { seq: lastSeq, incarnation };
   }
 
-  /** Whether the number of the cursor belongs to another history than the session's. */
+  /** Whether the cursor belongs to another history of the session. */
   #isAnother({ incarnation }: SessionHead): boolean {
     return this.#cursor.incarnation !== '' && this.#cursor.incarnation !== incarnation;
   }
@@ -95,9 +94,9 @@ export class SessionLogReader {
     const stored = await loggedEventsOfSession(sql, this.#session, range);
     const upTo = stored.length < BATCH ? lastSeq : (stored.at(-1)?.seq ?? lastSeq);
     const numbers = stored.map(({ seq }) => seq);
-    // A missing event has no time, so a filter by time passes over it.
+    // A missing event has no time, so a filter by time leaves it out.
     const gaps = afterTimestamp === undefined ? gapsIn(numbers, after, upTo) : [];
-    // They are missing, or were deleted or trimmed since the head was read.
+    // The events are missing, or were deleted or trimmed since the head was read.
     const head = gaps.length > 0 ? await sessionHead(sql, this.#session) : undefined;
     const missing = head?.incarnation === incarnation ? notBefore(gaps, head.firstSeq) : [];
     return (texts) => ({ events: stored.map((event) => loggedEventOf(texts, event)), upTo, gaps: missing });
@@ -105,7 +104,7 @@ export class SessionLogReader {
 
   *#entriesOf({ events, gaps }: Batch, incarnation: string): Generator<SessionLogEntry> {
     const entryPosition = (seq: number) => ({ seq, ...this.#session, cursor: { seq, incarnation } });
-    // One entry for all of a gap, which the cursor moves over.
+    // One entry for a whole gap; its cursor is after the gap.
     const missing = ({ from, to }: SeqRange) => ({
       ...entryPosition(to),
       error: new DamagedEventError(this.#session.sessionId, from, to),

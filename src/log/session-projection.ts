@@ -32,19 +32,18 @@ import type { Heads } from './watch/heads.js';
 export type ProjectionFilter = Omit<LogFilter, 'limit'>;
 
 export interface SessionProjectionOptions<Em extends EntityManager = EntityManager> extends EventLogOptions {
-  /** The name of its stored cursor; up to 191 characters. Projections with one name are one projection, in whatever process they run. */
+  /** The name of its stored cursor, up to 191 characters. Projections with the same name are one projection, in all processes. */
   name: string;
   /** All entries by default. If you change the filter, change the name or call `rebuild`. */
   filter?: ProjectionFilter;
   /**
-   * Writes what the entries mean for your own rows. Write with `tx` alone: after a rollback it is called again with the same
-   * entries.
+   * Writes your own rows for these entries. Write only with `tx`: after a rollback it is called again with the same entries.
    *
-   * @param entries those of one transaction, in the order of the log: 1 to 400.
+   * @param entries 1 to 400 entries, in the order of the log.
    * @param tx the transaction, as `em.transactional` hands it out.
    */
   apply(this: void, entries: readonly CompleteLogEntry[], tx: Em): Promise<void>;
-  /** Deletes everything `apply` has written, in the transaction of `tx`. Then entries come from the beginning again. */
+  /** Deletes everything that `apply` has written, with `tx`. Then the entries come again, from the first one. */
   clear(this: void, tx: Em): Promise<void>;
 }
 
@@ -55,7 +54,7 @@ export interface ProjectionStatus {
   name: string;
   /** Where it continues; undefined before its first entry, and after `rebuild`. */
   cursor: LogCursor | undefined;
-  /** How many entries of the log come after its cursor, including those that its filter leaves out. */
+  /** The number of entries after its cursor, including those that its filter leaves out. */
   behind: number;
   /** When it last wrote, in ms since 1970, by the database's clock. */
   updateTime: number;
@@ -68,19 +67,19 @@ const checkOptions = object<SessionProjectionOptions>(
 );
 
 /**
- * Keeps tables of the host's in step with the complete log: a search index, figures. Each transaction writes the projection's
- * cursor with the rows that `apply` makes, so that each entry is applied exactly once: also when processes run the same
- * projection at once, when one is killed, and when the answer to a commit is lost (contract J5). When the database went
- * back, `clear` is called, and the log is read from its beginning.
+ * Keeps your own tables in step with the complete log, for example a search index or statistics. The rows that `apply` writes
+ * are committed together with the projection's cursor, so each entry is applied exactly once, even if several processes run
+ * the projection, one is killed, or the answer to a commit is lost (contract J5). If the database went back, `clear` is called,
+ * and the log is read from its beginning.
  *
  * ```ts
  * const search = new SessionProjection(orm.em, { name: 'search', apply, clear });
  * await search.watch({ signal });
  * ```
  *
- * If `apply`, `clear` or the work of `transactional` throws, their transaction is rolled back and the error reaches the caller
- * unchanged. If they catch an error with which the server has rolled back, the call fails with `DatabaseError`. A transaction
- * that they begin beside their own fails with `InsideTransactionError`.
+ * If `apply`, `clear` or the work of `transactional` throws, its transaction is rolled back and the error reaches the caller
+ * unchanged. If it catches an error that made the server roll back, the call fails with `DatabaseError`. If it begins another
+ * transaction, that fails with `InsideTransactionError`.
  */
 export class SessionProjection<Em extends EntityManager = EntityManager> {
   readonly #em: Em;
@@ -91,13 +90,13 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   readonly #prepare: Prepare | undefined;
 
   /**
-   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`; its tables are in the same database.
-   * @throws InvalidArgumentError when an option is not known, is missing, or has a value that it cannot have.
-   * @throws InvalidKeyError when the name, or a name or an id of the filter, cannot be a key.
+   * @param em the host's `EntityManager`, as for `MikroOrmSessionService`; your tables are in the same database.
+   * @throws InvalidArgumentError if an option is unknown or missing, or its value is invalid.
+   * @throws InvalidKeyError if the name, or a name or an id of the filter, cannot be a key.
    * @throws SchemaError as `EventLog`.
    */
   constructor(em: Em, options: SessionProjectionOptions<Em>);
-  /** @internal @param prepare is called with the entries of `apply` before its transaction, for what must not hold up others. */
+  /** @internal @param prepare gets the entries before the transaction, for slow work that must not keep a connection. */
   // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
   constructor(em: Em, options: SessionProjectionOptions<Em>, prepare: Prepare);
   constructor(em: Em, options: SessionProjectionOptions<Em>, prepare?: Prepare) {
@@ -112,7 +111,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
-   * @returns all projections of the database, by name, each with how far behind it is.
+   * @returns all projections of the database by name, with how far they are behind.
    * @throws DatabaseError, SchemaError as `EventLog.head`.
    */
   static async list(em: EntityManager): Promise<ProjectionStatus[]> {
@@ -128,12 +127,12 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
-   * Applies all entries that are committed now, or waits until other processes have.
+   * Applies all entries that are committed now, or waits until other processes have applied them.
    *
    * @param options its signal ends the call between two transactions; the next call continues.
-   * @throws InvalidArgumentError when an option is not known.
+   * @throws InvalidArgumentError if an option is unknown.
    * @throws InsideTransactionError inside a transaction of the same ORM.
-   * @throws DatabaseError when the database stays away after all retries; the next call continues.
+   * @throws DatabaseError if the database is still unavailable after all retries; the next call continues.
    */
   async catchUp(options: WatchOptions = {}): Promise<void> {
     const { signal } = checkWatchOptions(options, 'The options of catchUp');
@@ -143,8 +142,8 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   /**
    * Applies all entries that are committed, and then new ones.
    *
-   * @returns when the signal has fired, with no transaction under way.
-   * @throws InvalidArgumentError when an option is not known.
+   * @returns after the signal has fired and the last transaction has ended.
+   * @throws InvalidArgumentError if an option is unknown.
    * @throws InsideTransactionError, DatabaseError as `catchUp`.
    */
   async watch(options: WatchOptions = {}): Promise<void> {
@@ -162,8 +161,8 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
-   * Runs your own work in a transaction while no entries are applied. Entries read before it are read again, so nothing that
-   * has left the log meanwhile is applied after it. Use it after `eraseUser`, to delete the person's rows.
+   * Runs your own work in a transaction while no entries are applied. Entries that were read before are read again, so none that
+   * has been deleted since is applied afterwards. Use it after `eraseUser`, to delete the person's rows.
    *
    * @param work may be called again, even after its transaction was committed, if the answer to the commit was lost.
    * @throws InsideTransactionError, DatabaseError as `catchUp`; and what `work` throws.
@@ -215,7 +214,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     }
   }
 
-  /** Reads the row of the projection; makes one if there is none. */
+  /** Reads the row of the projection; creates it if there is none. */
   async #stored(context: Context): Promise<StoredProjection> {
     const { name } = this.#options;
     const read = () => this.#database.run((sql) => readProjection(sql, name));
@@ -226,7 +225,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
       try {
         await this.#database.statement((sql) => createProjection(sql, first));
       } catch (error) {
-        // Another process has made it since, or the answer to this one was lost.
+        // Another process has created it meanwhile, or this one did and lost the answer.
         const made = this.#database.failureOf(error) === 'duplicate' ? await read() : undefined;
         if (!made) throw error;
         return made;
@@ -236,11 +235,11 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
   }
 
   /**
-   * Sets the cursor and runs work of the host's in one transaction.
+   * Sets the cursor and runs the host's work in one transaction.
    *
-   * @param stored as it was when the entries were read.
-   * @returns the row as it is then.
-   * @throws Overtaken when the row has changed. This call itself may have changed it, and lost the answer to its commit.
+   * @param stored the row when the entries were read.
+   * @returns the new row.
+   * @throws Overtaken if the row has changed. This call itself may have changed it and lost the answer to its commit.
    */
   async #write(
     context: Context,
@@ -252,7 +251,7 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
     await database
       .call(context, () =>
         database.retried(() =>
-          // Its tables are those of the `EntityManager` that was given, also inside of a request.
+          // The host's own `EntityManager`, and not the one of a `RequestContext`, which may have other tables.
           this.#em.fork({ disableContextResolution: true }).transactional(async (tx) => {
             const joined = database.join(tx);
             const isFirst = await joined.run((sql) => advanceProjection(sql, stored, cursor));
@@ -260,10 +259,10 @@ export class SessionProjection<Em extends EntityManager = EntityManager> {
             await joined.whole(async () => {
               try {
                 await work(tx);
-                // Otherwise `transactional` flushes after this block, and its failure would look like one of ours.
+                // Otherwise `transactional` flushes after this block, and a failure of the host's flush would look like ours.
                 await tx.flush();
               } catch (error) {
-                // A passing failure is retried. Anything else is the host's own error, which reaches the caller unchanged.
+                // A passing failure is retried. Any other error is the host's and must reach the caller unchanged.
                 throw database.connections.isPassing(error) ? error : new FromWork(error);
               }
             });
@@ -284,7 +283,7 @@ const BEGINNING = '0';
 
 const cursorOf = (text: string) => JSON.parse(text) as LogCursor | 0;
 
-/** Another transaction of the projection was first. */
+/** Another transaction of the projection came first. */
 class Overtaken extends Error {}
 
 function unlessOvertaken(error: unknown): void {

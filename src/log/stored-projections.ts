@@ -1,10 +1,9 @@
 import type { Sql } from '../database/dialects/dialect.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
 
-/** How far a projection has read the log. */
 export interface StoredProjection {
   name: string;
-  /** Another one after each transaction of the projection. */
+  /** Changes with each transaction of the projection. */
   version: number;
   /** JSON of a cursor. */
   cursor: string;
@@ -25,7 +24,7 @@ export async function readProjections(sql: Sql): Promise<StoredProjection[]> {
   return rows.map(projectionOf);
 }
 
-/** Fails with the database's unique violation if there is one of this name. */
+/** Fails with the database's unique violation if the name exists. */
 export async function createProjection(
   sql: Sql,
   { name, version, cursor }: Omit<StoredProjection, 'updateTime'>,
@@ -37,10 +36,10 @@ export async function createProjection(
 }
 
 /**
- * Locks the projection until the end of the transaction, and sets its cursor. It comes first in its transaction: whoever
- * comes second waits here, and then finds another version.
+ * Locks the projection until the end of the transaction, and sets its cursor. It must be the first statement: a second
+ * transaction then waits here, and finds another version.
  *
- * @returns false when another transaction has been first: its version is not the one that was read.
+ * @returns false if another transaction came first.
  */
 export async function advanceProjection(
   sql: Sql,

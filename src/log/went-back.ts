@@ -16,9 +16,9 @@ import { endsOfWriters } from './writers.js';
 /**
  * Compares a reader's history with the log's.
  *
- * @param options.isComplete whether it reads the complete log: there entries in front of its cursor may be others, when something is
- *   lost that came later (`ReadHistory`).
- * @returns the error with the cursor to continue from; undefined if the log is the one that the reader has read so far.
+ * @param options.isComplete whether it reads the complete log. There, entries before its cursor may have changed if later ones
+ *   were lost (`ReadHistory`).
+ * @returns an error with the cursor to continue from; undefined if the log is the one that the reader has read so far.
  */
 export async function wentBack(
   call: ReaderCall,
@@ -39,7 +39,7 @@ export async function wentBack(
   if (isKnown && isShared) return undefined;
 
   const end = epoch < head.epoch ? await call.run((sql) => endOfEpoch(sql, epoch)) : undefined;
-  // Without a history the epoch, which an operator begins, is all there is to go by.
+  // Without a history, only the epoch, which an operator began, tells how far the log went back.
   if (read.ends.length === 0 && end && !isComplete) shared = head;
   for (const limit of [head, end, { position, change: reader.change ?? head.change }]) {
     if (limit) shared = minimum(shared, limit);

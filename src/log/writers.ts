@@ -21,21 +21,21 @@ import {
   type CounterRow,
 } from './log-head.js';
 
-/** A step of the log: from the boundary before some entries got their places to the one behind them. */
+/** The boundaries before and after the entries that got their places together. */
 interface LogStep {
   before: LogBoundary;
   boundary: LogBoundary;
 }
 
-/** What is known of the log's history once a step is recorded. */
+/** The log's history after a step was recorded. */
 export interface RecordedHistory {
   /** `LogPosition.history` of the head. */
   history: string;
-  /** What the writer left with its last positions. */
+  /** The end of the writer that made the step. */
   writer: HistoryEnd | undefined;
 }
 
-/** @returns how far the log went with the last positions of some writers; without those that the database does not know. */
+/** @returns the stored ends of these writers, without those that the database does not know. */
 export async function endsOfWriters(sql: Sql, writers: readonly string[]): Promise<HistoryEnd[]> {
   const names = [WRITER, FORMER_WRITER].flatMap((kind) => writers.flatMap((writer) => namesOf(kind, writer)));
   const text = `select name, value from ${sql.tables.counters} where name in (${placeholders(names.length)})`;
@@ -43,9 +43,9 @@ export async function endsOfWriters(sql: Sql, writers: readonly string[]): Promi
 }
 
 /**
- * Under the lock of the position's counter: notes who has brought the log from one boundary to another.
+ * Records which writer made a step of the log. Needs the lock of the position's counter.
  *
- * @param writer what the writer left with its last positions, if it is sure of that.
+ * @param writer the writer's end, if its last commit is known.
  */
 export async function recordWriter(
   sql: Sql,
@@ -58,7 +58,7 @@ export async function recordWriter(
   const [stored] = writer
     ? (isNewest ? newest : await endsOfWriters(sql, [writer.writer])).filter((end) => end.writer === writer.writer)
     : [];
-  // Where the database does not hold what the writer left, it went back: the same name would give the same boundaries twice.
+  // If the database does not have the writer's end, it went back. Under the same name, one boundary could have two histories.
   const goesOn = writer && stored && isSameBoundary(stored, writer) && !isBefore(before, stored);
   const end = { ...boundary, writer: goesOn ? writer.writer : newWriter() };
   const ends = inHistoryOrder([end, ...newest.filter((other) => other.writer !== end.writer)]);

@@ -8,7 +8,7 @@ import type { ReaderCall } from '../reader-call.js';
 import { LogListener } from './listener.js';
 import { LogPoller, type Watch } from './poller.js';
 
-/** How far the log and its sessions go: now, or whenever they have moved. */
+/** Gives the heads of the log and of its sessions, now or whenever they change. */
 export class Heads {
   readonly #poller: LogPoller;
   readonly #listener: LogListener | undefined;
@@ -26,12 +26,12 @@ export class Heads {
     );
   }
 
-  /** Gives positions to all events that are committed now, if this account may. @returns how far the log goes. */
+  /** Assigns positions to all events that are committed now, if this account may. @returns the head of the log. */
   ofLog(call: ReaderCall): Promise<CompleteLogPosition> {
     return call.waitOrAbort(() => this.#poller.head(call.report, call.signal));
   }
 
-  /** @returns how far a session goes; undefined when there is no such session. */
+  /** @returns the head of a session, or undefined. */
   ofSession(call: ReaderCall, session: SessionKey): Promise<SessionHead | undefined> {
     return call.run((sql) => sessionHead(sql, session));
   }
@@ -45,12 +45,12 @@ export class Heads {
   }
 }
 
-/** The heads that one reader gets, one after the other. Who has one leaves it at the end. */
+/** The heads that one reader gets, one after the other. Whoever has one must `leave` it. */
 class HeadWatch<Head> {
   readonly #call: ReaderCall;
   readonly #watch: Watch<Head>;
   readonly #stopListening: (() => void) | undefined;
-  /** The one that the reader has. */
+  /** The head that the reader has. */
   #head: Head | undefined;
 
   constructor(call: ReaderCall, watch: Watch<Head>, stopListening: (() => void) | undefined) {
@@ -64,13 +64,13 @@ class HeadWatch<Head> {
     return this.#watch.head;
   }
 
-  /** Polls now. @returns the head, which may be the one that the reader has. @throws Aborted when the signal fires. */
+  /** Polls now. @returns the head, which may be unchanged. @throws Aborted when the signal fires. */
   async poll(): Promise<Head> {
     await this.#call.waitOrAbort(() => this.#watch.poll());
     return (this.#head = this.#watch.head);
   }
 
-  /** @returns the next head, when it is another one than the reader has. @throws Aborted when the signal fires. */
+  /** Waits for a head that the reader does not have. @throws Aborted when the signal fires. */
   async next(): Promise<Head> {
     for (;;) {
       if (this.#call.signal?.aborted) throw new Aborted();
@@ -79,7 +79,7 @@ class HeadWatch<Head> {
     }
   }
 
-  /** @returns when nothing is under way for the reader any more. */
+  /** Resolves once no statement runs for the reader. */
   async leave(): Promise<void> {
     this.#stopListening?.();
     await this.#watch.leave();

@@ -9,8 +9,8 @@ const LONGEST_PAUSE_MS = 10_000;
 const GRACE_MS = 1_000;
 
 /**
- * Receives notifications of commits on a connection of its own. A notification only makes the next poll come sooner: one
- * that is lost, for example with its connection, delays events until the next poll and loses none.
+ * Receives notifications of commits on a connection of its own. A notification only makes the next poll come sooner: if one is
+ * lost, for example with its connection, no event is lost, and watchers see it with the next poll.
  */
 export class LogListener {
   readonly #create: () => NotificationClient;
@@ -20,7 +20,7 @@ export class LogListener {
   #users = 0;
   #stop: AbortController | undefined;
 
-  /** @param report is called when the connection is lost, or cannot be made for the first time. */
+  /** @param report gets the error when the connection is lost, or the first one fails. */
   constructor(create: () => NotificationClient, channel: string, wake: () => void, report: (error: unknown) => void) {
     this.#create = create;
     this.#channel = channel;
@@ -28,7 +28,7 @@ export class LogListener {
     this.#report = report;
   }
 
-  /** @returns what ends it; the connection is closed after the last. */
+  /** @returns a function that stops listening; the last one closes the connection. */
   start(): () => void {
     this.#users++;
     if (!this.#stop) {
@@ -47,10 +47,10 @@ export class LogListener {
     for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
       const { wasConnected, error } = await this.#listenOnce(signal);
       if (wasConnected) pauseMs = FIRST_PAUSE_MS;
-      // Once for each loss, not for each attempt to connect again.
+      // One report for each lost connection, not for each attempt to connect again.
       if (!signal.aborted && (wasConnected || !isDown)) this.#report(error);
       isDown = true;
-      // Meanwhile watchers find events at intervals.
+      // Meanwhile watchers find events by polling.
       await setTimeout(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
@@ -67,7 +67,7 @@ export class LogListener {
       await client.connect();
       await client.query(`listen ${this.#channel}`);
       wasConnected = true;
-      // Events may have been committed before the connection listened.
+      // Events may have been committed before the connection began to listen.
       this.#wake();
     };
     try {
@@ -93,7 +93,7 @@ export class LogListener {
   }
 }
 
-/** Nobody waits for it, since it may take for ever; a connection that does not end is destroyed, or it would keep the process alive. */
+/** Nobody waits for the end, which may never come. After `GRACE_MS` the connection is destroyed: it would keep the process alive. */
 function endClient(client: NotificationClient): void {
   const late = globalThis.setTimeout(() => void destroyerOf(client)?.(), GRACE_MS);
   callHost(async () => {

@@ -11,15 +11,15 @@ import { wakersOf } from './announcer.js';
 import { Waiters } from './waiters.js';
 import { WatchedSessions } from './watched-sessions.js';
 
-/** A watcher's part in a poller. */
+/** What a poller gives to a watcher. */
 export interface Watch<Head> {
-  /** As of the last poll; the same object as long as nothing has moved. */
+  /** As of the last poll; the same object until something changes. */
   readonly head: Head;
   /** Polls now. */
   poll(): Promise<void>;
-  /** @returns when a poll has found something new, or at once when the signal fires. */
+  /** Resolves when a poll has found something new, or the signal fires. */
   change(signal: AbortSignal | undefined): Promise<void>;
-  /** @returns when nothing is under way for it any more. */
+  /** Resolves once no statement runs for the watcher. */
   leave(): Promise<void>;
 }
 
@@ -31,13 +31,13 @@ export interface Watch<Head> {
  * watcher begins. There is one poll at a time. What becomes due during a poll makes it poll once more, since that poll
  * may have read the tables before the commit. A poll
  *
- * 1. asks for the database's change counter, if it has one, and ends if the counter and the watched sessions are as before;
- * 2. gives positions to the events that are committed (`Positions`);
- * 3. reads the heads of the sessions that are watched one by one (`WatchedSessions`);
- * 4. wakes the watchers that wait (`Waiters`), if one of these has moved.
+ * 1. reads the database's change counter, if it has one, and ends if neither the counter nor the watched sessions changed;
+ * 2. assigns positions to committed events (`Positions`);
+ * 3. reads the heads of the sessions that are watched (`WatchedSessions`);
+ * 4. wakes the waiting watchers (`Waiters`), if a head has changed.
  *
- * The heads are kept here, and watchers compare them with what they have read. So a wake-up that comes too early, too late
- * or not at all costs no event (contract G2).
+ * The heads are kept here, and watchers compare them with what they have read. So no event is lost if a wake-up comes too early,
+ * too late or not at all (contract G2).
  */
 export class LogPoller {
   static readonly #pollers = new WeakMap<Tables, Map<number, LogPoller>>();
@@ -50,17 +50,17 @@ export class LogPoller {
   readonly #waiters = new Waiters();
   readonly #watchers = new Set<{ report: Report }>();
   #head: CompleteLogPosition = { position: 0, epoch: 0, change: 0, history: '' };
-  /** The change counter of the last poll, with the number of watchers that had come. */
+  /** The change counter of the last poll, with the number of watchers that had been added. */
   #seen: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #polling: Promise<void> | undefined;
   #isPollDue = false;
-  /** Ends the poll that is under way, when nobody waits for it any more. */
+  /** Ends the running poll when the last watcher leaves. */
   #end = new AbortController();
-  /** Whether somebody waited for the last poll that failed, and threw its error. */
+  /** Whether a watcher waited for the last failed poll, and got its error. */
   #wasHeard = false;
 
-  /** The poller of a database and interval. */
+  /** @returns the poller of a database and an interval, which all watchers share. */
   static of(database: Database, intervalMs: number): LogPoller {
     const { tables } = database;
     const pollers = LogPoller.#pollers.get(tables) ?? new Map<number, LogPoller>();
@@ -78,7 +78,7 @@ export class LogPoller {
     this.#sessions = new WatchedSessions(database);
   }
 
-  /** Gives positions to all events that are committed now, if this account may. @returns how far the log goes. */
+  /** Assigns positions to all events that are committed now, if this account may. @returns the head of the log. */
   async head(report: Report, signal?: AbortSignal): Promise<CompleteLogPosition> {
     const { position, epoch, change, history } = await this.#positions.assign(report, signal);
     return { position, epoch, change, history };
@@ -87,7 +87,7 @@ export class LogPoller {
   /**
    * Watches the log of all sessions.
    *
-   * @param report is called with failures while the watcher is not waiting.
+   * @param report gets failures while the watcher is not waiting.
    */
   watch(report: Report): Watch<CompleteLogPosition> {
     return this.#watch(
@@ -97,10 +97,10 @@ export class LogPoller {
     );
   }
 
-  /** Watches one session; its head is undefined while it is missing. @param report as for `watch`. */
+  /** Watches one session. Its head is undefined while there is no such session. @param report as for `watch`. */
   watchSession(report: Report, key: SessionKey): Watch<SessionHead | undefined> {
     const session = this.#sessions.add(key);
-    // A poll that is under way does not know the session.
+    // A running poll does not know the session yet.
     this.#isPollDue = true;
     return this.#watch(
       report,
@@ -121,7 +121,7 @@ export class LogPoller {
         try {
           await this.#poll();
         } catch (error) {
-          // A poll of watchers that have left was ended; this one may still be here.
+          // The last watchers left and ended the poll, but this one has come since: poll again.
           if (!(error instanceof Aborted) || !this.#watchers.has(watcher)) throw error;
           await this.#poll();
         }
@@ -146,7 +146,7 @@ export class LogPoller {
     else this.#pollUnasked();
   };
 
-  /** A failure goes to whoever waits; if nobody does, to the hosts' logs. The next poll tries again. */
+  /** A failure rejects the waiting watchers; without any, it is reported. The next poll tries again. */
   #pollUnasked(): void {
     this.#poll().catch((error: unknown) => {
       if (!this.#wasHeard && !(error instanceof Aborted)) this.#report(error, 'poll');
@@ -158,7 +158,7 @@ export class LogPoller {
   }
 
   #poll(): Promise<void> {
-    // It serves all watchers, and its timer begins the next poll.
+    // Detached from the caller: the poll serves all watchers.
     return (this.#polling ??= detached(() => this.#pollNow()));
   }
 
@@ -175,7 +175,7 @@ export class LogPoller {
       this.#waiters.reject(error);
       throw error;
     } finally {
-      // In the same step as the last test of #isPollDue: a wake-up after that test must find no poll under way.
+      // Without an `await` after the last test of #isPollDue: a later wake-up must begin a poll of its own.
       this.#polling = undefined;
       this.#schedule();
     }
@@ -188,7 +188,7 @@ export class LogPoller {
       this.#database.dialect.sql.changeCounter === undefined
         ? undefined
         : await this.#database.run(changeCounter, { signal });
-    // The counter shows changes to what the last poll has read; it has not read a session that was added since.
+    // With the number of added watchers: the last poll has not read a session that was added since.
     const seen = counter === undefined ? undefined : `${counter} ${added}`;
     if (seen !== undefined && seen === this.#seen) return;
 
@@ -196,7 +196,7 @@ export class LogPoller {
       (error, operation) => this.#report(error, operation),
       signal,
       ({ position, epoch, change, history }) => {
-        // A head that is lower, or as high in another history, is new as well: the database may have gone back (contract O2).
+        // A lower head is new, too, and so is one of another history: the database may have gone back (contract O2).
         const isSame = position === this.#head.position && change === this.#head.change && epoch === this.#head.epoch;
         if (isSame && history === this.#head.history) return;
         this.#head = { position, epoch, change, history };
@@ -204,7 +204,7 @@ export class LogPoller {
       },
     );
     if (await this.#sessions.poll(signal)) this.#waiters.resolve();
-    // Events without a position are to be retried, though nothing changes in the tables.
+    // If events have no position yet, the next poll must try again though nothing has changed in the tables.
     this.#seen = isPending ? undefined : seen;
   }
 
@@ -212,7 +212,7 @@ export class LogPoller {
     clearTimeout(this.#timer);
     if (this.#watchers.size === 0) return;
     this.#timer = setTimeout(() => this.#pollUnasked(), this.#intervalMs);
-    // A loop that was left without an end would keep the process alive (contract O8).
+    // A loop that was abandoned without its end would otherwise keep the process alive (contract O8).
     if (this.#waiters.isEmpty) this.#timer.unref();
   }
 
@@ -221,7 +221,7 @@ export class LogPoller {
     this.#seen = undefined;
     this.#end.abort();
     this.#end = new AbortController();
-    // Its statements must not meet an ORM that is closed when the loop has ended: there they wait for a minute.
+    // The host may close the ORM once its loop has ended, and a statement on a closed pool waits for a minute.
     await this.#polling?.catch(() => undefined);
   }
 }

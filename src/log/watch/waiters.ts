@@ -5,7 +5,6 @@ interface Waiter {
   reject(error: unknown): void;
 }
 
-/** Watchers that wait for something new. */
 export class Waiters {
   readonly #waiting = new Set<Waiter>();
 
@@ -13,7 +12,7 @@ export class Waiters {
     return this.#waiting.size === 0;
   }
 
-  /** @returns after the next `resolve`, or at once when the signal fires; rejects with the error of the next `reject`. */
+  /** Resolves with the next `resolve` or when the signal fires; rejects with the next `reject`. */
   wait(signal: AbortSignal | undefined): Promise<void> {
     let stop = () => {};
     return new Promise<void>((resolve, reject) => {

@@ -2,18 +2,17 @@ import { sessionHeads, type SessionHead } from '../../database/statements/sessio
 import type { Database } from '../../database/calls/database.js';
 import { sessionIdentity, type SessionKey } from '../../model/keys.js';
 
-/** A session that somebody watches. */
 interface WatchedSession {
   readonly key: SessionKey;
   watchers: number;
-  /** As of the last poll; undefined while the session is missing. */
+  /** As of the last poll; undefined while there is no such session. */
   head: SessionHead | undefined;
 }
 
-/** The most sessions in one statement; SQLite's expressions end at a depth of 1,000. */
+/** How many sessions one statement has at most: SQLite refuses expressions deeper than 1,000. */
 const SESSIONS_AT_ONCE = 200;
 
-/** The sessions that are watched one by one, and how far each of them goes. */
+/** The sessions that are watched one by one, with their heads. */
 export class WatchedSessions {
   readonly #database: Database;
   readonly #sessions = new Map<string, WatchedSession>();
@@ -23,7 +22,7 @@ export class WatchedSessions {
     this.#database = database;
   }
 
-  /** How many watchers have come since the beginning. */
+  /** How many watchers have ever been added. */
   get added(): number {
     return this.#added;
   }
@@ -40,7 +39,7 @@ export class WatchedSessions {
     if (--session.watchers === 0) this.#sessions.delete(sessionIdentity(session.key));
   }
 
-  /** Reads the heads of all of them. @returns whether one of them has changed. */
+  /** Reads the heads of all watched sessions. @returns whether one has changed. */
   async poll(signal: AbortSignal): Promise<boolean> {
     const watched = [...this.#sessions.values()];
     let isChanged = false;
