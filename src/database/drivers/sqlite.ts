@@ -8,6 +8,7 @@ export interface SynchronousSqlite {
   /** In memory nobody else can have a lock. */
   memory?: unknown;
   pragma(source: string): unknown;
+  exec(source: string): unknown;
   prepare(text: string): SynchronousStatement;
 }
 
@@ -48,8 +49,9 @@ export function stopsProcess(database: SynchronousSqlite): boolean {
 export function stopWaiting(database: SynchronousSqlite): () => void {
   // libSQL cannot return the number alone.
   const [{ timeout }] = database.pragma('busy_timeout') as [{ timeout: number | bigint }];
-  database.pragma('busy_timeout = 0');
-  return () => database.pragma(`busy_timeout = ${timeout}`);
+  // Each attempt does this, and `exec` makes no object for a statement.
+  database.exec('pragma busy_timeout = 0');
+  return () => database.exec(`pragma busy_timeout = ${timeout}`);
 }
 
 /** better-sqlite3 and libSQL. */
