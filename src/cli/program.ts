@@ -1,4 +1,5 @@
 import { CommanderError, Option, type Command } from 'commander';
+import { checkEngine } from './commands/check-engine.js';
 import { doctor } from './commands/doctor.js';
 import { runDistribution } from './commands/distribute.js';
 import { fork, rewind } from './commands/history.js';
@@ -70,6 +71,12 @@ function program(): Command {
     .option('--shards <n>', 'by user: into how many parts the rows are divided (default: 32)', wholeNumber)
     .option('--move', 'also tables with rows, which are locked until they are moved')
     .action(action(runDistribution));
+
+  command(
+    'check-engine',
+    'tests in a database of its own whether a server keeps the contract',
+    'check-engine --url postgresql://…',
+  ).action(action(checkEngine));
 
   command('stats', 'counts sessions, users, events and bytes', 'stats --by-app')
     .option('--app <name>', 'one app')

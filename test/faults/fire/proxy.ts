@@ -24,6 +24,8 @@ export class Proxy {
   #mode: 'open' | 'refusing' | 'silent' | 'storm' = 'open';
   /** How many connections have been asked for. */
   attempts = 0;
+  /** What becomes of the texts that the server sends. */
+  rewrite?: (answer: string) => string;
 
   private constructor(target: URL) {
     this.#target = target;
@@ -194,7 +196,9 @@ export class Proxy {
       fault.meet(client, server, message);
     });
     server.on('data', (message) => {
-      if (!this.#frozen.has(client)) client.write(message);
+      // A packet may end within a character.
+      const sent = this.rewrite ? Buffer.from(this.rewrite(message.toString('latin1')), 'latin1') : message;
+      if (!this.#frozen.has(client)) client.write(sent);
     });
   }
 }

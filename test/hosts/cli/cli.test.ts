@@ -718,7 +718,7 @@ describe('in general', () => {
     expect(code).toBe(0);
     const commands = [...out.matchAll(/^ {2}([a-z][a-z-]*) .*  [a-z]/gm)].map(([, command]) => command!);
     expect(commands).toEqual(
-      'doctor migrate distribute stats usage list waiting show tail studio prune trim erase-user memory export import repair reencode fork rewind web help'.split(
+      'doctor migrate distribute check-engine stats usage list waiting show tail studio prune trim erase-user memory export import repair reencode fork rewind web help'.split(
         ' ',
       ),
     );
