@@ -69,7 +69,7 @@ export class SynchronousDriver implements Driver {
     const { statement, columns } = this.#statements.get(text, () => this.#prepared(text));
     try {
       if (!columns) return { rows: [], affectedRows: statement.run(values).changes, insertId: undefined };
-      return { rows: statement.all(values).map((row) => rowOf(columns, row)), affectedRows: 0, insertId: undefined };
+      return { rows: objectsOf(columns, statement.all(values)), affectedRows: 0, insertId: undefined };
     } catch (error) {
       this.#statements.delete(text);
       if (isLibSql(this.#database) && driverCodeOf(error)?.startsWith('SQLITE_BUSY')) this.#reset(statement, values);
@@ -104,10 +104,14 @@ export class SynchronousDriver implements Driver {
   }
 }
 
-function rowOf(columns: readonly string[], values: readonly unknown[]): object {
-  const row: Record<string, unknown> = {};
-  for (let i = 0; i < columns.length; i++) row[columns[i] ?? ''] = values[i];
-  return row;
+function objectsOf(columns: readonly string[], rows: readonly (readonly unknown[])[]): object[] {
+  const objects: object[] = [];
+  for (const values of rows) {
+    const row: Record<string, unknown> = {};
+    for (let i = 0; i < columns.length; i++) row[columns[i] ?? ''] = values[i];
+    objects.push(row);
+  }
+  return objects;
 }
 
 /** The members of sqlite3's database that are used. */
