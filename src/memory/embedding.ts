@@ -3,7 +3,7 @@ import { aFunction, object, rule, someText } from '../model/arguments.js';
 import { Undecodable } from '../model/codec.js';
 import { InvalidArgumentError } from '../model/errors.js';
 import type { ErrorContext } from '../model/options.js';
-import { decodedMemory, memoriesOf, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
+import { decodedMemory, memoriesWithVectors, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
 import type { NewMemory } from './memory-content.js';
 import { storedVector, unitVector } from './vectors.js';
 
@@ -70,11 +70,8 @@ export class Embedder {
 
   /** Gives memories their vectors. After the function has failed it is not called again, and the remaining memories get none. */
   async embedded(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
-    const known = new Map<string, Buffer>();
-    for (let i = 0; i < memories.length; i += TEXTS_AT_ONCE)
-      for (const [content, vector] of await this.#stored(memories.slice(i, i + TEXTS_AT_ONCE)))
-        known.set(content, vector);
-    const lacking = memories.filter((memory) => !known.has(contentIdentity(memory, memory)));
+    const known = await withStoredVectors(this.#database, memories);
+    const lacking = known.filter(({ model }) => model !== this.model);
     const texts = [...new Set(lacking.map(({ text }) => text))];
     const made = new Map<string, Buffer>();
     try {
@@ -83,8 +80,8 @@ export class Embedder {
     } catch (error) {
       this.#failed(error, context);
     }
-    return memories.map((memory) => {
-      const embedding = known.get(contentIdentity(memory, memory)) ?? made.get(memory.text);
+    return known.map((memory) => {
+      const embedding = made.get(memory.text);
       return { ...memory, ...(embedding && { embedding, model: this.model }) };
     });
   }
@@ -101,20 +98,6 @@ export class Embedder {
     );
   }
 
-  /** @returns the vectors that memories have in the tables, if their content is the same. */
-  async #stored(memories: readonly NewMemory[]): Promise<Map<string, Buffer>> {
-    const found = await this.#database.run((sql) => memoriesOf(sql, memories));
-    const own = found.filter(({ model }) => model === this.model);
-    const decoded = await this.#database.code((texts) => own.map((memory) => decodedMemory(texts, memory)));
-    return new Map(
-      decoded.flatMap((memory, i) => {
-        const key = own[i]?.key;
-        if (!key || memory instanceof Undecodable || !memory.embedding) return [];
-        return [[contentIdentity(key, memory), memory.embedding]];
-      }),
-    );
-  }
-
   async #vectors(texts: readonly string[], of: 'memories' | 'question'): Promise<readonly ArrayLike<number>[]> {
     const vectors = await this.#embedding.vectors(texts, of);
     const areVectors =
@@ -123,6 +106,24 @@ export class Embedder {
     if (areVectors) return vectors;
     throw new InvalidArgumentError('The vectors of embed must be one array of finite numbers for each text.');
   }
+}
+
+/** Gives memories the vectors that they have in the tables, whatever made those, if their content is the same. */
+export async function withStoredVectors(database: Database, memories: readonly NewMemory[]): Promise<NewMemory[]> {
+  const all: NewMemory[] = [];
+  for (let i = 0; i < memories.length; i += TEXTS_AT_ONCE) {
+    const some = memories.slice(i, i + TEXTS_AT_ONCE);
+    const found = await database.run((sql) => memoriesWithVectors(sql, some));
+    const decoded = await database.code((texts) => found.map((memory) => decodedMemory(texts, memory)));
+    const known = new Map<string, Pick<NewMemory, 'model' | 'embedding'>>();
+    for (const [j, { key, model }] of found.entries()) {
+      const plain = decoded[j];
+      if (!plain || plain instanceof Undecodable || model === undefined) continue;
+      known.set(contentIdentity(key, plain), { model, embedding: plain.embedding });
+    }
+    all.push(...some.map((memory) => ({ ...memory, ...known.get(contentIdentity(memory, memory)) })));
+  }
+  return all;
 }
 
 const contentIdentity = (key: MemoryKey, { data }: { data: string }) => `${memoryIdentity(key)}\0${data}`;

@@ -48,8 +48,11 @@ export function newMemory(
   return { ...rest, text, words: wordList(words), data: encode(data, 'memory').json };
 }
 
-/** In characters: more does not fit into every server's packet, and is a file rather than something that was said. */
-const MOST_REMEMBERED = 500_000;
+/**
+ * In characters. More is a file rather than something that was said, and with its words and its vector it would not fit into every
+ * server's packet: a projection would end there for all users.
+ */
+const MOST_REMEMBERED = 100_000;
 
 /** @returns undefined if an event has nothing to remember, or too much. */
 export async function memoryOfEvent(

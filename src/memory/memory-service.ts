@@ -20,17 +20,19 @@ import {
   nullable,
   object,
   objects,
+  rule,
   type Check,
 } from '../model/arguments.js';
 import { SessionProjection } from '../log/session-projection.js';
 import { Undecodable } from '../model/codec.js';
 import { DamagedMemoryError, InvalidArgumentError } from '../model/errors.js';
+import { encode } from '../model/event-codec.js';
 import { callHost } from '../model/host-callbacks.js';
 import { checkKeys, givenKey, type SessionKey } from '../model/keys.js';
 import { COMMON_OPTIONS, type CommonOptions, type ErrorContext } from '../model/options.js';
 import { pagesOf } from '../model/pages.js';
 import { encodedMemory, memoryIdentity, type MemoryKey } from '../transfer/stored-memories.js';
-import { Embedder, anEmbedding, type MemoryEmbedding } from './embedding.js';
+import { Embedder, anEmbedding, withStoredVectors, type MemoryEmbedding } from './embedding.js';
 import {
   memoryOfEvent,
   newMemory,
@@ -169,10 +171,18 @@ const aContent: Check = (value, name) => {
   return content;
 };
 
+const aJsonValue = rule('a value that JSON can carry', (value) => {
+  try {
+    return encode(value, '').json !== '';
+  } catch {
+    return false;
+  }
+});
+
 /** `{ tenant: request.tenant }` of a request without one would find the memories that have none. */
 const wantedMetadata = condition((value, name) => {
   const wanted = aPlainObject(value, name);
-  for (const [key, each] of Object.entries(wanted)) condition(anything)(each, `${name}.${key}`);
+  for (const [key, each] of Object.entries(wanted)) condition(aJsonValue)(each, `${name}.${key}`);
   return wanted;
 });
 
@@ -343,7 +353,9 @@ export class MikroOrmMemoryService implements BaseMemoryService {
 
   /** @returns memories as they are stored. */
   async #prepared(memories: readonly NewMemory[], context: ErrorContext): Promise<NewMemory[]> {
-    const embedded = (await this.#embedder?.embedded(memories, context)) ?? memories;
+    const embedded = this.#embedder
+      ? await this.#embedder.embedded(memories, context)
+      : await withStoredVectors(this.#database, memories);
     return this.#database.code((texts) =>
       embedded.map((memory) => ({ ...memory, ...encodedMemory(texts, memory, memory) })),
     );

@@ -48,9 +48,9 @@ export interface Compared {
 const CONTENT = ['time', 'create_time', 'settles', 'expires', 'words', 'model', 'embedding', 'data'];
 const WHERE_OWNER = 'app_name = ? and user_id = ?';
 
-/** As much as one statement may insert; the packets of every server take it. */
+/** As much as one statement may insert: less than a packet of 1 MB, the default of MariaDB before 10.2. */
 const MOST_ROWS = 100;
-const MOST_CHARACTERS = 500_000;
+const MOST_CHARACTERS = 100_000;
 
 /**
  * Adds memories as they are stored, or overwrites those that are there already.

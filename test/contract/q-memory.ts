@@ -302,7 +302,8 @@ memorySuite.own('Q8', 'a search may be of a session, of a time, and of metadata'
   expect(await search('fox hunt', { since: 2, sessionId: 's1' })).toEqual(['fox two']);
   expect(await search('fox hunt', { metadata: { kind: { a: [1] } } })).toEqual(['a fox that is rare']);
   expect(await search('fox hunt', { metadata: { kind: { a: [2] } } })).toEqual([]);
-  await expectCode(search('fox hunt', { metadata: { tenant: undefined } }), 'ADK_INVALID_ARGUMENT', 'metadata.tenant');
+  for (const tenant of [undefined, 1n, [NaN], new Map()])
+    await expectCode(search('fox hunt', { metadata: { tenant } }), 'ADK_INVALID_ARGUMENT', 'metadata.tenant');
 });
 
 memorySuite.own(
@@ -630,6 +631,22 @@ memorySuite.own('Q14', 'embed is called once for a text, and in no transaction',
   expect(asked.slice(5).flatMap(({ texts }) => texts)).toEqual(['dog of the log', 'another dog']);
 });
 
+memorySuite.own('Q11', 'no statement of a projection is larger than a packet of 1 MB', async (context) => {
+  const { service, key, search } = memoryOf(context);
+  const session = await context.service.createSession({ ...key, sessionId: 's' });
+  const texts = ['a large fox', ...range(5).map((n) => `fox ${n} ${'表'.repeat(99_000)}`), '表'.repeat(100_001)];
+  for (const [i, text] of texts.entries())
+    await context.service.appendEvent({ session, event: saying(text, { id: `e${i}` }) });
+  const projection = service.projection({ name: context.app, filter: { appName: context.app }, settleMs: 0 });
+  const statements = await context.recorded(() => projection.catchUp());
+  const sizes = statements.map(({ values }) =>
+    values.reduce<number>((n, value) => n + Buffer.byteLength(Buffer.isBuffer(value) ? value : String(value)), 0),
+  );
+  expect(Math.max(...sizes)).toBeLessThan(1_000_000);
+  expect(await search('which fox', { limit: 10 })).toHaveLength(6);
+  expect(await idsOf(context)).not.toContain('e6');
+});
+
 memorySuite.own('Q12', 'a projection calls text and encodes in no transaction', async (context) => {
   const plain = memoryOf(context);
   const called: string[] = [];
@@ -695,6 +712,21 @@ memorySuite.own('Q14', 'without embed words still find, and rebuildVectors makes
   expect(await rebuild()).toBe(0);
   expect(await working.search('Which dogs?', { limit: 200 })).toHaveLength(121);
   await expectCode(memoryOf(context).service.rebuildVectors(), 'ADK_INVALID_ARGUMENT', /embed/);
+});
+
+memorySuite.own('Q14', 'a memory that is added again with the same content keeps its vector', async (context) => {
+  const codec = encryption({ currentKey: 'k', key: () => Buffer.alloc(32, 7) });
+  for (const options of [{}, { codec }]) {
+    const { say, search } = memoryOf(context, { ...options, embed: embedding().embed });
+    await say('s', 'my hound', 'my van');
+    const vectors = async () => Promise.reject(new Error('the model is away'));
+    const failing = memoryOf(context, { ...options, embed: { model: 'new', vectors }, onError: () => undefined });
+    for (const again of [memoryOf(context, options), failing]) await again.say('s', 'my hound', 'my truck');
+    const models = (await vectorsOf(context)).map(([model]) => model);
+    expect(models).toEqual(['counting', null]);
+    expect(await search('Which dogs?')).toEqual(['my hound']);
+    await memoryOf(context).service.forget({ ...memoryOf(context).key, all: true });
+  }
 });
 
 memorySuite.own('Q14', 'vectors of another model, or of another length, are not compared', async (context) => {
