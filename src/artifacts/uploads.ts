@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import type { Sql } from '../database/dialects/dialect.js';
-import { keysetAfter } from '../database/sql/keyset.js';
+import { ownedAfter } from '../database/sql/keyset.js';
 import { numberOf, textOf } from '../database/sql/row-values.js';
 import {
   ARTIFACT_COLUMNS,
@@ -21,9 +21,6 @@ import type { ArtifactKey } from './stored-version.js';
 
 /** How long an upload may go without another part before `prune` removes it. */
 export const ABANDONED_MS = 86_400_000;
-
-/** How many artifacts one query reads. */
-const PAGE = 1_000;
 
 /** The number of an artifact's row that has no version yet. */
 const NO_VERSION = -1;
@@ -98,42 +95,37 @@ async function touch(sql: Sql, upload: Upload, state: string): Promise<void> {
 
 const stateOf = (parts: number) => JSON.stringify({ parts });
 
-/** Some artifacts of a walk. */
-interface UploadPage {
-  uploads: Upload[];
-  /** Where the next page begins; undefined on the last one. */
-  last: ArtifactKey | undefined;
+/** An artifact of a walk. */
+export interface WalkedArtifact {
+  key: ArtifactKey;
+  hasUpload: boolean;
 }
 
-/** Reads the uploads that got no part since a time, in ms, of the next artifacts of an app, or of one user in it. */
-export async function abandonedUploads(
+/** Reads the next artifacts of an app, or of one user in it. */
+export async function artifactPage(
   sql: Sql,
-  { appName, userId }: { appName: string; userId: string | undefined },
-  since: number,
+  owner: { appName: string; userId: string | undefined },
   after: ArtifactKey | undefined,
-): Promise<UploadPage> {
-  const text = textsOf(sql);
+  limit: number,
+): Promise<WalkedArtifact[]> {
   const columns = ['user_id', 'session_id', 'filename'];
-  const keyset = after && keysetAfter(columns, [after.userId, after.sessionId, after.filename]);
-  const rows = await sql.all<ArtifactRow & { first_version: number | string | null }>(
-    text.firstVersions(`${userId === undefined ? '' : ' and user_id = ?'}${keyset ? ` and ${keyset.where}` : ''}`),
-    [appName, ...(userId === undefined ? [] : [userId]), ...(keyset?.values ?? []), PAGE],
-  );
-  const keyOf = (row: ArtifactRow): ArtifactKey => ({
-    appName,
-    userId: textOf(row.user_id),
-    sessionId: textOf(row.session_id),
-    filename: textOf(row.filename),
-  });
-  const uploads: Upload[] = [];
-  for (const row of rows) {
-    if (row.first_version === null || numberOf(row.first_version) >= 0) continue;
-    const key = keyOf(row);
-    const found = await sql.all<{ version: number | string }>(text.untouched, [...valuesOf(key), since]);
-    uploads.push(...found.map(({ version }) => ({ key, number: numberOf(version) })));
-  }
-  const last = rows.at(-1);
-  return { uploads, last: last && rows.length === PAGE ? keyOf(last) : undefined };
+  const { where, values } = ownedAfter(owner, columns, after && [after.userId, after.sessionId, after.filename]);
+  const rows = await sql.all<ArtifactRow>(textsOf(sql).firstVersions(where), [...values, limit]);
+  return rows.map((row) => ({
+    key: {
+      appName: owner.appName,
+      userId: textOf(row.user_id),
+      sessionId: textOf(row.session_id),
+      filename: textOf(row.filename),
+    },
+    hasUpload: row.first_version !== null && numberOf(row.first_version) < 0,
+  }));
+}
+
+/** @returns the uploads of an artifact that got no part since a time, in ms. */
+export async function abandonedUploads(sql: Sql, key: ArtifactKey, since: number): Promise<Upload[]> {
+  const found = await sql.all<{ version: number | string }>(textsOf(sql).untouched, [...valuesOf(key), since]);
+  return found.map(({ version }) => ({ key, number: numberOf(version) }));
 }
 
 /** Reads the keys of all versions. @returns how many uploads got no part for `ABANDONED_MS`, at most `limit`. */
@@ -151,6 +143,7 @@ interface ArtifactRow {
   user_id: string;
   session_id: string;
   filename: string;
+  first_version: number | string | null;
 }
 
 const textsOf = perTables(({ tables, dialect }: Sql) => {
@@ -170,10 +163,10 @@ const textsOf = perTables(({ tables, dialect }: Sql) => {
     dropUntouched: `${drop} and create_time <= ?`,
     dropHead: `delete from ${artifacts} where ${head} and not exists (select 1 from ${artifactVersions} where ${ARTIFACT_WHERE})`,
     firstVersions: (
-      more: string,
+      where: string,
     ) => `select user_id, session_id, filename, (select v.version from ${artifactVersions} as v
         where ${isSameSession('v', 'a')} and v.filename = a.filename order by v.version limit 1) as first_version
-      from ${artifacts} as a where app_name = ?${more} order by user_id, session_id, filename limit ?`,
+      from ${artifacts} as a where ${where} order by user_id, session_id, filename limit ?`,
     untouched: `select version from ${artifactVersions} as v where ${ARTIFACT_WHERE} and create_time <= ? and ${isOpen}`,
     countUntouched: `select count(*) as total from (select 1 from ${artifactVersions} as v
       where ${isOpen} and create_time <= ${now} - ? limit ?) as abandoned`,

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Sql } from '../database/dialects/dialect.js';
-import { keysetAfter } from '../database/sql/keyset.js';
+import { ownedAfter } from '../database/sql/keyset.js';
 import { numberOf } from '../database/sql/row-values.js';
 import {
   SESSION_COLUMNS,
@@ -15,6 +15,7 @@ import { insertSession } from '../database/statements/sessions.js';
 import { DatabaseError } from '../model/errors.js';
 import { FAILURES } from '../model/failures.js';
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
+import { pagesOf } from '../model/pages.js';
 import type { DeletionRun } from './deletion-run.js';
 
 /** How many sessions one query reads. */
@@ -26,12 +27,17 @@ const TOGETHER = 100;
 // Rows of sessions can be deleted by other statements than ours. `adk_changes` has no foreign key to them, since a deletion is
 // recorded when the session is gone.
 
-/** Some sessions of a walk. */
-interface LeftoverPage {
-  /** Those that do not exist, of which something is recorded nonetheless. */
-  leftovers: SessionKey[];
-  /** Where the next page begins; undefined on the last one. */
-  last: SessionKey | undefined;
+/** A session of a walk. */
+interface WalkedSession {
+  key: SessionKey;
+  /** Whether it does not exist, and something is recorded of it nonetheless. */
+  isLeftover: boolean;
+}
+
+/** Whose sessions are meant. */
+interface Owner {
+  appName: string;
+  userId: string | undefined;
 }
 
 /**
@@ -39,13 +45,12 @@ interface LeftoverPage {
  * and records the deletion for readers of the complete log. Such changes hold state, and the log would have entries of sessions that
  * are not there.
  */
-export async function removeLeftovers(run: DeletionRun, appName: string, userId: string | undefined): Promise<void> {
+export async function removeLeftovers(run: DeletionRun, owner: Owner): Promise<void> {
   const { read, batches } = run;
   if (batches.isDryRun) return;
-  let after: SessionKey | undefined;
-  do {
-    const page = await read((sql) => leftoversOf(sql, { appName, userId }, after));
-    let remaining = page.leftovers;
+  const pages = pagesOf<WalkedSession>(PAGE, (last) => read((sql) => changedSessions(sql, owner, last?.key)));
+  for await (const page of pages) {
+    let remaining = page.filter(({ isLeftover }) => isLeftover).map(({ key }) => key);
     while (remaining.length > 0) {
       if (!(await batches.mayBegin())) return;
       const group = remaining.slice(0, Math.min(TOGETHER, batches.size));
@@ -53,9 +58,9 @@ export async function removeLeftovers(run: DeletionRun, appName: string, userId:
       remaining = remaining.filter((session) => !group.includes(session) || left.has(sessionIdentity(session)));
       batches.add();
     }
-    after = page.last;
     // A signal ends the walk, also if nothing is left of any session.
-  } while (after && (await batches.mayBegin()));
+    if (page.length === PAGE && !(await batches.mayBegin())) return;
+  }
 }
 
 /** Reads the keys of all changes. @returns how many sessions have left something, at most `limit`. */
@@ -70,47 +75,33 @@ export async function countLeftovers(sql: Sql, limit: number): Promise<number> {
 }
 
 /** Reads the next sessions of an app, or of one user in it, of which something is recorded. */
-async function leftoversOf(
-  sql: Sql,
-  { appName, userId }: { appName: string; userId: string | undefined },
-  after: SessionKey | undefined,
-): Promise<LeftoverPage> {
+async function changedSessions(sql: Sql, owner: Owner, after: SessionKey | undefined): Promise<WalkedSession[]> {
   const { changes, sessions } = sql.tables;
-  const ofUser = userId === undefined ? '' : ' and user_id = ?';
-  const owner = userId === undefined ? [appName] : [appName, userId];
-  const keyset = after && keysetAfter(['user_id', 'session_id'], [after.userId, after.sessionId]);
-  const keys = `select distinct ${SESSION_COLUMNS} from ${changes}
-    where app_name = ?${ofUser}${keyset ? ` and ${keyset.where}` : ''} order by user_id, session_id limit ?`;
+  const { where, values } = ownedAfter(owner, ['user_id', 'session_id'], after && [after.userId, after.sessionId]);
+  const keys = `select distinct ${SESSION_COLUMNS} from ${changes} where ${where} order by user_id, session_id limit ?`;
+  if (sql.dialect.sql.pagesAlone) {
+    const found = (await sql.all<SessionKeyRow>(keys, [...values, PAGE])).map(sessionKeyOf);
+    const walked: WalkedSession[] = [];
+    for (const key of found) walked.push({ key, isLeftover: await isWithoutRow(sql, key) });
+    return walked;
+  }
   // The keys alone are read, page by page; the rows are read only of sessions that do not exist. With `exists` PostgreSQL
   // may read all of a table for a page. Of one app, `app_name` in the order would make MariaDB sort all of its changes.
   const isLeftover = `case when k.session_id <> '' and (select 1 from ${sessions} as s where ${isSameSession('s', 'k')}) is null
     and (select 1 from ${changes} as c where ${isSameSession('c', 'k')} and c.kind <> 'deleted' limit 1) is not null
     then 1 else 0 end as is_leftover`;
-  const values = [...owner, ...(keyset?.values ?? []), PAGE];
-  const isPlain = !sql.dialect.sql.pagesAlone;
-  const text = isPlain
-    ? `select ${SESSION_COLUMNS}, ${isLeftover} from (${keys}) as k order by user_id, session_id`
-    : keys;
-  const rows = await sql.all<SessionKeyRow & { is_leftover?: number | string }>(text, values);
-  const last = rows.at(-1);
-  const found = rows.filter((row) => !isPlain || numberOf(row.is_leftover) === 1).map(sessionKeyOf);
-  return {
-    leftovers: isPlain ? found : await withoutRow(sql, found),
-    last: last && rows.length === PAGE ? sessionKeyOf(last) : undefined,
-  };
+  const text = `select ${SESSION_COLUMNS}, ${isLeftover} from (${keys}) as k order by user_id, session_id`;
+  const rows = await sql.all<SessionKeyRow & { is_leftover: number | string }>(text, [...values, PAGE]);
+  return rows.map((row) => ({ key: sessionKeyOf(row), isLeftover: numberOf(row.is_leftover) === 1 }));
 }
 
-/** @returns those of which more than their deletion is recorded, and that do not exist. */
-async function withoutRow(sql: Sql, keys: readonly SessionKey[]): Promise<SessionKey[]> {
-  const found: SessionKey[] = [];
-  for (const key of keys) {
-    if (key.sessionId === '') continue;
-    const select = (table: string, more = '') =>
-      sql.all(`select 1 from ${table} where ${SESSION_WHERE}${more} limit 1`, sessionValues(key));
-    const isThere = (await select(sql.tables.sessions)).length > 0;
-    if (!isThere && (await select(sql.tables.changes, ` and kind <> 'deleted'`)).length > 0) found.push(key);
-  }
-  return found;
+/** Whether more than its deletion is recorded of a session that does not exist. */
+async function isWithoutRow(sql: Sql, key: SessionKey): Promise<boolean> {
+  if (key.sessionId === '') return false;
+  const select = (table: string, more = '') =>
+    sql.all(`select 1 from ${table} where ${SESSION_WHERE}${more} limit 1`, sessionValues(key));
+  if ((await select(sql.tables.sessions)).length > 0) return false;
+  return (await select(sql.tables.changes, ` and kind <> 'deleted'`)).length > 0;
 }
 
 /** One transaction. @returns the sessions that have more. */

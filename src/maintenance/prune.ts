@@ -33,8 +33,8 @@ export async function prune(run: DeletionRun, options: PruneOptions): Promise<Ma
       await run.walk(new WholeSessions(run, isMeant), { appName, ...way });
       for await (const app of run.apps(appName, 'memories'))
         await deleteMemories(run, app, { userId, areExpired: true });
-      for await (const app of run.apps(appName, 'artifacts')) await removeUploads(run, app, userId, now);
-      for await (const app of run.apps(appName, 'changes')) await removeLeftovers(run, app, userId);
+      for await (const app of run.apps(appName, 'artifacts')) await removeUploads(run, { appName: app, userId }, now);
+      for await (const app of run.apps(appName, 'changes')) await removeLeftovers(run, { appName: app, userId });
       await removeRetryTokens(run, now);
     },
   );

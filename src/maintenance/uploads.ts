@@ -1,6 +1,9 @@
-import type { ArtifactKey } from '../artifacts/stored-version.js';
-import { ABANDONED_MS, abandonedUploads, dropUpload } from '../artifacts/uploads.js';
+import { ABANDONED_MS, abandonedUploads, artifactPage, dropUpload, type WalkedArtifact } from '../artifacts/uploads.js';
+import { pagesOf } from '../model/pages.js';
 import type { DeletionRun } from './deletion-run.js';
+
+/** How many artifacts one query reads. */
+const PAGE = 1_000;
 
 /**
  * Removes what is left of saves from streams that nobody will end, of an app or of one user in it: each in a transaction of its own.
@@ -9,21 +12,22 @@ import type { DeletionRun } from './deletion-run.js';
  */
 export async function removeUploads(
   { read, write, batches }: DeletionRun,
-  appName: string,
-  userId: string | undefined,
+  owner: { appName: string; userId: string | undefined },
   now: number,
 ): Promise<void> {
   const since = now - ABANDONED_MS;
-  let after: ArtifactKey | undefined;
-  do {
-    const page = await read((sql) => abandonedUploads(sql, { appName, userId }, since, after));
-    if (batches.isDryRun) batches.count({ uploads: page.uploads.length });
-    for (const upload of batches.isDryRun ? [] : page.uploads) {
-      if (!(await batches.mayBegin())) return;
-      const isRemoved = await write((sql) => dropUpload(sql, upload, since));
-      batches.add({ uploads: isRemoved ? 1 : 0 });
+  const pages = pagesOf<WalkedArtifact>(PAGE, (last) => read((sql) => artifactPage(sql, owner, last?.key, PAGE)));
+  for await (const page of pages) {
+    for (const { key } of page.filter(({ hasUpload }) => hasUpload)) {
+      const uploads = await read((sql) => abandonedUploads(sql, key, since));
+      if (batches.isDryRun) batches.count({ uploads: uploads.length });
+      for (const upload of batches.isDryRun ? [] : uploads) {
+        if (!(await batches.mayBegin())) return;
+        const isRemoved = await write((sql) => dropUpload(sql, upload, since));
+        batches.add({ uploads: isRemoved ? 1 : 0 });
+      }
     }
-    after = page.last;
     // A signal ends the walk, also if there is nothing to remove.
-  } while (after && (await batches.mayBegin()));
+    if (page.length === PAGE && !(await batches.mayBegin())) return;
+  }
 }
