@@ -1,14 +1,14 @@
-/** The clock and the timers of leases, in ms; tests have others. A process that has nothing else to do may end: its leases expire. */
+/** The clock and the timers of leases, in ms; tests replace them. The timers keep no process alive: its leases expire. */
 export const clock = {
   now: () => performance.now(),
 
-  /** @returns what ends it. */
+  /** @returns a function that stops the timer. */
   after(ms: number, action: () => void): () => void {
     const timer = setTimeout(action, ms).unref();
     return () => clearTimeout(timer);
   },
 
-  /** @returns what ends it. */
+  /** @returns a function that stops the timer. */
   every(ms: number, action: () => void): () => void {
     const timer = setInterval(action, ms).unref();
     return () => clearInterval(timer);

@@ -12,29 +12,29 @@ import { MikroOrmSessionService } from '../sessions/session-service.js';
 import { detached } from '../telemetry/telemetry.js';
 import { clock } from './clock.js';
 
-/** With the options of `MikroOrmSessionService`, for `lease.sessionService`. */
+/** Options of `SessionLeases`, in addition to those of `MikroOrmSessionService`, which apply to `lease.sessionService`. */
 export interface SessionLeasesOptions extends MikroOrmSessionServiceOptions {
-  /** How long a lease lasts without a renewal, in ms; 30,000 by default. It is renewed six times in that time. */
+  /** How long a lease lasts without renewal, in ms; 30,000 by default. It is renewed six times in that time. */
   ttlMs?: number;
 }
 
 export interface AcquireOptions {
-  /** A name that others see, such as a host name and process id; up to 255 characters. */
+  /** The name that others see, for example host name and process id; up to 255 characters. */
   holder: string;
   /** How long to wait for a lease that somebody else holds, in ms; 0 by default. */
   waitMs?: number;
   /**
-   * Creates the session, without state, if there is none; false by default. A lease needs an existing session, so
-   * `autoCreateSession` of newer Runners would come too late.
+   * Creates the session, without state, if there is none; false by default. The `autoCreateSession` of newer Runners would come too
+   * late, since a lease needs an existing session.
    */
   autoCreateSession?: boolean;
 }
 
-/** A lease, as any process can read it. */
+/** A lease as other processes see it. */
 export interface LeaseInfo {
   holder: string;
   token: number;
-  /** When it expires unless it is renewed, in ms since 1970 by the database's clock. */
+  /** When it expires if it is not renewed, in ms since 1970, by the database's clock. */
   expiresAt: number;
 }
 
@@ -55,8 +55,8 @@ const aHolder = rule(
 const checkAcquire = object<AcquireOptions>({ holder: aHolder, waitMs: aWait, autoCreateSession: aBoolean }, 'holder');
 
 /**
- * One writer to a session at a time, across processes. The database's clock alone decides who holds a lease, and every
- * acquisition has a fencing token, so that a holder that was paused and overtaken cannot write (contract H1, H2).
+ * Allows one writer to a session at a time, across processes. Only the database's clock decides who holds a lease. Each holder has
+ * a fencing token, so that one that was paused and replaced cannot write when it wakes (contract H1, H2).
  *
  * ```ts
  * await leases.run({ appName, userId, sessionId }, { holder: hostname() }, async ({ sessionService, signal }) => {
@@ -73,8 +73,8 @@ export class SessionLeases {
 
   /**
    * @param em the host's `EntityManager`, as for `MikroOrmSessionService`.
-   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
-   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options: SessionLeasesOptions = {}) {
     const { ttlMs = DEFAULT_TTL_MS, ...ofService } = checkOptions(options, 'The options of SessionLeases');
@@ -87,9 +87,9 @@ export class SessionLeases {
   /**
    * Takes a session's lease and keeps renewing it until it is released or lost.
    *
-   * @throws LeaseHeldError when somebody else holds it, after `waitMs`.
-   * @throws SessionNotFoundError when there is no such session, without `autoCreateSession`.
-   * @throws InvalidArgumentError when an option is not known, or the holder's name is empty, too long, or cannot be stored.
+   * @throws LeaseHeldError if somebody else still holds it after `waitMs`.
+   * @throws SessionNotFoundError if there is no such session, without `autoCreateSession`.
+   * @throws InvalidArgumentError if an option is unknown, or the holder's name is empty, too long, or cannot be stored.
    * @throws InsideTransactionError inside a transaction of the same ORM.
    */
   async acquire(session: SessionKey, options: AcquireOptions): Promise<Lease> {
@@ -115,13 +115,13 @@ export class SessionLeases {
     for (;;) {
       const current = await this.#current(key);
       if (!current) {
-        // Taken before the statement is sent: by the database's clock the lease begins later, so it expires later than
-        // we expect.
+        // Read before the statement is sent: the lease begins later in the database, so it cannot expire earlier than expected
+        // here.
         const askedAt = clock.now();
         const token = await this.#take(key, holder);
-        // Renewals continue after this call.
+        // Detached: renewals outlive this call.
         if (token !== undefined) return detached(() => this.#begin(key, token, askedAt));
-        // Another process took the lease first, or the session does not exist.
+        // Another process got the lease first, or the session does not exist.
         await this.#checkExists(key);
         continue;
       }
@@ -132,23 +132,23 @@ export class SessionLeases {
   }
 
   /**
-   * Acquires a lease, runs `work` with it, and releases it, also when `work` throws.
+   * Acquires a lease, runs `work` with it, and releases it, even if `work` throws.
    *
    * @returns what `work` returns.
-   * @throws SessionNotFoundError when there is no such session, without `autoCreateSession`.
-   * @throws LeaseHeldError when somebody else holds the lease, after `waitMs`.
+   * @throws SessionNotFoundError if there is no such session, without `autoCreateSession`.
+   * @throws LeaseHeldError if somebody else still holds the lease after `waitMs`.
    */
   async run<T>(session: SessionKey, options: AcquireOptions, work: (lease: Lease) => Promise<T>): Promise<T> {
     const lease = await this.acquire(session, options);
     try {
       return await work(lease);
     } finally {
-      // A lease that could not be released expires. The caller needs the result or the error of `work`.
+      // Not thrown: the caller needs the result or the error of `work`, and the lease will expire.
       await lease.release().catch(() => undefined);
     }
   }
 
-  /** @returns who holds a session's lease; undefined when nobody does, or there is no such session. */
+  /** @returns the current lease of a session; undefined if there is none, or no such session. */
   async current(session: SessionKey): Promise<LeaseInfo | undefined> {
     const key = checkedSessionKey(session);
     return this.#database.call({ operation: 'current', key }, () => this.#current(key));
@@ -160,8 +160,7 @@ export class SessionLeases {
   }
 
   async #take(key: SessionKey, holder: string): Promise<number | undefined> {
-    // A statement of its own: in one transaction with `take`, a locked session row would make all leases wait for the
-    // counter.
+    // Not in a transaction with `take`: while that waits for a locked session, all leases would wait for the counter.
     const token = await this.#database.statement(nextToken);
     const taken = await this.#database.statement((sql) => takeLease(sql, key, { holder, token, ttlMs: this.#ttlMs }));
     return taken ? token : undefined;
@@ -173,9 +172,9 @@ export class SessionLeases {
   }
 
   #begin(session: SessionKey, token: number, askedAt: number): Lease {
-    // No retries: the next renewal is the retry, and the deadline ends the lease.
+    // Without retries: the next renewal is one, and the deadline ends the lease.
     const renewing = this.#database.with({ retry: { attempts: 1 }, timeoutMs: this.#ttlMs / RENEWALS_PER_TTL });
-    // After that time the lease has expired, and need not be released.
+    // Once the lease has expired, it need not be released.
     const { retry, timeoutMs, onError, telemetry = false } = this.#options;
     const releasing = this.#database.with({
       retry: { ...retry, forMs: Math.min(retry?.forMs ?? Infinity, this.#ttlMs) },
@@ -206,18 +205,17 @@ export class SessionLeases {
 interface LeaseActions {
   /** @throws InsideTransactionError inside a transaction: the lease cannot be released there. */
   refuseTransaction(): void;
-  /** @returns whether the lease is still ours. */
+  /** @returns whether this lease is still the current one. */
   renew(): Promise<boolean>;
   release(): Promise<void>;
-  /** Releases a lost lease that the database still has, without retries. */
+  /** Releases a lease that is lost for this process, but still stands in the database. Without retries. */
   releaseLost(): Promise<void>;
-  /** Called with the error when a renewal, or the release of a lost lease, has failed. */
+  /** Reports a failed renewal, or a failed release of a lost lease. */
   report(error: unknown, operation: 'renew' | 'release'): void;
-  /** Called when the lease is lost. */
   lost(): void;
 }
 
-/** A held lease; from `SessionLeases.acquire`. */
+/** A lease that is held. `SessionLeases.acquire` returns it. */
 export class Lease {
   readonly #abort = new AbortController();
   readonly #actions: LeaseActions;
@@ -235,9 +233,9 @@ export class Lease {
     /** The fencing token: larger than that of any earlier lease of the session. */
     readonly token: number,
     /**
-     * Writes to the session only while this lease is the current one; throws `LeaseLostError` otherwise. It also writes to
-     * sessions with the same id and user in other apps, which `AgentTool` uses, and to sessions that it has created, as
-     * `runEphemeral` does. It refuses others with `InvalidArgumentError`.
+     * Writes to the session only while this lease is the current one; otherwise it throws `LeaseLostError`. It also writes to
+     * sessions with the same id and user in other apps, which `AgentTool` needs, and to sessions that it has created, which
+     * `runEphemeral` needs. For any other session it throws `InvalidArgumentError`.
      */
     readonly sessionService: MikroOrmSessionService,
     { ttlMs, askedAt }: { ttlMs: number; askedAt: number },
@@ -259,8 +257,7 @@ export class Lease {
   }
 
   /**
-   * Gives the lease back at once. After that its `sessionService` writes nothing. A lost lease is not an error; if the database
-   * still has it, it is given back, too.
+   * Releases the lease at once. After that, its `sessionService` writes nothing. If the lease is already lost, this is not an error.
    *
    * @throws InsideTransactionError inside a transaction of the same ORM; then the lease is still held.
    */
@@ -270,17 +267,17 @@ export class Lease {
     this.#isReleased = true;
     const isLost = this.#isOver;
     this.#end();
-    // The host may close its connections after this call: no renewal may be in flight then.
+    // The host may close its connections after this call, so wait for a running renewal.
     await this.#renewing;
     if (!isLost) return this.#actions.release();
-    // It may be lost for this process only. Others would wait until it expires.
+    // The lease may be lost only for this process. If it still stands in the database, others would wait until it expires.
     await this.#actions.releaseLost().catch((error: unknown) => this.#actions.report(error, 'release'));
   }
 
   async #renew(): Promise<void> {
     const askedAt = clock.now();
     try {
-      // In a busy process this timer may fire before that of the deadline, and a renewal would make others wait for another `ttlMs`.
+      // In a busy process this timer may fire before that of the deadline. A renewal would make others wait for another `ttlMs`.
       if (askedAt >= this.#endsAt) this.#lose();
       if (this.#isOver) return;
       const isOurs = await this.#actions.renew();
@@ -290,7 +287,7 @@ export class Lease {
       [this.#endsAt, this.#endDeadline] = this.#expectRenewal(askedAt);
     } catch (error) {
       this.#actions.report(error, 'renew');
-      // The next renewal tries again. The deadline stays.
+      // The next renewal tries again; the deadline does not move.
     }
   }
 

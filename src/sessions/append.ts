@@ -45,20 +45,20 @@ function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
 /** A call that appends events to a handle. */
 interface Append {
   readonly handle: Session;
-  /** Of the session that the handle named when the call was made. */
+  /** The session that the handle named when the call was made. */
   readonly key: SessionKey;
   readonly pending: NonEmpty<PendingEvent>;
-  /** Whether calls wait for a person after it that did not before, or the other way round. */
+  /** Whether it opens or answers a call that waits for a person. */
   readonly changesCalls: boolean;
   /** The call, if calls are observed. */
   readonly observed: ObservedCall | undefined;
-  /** Ends its wait for its turn. */
+  /** Ends the measurement of its wait for a turn. */
   readonly waited: (() => void) | undefined;
 }
 
 type Target = Pick<Append, 'handle' | 'key'>;
 
-/** No session's: the handle is behind. */
+/** Matches no session, so the handle is behind. */
 const UNKNOWN = { incarnation: '', origin: '' };
 
 /** An event of a batch, and the state that it leaves. */
@@ -68,7 +68,7 @@ interface BatchEvent extends PendingEvent, EventWrite {
 
 const NONE_REFUSED: ReadonlyMap<number, unknown> = new Map();
 
-/** Writes events, and brings the handles up to what was written. */
+/** Writes events, and updates the handles to match. */
 export class Appender {
   readonly #calls: SessionCalls;
   readonly #database: Database;
@@ -80,13 +80,13 @@ export class Appender {
     this.#queue = calls.queue;
   }
 
-  /** Appends the events of one call to a handle, after the writes to its session that were made before. */
+  /** Appends the events of one call, after all earlier writes to the session. */
   async appendEvents(handle: Session, events: readonly Event[], operation: string): Promise<void> {
-    // The events are copied before the first await: the caller may change the objects after this call has returned its promise.
+    // Copies the events before the first await: the caller may change the objects once it has the promise.
     const whole: Event[] = [];
     for (const event of events) if (!event.partial) whole.push(event);
     if (whole.length > 0) refuseUnchangeable(handle, whole);
-    // With a codec it is known later how large an event is as it is stored.
+    // With a codec, the stored size of an event is known only after encoding.
     const plainLimit = this.#calls.options.codec ? undefined : this.#calls.options.maxEventBytes;
     const pending: PendingEvent[] = [];
     let changesCalls = false;
@@ -96,14 +96,14 @@ export class Appender {
       pending.push(prepared);
     }
     if (!isNonEmpty(pending)) return;
-    // This is checked at once: in its turn it might wait for a call that waits for the transaction.
+    // Checked before the queue: in its turn, the call could wait for one that waits for that transaction.
     const tentative = tentativeOf(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);
     const key = keyOf(handle);
     await this.#database.call({ operation, key }, async () => {
       const observed = this.#database.telemetry?.current;
       const append = { handle, key, pending, changesCalls, observed, waited: observed?.waiting('queue') };
-      // Those that join a transaction have their turn by it.
+      // In a joined transaction, the transaction itself puts calls in order.
       if (!this.#database.isJoined) return this.#queue.append(this, append);
       append.waited?.();
       await this.append([append]);
@@ -111,11 +111,11 @@ export class Appender {
   }
 
   /**
-   * Such an append would wait for the lock of that transaction, which may end only after it. And the handle has events that
-   * nobody else may ever see.
+   * Such an append would wait for the lock of that transaction, which may end only after it. Besides, the handle has events that
+   * may be rolled back.
    *
-   * @throws InsideTransactionError when a transaction that is still open has appended to the handle, and this call does not
-   *   join it.
+   * @throws InsideTransactionError if a transaction that is still open has appended to the handle, and this call does not join
+   *   it.
    */
   #refuseBesideTransaction({ transaction }: Tentative): void {
     if (!this.#database.isJoined && isOpen(transaction)) {
@@ -125,7 +125,7 @@ export class Appender {
     }
   }
 
-  /** With `reject` each append depends on the number of the one before. */
+  /** With `reject`, each append needs the number of the previous one, so they cannot be written together. */
   canJoin(first: Append, append: Append): boolean {
     const { handle } = append;
     const incarnation = revisionOf(first.handle)?.incarnation;
@@ -140,11 +140,11 @@ export class Appender {
     );
   }
 
-  /** Appends prepared events to one session as one batch, and changes the handles to match; see `AppendWriter`. */
+  /** Appends prepared events to one session as one batch, and updates the handles to match; see `AppendWriter`. */
   async append(appends: NonEmpty<Append>, outcome: Outcome = {}): Promise<ReadonlyMap<number, unknown>> {
     const [first] = appends;
     const { handle, key } = first;
-    // Several have none, and have read the same session.
+    // A batch of several has no such handle (`canJoin`).
     if (tentativeOf(handle)) await this.#settle(first);
     const known = revisionOf(handle);
     const revision = known ?? (await this.#locate(first));
@@ -162,15 +162,15 @@ export class Appender {
         state: byScope(state.values()),
       };
       const encoded = options.codec ? await this.#encoded(batch, revision) : batch;
-      // What calls wait is read and written under the session's lock.
+      // Open calls are read and written under the session's lock.
       if (!first.changesCalls) lastSeq = await this.#queue.write(this.#database, encoded, { outcome });
     } catch (error) {
-      // What one of several has caused is not an error of the others; an outage is one of all.
+      // An outage is an error of all appends. Any other error belongs to one: write them one by one to find it.
       const isOfAll =
         appends.length === 1 || outcome.lostAnswer !== undefined || passingOf(this.#database.failureOf(error));
       if (isOfAll && !(error instanceof UniqueConstraintViolationException)) throw error;
     }
-    // One has to be refused, or replaces an event: nothing is written.
+    // Nothing was written: one append must be refused, or replaces an event.
     if (lastSeq === undefined && appends.length > 1) return this.#appendEach(appends, outcome);
     const appended =
       lastSeq === undefined
@@ -178,10 +178,10 @@ export class Appender {
         : { ...revision, lastSeq, replaced: false, wentBack: false };
     if (announcer.notifies || announcer.wakers.size > 0) await announcer.announce();
 
-    // Committed: from here on nothing may throw (contract A11).
+    // Committed: nothing may throw from here on (contract A11).
     const transaction = this.#database.joined?.current;
     if (transaction) {
-      // An event that was stored before the transaction does not show whether it was committed.
+      // `#settle` cannot use an event that was stored before the transaction: it is there after a rollback, too.
       const before = appended.replaced ? (tentativeOf(handle)?.events ?? []) : [];
       setTentative(handle, { transaction, events: [...before, ...stored] });
     }
@@ -201,7 +201,7 @@ export class Appender {
     }
   }
 
-  /** Appends what could not be one batch. What is known of the batch is known of each. */
+  /** Writes the appends of a batch one by one. Each gets the outcome that is known of the batch. */
   async #appendEach(appends: NonEmpty<Append>, outcome: Outcome): Promise<ReadonlyMap<number, unknown>> {
     const refused = new Map<number, unknown>();
     for (const [i, append] of appends.entries()) {
@@ -214,7 +214,7 @@ export class Appender {
     return refused;
   }
 
-  /** Appends are stored that were written together, by the call of the first of them. */
+  /** Reports appends that were written together to telemetry; the first one has the statements. */
   #observe(appends: NonEmpty<Append>, telemetry: Telemetry): void {
     const { system } = this.#database;
     const size = appends.reduce((sum, { pending }) => sum + pending.length, 0);
@@ -227,7 +227,7 @@ export class Appender {
     }
   }
 
-  /** After the transaction, or the savepoint, that has appended to a handle: it is behind unless that was committed. */
+  /** Once the transaction or savepoint that appended to a handle has ended: marks the handle as behind, unless it committed. */
   async #settle({ handle, key }: Append): Promise<void> {
     const tentative = tentativeOf(handle);
     if (tentative) this.#refuseBesideTransaction(tentative);
@@ -239,7 +239,7 @@ export class Appender {
     forgetWrites(handle.state);
   }
 
-  /** Before a connection or a lock is taken, bound to the session that the statement requires. */
+  /** Encodes before a connection or a lock is taken, and binds the texts to the session that the statement requires. */
   async #encoded(batch: AppendBatch, { origin }: Revision): Promise<AppendBatch> {
     const encoded = await this.#database.code((texts) => encodedBatch(texts, batch, origin));
     for (const { json } of encoded.events) refuseTooLarge(json, this.#calls.options.maxEventBytes);
@@ -260,9 +260,9 @@ export class Appender {
   }
 
   /**
-   * Changes a handle to match a batch that is committed, and reads what it missed.
+   * Updates a handle to match a committed batch, and reads the events that it missed.
    *
-   * @param events of the batch, those of other handles among them.
+   * @param events all events of the batch, also those of other handles.
    * @param isKnown whether a service has read the handle.
    */
   async #update(
@@ -277,21 +277,21 @@ export class Appender {
     const isAnother = incarnation !== revision.incarnation;
     const isInStep = !replaced && !isAnother && before === revision.seq && isKnown;
     try {
-      // A handle that only has events that were read cannot have this one, so its events need not be searched. In a long
-      // session the search takes longer than the append.
+      // If all events of the handle were read from the tables, it cannot have this one. Do not search them: in a long session
+      // that takes longer than the append.
       const isNew = !replaced && hasOnlyReadEvents(handle, revision);
       const isWhole = isInStep && (isNew || events.every((each) => each.handle === handle));
       const others = new Map<string, unknown>();
       for (const { handle: by, event, stored, delta, state } of events) {
         if (by === handle) {
-          // The handle has it already if its row was lost and it is appended again.
+          // The handle already has the event if it is appended again because its row was lost.
           if (isNew && !handle.events.includes(event)) handle.events.push(event);
           else placeEvent(handle, event);
           if (replaced) continue;
           applyDelta(handle.state, delta, state);
           for (const { key } of state) others.delete(key);
         } else if (isWhole) {
-          // An object of its own, as if it had been read.
+          // A copy of its own, as if the handle had read it.
           const read = decodeEvent(stored.json);
           if (read) handle.events.push(read);
           for (const { key, json } of state) others.set(key, JSON.parse(json));
@@ -307,14 +307,13 @@ export class Appender {
         await this.#catchUp({ handle, key }, revision, own, { isAnew });
       }
     } catch {
-      // Somebody froze the handle during the append, so it stays behind; the next append is refused.
+      // Somebody froze the handle during the append. It stays behind, and the next append is refused.
       forgetRevision(handle);
     }
   }
 
   /**
-   * The revision of a handle that was not read by a service (a clone, an object literal): that of its last stored
-   * event.
+   * Finds the revision of a handle that no service has read (a clone, an object literal): that of its last stored event.
    */
   async #locate({ handle, key }: Target): Promise<Revision> {
     const last = handle.events.at(-1);
@@ -327,9 +326,9 @@ export class Appender {
   }
 
   /**
-   * Reads what a handle missed, after the lock is gone (contract E2, E3).
+   * Reads the events that a handle missed, after the lock was released (contract E2, E3).
    *
-   * @param options.isAnew whether the events that the handle has read are not the session's history any more, so that all of it is read.
+   * @param options.isAnew whether to read all events, because those of the handle are no longer the session's history.
    */
   async #catchUp(
     { handle, key }: Target,
@@ -337,24 +336,23 @@ export class Appender {
     pending: readonly PendingEvent[],
     { isAnew }: { isAnew: boolean },
   ): Promise<void> {
-    // Should the reading fail, the next append has to find the handle behind.
+    // If reading fails, the next append must find the handle behind.
     setRevision(handle, isAnew ? UNKNOWN : revision, revision.seq);
     try {
       const since = await this.#database.read((sql) => readAfter(sql, key, isAnew ? 0 : revision.seq));
-      // Deleted and created again since the append.
+      // The session was deleted and created again since the append.
       const isAnother = isAnew || (since && since.incarnation !== revision.incarnation) === true;
       const read = isAnother && !isAnew ? await this.#database.read((sql) => readSession(sql, key)) : since;
       if (!read) return;
       const [state, missed] = [readState(read.state), readEvents(read)];
-      // A host's transaction may not see what it follows: the handle stays behind until the next append.
+      // A host's transaction may not see events that others committed: the handle stays behind until the next append.
       if (this.#database.isJoined && missed.damaged.events.length > 0) return;
       if (isAnother) forgetWrites(handle.state);
       catchUp(handle, pending, { head: read, state: state.value, missed: missed.value, isAnew: isAnother });
       this.#calls.damage.report(key, missed.damaged, state.damaged);
     } catch (error) {
       this.#database.report(error, { operation: 'catchUp', key });
-      // The events are committed, so this call has succeeded; the handle stays behind and catches up with its next
-      // append.
+      // The events are committed, so the call succeeds. The handle stays behind until its next append.
     }
   }
 }

@@ -19,24 +19,24 @@ import { getSession } from './read.js';
 import type { SessionCalls } from './session-calls.js';
 import { stateEntries } from './state.js';
 
-/** A try fails when the session is deleted between reading and creating it. Five times in a row is a bug. */
+/** An attempt fails if the session is deleted between creating and reading it. Five times in a row would be a bug. */
 const CREATE_ATTEMPTS = 5;
 
-/** A session to create, with its state as it was when the call was made. */
+/** A session to create, with a copy of its state. */
 interface NewSession {
   key: SessionKey;
   isIdGiven: boolean;
   entries: StateEntries;
 }
 
-/** @throws InvalidKeyError, UnserializableValueError for what cannot be stored. */
+/** @throws InvalidKeyError, UnserializableValueError if a key or a value cannot be stored. */
 export function newSession({ appName, userId, sessionId, state }: CreateSessionRequest): NewSession {
   const key = { appName, userId, sessionId: sessionId || randomUUID() };
   checkKeys(key);
   return { key, isIdGiven: Boolean(sessionId), entries: byScope(stateEntries(key, state ?? {}, 'state')) };
 }
 
-/** @param operation what the call is named in errors. @throws SessionExistsError when the id is taken. */
+/** @param operation the name of the call in errors. @throws SessionExistsError if the id is taken. */
 export async function createSession(
   calls: SessionCalls,
   { key, entries }: NewSession,
@@ -65,7 +65,7 @@ export async function createSession(
     );
   return calls.write(operation, key, async () => {
     const stored = await database.code(encode);
-    // The id may be that of a soft-deleted session (contract K3), which only the second try looks for.
+    // A soft-deleted session may have the id (contract K3). That is rare, so only the second attempt looks for one.
     for (const deletesSoftDeleted of [false, true]) {
       try {
         return created(
@@ -78,7 +78,7 @@ export async function createSession(
       }
       const existing = await database.read(read, { outcome });
       if (existing?.incarnation === head.incarnation) {
-        // The answer to the commit was lost, and the retry has met the session that this call has created.
+        // The answer to the commit was lost, and the retry found the session that this call had created.
         await confirm(database, outcome);
         return created(calls, key, existing);
       }
@@ -88,7 +88,7 @@ export async function createSession(
   });
 }
 
-/** Damage to the state of the user or the app goes to `onDamage` and is not thrown, since the session is stored. */
+/** Damaged state of the user or the app is reported to `onDamage` and not thrown: the session is already stored. */
 function created(
   calls: SessionCalls,
   key: SessionKey,

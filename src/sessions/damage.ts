@@ -13,16 +13,16 @@ import type { PastChange } from '../model/past-state.js';
 import { rangesOf, type SeqRange } from '../model/seq-ranges.js';
 import { SCOPES, prefixed, scopeOf, setOwn, type Scope } from '../model/state.js';
 
-/** What could be read from a session's rows, and which rows could not be read. */
+/** The contents of a session's rows, and which rows could not be read. */
 interface Readable<T> {
   value: T;
   damaged: Damage;
 }
 
 /**
- * The state as agents see it.
+ * Merges the state of session, user and app, as agents see it.
  *
- * @param value the object that the state is written into.
+ * @param value the object that gets the state.
  */
 export function readState(
   values: readonly StateValue[],
@@ -61,7 +61,7 @@ export function readEvents({ events, missing, uncounted }: ReadEvents): Readable
   };
 }
 
-/** @param recorded what a session's past is made of. */
+/** @param recorded the changes that were recorded of a session. */
 export function readChanges(recorded: readonly RecordedChange[]): Readable<PastChange[]> {
   const value = recorded.flatMap((change) => pastChangeOf(change) ?? []);
   const lost = recorded.filter((change) => !pastChangeOf(change));
@@ -81,10 +81,10 @@ const encodingsOf = (undecodable: readonly Undecodable[]): string[] => [
   ...new Set(undecodable.map(({ encoding }) => encoding)),
 ];
 
-/** Sessions whose damage the process has been warned of. */
+/** Sessions for which the process has already emitted a warning. */
 const warned = new WeakMap<Tables, Set<string>>();
 
-/** Reports damage to the host, by the `onDamage` of the service or a warning of the process. */
+/** Reports damage to the host: to the service's `onDamage`, or as a warning of the process. */
 export class DamageReporter {
   readonly #tables: Tables;
   readonly #onDamage: MikroOrmSessionServiceOptions['onDamage'];
@@ -111,7 +111,6 @@ export class DamageReporter {
   }
 }
 
-/** @returns undefined if there is no damage. */
 export function damageError(key: SessionKey, ...damages: readonly Damage[]): DamagedSessionError | undefined {
   const events = damages.flatMap((damage) => damage.events);
   const stateKeys = damages.flatMap((damage) => damage.stateKeys);
@@ -140,7 +139,7 @@ function messageOf(key: SessionKey, { events, stateKeys, encodings = [] }: Damag
     return numbers.length > 0 ? [`${what} ${list(numbers)} ${is}`] : [];
   });
   if (stateKeys.length > 0) found.push(`state key ${list(stateKeys)} without a readable value`);
-  if (encodings.length > 0) found.push(`what cannot be decoded is ${list(encodings)}`);
+  if (encodings.length > 0) found.push(`texts that cannot be decoded: ${list(encodings)}`);
   const scopes = new Set(stateKeys.map((name) => scopeOf(name).scope));
   const tables = [
     ...(events.some(({ problem }) => problem !== 'change') ? ['events'] : []),
@@ -149,7 +148,7 @@ function messageOf(key: SessionKey, { events, stateKeys, encodings = [] }: Damag
   ];
   return (
     `${nameOf(key)} is damaged: ${found.join('; ')}. Look at these rows in ${tables.join(', ')}; ` +
-    `docs/damage.md says how to repair them, and SessionMaintenance.repair takes them out. With onDamagedEvent: 'skip' the rest is read.`
+    `docs/damage.md says how to repair them, and SessionMaintenance.repair removes them. With onDamagedEvent: 'skip' the rest is read.`
   );
 }
 

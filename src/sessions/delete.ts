@@ -20,8 +20,8 @@ export async function deleteSession(calls: SessionCalls, { appName, userId, sess
   const { database, leases } = calls;
   const isSoftDeletion = calls.options.deletion === 'soft';
   await calls.write(DELETE, key, async () => {
-    // It is deleted by its incarnation: when the answer is lost, somebody may create the session anew before the next try. In a
-    // host's transaction there is one try, and what it reads may be older than the lock.
+    // Deletes only this incarnation: if the answer is lost, somebody may create the session again before the retry. In a host's
+    // transaction there is no retry, and what it reads may be older than the lock.
     const found = database.isJoined ? undefined : await database.run((sql) => sessionHead(sql, key));
     if (!found && !database.isJoined) return;
     const deleteUnderLock = async (sql: Sql) => {
@@ -30,7 +30,7 @@ export async function deleteSession(calls: SessionCalls, { appName, userId, sess
       await leases.check(sql, key);
       await (isSoftDeletion ? softDeleteRow(sql, key, locked) : deleteSessionRow(sql, key, locked.incarnation));
     };
-    // A session that somebody has restored since is the same one.
+    // If somebody has restored the session, it has the same incarnation: a retry must not delete it again.
     if (isSoftDeletion) return calls.once(deleteUnderLock);
     const outcome: Outcome = {};
     const isGuarded = !found || leases.ruleFor(key) !== undefined;

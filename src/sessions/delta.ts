@@ -1,25 +1,25 @@
 import { BaseSessionService, State, createEvent, createSession, trimTempDeltaState, type Event } from '@google/adk';
 
 /**
- * The value of every key of the state that `stampDelta` applies a delta to. A key that still has it afterwards was
- * written with an older stamp.
+ * The value of every key of the state to which `stampDelta` applies a delta. A key that still has it afterwards was written with
+ * an older stamp.
  */
 const UNTOUCHED = Symbol('untouched');
 
-/** On a plain object an assignment to `__proto__` sets the prototype, not a key (contract B5). */
+/** On a plain object, an assignment to `__proto__` would set the prototype instead of a key (contract B5). */
 function withoutPrototype(): Record<string, unknown> {
   return Object.create(null) as Record<string, unknown>;
 }
 
-/** An object that ADK keeps stamps for, in a weak map: one more of them costs as much as many another step of an append. */
+/** An object for which ADK keeps stamps, in a weak map. Each one costs a noticeable part of an append's time. */
 type Stamps = Record<string, unknown>;
 
 /** A delta whose writes have stamps. */
 export interface StampedDelta {
   readonly values: Stamps;
   /**
-   * Where all writes were stamped here, at one moment: greater than the one of each delta that was stamped before. Two such
-   * deltas need no comparison of their stamps.
+   * A number that grows with each delta, if all its writes were stamped here at one moment: such deltas can be compared without
+   * their stamps.
    */
   readonly order: number | undefined;
 }
@@ -27,21 +27,21 @@ export interface StampedDelta {
 let deltas = 0;
 
 /**
- * Of each key of a state the delta with its newest write, without the values. The stamps that ADK keeps for the state can
- * neither be read nor taken back, and also count writes that no event has brought into storage.
+ * For each key of a state, the delta with its newest write, without the values. ADK's own stamps of the state cannot be read or
+ * reset, and they also count writes that were never stored.
  */
 const newest = new WeakMap<object, Map<string, StampedDelta>>();
 
-/** The state that deltas are applied to before they are stamped. A new one takes its place after so many, since it keeps their keys. */
+/** The state to which deltas are applied in order to stamp them. It is replaced from time to time, since it keeps their keys. */
 let spare: Stamps | undefined;
 let tries = 0;
 const MOST_TRIES = 1_000;
 
 /**
- * ADK exports no function for it but this method, which has done its work when it returns.
+ * Applies a delta by ADK's rules. ADK exports only this method for it; its work is done when it returns.
  *
- * @returns its promise. For a state and a delta of our own it resolves; a handler would keep each event of a batch in memory
- *   until the whole batch is prepared.
+ * @returns its promise. With a state and a delta of our own it always resolves; a handler would keep each event of a batch in
+ *   memory until the whole batch is prepared.
  */
 function applyTo(state: Record<string, unknown>, event: Event): Promise<unknown> {
   const session = createSession({ id: '', appName: '', state });
@@ -50,21 +50,21 @@ function applyTo(state: Record<string, unknown>, event: Event): Promise<unknown>
 
 const EMPTY_EVENT = createEvent();
 
-/** An event with a delta, which has its stamps. */
+/** An event with this delta, stamps included. */
 function having(stateDelta: Stamps): Event {
   return { ...EMPTY_EVENT, actions: { ...EMPTY_EVENT.actions, stateDelta } };
 }
 
-/** @returns a copy of the values with the stamps and without `temp:` keys. */
+/** @returns a copy of the values with their stamps, without `temp:` keys. */
 export function copyOfDelta({ values }: StampedDelta): Stamps {
   return trimTempDeltaState(having(values)).actions.stateDelta;
 }
 
 /**
- * Applies an event's stamped delta to a state by the rules of ADK's base class (contract A8): a write that is older than the
- * one the state holds is left out. For an event that is stored.
+ * Applies the stamped delta of a stored event to a state by the rules of ADK's base class (contract A8): a write that is older
+ * than the one in the state is left out.
  *
- * @param winning its writes that count, by their keys, as `winningKeys` gave them.
+ * @param winning the keys of the delta that count, from `winningKeys`.
  */
 export function applyDelta(
   state: Record<string, unknown>,
@@ -73,9 +73,9 @@ export function applyDelta(
 ): void {
   if (Object.keys(values).length === 0) return;
   const event = having(values);
-  // A state that somebody froze meanwhile stays as it is; the rejection would end the process.
+  // If somebody froze the state meanwhile, it stays as it is. Unhandled, the rejection would end the process.
   applyTo(state, event).catch(() => undefined);
-  // The base class has put a copy there.
+  // The base class has replaced the delta by a copy.
   const stamps = event.actions.stateDelta;
   for (const name of Object.keys(stamps)) stamps[name] = undefined;
   const writes = newest.get(state) ?? new Map<string, StampedDelta>();
@@ -84,15 +84,14 @@ export function applyDelta(
   for (const { key } of winning) writes.set(key, delta);
 }
 
-/** For a state whose events are not those of the session any more. */
+/** Forgets which writes were the newest, when the events of a handle are no longer those of the session. */
 export function forgetWrites(state: Record<string, unknown>): void {
   newest.delete(state);
 }
 
 /**
- * Takes the `temp:` keys out of the delta of an event, and gives each write in it a stamp of now if ADK's `State`
- * has not given it one. The base class stamps a bare delta only when it applies it, which here is after the commit:
- * a later write of a parallel branch would lose to it.
+ * Removes the `temp:` keys from the delta of an event, and stamps each write that ADK's `State` has not stamped. The base class
+ * would stamp the delta when it applies it, which here is after the commit: a later write of a parallel branch would lose.
  *
  * @param event a copy; its delta is replaced.
  * @returns the new delta.
@@ -102,37 +101,36 @@ export function stampDelta(event: Event): StampedDelta {
   if (written.length === 0) return { values: {}, order: undefined };
 
   const state = spare ?? withoutPrototype();
-  // Not for another delta until this one is done: a getter of it might append an event.
+  // Not shared until this delta is done: a getter in it might append another event.
   spare = undefined;
-  // Stamped with now, so a write with an older stamp does not apply. A write without a stamp always applies.
+  // The state is stamped now: a write with an older stamp is not applied, and one without a stamp is.
   const clock = new State(state, state);
   for (const name of written) clock.set(name, UNTOUCHED);
-  // What a getter of the delta throws comes again below; the rejection would end the process.
+  // If a getter of the delta throws, it throws again below. Unhandled, the rejection would end the process.
   applyTo(state, event).catch(() => undefined);
 
   const values = event.actions.stateDelta;
   const stamps = new State(state, values);
   let isStampedHere = true;
   for (const [name, value] of Object.entries(values)) {
-    // JSON would drop the key from the event, and the state would no longer follow from the events.
+    // JSON would drop the key from the event: the state could not be computed from the events any more.
     const kept = value === undefined ? null : value;
     if (state[name] === UNTOUCHED) {
       values[name] = kept;
       isStampedHere = false;
     } else stamps.set(name, kept);
   }
-  // Values may be large.
+  // Releases the values, which may be large.
   for (const name of written) state[name] = undefined;
   if (++tries % MOST_TRIES > 0) spare = state;
   return { values, order: isStampedHere ? ++deltas : undefined };
 }
 
 /**
- * For stamped deltas of events that are appended to a handle one after the other.
+ * Decides which writes count if events are appended to a handle one after the other.
  *
- * @returns what gives of each delta the keys whose writes are newer than those of the deltas before it, and of those that were
- *   applied to the state. What an append that failed wrote does not count, nor does what is not appended yet: its own append
- *   will win.
+ * @returns a function that gives the keys of a delta whose writes are newer than those of earlier deltas and of those that were
+ *   applied to the state. Writes of failed appends do not count, and neither do writes that are not appended yet.
  */
 export function winningKeys(state: Record<string, unknown>): (delta: StampedDelta) => ReadonlySet<string> {
   const applied = newest.get(state);
@@ -156,12 +154,12 @@ export function winningKeys(state: Record<string, unknown>): (delta: StampedDelt
   };
 }
 
-/** Compares stamps, which ADK does only when it applies a delta to a state. */
+/** Compares stamps by applying deltas to a state: ADK has no other way. */
 class Probe {
   readonly #state = withoutPrototype();
   readonly #applied = new Set<StampedDelta>();
 
-  /** @returns whether no delta has a newer write of a key: neither the others, nor those that were given before. */
+  /** @returns a function that says whether the delta has the newest write of a key, compared with the others and all earlier ones. */
   compare(delta: StampedDelta, others: readonly StampedDelta[]): (name: string) => boolean {
     for (const other of others) if (!this.#applied.has(other)) this.#apply(other);
     for (const name of Object.keys(delta.values)) this.#state[name] = UNTOUCHED;

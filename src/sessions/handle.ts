@@ -6,24 +6,22 @@ import type { SessionKey } from '../model/keys.js';
 import { isTemporary, setOwn } from '../model/state.js';
 import type { StampedDelta } from './delta.js';
 
-/** How far a handle has read: which session of its id, and up to which event. */
+/** How far a handle has read its session. */
 export interface Revision {
   incarnation: string;
   origin: string;
   seq: number;
-  /** The number of events in the handle at that time. If it differs now, other code has added or removed events. */
+  /** The number of events in the handle. If it has another number now, other code has added or removed events. */
   eventCount: number;
 }
 
-/** The `eventCount` of a handle that no service has read: its events are not known to be those of the session. */
+/** The `eventCount` of a handle that no service has read: its events may not be those of the session. */
 export const UNREAD = -1;
 
-/** What names the session of a handle. */
 export function keyOf({ appName, userId, id }: Session): SessionKey {
   return { appName, userId, sessionId: id };
 }
 
-/** A handle of a session that was just read. */
 export function handleOf(
   { appName, userId, sessionId }: SessionKey,
   head: SessionHead,
@@ -38,9 +36,9 @@ export function handleOf(
 /** Revisions by object: a clone or an object literal has none. */
 const revisions = new WeakMap<Session, Revision>();
 
-/** What was appended to a handle inside a host's transaction, which may be rolled back. */
+/** Events that were appended to a handle inside a host's transaction, which may be rolled back. */
 export interface Tentative {
-  /** The transaction as MikroORM knows it; of a nested transaction the savepoint. */
+  /** MikroORM's object for the transaction, or for the savepoint of a nested one. */
   transaction: object;
   events: readonly StoredEvent[];
 }
@@ -74,9 +72,10 @@ export function forgetRevision(handle: Session): void {
 }
 
 /**
- * An append changes the handle in place (contract A3, A4), after its commit, when it is too late to refuse it.
+ * Checks this before the append: it changes the handle in place only after its commit (contract A3, A4), when it is too late to
+ * refuse.
  *
- * @throws InvalidArgumentError when the handle, its state or its events are frozen, sealed or not extensible.
+ * @throws InvalidArgumentError if the handle, its state or its events are frozen, sealed or not extensible.
  */
 export function refuseUnchangeable(handle: Session, events: readonly Event[]): void {
   if (!isChangeable(handle, events)) {
@@ -100,27 +99,26 @@ function isChangeable(handle: Session, appended: readonly Event[]): boolean {
       Reflect.set(handle, 'lastUpdateTime', handle.lastUpdateTime)
     );
   } catch {
-    // A getter or a setter of the caller's.
+    // A getter or a setter of the caller threw.
     return false;
   }
 }
 
-/** What a handle lacks. */
 interface Missed {
   head: Omit<SessionHead, 'firstSeq'>;
-  /** The session's, read with the head. */
+  /** The session's state, read with the head. */
   state: Readonly<Record<string, unknown>>;
-  /** The events from the one after the handle's revision to the head's last; with `isAnew` all events. */
+  /** The events after the handle's revision, up to the head; with `isAnew` all events. */
   missed: readonly Event[];
-  /** Whether the handle's events are those of another session of this id, or of a history that is gone. */
+  /** Whether the handle's events belong to a history that is gone, or to an earlier session with this id. */
   isAnew: boolean;
 }
 
 /**
- * Brings a handle up to the head of its session in place (contract E2): adds the events it missed and takes over the keys that
- * they wrote. Other keys stay, since they may be written directly or `temp:` (contract A4).
+ * Updates a handle in place to the head of its session (contract E2): adds the events that it missed, and sets the keys that they
+ * wrote. Other keys stay, since they may be `temp:` keys or direct writes (contract A4).
  *
- * @param appended events that the caller itself has just appended, and the keys they wrote.
+ * @param appended the events that the caller has just appended, with the keys that they wrote.
  */
 export function catchUp(
   handle: Session,
@@ -131,7 +129,7 @@ export function catchUp(
     ...appended.map(({ delta }) => delta.values),
     ...missed.map((event) => event.actions?.stateDelta ?? {}),
   ];
-  // A handle that has read nothing, such as an object literal, also gets the state that the session was created with.
+  // A handle that has read nothing, such as an object literal, also gets the session's first state.
   if (isAnew || revisions.get(handle)?.seq === 0) deltas.push(state);
   const touched = deltas.flatMap((delta) => Object.keys(delta));
   const old = isAnew ? Object.keys(handle.state).filter((key) => !isTemporary(key)) : [];
@@ -140,8 +138,8 @@ export function catchUp(
     else delete handle.state[key];
   }
 
-  // The caller's event object stays in the handle (contract A3), in its order among the events that were missed.
-  // In a session that was created again, an event may have the id of an event of the deleted session.
+  // The caller's own event object stays in the handle (contract A3), in its order among the missed events. If the session was
+  // created again, keep no other event: one of the deleted session may have the same id.
   const kept = isAnew ? appended.map(({ event }) => event) : handle.events;
   const known = new Map(kept.map((event) => [event.id, event]));
   const ids = new Set(missed.map((event) => event.id));
@@ -153,18 +151,18 @@ export function catchUp(
   setRevision(handle, head, head.lastSeq);
 }
 
-/** In place, without `push(...parts)`: an argument list is limited to about a hundred thousand entries. */
+/** Without `push(...parts)`, which fails for more than about a hundred thousand events. */
 function replaceContent(target: Event[], ...parts: readonly Event[][]): void {
   target.length = 0;
   for (const part of parts) for (const event of part) target.push(event);
 }
 
-/** Whether nobody else has put events into the handle, or taken some out, since it had this revision. */
+/** Whether other code has added or removed no events since the handle had this revision. */
 export function hasOnlyReadEvents(handle: Session, revision: Revision): boolean {
   return handle.events.length === revision.eventCount;
 }
 
-/** Puts an event into the handle: instead of the one with its id, or at the end (contract A5). */
+/** Replaces the event with the same id, or adds the event at the end (contract A5). */
 export function placeEvent(handle: Session, event: Event): void {
   const index = handle.events.findIndex(({ id }) => id === event.id);
   if (index >= 0) handle.events[index] = event;

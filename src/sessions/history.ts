@@ -42,7 +42,7 @@ import { reread } from './read.js';
 import type { ForkPoint } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
 
-/** A point of a session's history: one of the two. */
+/** A point of a session's history: give one of the two properties. */
 export interface HistoryPoint {
   /** After the event with this number; 0 for the beginning. */
   at?: number;
@@ -50,21 +50,21 @@ export interface HistoryPoint {
   beforeInvocationId?: string;
 }
 
-export const NO_SUCH_INVOCATION = 'The session has no event of the invocation beforeInvocationId.';
+export const NO_SUCH_INVOCATION = 'The session has no event of the invocation in beforeInvocationId.';
 
 /** A session as it was after one of its events. */
 interface PastSession {
-  /** The number of that event; 0 for none. */
+  /** The number of that event; 0 for the beginning. */
   seq: number;
-  /** The session's row as it is now. */
+  /** The current row of the session. */
   head: SessionHead;
-  /** The events up to there. */
+  /** The events up to that one. */
   events: (PastEvent & { json: string })[];
-  /** The session's own state as it was then, keys without prefix. */
+  /** The session's own state at that time, keys without prefix. */
   state: StateEntry[];
-  /** What was recorded of it up to there. */
+  /** The changes that were recorded until then. */
   changes: readonly PastChange[];
-  /** The same, as it was recorded. */
+  /** The same, as they are stored. */
   recorded: readonly RecordedChange[];
 }
 
@@ -126,14 +126,13 @@ export async function rewindSession(calls: SessionCalls, session: SessionKey, po
   });
 }
 
-/** What a call makes of a session's past. */
+/** What a call writes from a session's past. */
 interface PastWrite<Texts> {
   readonly encode: (past: PastSession) => Promise<Texts>;
-  /** Writes, under the session's lock. */
   readonly write: (sql: Sql, past: PastSession, texts: Texts) => Promise<void>;
 }
 
-/** Reads the past of a session, and writes what becomes of it in a transaction that locks the session. */
+/** Reads the past of a session, and writes in a transaction that locks the session. */
 async function writePast<Texts>(
   calls: SessionCalls,
   { key, point }: { key: SessionKey; point: HistoryPoint },
@@ -157,22 +156,22 @@ async function writePast<Texts>(
   );
 }
 
-/** @throws InvalidArgumentError when both are given. */
+/** @throws InvalidArgumentError if both are given. */
 function checkPoint({ at, beforeInvocationId }: HistoryPoint): void {
   if (at !== undefined && beforeInvocationId !== undefined)
     throw new InvalidArgumentError('Give either at or beforeInvocationId.');
 }
 
-/** What a fork writes, as it is stored. */
+/** The encoded texts of a fork. */
 interface ForkTexts {
-  /** Whether events and changes are copied in the database: without a codec nothing is bound to its session. */
+  /** Whether the database copies events and changes. Without a codec it can: no text is bound to its session. */
   areCopied: boolean;
   events: readonly StoredEvent[];
   state: StateEntries;
   creation: NewChange;
   copied: readonly NewChange[];
   artifacts?: readonly EncodedCopy[];
-  /** State that no row explains since an event was rewritten. */
+  /** State that cannot be computed from the rows any more, because an event was rewritten. */
   left: readonly NewChange[];
 }
 
@@ -198,14 +197,14 @@ const versionsNamedIn = ({ events }: PastSession) => versionsNamedBy(events.map(
 
 const ofSession = (session: StateEntry[]): StateEntries => ({ session, user: [], app: [] });
 
-/** Makes a session of another one's past. */
+/** Creates a session from another one's past. */
 async function fork(
   sql: Sql,
   { source, target, past, texts }: { source: SessionKey; target: KnownSession; past: PastSession; texts: ForkTexts },
 ): Promise<void> {
   const { seq, head, events } = past;
   const { origin, ...key } = target;
-  // The id may be that of a soft-deleted session (contract K3).
+  // A soft-deleted session may have the id (contract K3).
   await deleteSoftDeleted(sql, key);
   const firstSeq = Math.min(head.firstSeq, seq + 1);
   const row = { incarnation: origin, origin, firstSeq, lastSeq: seq, lastUpdateTime: Date.now() };
@@ -226,7 +225,7 @@ const storedOf = ({ event, json, superseded }: PastSession['events'][number]): S
   ...(superseded && { superseded: JSON.stringify(superseded) }),
 });
 
-/** Takes a session back, under its lock. */
+/** Rewinds a session, under its lock. */
 async function rewind(
   sql: Sql,
   { key, incarnation, past, state }: { key: SessionKey; incarnation: string; past: PastSession; state: StateEntries },
@@ -244,10 +243,10 @@ async function rewind(
 }
 
 /**
- * Reads what a session was like, under its lock or as of one moment: its past is what its rows say (contract K4).
+ * Reads the past of a session, under its lock or in a snapshot (contract K4).
  *
- * @returns what throws SessionNotFoundError when there is no such session, InvalidArgumentError when there is no such point in its
- *   history, and DamagedSessionError when a row up to there cannot be read; at the last event, when any row of the session cannot.
+ * @returns a function that throws SessionNotFoundError if there is no such session, InvalidArgumentError if it has no such point,
+ *   and DamagedSessionError if a row up to the point cannot be read; for the last event, if any row of the session cannot be read.
  */
 async function readPast(
   sql: Sql,
@@ -289,7 +288,7 @@ async function readPast(
   }
 }
 
-/** @param numbers those of the events. @returns the number of the last event before the point. */
+/** @param numbers the numbers of the events. @returns the number of the last event before the point. */
 function seqAt(
   events: readonly Event[],
   numbers: readonly number[],

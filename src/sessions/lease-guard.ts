@@ -4,7 +4,7 @@ import { InvalidArgumentError, LeaseHeldError, LeaseLostError } from '../model/e
 import { sessionIdentity, type SessionKey } from '../model/keys.js';
 import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 
-/** A lease that a service writes under. */
+/** The lease that a service needs for its writes. */
 export interface Fence {
   session: SessionKey;
   token: number;
@@ -12,10 +12,10 @@ export interface Fence {
   readonly created: Set<string>;
 }
 
-/** Whether a service may write to a session, as far as its lease is concerned (contract H2). */
+/** Decides by leases whether a service may write to a session (contract H2). */
 export class LeaseGuard {
   readonly #onUnleasedAppend: MikroOrmSessionServiceOptions['onUnleasedAppend'];
-  /** Whether writes have a rule. */
+  /** Whether leases are checked at all. */
   readonly isOn: boolean;
 
   constructor(
@@ -26,22 +26,22 @@ export class LeaseGuard {
     this.isOn = fence !== undefined || onUnleasedAppend === 'reject';
   }
 
-  /** Lets a service with a lease write to a session that it has created, as `runEphemeral` does. */
+  /** Allows a service with a lease to write to a session that it has created, which `runEphemeral` needs. */
   created(session: SessionKey): void {
     this.fence?.created.add(sessionIdentity(session));
   }
 
-  /** @throws InvalidArgumentError when the service has the lease of another session. */
+  /** @throws InvalidArgumentError if the service has the lease of another session. */
   ruleFor(session: SessionKey): LeaseRule | undefined {
     const { fence } = this;
     if (fence) {
       const { appName, userId, sessionId } = fence.session;
-      // An `AgentTool` has a session with the id of its caller's, in another app.
+      // An `AgentTool` uses a session with its caller's id in another app.
       const isOfRun = session.userId === userId && session.sessionId === sessionId;
       if (isOfRun && session.appName === appName) return { token: fence.token };
       if (!isOfRun && !fence.created.has(sessionIdentity(session))) {
         throw new InvalidArgumentError(
-          'The sessionService of a lease was asked to write to another session, without its lease. Nothing was written. ' +
+          'The sessionService of a lease cannot write to another session. Nothing was written. ' +
             'Take the lease of that session as well, or write with a service without a lease.',
         );
       }
@@ -50,10 +50,10 @@ export class LeaseGuard {
   }
 
   /**
-   * For the caller that holds the session's lock.
+   * The caller must hold the session's lock.
    *
-   * @throws LeaseLostError when the lease of this service is no longer the current one.
-   * @throws LeaseHeldError when the service has no lease, somebody else has, and that is to be refused.
+   * @throws LeaseLostError if the lease of this service is no longer the current one.
+   * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, if the service has no lease and somebody else has.
    */
   async check(sql: Sql, session: SessionKey): Promise<void> {
     const rule = this.ruleFor(session);

@@ -13,7 +13,7 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   const { appName, userId, limit, offset, page, order } = request;
   const key = userId === undefined ? { appName } : { appName, userId };
   checkKeys(key);
-  // With a user it is a whole key, whose user is meant.
+  // With a userId, the caller may have passed a whole key: the list is the user's.
   if (userId === undefined && 'sessionId' in request)
     throw new InvalidArgumentError('A sessionId does not limit a list. Nothing was read. Name the userId as well.');
   const skipped = (limit !== undefined && page !== undefined ? (page - 1) * limit : offset) ?? 0;
@@ -24,7 +24,7 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   const { listed, states, totalItems } = await calls.readTexts('listSessions', key, async (sql: Sql) => {
     const listed = limit === 0 ? [] : await listedSessions(sql, range);
     const states = await stateOfSessions(sql, range, listed, isWhole);
-    // A page that is not full is the last one: the total follows from it without a count.
+    // A page that is not full is the last one: the total is known without counting.
     const isLast = limit !== undefined && listed.length < limit && (listed.length > 0 || skipped === 0);
     const totalItems = isWhole || isLast ? skipped + listed.length : await countSessions(sql, range);
     return (texts) => ({ listed, states: states(texts), totalItems });
@@ -42,7 +42,7 @@ export async function listSessions(calls: SessionCalls, request: ListSessionsReq
   };
 }
 
-/** @param states the values of the app, the users and the sessions, by `ownerKey`. */
+/** @param states the state of the app, the users and the sessions, by `ownerKey`. */
 function handlesOf(
   { damage }: SessionCalls,
   appName: string,
@@ -56,7 +56,7 @@ function handlesOf(
     for (const owner of [{ ...key, userId: '', sessionId: '' }, { ...key, sessionId: '' }, key]) {
       const id = ownerKey(owner.userId, owner.sessionId);
       const { damaged } = readState(states.get(id) ?? [], state);
-      // All sessions of an app have its state; its damage is reported once.
+      // All sessions show the app's state. Report its damage once.
       if (!reported.has(id)) damage.report(owner, damaged);
       reported.add(id);
     }

@@ -44,25 +44,25 @@ export interface Appended {
   incarnation: string;
   origin: string;
   lastSeq: number;
-  /** Whether one of the events was stored before. */
+  /** Whether one of the events was already stored. */
   replaced: boolean;
-  /** Whether the session had fewer events than the handle has read: a failover or a restore took it back. */
+  /** Whether the session had fewer events than the handle has read, after a failover or a restore. */
   wentBack: boolean;
   /** Damage that the append found. */
   damaged?: Damage;
 }
 
-/** An event to append, the state that it leaves, and what it does to the calls that wait. */
+/** An event to append, the state that it sets, and the calls that it opens or answers. */
 export interface EventWrite {
   stored: StoredEvent;
   state: readonly StateEntry[];
   calls: CallEffects | undefined;
 }
 
-/** What an append finds when it has the session's lock: what its texts are bound to, and which of its events are stored. */
+/** What an append finds under the session's lock: which of its events are stored, and the session to which texts are bound. */
 interface FoundEvents {
   origin: string;
-  /** In the order of the append, each as it is stored. Null if the event is new; its text is null if its row has lost it. */
+  /** In the order of the append. Null if the event is new; `text` is null if the row has lost it. */
   stored: readonly ({ seq: number; text: string | null } | null)[];
 }
 
@@ -72,32 +72,31 @@ type EventTexts = Map<number, string | undefined>;
 /** A session while an append writes to it. */
 interface SessionNow {
   lastSeq: number;
-  /** All of its events, if its calls are counted anew. */
+  /** All its events, if its open calls must be computed again. */
   all: EventTexts | undefined;
 }
 
-/** The texts of an append. */
 interface AppendTexts {
-  /** As they are to be stored. */
+  /** Encoded. */
   events: readonly { stored: StoredEvent; state: StateEntries }[];
-  /** Of the events that are stored, by id. */
+  /** The contents of the events that are stored, by id. */
   contents: ReadonlyMap<string, EventContent>;
 }
 
 /**
- * An append that cannot be one batch: an event is stored already, opens or answers a call, the session does not exist, or the
- * handle is behind. It locks the session and writes event by event.
+ * Locks the session and writes event by event, if a batch could not be written: an event is already stored, or opens or answers a
+ * call, or the session does not exist, or the handle is behind.
  */
 export class LockedAppend {
   readonly #calls: SessionCalls;
   readonly #session: SessionKey;
   readonly #revision: Revision;
   readonly #outcome: Outcome;
-  /** The content of events that the tries before have met, by id. */
+  /** The stored content of events that earlier attempts found, by id. */
   readonly #met = new Map<string, string | undefined>();
-  /** What was found last. */
+  /** What the last attempt found. */
   #found: FoundEvents | undefined;
-  /** Whether the calls of all events are counted anew, as the lock has shown. */
+  /** Whether the open calls must be computed again from all events. This is known only under the lock. */
   #recounts = false;
   #all: { version: string; events: EventTexts } | undefined;
 
@@ -108,7 +107,7 @@ export class LockedAppend {
     this.#outcome = outcome;
   }
 
-  /** @throws SessionNotFoundError, StaleSessionError, EventConflictError and those of the lease. */
+  /** @throws SessionNotFoundError, StaleSessionError, EventConflictError, LeaseLostError, LeaseHeldError. */
   write(events: readonly EventWrite[]): Promise<Appended> {
     const { database } = this.#calls;
     const coding = {
@@ -143,7 +142,7 @@ export class LockedAppend {
     return { version, events: textsOf(await database.code(reading)) };
   }
 
-  /** @returns what the events of the session say, before anything is written; undefined if its calls stay as they are. */
+  /** @returns all events of the session, before anything is written; undefined if its open calls do not change. */
   async #allEvents(
     sql: Sql,
     events: readonly EventWrite[],
@@ -161,7 +160,7 @@ export class LockedAppend {
     if (this.#calls.database.codec.isNone) return textsOf((await readSession(sql, this.#session))(PLAIN));
     const version = await sessionVersion(sql, this.#session, { isLocked: true });
     if (this.#all?.version === version) return new Map(this.#all.events);
-    // A host's transaction may always read what was there before.
+    // A host's transaction may read an older state than the lock's, also in a retry.
     if (this.#all && sql.isJoined) throw new StaleSessionError(this.#session.sessionId);
     this.#recounts = true;
     throw new Unforeseen();
@@ -194,10 +193,10 @@ export class LockedAppend {
     const head = await lockSession(sql, this.#session);
     if (!head) throw new SessionNotFoundError(this.#session.sessionId);
     const texts = textsFor(await this.#find(sql, head.origin, events, { isLocked: true }));
-    // An event may come twice in one call.
+    // A copy, since one call may contain the same event twice.
     const contents = new Map(texts.contents);
     const all = await this.#allEvents(sql, events, contents);
-    // What a try of this call has stored is not refused for what came after it (contract O1).
+    // An earlier attempt of this call has stored the events: do not refuse them because others came after (contract O1).
     const isDone =
       this.#outcome.lostAnswer !== undefined &&
       events.every(({ stored }) => contents.get(stored.id)?.json === stored.json);
@@ -208,7 +207,7 @@ export class LockedAppend {
     let lastSeq = Math.max(head.lastSeq, highest);
     const wentBack = this.#revision.seq > lastSeq;
 
-    // Numbers without a row are not events that the handle has missed.
+    // A number without a row is not an event that the handle has missed.
     let unseen = Math.min(head.lastSeq, highest) - this.#revision.seq;
     let replaced = false;
     for (const [i, event] of events.entries()) {
@@ -224,8 +223,7 @@ export class LockedAppend {
         if (existing.seq > this.#revision.seq && existing.seq <= head.lastSeq) unseen--;
       }
     }
-    // Checked last, because only now is it known which unseen events are the caller's own. The throw rolls everything
-    // back.
+    // Checked last: only now it is known which unseen events are the caller's own. The error rolls everything back.
     if (!isDone) this.#refuseIfStale(head, unseen > 0 || wentBack);
     return {
       incarnation: head.incarnation,
@@ -238,8 +236,8 @@ export class LockedAppend {
   }
 
   /**
-   * A row above last_seq has the number that the next append would use, so every append would fail. Now last_seq covers it
-   * (contract I4).
+   * Raises last_seq to the highest number of an event: otherwise the next append would use the number of an existing row, and
+   * every append would fail (contract I4).
    */
   async #countRows(sql: Sql, { lastSeq }: SessionHead, highest: number) {
     if (highest <= lastSeq) return undefined;
@@ -267,7 +265,7 @@ export class LockedAppend {
     if (event.calls) await this.#openAndClose(sql, { seq, ...stored }, event.calls);
   }
 
-  /** Replaces a stored event, unless only a try of this call has, and somebody else after that: that is not to be undone. */
+  /** Replaces a stored event, unless an earlier attempt of this call did and somebody else replaced it since: keep their content. */
   async #replaceOwn(
     sql: Sql,
     existing: EventContent,
@@ -300,8 +298,8 @@ export class LockedAppend {
   }
 
   /**
-   * Gives a stored event its new content. Only what changed in its delta has an effect, and if it is not the
-   * session's newest event, only on what it wrote last (contract A5).
+   * Writes the new content of a stored event. State changes only for the keys that differ in its delta and, if it is not the newest
+   * event, only for keys that it wrote last (contract A5).
    */
   async #replace(
     sql: Sql,
@@ -323,7 +321,7 @@ export class LockedAppend {
     const session = { ...this.#session, origin: '' };
     const content = { ...encoded.stored, superseded: await this.#supersededAgain(sql, existing.seq, stored) };
     await replaceEvent(sql, session, existing.seq, content);
-    // When the old content cannot be read, only keys that this event wrote last may be overwritten.
+    // If the old content cannot be read, overwrite only keys that this event wrote last.
     const set = perScope((scope) => encoded.state[scope].filter(isChanged(scope)));
     await setState(sql, session, set, { ownOnly: !isNewest || !event });
     const change = { session, kind: 'rewritten', seq: lastSeq, eventSeq: existing.seq } as const;
@@ -332,7 +330,7 @@ export class LockedAppend {
     if (all && (calls || !event || effectsOf(event))) await setOpenCalls(sql, session, callsInTexts(all));
   }
 
-  /** What has lost since the event was appended has lost to a later one, and was the value until then. */
+  /** Keeps the recorded keys: those that lost since the append lost to a later event, and had their value until then. */
   async #supersededAgain(sql: Sql, seq: number, { superseded }: StoredEvent): Promise<string | undefined> {
     if (superseded === undefined) return undefined;
     const before = await supersededKeys(sql, this.#session, { from: seq, upTo: seq });

@@ -11,26 +11,26 @@ import type { SessionCalls } from './session-calls.js';
 export interface FindOpenCallsRequest {
   appName: string;
   userId?: string;
-  /** The tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
+  /** The name of a tool, or `adk_request_confirmation`, `adk_request_credential` or `adk_request_input`. */
   name?: string;
-  /** Only calls that have been open for at least n ms, by the database's clock. */
+  /** Only calls that have been open for at least this many ms, by the database's clock. */
   openFor?: number;
   /** The `next` of the previous page, with the same other conditions. */
   after?: string;
-  /** The most calls of a page; 50 by default. */
+  /** How many calls a page has at most; 50 by default. */
   limit?: number;
 }
 
 export interface FindOpenCallsResponse {
   /** The oldest first. */
   calls: OpenCall[];
-  /** For `after` of the next page; absent on the last one. */
+  /** The `after` of the next page; absent on the last one. */
   next?: string;
 }
 
 /** A call of a long-running tool, or one of ADK's own questions, that waits for its answer. */
 export interface OpenCall extends SessionKey {
-  /** For the `id` of the function response that answers it. */
+  /** The function response that answers the call must have this `id`. */
   id: string;
   name: string;
   /** Absent if the event cannot be read. */

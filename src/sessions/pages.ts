@@ -13,13 +13,13 @@ import type { SessionCalls } from './session-calls.js';
 
 /** Which events of a session to read. */
 export interface ReadEventsRequest {
-  /** Only events with lower numbers than this: the page is the newest of them. */
+  /** Only events with lower numbers. The page has the newest of them. */
   before?: number;
-  /** Only events with higher numbers than this: without `before` the page is the oldest of them. 0 for the beginning. */
+  /** Only events with higher numbers; 0 for all. Without `before`, the page has the oldest of them. */
   after?: number;
-  /** The most events; 100 by default. */
+  /** How many events the page has at most; 100 by default. */
   limit?: number;
-  /** Of the events within the page; `asc` (append order) by default. */
+  /** The order of the events in the page; `asc` (append order) by default. */
   order?: 'asc' | 'desc';
 }
 
@@ -62,7 +62,7 @@ export async function readEvents(
         return { ...page, contents };
       };
       if (events.length === Math.max(0, upTo - from + 1)) return decoding;
-      // Damage, unless the session was trimmed, rewound or deleted in between.
+      // A missing event is damage, unless the session was trimmed, rewound or deleted since.
       const now = await sessionHead(sql, key);
       if (now?.incarnation === head.incarnation && now.firstSeq === head.firstSeq) return decoding;
       head = now;

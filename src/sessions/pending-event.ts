@@ -12,19 +12,19 @@ import { keyOf } from './handle.js';
 
 /** An event on its way into the database. */
 export interface PendingEvent {
-  /** The caller's object, which goes into the handle. */
+  /** The caller's object, which will be in the handle. */
   event: Event;
   stored: StoredEvent;
-  /** A copy of the event's state delta, without `temp:` keys, each value with its stamp. */
+  /** A copy of the event's state delta with stamps, without `temp:` keys. */
   delta: StampedDelta;
   /** The delta as rows of the state tables. */
   writes: readonly StateEntry[];
-  /** What it does to the calls that wait for a person; undefined if it leaves them as they are. */
+  /** The calls that it opens or answers; undefined if there are none. */
   calls: CallEffects | undefined;
 }
 
 /**
- * Checks and encodes an event, and takes the `temp:` keys out of its delta as the base class does (contract A7).
+ * Checks an event and encodes it as JSON, without `temp:` keys (contract A7).
  */
 export function pendingEvent(session: Session, event: Event, maxEventBytes?: number): PendingEvent {
   const key = keyOf(session);
@@ -32,7 +32,7 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   checkKeys({ ...key, eventId: event.id });
   if (!Number.isFinite(event.timestamp)) throw new UnserializableValueError('timestamp', 'not a finite number');
   const { stateDelta } = event.actions ?? {};
-  // A copy of a `Map` is an empty object.
+  // Before the copy, in which a `Map` would be an empty object.
   if (event.actions) refuseUnlikeJson(event.actions, 'actions');
   if (stateDelta !== undefined && stateDelta !== null) {
     aRecord(stateDelta, 'actions.stateDelta');
@@ -44,7 +44,7 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
   for (const [name, value] of Object.entries(delta.values)) {
     checkStateKey(key, name);
     const stored = encode(value, `actions.stateDelta.${name}`);
-    // The handle gets the value that a later read returns, not the object before its toJSON (contract I6).
+    // The handle must show the value that a later read returns, and not the object before its toJSON (contract I6).
     if (stored.value !== value) setOwn(delta.values, name, stored.value);
     writes.push({ key: name, json: stored.json, eventId: event.id });
   }
@@ -55,10 +55,10 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
     try {
       event.actions.stateDelta = copyOfDelta(delta);
     } catch {
-      // Frozen; it stays as the caller made it.
+      // The delta is frozen: it stays as the caller made it.
     }
   }
-  // Most events have neither, which their text shows at once.
+  // A search in the text is fast, and most events have neither.
   const mayHaveCalls = json.includes('"functionResponse"') || json.includes('"longRunningToolIds":["');
   const effects = mayHaveCalls ? effectsOf(copy) : undefined;
   return {
@@ -76,15 +76,15 @@ export function pendingEvent(session: Session, event: Event, maxEventBytes?: num
 }
 
 /**
- * @param text an event as it is stored.
- * @throws EventTooLargeError when it has more than `maxEventBytes` bytes.
+ * @param text a stored event.
+ * @throws EventTooLargeError if it has more than `maxEventBytes` bytes.
  */
 export function refuseTooLarge(text: string, maxEventBytes = Infinity): void {
-  // No text has more bytes than three for each character, so that most need not be counted.
+  // A character has at most three bytes in UTF-8, so most texts need not be measured.
   if (text.length * 3 <= maxEventBytes) return;
   const bytes = Buffer.byteLength(text);
   if (bytes > maxEventBytes)
     throw new EventTooLargeError(
-      `The event has ${bytes} bytes, more than the ${maxEventBytes} of maxEventBytes; keep large content in an artifact.`,
+      `The event has ${bytes} bytes, more than maxEventBytes (${maxEventBytes}) allows; keep large content in an artifact.`,
     );
 }

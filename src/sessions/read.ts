@@ -7,14 +7,14 @@ import { readEvents, readState } from './damage.js';
 import { handleOf } from './handle.js';
 import type { SessionCalls } from './session-calls.js';
 
-/** @param operation what the call is named in errors. @throws DamagedSessionError unless damage is to be skipped. */
+/** @param operation the name of the call in errors. @throws DamagedSessionError with `onDamagedEvent: 'throw'`. */
 export async function getSession(
   calls: SessionCalls,
   { appName, userId, sessionId, config }: GetSessionRequest,
   operation: string,
 ): Promise<Session | undefined> {
   const key = { appName, userId, sessionId };
-  // This is not an error: the Runner reports the missing name itself when it gets no session.
+  // Not an error: the Runner itself reports the missing name if it gets no session.
   if (isIncomplete(key)) return undefined;
   checkKeys(key);
   const given = config?.numRecentEvents ?? undefined;
@@ -38,7 +38,7 @@ export async function reread(calls: SessionCalls, key: SessionKey, operation: st
   return session;
 }
 
-/** @param owner the names of the app, or of the app and the user. */
+/** @param owner an app or a user. */
 export async function getState(
   calls: SessionCalls,
   owner: { appName: string; userId?: string },

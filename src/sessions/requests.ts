@@ -41,9 +41,9 @@ export interface AppendEventsRequest {
 
 export interface UpdateStateRequest {
   appName: string;
-  /** Needed for `user:` keys and for a session's. */
+  /** Required for `user:` keys and for keys without a prefix. */
   userId?: string;
-  /** Needed for keys without a prefix. */
+  /** Required for keys without a prefix. */
   sessionId?: string;
   /** Keys with their prefixes, and their new values. */
   set?: Record<string, unknown>;
@@ -51,19 +51,19 @@ export interface UpdateStateRequest {
   remove?: readonly string[];
 }
 
-/** Which part of a session's history a fork takes. */
+/** Which part of a session's history to fork. */
 export interface ForkPoint extends HistoryPoint {
   /** The id of the new session. */
   as?: string;
 }
 
-/** `null` is accepted if ADK's own services treat it as absent: requests may come from JSON. */
+/** Accepts `null` where ADK's own services treat it as absent: requests may come from JSON. */
 const config: Known<GetSessionConfig> = {
   numRecentEvents: nullable(aWholeNumber),
   afterTimestamp: nullable(aTime),
 };
 
-/** `checkKeys` checks the values. Every request may have all three names, so that callers can pass a whole key. */
+/** Every request may have all three names, so that callers can pass a whole key. `checkKeys` checks the values. */
 const sessionKey: Known<SessionKey> = { appName: anything, userId: anything, sessionId: anything };
 
 const historyPoint: Known<HistoryPoint> = {
@@ -71,7 +71,7 @@ const historyPoint: Known<HistoryPoint> = {
   beforeInvocationId: condition(aString),
 };
 
-/** The names that each request may have. ADK's `Runner`, tools and API server of 2.0.0 pass no others. */
+/** The properties that each request may have. ADK's `Runner`, tools and API server of 2.0.0 pass no others. */
 export const checkRequest = {
   createSession: object<CreateSessionRequest>({ ...sessionKey, state: nullable(aPlainObject) }),
   getSession: object<GetSessionRequest>({ ...sessionKey, config: nullable(object(config)) }),

@@ -11,11 +11,11 @@ import type { MikroOrmSessionServiceOptions } from '../model/options.js';
 import { DamageReporter, damageError } from './damage.js';
 import { LeaseGuard, type Fence } from './lease-guard.js';
 
-/** What a service is made within. */
+/** The transaction and the lease of a service. */
 export interface Within {
-  /** With the host's transaction that the calls join. */
+  /** A database whose calls join the host's transaction. */
   database?: Database;
-  /** The lease without which its session is not written to. */
+  /** The lease that its writes need. */
   fence?: Fence | undefined;
 }
 
@@ -48,9 +48,9 @@ export class SessionCalls {
     return this.database.call({ operation, key }, () => this.database.read(work));
   }
 
-  /** Runs a call that writes to a session, after those of this process that were made before. */
+  /** Runs a call that writes to a session, after all earlier ones of this process. */
   write<T>(operation: string, key: SessionKey, work: () => Promise<T>): Promise<T> {
-    // In the host's transaction calls do not queue: the call before it may wait for a lock of that transaction.
+    // In a host's transaction calls do not queue: an earlier call may be waiting for a lock of that transaction.
     if (this.database.isJoined) return this.database.call({ operation, key }, work);
     return this.database.call({ operation, key }, () => {
       const waited = this.database.observed?.waiting('queue');
@@ -61,12 +61,12 @@ export class SessionCalls {
     });
   }
 
-  /** Runs a transaction of a call that must not be done again when the answer to its commit was lost. */
+  /** Runs a transaction that must not be repeated if the answer to its commit was lost. */
   once(work: (sql: Sql) => Promise<void>, options?: { locksRowsOnly?: boolean }): Promise<void> {
     return once(this.database, work, options);
   }
 
-  /** @throws DamagedSessionError unless the damage is to be skipped. */
+  /** @throws DamagedSessionError with `onDamagedEvent: 'throw'`. */
   refuseDamage(key: SessionKey, ...damages: readonly Damage[]): void {
     if (this.options.onDamagedEvent === 'skip') this.damage.report(key, ...damages);
     else {

@@ -40,26 +40,26 @@ import {
  * const runner = new Runner({ agent, appName: 'support', sessionService: new MikroOrmSessionService(orm.em) });
  * ```
  *
- * Every method may throw `InvalidArgumentError` for a request with an unknown name or a value that it cannot have, and
- * `InvalidKeyError` for names and ids that cannot be keys on every database, before anything is written; `SchemaError` if tables
- * are missing, or the config has `disableTransactions`; `DatabaseError` when the database fails and retries do not help; and
- * `InsideTransactionError` inside a transaction of the same ORM, which `withEntityManager` joins. No error holds SQL, contents
- * or credentials; `onError` gets the driver's own error.
+ * Every method may throw, before anything is written, `InvalidArgumentError` for a request with an unknown property or an invalid
+ * value, and `InvalidKeyError` for a name or an id that cannot be a key on every database; `SchemaError` if tables are missing,
+ * or the config has `disableTransactions`; `DatabaseError` if the database fails and retries do not help; and
+ * `InsideTransactionError` inside a transaction of the same ORM (join it with `withEntityManager`). No error contains SQL, stored
+ * contents or credentials; `onError` gets the driver's own error.
  */
 export class MikroOrmSessionService extends BaseSessionService {
   readonly #calls: SessionCalls;
   readonly #appender: Appender;
 
   /**
-   * @param em the host's `EntityManager`. The tables are in its schema, also inside a `RequestContext` of another one. The service
-   *   never closes its ORM.
-   * @throws InvalidArgumentError when an option is not known, or has a value that it cannot have.
-   * @throws SchemaError when the ORM has no supported driver, or does not list `adkEntities()`.
+   * @param em the host's `EntityManager`. The tables are in its schema, even inside a `RequestContext` with another one. The
+   *   service never closes its ORM.
+   * @throws InvalidArgumentError if an option is unknown or its value is invalid.
+   * @throws SchemaError if the ORM has no supported driver, or does not list `adkEntities()`.
    */
   constructor(em: EntityManager, options?: MikroOrmSessionServiceOptions);
   /**
    * @internal
-   * @param within the transaction to join, and the lease without which no session is written to.
+   * @param within the transaction to join, and the lease that writes need.
    */
   // eslint-disable-next-line @typescript-eslint/unified-signatures -- left out of the package's declarations
   constructor(em: EntityManager, options: MikroOrmSessionServiceOptions, within: Within);
@@ -73,13 +73,12 @@ export class MikroOrmSessionService extends BaseSessionService {
   /**
    * The same service inside the caller's transaction, so that its writes and the caller's own rows commit or roll back together
    * (contract E5). Calls that join one transaction run one after the other, in the order they were started. A call that fails is
-   * rolled back to a savepoint and not retried: the transaction is the caller's. After a rollback, a `Session` object that was
-   * appended to in the transaction is behind, as if somebody else had written: see `onStaleSession`. Read again what was only
-   * read or created in it.
+   * rolled back to a savepoint and not retried, since the transaction is the caller's. After a rollback, a `Session` object that
+   * got events in the transaction is behind, as if somebody else had appended: see `onStaleSession`. Read sessions again that were
+   * read or created in the transaction.
    *
-   * @param tx the `EntityManager` that `em.transactional` hands out. Calls after the transaction has ended throw
-   *   `InvalidArgumentError`.
-   * @throws InvalidArgumentError when `tx` has other tables than this service: of another schema or another ORM.
+   * @param tx the `EntityManager` from `em.transactional`. After the transaction has ended, calls throw `InvalidArgumentError`.
+   * @throws InvalidArgumentError if `tx` has other tables than this service: those of another schema or another ORM.
    */
   withEntityManager(tx: EntityManager): MikroOrmSessionService {
     const { database, leases, options } = this.#calls;
@@ -90,7 +89,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * Creates a session. `app:` and `user:` keys of `state` go to the app and the user; `temp:` keys are not stored.
    *
    * @throws SessionExistsError if the id is taken, also by a concurrent call (contract D1).
-   * @throws UnserializableValueError when JSON cannot carry a value of `state`.
+   * @throws UnserializableValueError if JSON cannot represent a value of `state`.
    */
   override async createSession(request: CreateSessionRequest): Promise<Session> {
     const session = newSession(checkRequest.createSession(request, 'The request of createSession'));
@@ -103,23 +102,22 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @param request `config.numRecentEvents`: only the newest n events, 0 for all; if absent, `defaultNumRecentEvents`, or all.
    *   `config.afterTimestamp`: only events later than this, in ms. With both: the newest n of those.
    * @returns an object private to the caller; undefined if there is no such session.
-   * @throws DamagedSessionError if rows that were asked for are missing or cannot be read, unless `onDamagedEvent` is `skip`. For
-   *   `afterTimestamp`, a missing event has the time of the event after it.
+   * @throws DamagedSessionError if a requested row is missing or cannot be read, unless `onDamagedEvent` is `skip`. With
+   *   `afterTimestamp`, a missing event counts as having the time of the next one.
    */
   override async getSession(request: GetSessionRequest): Promise<Session | undefined> {
     return getSession(this.#calls, checkRequest.getSession(request, 'The request of getSession'), 'getSession');
   }
 
   /**
-   * Reads a page of a session's events by their numbers, without its state, such as for a chat page that scrolls up
-   * (contract C6).
+   * Reads a page of a session's events by their numbers, without its state, for example for a chat that scrolls up (contract C6).
    *
    * ```ts
    * const newest = await service.readEvents(key);
    * const older = await service.readEvents(key, { before: newest.events[0]?.seq ?? 1 });
    * ```
    *
-   * @param request without `before` and `after`, the newest events.
+   * @param request without `before` and `after`, the page has the newest events.
    * @returns at most `limit` events, and the numbers of the session's oldest and newest event.
    * @throws SessionNotFoundError if there is no such session.
    * @throws DamagedSessionError if an event of the page is missing or cannot be read, unless `onDamagedEvent` is `skip`.
@@ -150,8 +148,8 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Finds sessions by title, labels and last update, without events and state. Pages stay correct while sessions change: no
-   * session comes twice or is left out, but one that is updated meanwhile may move past the reader.
+   * Finds sessions by title, labels and last update, without events and state. Pages stay correct while sessions change: none
+   * comes twice or is left out, unless it is updated between two pages.
    *
    * @returns a page, and the cursor for the next one.
    * @throws InvalidArgumentError also if `after` is not the `next` of a response.
@@ -161,8 +159,8 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Finds the calls that wait for a person (contract H5): those of long-running tools, and ADK's questions for a confirmation, a
-   * credential or an input. The oldest come first, in pages whose cursor stays valid while calls are opened and answered.
+   * Finds the calls that wait for a person (contract H5): those of long-running tools, and ADK's requests for a confirmation, a
+   * credential or an input. The oldest come first. A cursor stays valid while calls are opened and answered.
    *
    * @throws InvalidArgumentError also if `after` is not the `next` of a response.
    */
@@ -171,7 +169,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Sets a session's title and labels. That is not an event: `lastUpdateTime` stays, and `Session` objects do not show them.
+   * Sets a session's title and labels. This adds no event: `lastUpdateTime` does not change, and `Session` objects do not show it.
    *
    * @throws InvalidArgumentError for a title or labels that cannot be stored.
    * @throws SessionNotFoundError if there is no such session.
@@ -202,9 +200,9 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * Creates a session from another one's past (contract K4): the events up to a point, with their ids and numbers, the
-   * versions of artifacts that they name, and the session's own state at that point. The other session does not change, and
-   * neither does the state of user and app, which both share.
+   * Creates a session from another one's past (contract K4): the events up to a point, with their ids and numbers, the versions
+   * of artifacts that they name, and the session's own state at that point. The other session does not change, and neither does
+   * the state of user and app, which both sessions share.
    *
    * @param point.at the number of the last event to copy, 0 for none; or
    * @param point.beforeInvocationId copy the events before this invocation. Without either, everything is copied.
@@ -228,7 +226,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    *
    * @param point.at the number of the last event to keep, 0 for none; or
    * @param point.beforeInvocationId keep the events before this invocation.
-   * @returns the session as it is after that.
+   * @returns the rewound session.
    * @throws InvalidArgumentError also unless exactly one of the two is given, or if the session has no such event.
    * @throws SessionNotFoundError, DamagedSessionError, StaleSessionError as `forkSession`.
    * @throws LeaseLostError on the service of a lost lease.
@@ -249,8 +247,8 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws CallAnsweredError with `onAnsweredCall: 'reject'`, if the event is the user's answer to a call that has been answered.
    * @throws LeaseLostError on the service of a lost lease.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, while somebody else holds the session's lease.
-   * @throws UnserializableValueError if JSON cannot carry a value of the event.
-   * @throws EventTooLargeError if its JSON is larger than `maxEventBytes`, or than the server takes in one packet.
+   * @throws UnserializableValueError if JSON cannot represent a value of the event.
+   * @throws EventTooLargeError if its JSON is larger than `maxEventBytes`, or than the largest packet that the server accepts.
    */
   override async appendEvent(request: AppendEventRequest): Promise<Event> {
     const { session, event } = checkRequest.appendEvent(request, 'The request of appendEvent');
@@ -270,7 +268,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * @returns the app's state, keys with `app:`.
+   * @returns the app's state; keys have the prefix `app:`.
    * @throws DamagedSessionError as `getSession`.
    */
   async getAppState(request: { appName: string }): Promise<Record<string, unknown>> {
@@ -279,7 +277,7 @@ export class MikroOrmSessionService extends BaseSessionService {
   }
 
   /**
-   * @returns the user's state in an app, keys with `user:`.
+   * @returns the user's state in an app; keys have the prefix `user:`.
    * @throws DamagedSessionError as `getSession`.
    */
   async getUserState(request: { appName: string; userId: string }): Promise<Record<string, unknown>> {
@@ -296,7 +294,7 @@ export class MikroOrmSessionService extends BaseSessionService {
    * @throws SessionNotFoundError if a session's key is given and there is no such session.
    * @throws LeaseLostError on the service of a lost lease, if a session's key is given.
    * @throws LeaseHeldError with `onUnleasedAppend: 'reject'`, if a session's key is given and somebody else holds its lease.
-   * @throws UnserializableValueError if JSON cannot carry a value.
+   * @throws UnserializableValueError if JSON cannot represent a value.
    */
   async updateState(request: UpdateStateRequest): Promise<void> {
     await updateState(this.#calls, checkRequest.updateState(request, 'The request of updateState'));

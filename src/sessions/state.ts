@@ -12,7 +12,7 @@ import type { StoredTexts } from '../model/stored-texts.js';
 import type { UpdateStateRequest } from './requests.js';
 import type { SessionCalls } from './session-calls.js';
 
-/** @param path what the values are called in an error. */
+/** @param path the name of the state in errors. */
 export function stateEntries(session: SessionKey, state: Record<string, unknown>, path: string): StateEntry[] {
   return Object.entries(state)
     .filter(([name, value]) => !isTemporary(name) && value !== undefined)
@@ -63,7 +63,7 @@ export async function updateState(calls: SessionCalls, request: UpdateStateReque
   else await database.call({ operation, key: givenKey(request) }, change);
 }
 
-/** What the texts of an update are bound to. */
+/** The session to which the texts of an update are bound. */
 interface SessionFacts {
   origin: string;
   /** The number of the newest event. */
@@ -74,7 +74,7 @@ const NO_SESSION: SessionFacts = { origin: '', seq: 0 };
 
 const factsOf = ({ origin, lastSeq }: SessionHead): SessionFacts => ({ origin, seq: lastSeq });
 
-/** @throws InvalidKeyError, UnserializableValueError for what cannot be set or removed. */
+/** @throws InvalidKeyError, UnserializableValueError if a key or a value cannot be stored. */
 function checkUpdate(key: SessionKey, { userId, sessionId, set = {}, remove = [] }: UpdateStateRequest): void {
   for (const name of [...Object.keys(set), ...remove]) {
     const { scope } = scopeOf(name);

@@ -10,27 +10,26 @@ import {
 import { numberOf, optionalNumberOf, optionalTextOf } from '../database/sql/row-values.js';
 import type { SessionKey } from '../model/keys.js';
 
-/** Which sessions to find; all conditions given must hold. */
+/** Which sessions to find: those that meet all conditions. */
 interface SummaryFilter {
   appName: string;
   userId?: string | undefined;
   isSoftDeleted: boolean;
-  /** The title has this in it. */
+  /** The title contains this. */
   title?: string | undefined;
-  /** Pieces of JSON that the labels have in them, as `labelText` gives them. */
+  /** The JSON of the labels contains these texts, made by `labelText`. */
   labels: readonly string[];
   updatedAfter?: number | undefined;
   updatedBefore?: number | undefined;
 }
 
-/** Where a page of sessions ends, by which the next page begins. */
+/** The place at which a page ends and the next one begins. */
 export interface SummaryCursor {
   lastUpdateTime: number;
   sessionId: string;
   userId: string;
 }
 
-/** A page of the sessions that are found. */
 interface SummaryPage {
   after: SummaryCursor | undefined;
   isDescending: boolean;
@@ -41,7 +40,7 @@ interface SummaryPage {
 export interface StoredSummary {
   key: SessionKey;
   title: string | null;
-  /** JSON, or null if it has none. */
+  /** JSON; null for none. */
   labels: string | null;
   eventCount: number;
   createTime: number;
@@ -49,7 +48,7 @@ export interface StoredSummary {
   deletedAt: number | undefined;
 }
 
-/** How many sessions of an app are looked up through the index of their order, before all are read. */
+/** How many sessions of an app are searched in the order of the index, before all are read and sorted. */
 const WALKED = 1_000;
 
 /** @returns the sessions after a cursor, by the time of their last update, then by id and user. */
@@ -65,7 +64,7 @@ export async function findSummaries(
   const bounds: Condition[] = [
     ['app_name = ?', [appName]],
     ...given('user_id = ?', userId),
-    // Soft-deleted sessions can be restored.
+    // Not `<> 'active'`: sessions whose permanent deletion has begun cannot be restored.
     [filter.isSoftDeleted ? "status = 'deleted'" : "status = 'active'", []],
     ...given('last_update_time > ?', updatedAfter),
     ...given('last_update_time < ?', updatedBefore),
@@ -88,7 +87,7 @@ export async function findSummaries(
   };
   const isOfApp = userId === undefined && updatedAfter === undefined && updatedBefore === undefined;
   if (dialect.inOrderOfKey && isOfApp && searched.length > 0) {
-    // What many sessions have is found soon by the index of the order.
+    // If many sessions match, the page is soon full in the order of the index.
     const first = `(select * from ${sessions} where ${textOf(bounds)} ${order}) as first`;
     const found = await select(first, [...valuesOf(bounds), WALKED], searched);
     if (found.length === limit) return found;
@@ -97,7 +96,7 @@ export async function findSummaries(
   return select(sessions, [], [...bounds, ...searched]);
 }
 
-/** @returns whether there is such a session. A text that is undefined stays as it is. */
+/** An undefined text does not change. @returns whether there is such a session. */
 export async function describeStored(
   sql: Sql,
   key: SessionKey,
@@ -106,7 +105,7 @@ export async function describeStored(
   const { sessions: table } = sql.tables;
   const where = `${SESSION_WHERE} and status = 'active'`;
   const lock = { table, columns: 'last_seq', where, values: sessionValues(key) };
-  // The number of rows that an update finds does not do: a host may have the driver count only those that it changes.
+  // The number of updated rows does not tell: with some settings of the host, the driver counts only rows that changed.
   if (!(await sql.dialect.operations.lockSession(sql, lock))) return false;
   const changes = Object.entries(texts).filter(([, text]) => text !== undefined);
   const set = changes.map(([column]) => `${column} = ?`).join(', ');

@@ -11,9 +11,9 @@ import type { SessionCalls } from './session-calls.js';
 export interface FindSessionsRequest {
   appName: string;
   userId?: string;
-  /** The title contains this, compared character by character. */
+  /** Only sessions whose title contains this, compared character by character. */
   title?: string;
-  /** The session has these labels, with these values. */
+  /** Only sessions with these labels and values. */
   labels?: Readonly<Record<string, string>>;
   /** `active` sessions (default), or those deleted with `deletion: 'soft'`. */
   status?: 'active' | 'deleted';
@@ -23,7 +23,7 @@ export interface FindSessionsRequest {
   updatedBefore?: number;
   /** The `next` of the previous page, with the same other conditions. */
   after?: string;
-  /** The most sessions of a page; 50 by default. */
+  /** How many sessions a page has at most; 50 by default. */
   limit?: number;
   /** By last update: newest first (`desc`, default) or oldest first (`asc`). */
   order?: 'asc' | 'desc';
@@ -31,7 +31,7 @@ export interface FindSessionsRequest {
 
 export interface FindSessionsResponse {
   sessions: SessionSummary[];
-  /** For `after` of the next page; absent on the last one. */
+  /** The `after` of the next page; absent on the last one. */
   next?: string;
 }
 
@@ -39,7 +39,7 @@ export interface FindSessionsResponse {
 export interface SessionSummary extends SessionKey {
   title?: string;
   labels: Record<string, string>;
-  /** How many events are kept. */
+  /** The number of its stored events. */
   eventCount: number;
   /** In ms since 1970, like the others. */
   createTime: number;
@@ -47,11 +47,11 @@ export interface SessionSummary extends SessionKey {
   deletedAt?: number;
 }
 
-/** A session's title and labels. What is left out does not change. */
+/** A session's title and labels. A property that is left out does not change. */
 export interface SessionDescription {
   /** Up to 255 characters; null for none. */
   title?: string | null;
-  /** Replaces all labels; null for none. Names have up to 64 letters, digits, `_`, `-`, `.` and `/`. */
+  /** Replaces all labels; null removes them. Names consist of up to 64 letters, digits, `_`, `-`, `.` and `/`. */
   labels?: Readonly<Record<string, string>> | null;
 }
 
@@ -101,7 +101,7 @@ export async function describeSession(
 }
 
 /**
- * The piece of JSON that an object has if it has this label. Nothing else gives the same text: in a value the quotes are
+ * The text that the JSON of labels contains if this label is among them. Nothing else gives this text: quotes in values are
  * escaped, and names have none.
  */
 function labelText(name: string, value: string): string {
@@ -118,7 +118,7 @@ function summaryOf({ key, title, labels, deletedAt, ...numbers }: StoredSummary)
   };
 }
 
-/** Ignores what somebody else has stored there, if it is not a label. */
+/** Ignores what is not a label: somebody else may have written to the column. */
 function labelsOf(json: string | null): Record<string, string> {
   const value = json === null ? undefined : decode(json)?.value;
   if (!isObject(value)) return {};
